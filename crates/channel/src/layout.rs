@@ -1,0 +1,191 @@
+//! Where everything lies in a channel's memory.
+//!
+//! ```text
+//! header | idle set | workers' doorbells | mailboxes | submission queue | slots …
+//! slot:  control words (128 B) | request head | request body ring | response ring
+//! ```
+//!
+//! Offsets follow from the [`Geometry`] alone, which each side got over its own control socket: nothing that decides
+//! where memory is read or written is read from the shared memory itself. A slot's small request touches two pages.
+
+use serde::{Deserialize, Serialize};
+
+/// The most workers that one channel can name.
+pub const MAX_WORKERS: u16 = 1024;
+/// The most router threads that one channel can notify.
+pub const MAX_THREADS: u16 = 64;
+/// The most slots of one channel.
+pub const MAX_SLOTS: u16 = 16384;
+
+/// Bytes that a request's head (its CGI variables) may take.
+pub const REQUEST_HEAD_BYTES: usize = 32 * 1024 - CONTROL_BYTES;
+/// Bytes of a request's body that are in the slot at one time.
+pub const BODY_RING_BYTES: usize = 32 * 1024;
+/// Bytes of a response that are in the slot at one time.
+pub const RESPONSE_RING_BYTES: usize = 64 * 1024;
+
+const CONTROL_BYTES: usize = 128;
+const SLOT_BYTES: usize = CONTROL_BYTES + REQUEST_HEAD_BYTES + BODY_RING_BYTES + RESPONSE_RING_BYTES;
+const PAGE: usize = 4096;
+const LINE: usize = 128;
+
+/// How large a channel is. Both ends get it from the supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Geometry {
+    /// How many requests may be in the channel at one time: a power of two, 64 to [`MAX_SLOTS`].
+    pub slots: u16,
+    /// How many router threads there are: 1 to [`MAX_THREADS`].
+    pub threads: u16,
+}
+
+/// Offsets into a channel's memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub geometry: Geometry,
+    mailboxes: usize,
+    mailbox_bytes: usize,
+    queue: usize,
+    slots: usize,
+    pub total_bytes: usize,
+}
+
+/// Offsets into one worker's record.
+pub(crate) mod worker {
+    pub const DOORBELL: usize = 0;
+    pub const STOP: usize = 4;
+    pub const BYTES: usize = 64;
+}
+
+/// Offsets of a slot's control words. The first line is the router's to write, the second one the worker's.
+pub(crate) mod control {
+    pub const STATE: usize = 0;
+    pub const HEAD_LENGTH: usize = 8;
+    pub const THREAD: usize = 12;
+    pub const BODY_WRITTEN: usize = 16;
+    pub const FLAGS: usize = 24;
+    pub const DOORBELL: usize = 28;
+    pub const RESPONSE_READ: usize = 32;
+
+    pub const RESPONSE_WRITTEN: usize = 64;
+    pub const BODY_READ: usize = 72;
+    pub const WAITING: usize = 80;
+}
+
+/// Bits of a slot's flags, all set by the router.
+pub(crate) mod flags {
+    /// The body ring holds the rest of the body.
+    pub const BODY_END: u32 = 1;
+    /// The rest of the body will never come.
+    pub const BODY_FAILED: u32 = 2;
+    /// Nobody reads the response any more.
+    pub const CLIENT_GONE: u32 = 4;
+}
+
+// === impl Geometry ===
+
+impl Geometry {
+    /// A geometry for so many workers and router threads: enough slots that no worker waits while the router is busy.
+    pub fn for_workers(workers: u32, threads: u16) -> Geometry {
+        let slots = workers.saturating_mul(4).clamp(256, u32::from(MAX_SLOTS)).next_power_of_two();
+        Geometry { slots: slots as u16, threads: threads.clamp(1, MAX_THREADS) }
+    }
+
+    pub(crate) fn is_valid(self) -> bool {
+        self.slots.is_power_of_two()
+            && (64..=MAX_SLOTS).contains(&self.slots)
+            && (1..=MAX_THREADS).contains(&self.threads)
+    }
+}
+
+// === impl Layout ===
+
+impl Layout {
+    pub fn new(geometry: Geometry) -> Layout {
+        let mailboxes = LINE + MAX_WORKERS as usize / 8 + MAX_WORKERS as usize * worker::BYTES;
+        let mailbox_bytes = LINE + (geometry.slots as usize / 8).next_multiple_of(LINE);
+        let queue = mailboxes + geometry.threads as usize * mailbox_bytes;
+        let slots = (queue + LINE + 2 * geometry.slots as usize * 8).next_multiple_of(PAGE);
+        Layout {
+            geometry,
+            mailboxes,
+            mailbox_bytes,
+            queue,
+            slots,
+            total_bytes: slots + geometry.slots as usize * SLOT_BYTES,
+        }
+    }
+
+    /// The word that tells all workers to finish what they do and go.
+    pub const fn drain_word(&self) -> usize {
+        0
+    }
+
+    pub const fn idle_bits(&self) -> usize {
+        LINE
+    }
+
+    pub fn worker(&self, index: u16) -> usize {
+        assert!(index < MAX_WORKERS);
+        LINE + MAX_WORKERS as usize / 8 + index as usize * worker::BYTES
+    }
+
+    pub fn mailbox_sleeping(&self, thread: u16) -> usize {
+        assert!(thread < self.geometry.threads);
+        self.mailboxes + thread as usize * self.mailbox_bytes
+    }
+
+    pub fn mailbox_bits(&self, thread: u16) -> usize {
+        self.mailbox_sleeping(thread) + LINE
+    }
+
+    pub fn queue_head(&self) -> usize {
+        self.queue
+    }
+
+    pub fn queue_cells(&self) -> usize {
+        self.queue + LINE
+    }
+
+    pub fn control(&self, slot: u16) -> usize {
+        assert!(slot < self.geometry.slots);
+        self.slots + slot as usize * SLOT_BYTES
+    }
+
+    pub fn request_head(&self, slot: u16) -> usize {
+        self.control(slot) + CONTROL_BYTES
+    }
+
+    pub fn body_ring(&self, slot: u16) -> usize {
+        self.request_head(slot) + REQUEST_HEAD_BYTES
+    }
+
+    pub fn response_ring(&self, slot: u16) -> usize {
+        self.body_ring(slot) + BODY_RING_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps_and_everything_is_aligned() {
+        for geometry in [Geometry { slots: 64, threads: 1 }, Geometry { slots: 1024, threads: 64 }] {
+            let layout = Layout::new(geometry);
+            assert!(layout.worker(MAX_WORKERS - 1) + worker::BYTES <= layout.mailbox_sleeping(0));
+            assert!(layout.mailbox_bits(geometry.threads - 1) + geometry.slots as usize / 8 <= layout.queue_head());
+            assert!(layout.queue_cells() + 2 * geometry.slots as usize * 8 <= layout.control(0));
+            assert_eq!(layout.control(0) % PAGE, 0);
+            assert_eq!(SLOT_BYTES % PAGE, 0);
+            assert_eq!(layout.response_ring(geometry.slots - 1) + RESPONSE_RING_BYTES, layout.total_bytes);
+            assert_eq!(layout.queue_head() % LINE, 0);
+        }
+    }
+
+    #[test]
+    fn slots_follow_the_number_of_workers() {
+        assert_eq!(Geometry::for_workers(2, 2).slots, 256);
+        assert_eq!(Geometry::for_workers(100, 2).slots, 512);
+        assert_eq!(Geometry::for_workers(u32::MAX, 2).slots, MAX_SLOTS);
+    }
+}

@@ -1,0 +1,58 @@
+//! The shared-memory channel between howdah's router and the PHP workers of one application generation, both ends.
+//!
+//! A channel is one sealed memfd. Requests travel in *slots*: the router writes one, pushes a hint on the submission
+//! queue, and a worker claims it, runs it and streams the response through the slot's ring.
+//!
+//! - [`state`]: the slot's word, and the table of who may make which transition
+//! - `submission`, `idle`, `mailbox`: the three lock-free structures, each explored by loom
+//! - [`RouterEnd`], [`WorkerChannel`], [`ControlEnd`]: the ends of the router, the workers and the supervisor
+//! - [`request`], [`response`]: what a slot carries, in bytes
+//! - [`control`], [`lifecycle`]: the sockets beside the channel, between the supervisor and its children
+//!
+//! The router trusts nothing that a worker can write; a worker may be killed at any instruction. Neither may cost
+//! another request its answer.
+
+#[cfg(not(loom))]
+pub mod control;
+#[cfg(not(loom))]
+mod control_end;
+#[cfg(not(loom))]
+mod futex;
+mod idle;
+#[cfg(not(loom))]
+mod layout;
+#[cfg(not(loom))]
+pub mod lifecycle;
+mod mailbox;
+#[cfg(not(loom))]
+mod memory;
+#[cfg(not(loom))]
+pub mod request;
+#[cfg(not(loom))]
+pub mod response;
+#[cfg(not(loom))]
+mod ring;
+#[cfg(not(loom))]
+mod router_end;
+pub mod state;
+mod submission;
+mod sync;
+#[cfg(not(loom))]
+mod view;
+#[cfg(not(loom))]
+mod worker_end;
+
+#[cfg(not(loom))]
+pub use control_end::ControlEnd;
+#[cfg(not(loom))]
+pub use layout::{
+    BODY_RING_BYTES, Geometry, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES,
+};
+#[cfg(not(loom))]
+pub use router_end::{Exchange, Progress, Refused, RouterEnd};
+pub use state::{SlotState, Violation, WorkerId};
+#[cfg(not(loom))]
+pub use worker_end::{Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -1,0 +1,171 @@
+//! What the supervisor and its children tell each other.
+//!
+//! A child finds its control socket at [`CONTROL_FD`]. The supervisor's first message is the boot message, with the
+//! descriptors that it names, in their order.
+
+use crate::layout::Geometry;
+use crate::state::WorkerId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+/// Where a child finds its control socket.
+pub const CONTROL_FD: RawFd = 3;
+
+/// Who a child becomes, before it does anything else. Nothing changes for `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// User and group id.
+    pub ids: Option<(u32, u32)>,
+}
+
+/// Supervisor to prototype.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToPrototype {
+    /// Load PHP. Descriptors: the channel's memory, then one eventfd for each router thread.
+    Boot(PrototypeBoot),
+    /// Fork this worker.
+    Start(WorkerId),
+}
+
+/// What a prototype needs to know.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PrototypeBoot {
+    /// The application's name, for process titles and errors.
+    pub application: String,
+    /// The size of its channel.
+    pub geometry: Geometry,
+    /// Becomes this user.
+    pub identity: Identity,
+    /// User's name, for supplementary groups.
+    pub user: Option<String>,
+    /// The php.ini to read instead of the distribution's.
+    pub php_ini: Option<PathBuf>,
+    /// Settings that scripts can't change.
+    pub admin_values: BTreeMap<String, String>,
+    /// Settings that scripts may change.
+    pub user_values: BTreeMap<String, String>,
+    /// Where scripts that ask for relative paths begin.
+    pub working_directory: Option<PathBuf>,
+    /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
+    pub server_software: String,
+}
+
+/// Prototype to supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromPrototype {
+    /// PHP is loaded: workers can be forked.
+    Booted {
+        /// PHP's full version.
+        php_version: String,
+        /// Whether opcache is on for requests.
+        opcache: bool,
+        /// Largest request body that PHP accepts by its settings, in bytes; 0 for no limit.
+        post_max_bytes: u64,
+    },
+    /// PHP can't be loaded. The prototype exits.
+    Failed {
+        /// Why, in a sentence.
+        reason: String,
+    },
+    /// A worker was forked.
+    Started {
+        /// Its name.
+        worker: WorkerId,
+        /// Its process id.
+        pid: i32,
+    },
+    /// A worker ended, and was reaped.
+    Exited {
+        /// Its name.
+        worker: WorkerId,
+        /// Its process id.
+        pid: i32,
+        /// How it ended.
+        end: ProcessEnd,
+    },
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProcessEnd {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// Supervisor to router.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToRouter {
+    /// Serve. Descriptors: the configuration's text; the access log, if one is configured; one listening socket for each
+    /// of the configuration's listeners, in its order; then for each generation its channel's memory and one eventfd
+    /// for each thread.
+    Boot(RouterBoot),
+    /// A worker is dead: its request is lost.
+    WorkerDied {
+        /// The generation it belonged to.
+        generation: u64,
+        /// Its name.
+        worker: WorkerId,
+    },
+    /// All workers of a generation that broke the channel's rules are dead.
+    WorkersReplaced {
+        /// The generation.
+        generation: u64,
+    },
+    /// Write the access log to this descriptor from now on.
+    ReopenLog,
+    /// Accept no more connections, finish the requests under way, then exit.
+    Drain,
+}
+
+/// What a router needs to know.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RouterBoot {
+    /// Becomes this user.
+    pub identity: Identity,
+    /// User's name, for supplementary groups.
+    pub user: Option<String>,
+    /// Whether an access log is among the descriptors.
+    pub access_log: bool,
+    /// How many event-loop threads to run.
+    pub threads: u16,
+    /// The generations, in the order of their descriptors.
+    pub generations: Vec<GenerationBoot>,
+}
+
+/// A generation that a router submits requests to.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct GenerationBoot {
+    /// Its number, unique for the life of the supervisor.
+    pub id: u64,
+    /// Its application's name.
+    pub application: String,
+    /// The size of its channel.
+    pub geometry: Geometry,
+}
+
+/// Router to supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromRouter {
+    /// It serves.
+    Ready,
+    /// A worker of this generation broke the channel's rules: all its workers must be replaced.
+    Violation {
+        /// The generation.
+        generation: u64,
+        /// Which rule.
+        rule: String,
+    },
+}
+
+impl std::fmt::Display for ProcessEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ProcessEnd::Code(code) => write!(f, "exited with code {code}"),
+            ProcessEnd::Signal(signal) => write!(f, "was killed by signal {signal}"),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The interleavings of the three lock-free structures, explored by loom:
+//! `RUSTFLAGS="--cfg loom" cargo test -p howdah-channel --release --lib loom`
+
+use crate::idle::IdleSet;
+use crate::mailbox::Mailbox;
+use crate::submission::{Hint, SubmissionQueue};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use loom::sync::Arc;
+use loom::thread;
+
+struct Shared {
+    head: AtomicU64,
+    tail: AtomicU64,
+    cells: Vec<AtomicU64>,
+    bits: Vec<AtomicU64>,
+    sleeping: AtomicU32,
+}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        Arc::new(Shared {
+            head: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
+            cells: (0..4).map(|_| AtomicU64::new(0)).collect(),
+            bits: vec![AtomicU64::new(0)],
+            sleeping: AtomicU32::new(0),
+        })
+    }
+    fn queue(&self) -> SubmissionQueue<'_> {
+        SubmissionQueue { head: &self.head, cells: &self.cells }
+    }
+    fn idle(&self) -> IdleSet<'_> {
+        IdleSet { bits: &self.bits }
+    }
+    fn mailbox(&self) -> Mailbox<'_> {
+        Mailbox { sleeping: &self.sleeping, bits: &self.bits }
+    }
+    fn push(&self, slot: u16) {
+        let ticket = self.tail.fetch_add(1, Ordering::AcqRel);
+        self.queue().publish(ticket, Hint { slot, sequence: 1 });
+    }
+}
+
+#[test]
+fn loom_two_workers_never_take_the_same_hint() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let takers: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.queue().take())
+            })
+            .collect();
+        shared.push(7);
+        let taken = takers.into_iter().filter_map(|taker| taker.join().unwrap()).count();
+        let left = usize::from(shared.queue().take().is_some());
+        assert_eq!(taken + left, 1);
+    });
+}
+
+#[test]
+fn loom_what_two_threads_push_is_taken_once_each() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let pushers: Vec<_> = (1..=2)
+            .map(|slot| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.push(slot))
+            })
+            .collect();
+        for pusher in pushers {
+            pusher.join().unwrap();
+        }
+        let mut slots: Vec<u16> = std::iter::from_fn(|| shared.queue().take()).map(|hint| hint.slot).collect();
+        slots.sort_unstable();
+        assert_eq!(slots, [1, 2]);
+    });
+}
+
+#[test]
+fn loom_a_worker_that_goes_to_sleep_is_woken_or_sees_the_hint() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let worker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.idle().enter(0);
+                shared.queue().has_hint()
+            })
+        };
+        shared.push(7);
+        let woken = shared.idle().wake_one().is_some();
+        let seen = worker.join().unwrap();
+        assert!(woken || seen, "the worker sleeps and nobody rings");
+    });
+}
+
+#[test]
+fn loom_a_router_thread_that_goes_to_sleep_is_woken_or_sees_the_slot() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let worker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.mailbox().post(3))
+        };
+        let slept = shared.mailbox().prepare_to_sleep();
+        let bell = worker.join().unwrap();
+        if slept {
+            assert!(bell, "the thread sleeps and its eventfd is not written");
+        } else {
+            let mut slots = Vec::new();
+            shared.mailbox().drain(|slot| slots.push(slot));
+            assert_eq!(slots, [3]);
+        }
+    });
+}

@@ -1,0 +1,439 @@
+//! The router's end of a channel: submits requests, reads responses, and believes nothing.
+//!
+//! Each request in the channel is an [`Exchange`], owned by the router thread that submitted it. What a worker can write
+//! is checked against what the router keeps in its own memory: sequence numbers, positions, what was seen before. A
+//! broken rule is a [`Violation`]: the request fails, its slot is set aside until the workers of that moment are gone,
+//! and the caller has them killed. What can't fail: nothing here waits, allocates from a number that a worker wrote, or
+//! panics on one.
+
+use crate::idle;
+use crate::layout::{Geometry, MAX_WORKERS, REQUEST_HEAD_BYTES, flags};
+use crate::ring::{readable, writable};
+use crate::state::{SlotState, Violation, WorkerId, pack, unpack};
+use crate::submission::Hint;
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::view::View;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The router's end. Shared by its threads.
+#[derive(Debug)]
+pub struct RouterEnd {
+    view: View,
+    /// The next ticket of the submission queue. Only here: workers can't touch it.
+    tail: AtomicU64,
+    slots: Mutex<Slots>,
+}
+
+/// The slots that no exchange owns.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Free ones, the last used on top, with the sequence number of their last request.
+    free: Vec<(u16, u32)>,
+    /// Free, but a hint of their cancelled request is still in the queue: slot, sequence, ticket.
+    hinted: Vec<(u16, u32, u64)>,
+    /// A worker still runs the request of a client that left (or of a router before this one).
+    orphans: Vec<(u16, u32)>,
+    /// A worker broke the rules with them.
+    quarantined: Vec<(u16, u32)>,
+}
+
+/// Why a request was not submitted.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// All slots are taken: wait until one is free.
+    NoSlot,
+    /// The head is longer than [`REQUEST_HEAD_BYTES`].
+    HeadTooLarge,
+    /// A worker broke the submission queue: the generation's workers must be replaced.
+    Broken(Violation),
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// No worker has taken it.
+    Queued,
+    /// This worker runs it.
+    Running(WorkerId),
+    /// The response is complete (and may still wait in the ring).
+    Done(WorkerId),
+}
+
+/// A request in the channel. Dropping it gives the slot back as soon as that is safe.
+#[derive(Debug)]
+pub struct Exchange {
+    channel: Arc<RouterEnd>,
+    slot: u16,
+    sequence: u32,
+    ticket: u64,
+    progress: Progress,
+    body_written: u64,
+    response_read: u64,
+    released: bool,
+}
+
+// === impl RouterEnd ===
+
+impl RouterEnd {
+    /// Maps the channel. What a former router left in it is cleared: queued requests are forgotten, and running ones
+    /// end as those of clients that left.
+    ///
+    /// # Errors
+    /// When the memory is not a channel of this geometry, or can't be mapped.
+    pub fn attach(memfd: impl AsFd, geometry: Geometry) -> io::Result<Arc<RouterEnd>> {
+        let view = View::map(memfd, geometry)?;
+        let tail = view.queue().restart();
+        let mut slots = Slots::default();
+        for slot in (0..geometry.slots).rev() {
+            let words = view.slot(slot);
+            let seen = words.state().load(Ordering::Acquire);
+            let (sequence, state) = unpack(seen);
+            let running = matches!(state, Some(SlotState::Claimed(_)))
+                || (state == Some(SlotState::Submitted)
+                    && words
+                        .state()
+                        .compare_exchange(seen, pack(sequence, SlotState::Free), Ordering::AcqRel, Ordering::Acquire)
+                        .is_err());
+            if running {
+                words.flags().fetch_or(flags::CLIENT_GONE, Ordering::SeqCst);
+                idle::ring(words.doorbell());
+                slots.orphans.push((slot, sequence));
+            } else {
+                words.state().store(pack(sequence, SlotState::Free), Ordering::Release);
+                slots.free.push((slot, sequence));
+            }
+        }
+        Ok(Arc::new(RouterEnd { view, tail: AtomicU64::new(tail), slots: Mutex::new(slots) }))
+    }
+
+    /// Writes a request into a free slot and lets a worker know.
+    ///
+    /// `thread` is told of its progress. `body` is the beginning of the request's body, as much as fits; how much was
+    /// taken is [`Exchange::body_taken`]. `complete` says that `body` is all of it.
+    ///
+    /// # Errors
+    /// See [`Refused`]. The request was not submitted.
+    pub fn submit(
+        self: &Arc<Self>,
+        thread: u16,
+        head: &[u8],
+        body: &[u8],
+        complete: bool,
+    ) -> Result<Exchange, Refused> {
+        if head.len() > REQUEST_HEAD_BYTES {
+            return Err(Refused::HeadTooLarge);
+        }
+        let queue = self.view.queue();
+        let waiting = queue
+            .waiting(self.tail.load(Ordering::Acquire))
+            .map_err(|_| Refused::Broken(Violation("the head of the submission queue is out of range")))?;
+        if waiting + u64::from(crate::MAX_THREADS) >= queue.cells.len() as u64 {
+            return Err(Refused::NoSlot);
+        }
+        let (slot, last_sequence) = self.take_free_slot().ok_or(Refused::NoSlot)?;
+        let sequence = last_sequence.wrapping_add(1);
+
+        let words = self.view.slot(slot);
+        let taken = body.len().min(words.body.size);
+        self.view.memory.copy_in(words.head_offset, head);
+        words.body.write(&self.view.memory, 0, &body[..taken]);
+        words.head_length().store(head.len() as u32, Ordering::Relaxed);
+        words.thread().store(thread.into(), Ordering::Relaxed);
+        words.body_written().store(taken as u64, Ordering::Relaxed);
+        words.body_read().store(0, Ordering::Relaxed);
+        words.response_read().store(0, Ordering::Relaxed);
+        words.response_written().store(0, Ordering::Relaxed);
+        words.waiting().store(0, Ordering::Relaxed);
+        let ended = if complete && taken == body.len() { flags::BODY_END } else { 0 };
+        words.flags().store(ended, Ordering::Relaxed);
+        words.state().store(pack(sequence, SlotState::Submitted), Ordering::Release);
+
+        let ticket = self.push(slot, sequence);
+        Ok(Exchange {
+            channel: Arc::clone(self),
+            slot,
+            sequence,
+            ticket,
+            progress: Progress::Queued,
+            body_written: taken as u64,
+            response_read: 0,
+            released: false,
+        })
+    }
+
+    /// Hands each slot that asks for attention to `visit`. Slots that no exchange of the caller owns are for
+    /// [`RouterEnd::sweep`].
+    pub fn drain(&self, thread: u16, visit: impl FnMut(u16)) {
+        self.view.mailbox(thread).drain(visit);
+    }
+
+    /// Says that the thread is about to sleep until its eventfd is written. `false`: something waits already.
+    #[must_use]
+    pub fn prepare_to_sleep(&self, thread: u16) -> bool {
+        self.view.mailbox(thread).prepare_to_sleep()
+    }
+
+    /// Says that the thread is awake: nobody needs to write its eventfd.
+    pub fn woke(&self, thread: u16) {
+        self.view.mailbox(thread).woke();
+    }
+
+    /// Gives back the slots whose clients left and whose workers have finished since, and wakes a worker if requests
+    /// wait: what a killed or hostile worker spoiled is mended here. Cheap; call it now and then.
+    pub fn sweep(&self) {
+        self.collect_orphans(|_| false);
+        if self.view.queue().has_hint() {
+            self.view.wake_a_worker();
+        }
+    }
+
+    /// A worker is dead: gives back the slots of its orphaned requests. Exchanges find out by themselves: see
+    /// [`Exchange::worker_died`].
+    pub fn worker_died(&self, worker: WorkerId) {
+        self.collect_orphans(|owner| owner == worker);
+        self.sweep();
+    }
+
+    /// All workers that ran when the rules were broken are dead: gives back the slots that were set aside.
+    pub fn release_quarantined(&self) {
+        let mut slots = self.lock();
+        let slots = &mut *slots;
+        for (slot, sequence) in slots.quarantined.drain(..) {
+            self.view.slot(slot).state().store(pack(sequence, SlotState::Free), Ordering::Release);
+            slots.free.push((slot, sequence));
+        }
+    }
+
+    /// How many slots are free now. All of them, when nothing is under way.
+    pub fn free_slots(&self) -> usize {
+        let mut slots = self.lock();
+        self.collect_hinted(&mut slots);
+        slots.free.len()
+    }
+
+    /// How many requests wait for a worker, as far as the queue can be believed.
+    pub fn queued(&self) -> u64 {
+        self.view.queue().waiting(self.tail.load(Ordering::Acquire)).unwrap_or(0)
+    }
+
+    fn push(&self, slot: u16, sequence: u32) -> u64 {
+        let ticket = self.tail.fetch_add(1, Ordering::AcqRel);
+        self.view.queue().publish(ticket, Hint { slot, sequence: sequence as u16 });
+        self.view.wake_a_worker();
+        ticket
+    }
+
+    fn take_free_slot(&self) -> Option<(u16, u32)> {
+        let mut slots = self.lock();
+        if slots.free.is_empty() {
+            self.collect_hinted(&mut slots);
+        }
+        slots.free.pop()
+    }
+
+    fn collect_hinted(&self, slots: &mut Slots) {
+        let queue = self.view.queue();
+        let Slots { free, hinted, .. } = slots;
+        hinted.retain(|(slot, sequence, ticket)| {
+            let taken = queue.is_taken(*ticket);
+            if taken {
+                free.push((*slot, *sequence));
+            }
+            !taken
+        });
+    }
+
+    fn collect_orphans(&self, is_dead: impl Fn(WorkerId) -> bool) {
+        let mut slots = self.lock();
+        let Slots { free, orphans, .. } = &mut *slots;
+        orphans.retain(|(slot, sequence)| {
+            let word = self.view.slot(*slot).state();
+            let ended = match unpack(word.load(Ordering::Acquire)) {
+                (seen, Some(SlotState::Done(_))) => seen == *sequence,
+                (seen, Some(SlotState::Claimed(worker))) => seen == *sequence && is_dead(worker),
+                _ => false,
+            };
+            if ended {
+                word.store(pack(*sequence, SlotState::Free), Ordering::Release);
+                free.push((*slot, *sequence));
+            }
+            !ended
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        // Nothing panics while the lock is held; if it did, the lists would still be whole.
+        self.slots.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// The slot that the request is in: what [`RouterEnd::drain`] reports.
+    pub fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    /// How far the request has come.
+    ///
+    /// # Errors
+    /// When the slot's word is one that the table of transitions does not allow after what was seen before.
+    pub fn progress(&mut self) -> Result<Progress, Violation> {
+        let (sequence, state) = unpack(self.channel.view.slot(self.slot).state().load(Ordering::Acquire));
+        if sequence != self.sequence {
+            return Err(Violation("a slot's sequence number changed"));
+        }
+        let now = match state {
+            Some(SlotState::Submitted) => Progress::Queued,
+            Some(SlotState::Claimed(worker)) => Progress::Running(worker),
+            Some(SlotState::Done(worker)) => Progress::Done(worker),
+            Some(SlotState::Free) => return Err(Violation("a worker freed a slot")),
+            None => return Err(Violation("a slot's state does not exist")),
+        };
+        self.progress = match (self.progress, now) {
+            (before, now) if before == now => now,
+            (Progress::Queued, Progress::Running(worker) | Progress::Done(worker)) if worker.index < MAX_WORKERS => now,
+            (Progress::Running(before), Progress::Done(worker)) if before == worker => now,
+            _ => return Err(Violation("a slot's state went where it may not")),
+        };
+        Ok(self.progress)
+    }
+
+    /// Appends what the worker has written since to `out`; returns how many bytes.
+    ///
+    /// # Errors
+    /// When the worker's position is impossible.
+    pub fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, Violation> {
+        let words = self.channel.view.slot(self.slot);
+        let written = words.response_written().load(Ordering::Acquire);
+        let waiting = readable(words.response.size, written, self.response_read)
+            .map_err(|_| Violation("the length of a response is impossible"))?;
+        if waiting > 0 {
+            words.response.read(&self.channel.view.memory, self.response_read, waiting, out);
+            self.response_read += waiting as u64;
+            words.response_read().store(self.response_read, Ordering::Release);
+            self.wake_waiting_worker();
+        }
+        Ok(waiting)
+    }
+
+    /// How many bytes of the request's body have been put into the channel so far.
+    pub fn body_taken(&self) -> u64 {
+        self.body_written
+    }
+
+    /// How many bytes of the request's body have room now.
+    ///
+    /// # Errors
+    /// When the worker's position is impossible.
+    pub fn body_space(&self) -> Result<usize, Violation> {
+        let words = self.channel.view.slot(self.slot);
+        writable(words.body.size, self.body_written, words.body_read().load(Ordering::Acquire))
+            .map_err(|_| Violation("the position in a request's body is impossible"))
+    }
+
+    /// Puts more of the request's body into the channel; returns how many bytes had room.
+    ///
+    /// # Errors
+    /// When the worker's position is impossible.
+    pub fn write_body(&mut self, bytes: &[u8]) -> Result<usize, Violation> {
+        let len = self.body_space()?.min(bytes.len());
+        if len > 0 {
+            let words = self.channel.view.slot(self.slot);
+            words.body.write(&self.channel.view.memory, self.body_written, &bytes[..len]);
+            self.body_written += len as u64;
+            words.body_written().store(self.body_written, Ordering::Release);
+            self.wake_waiting_worker();
+        }
+        Ok(len)
+    }
+
+    /// Says that the whole body is in the channel, or (`false`) that the rest will never come.
+    pub fn end_body(&mut self, whole: bool) {
+        let flag = if whole { flags::BODY_END } else { flags::BODY_FAILED };
+        self.channel.view.slot(self.slot).flags().fetch_or(flag, Ordering::Release);
+        self.wake_waiting_worker();
+    }
+
+    /// Takes a queued request back. `false` when a worker has it already (or the word can't be believed).
+    pub fn cancel(&mut self) -> bool {
+        let free = self.progress == Progress::Queued
+            && self
+                .channel
+                .view
+                .slot(self.slot)
+                .state()
+                .compare_exchange(
+                    pack(self.sequence, SlotState::Submitted),
+                    pack(self.sequence, SlotState::Free),
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                )
+                .is_ok();
+        if free {
+            self.released = true;
+            self.channel.lock().hinted.push((self.slot, self.sequence, self.ticket));
+        }
+        free
+    }
+
+    /// Pushes the hint again if it was taken, but the slot not claimed: the worker died in between. A second hint for a
+    /// worker that is only slow does no harm: one claim succeeds.
+    pub fn resubmit_if_stranded(&mut self) {
+        if self.progress == Progress::Queued && self.channel.view.queue().is_taken(self.ticket) {
+            self.ticket = self.channel.push(self.slot, self.sequence);
+        }
+    }
+
+    /// A worker died: `true` when it was this request's, which then will never be finished. The slot is given back.
+    ///
+    /// # Errors
+    /// As [`Exchange::progress`].
+    pub fn worker_died(&mut self, worker: WorkerId) -> Result<bool, Violation> {
+        let lost = self.progress()? == Progress::Running(worker);
+        if lost {
+            self.release();
+        }
+        Ok(lost)
+    }
+
+    /// Sets the slot aside after a violation, until [`RouterEnd::release_quarantined`].
+    pub fn quarantine(mut self) {
+        self.released = true;
+        self.channel.lock().quarantined.push((self.slot, self.sequence));
+    }
+
+    fn release(&mut self) {
+        self.released = true;
+        self.channel.view.slot(self.slot).state().store(pack(self.sequence, SlotState::Free), Ordering::Release);
+        self.channel.lock().free.push((self.slot, self.sequence));
+    }
+
+    fn wake_waiting_worker(&self) {
+        fence(Ordering::SeqCst);
+        let words = self.channel.view.slot(self.slot);
+        if words.waiting().load(Ordering::SeqCst) != 0 {
+            idle::ring(words.doorbell());
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        if matches!(self.progress, Progress::Done(_)) {
+            self.release();
+        } else if !self.cancel() {
+            // A worker runs it: it learns that nobody listens, and the slot comes back when it has finished.
+            let words = self.channel.view.slot(self.slot);
+            words.flags().fetch_or(flags::CLIENT_GONE, Ordering::SeqCst);
+            idle::ring(words.doorbell());
+            self.channel.lock().orphans.push((self.slot, self.sequence));
+        }
+    }
+}
