@@ -1,0 +1,33 @@
+//! Compiles the SAPI against one PHP version and links that version's libphp.
+//!
+//! `HOWDAH_PHP_CONFIG` names the php-config (default: `php-config`).
+
+use std::env;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=HOWDAH_PHP_CONFIG");
+    println!("cargo::rerun-if-changed=sapi");
+    let php_config = env::var("HOWDAH_PHP_CONFIG").unwrap_or_else(|_| "php-config".into());
+    let ask = |what: &str| {
+        let output = Command::new(&php_config).arg(what).output().unwrap_or_else(|error| {
+            panic!("cannot run {php_config}: {error}; install php-dev, or name it with HOWDAH_PHP_CONFIG")
+        });
+        String::from_utf8(output.stdout).expect("php-config prints text").trim().to_owned()
+    };
+    let version = ask("--version");
+    let short: String = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+
+    let mut build = cc::Build::new();
+    build.file("sapi/howdah_sapi.c").file("sapi/user_ini.c").warnings_into_errors(true).extra_warnings(true);
+    // PHP's own headers are not clean under -Wextra.
+    for include in ask("--includes").split_whitespace().filter_map(|flag| flag.strip_prefix("-I")) {
+        build.flag("-isystem").flag(include);
+    }
+    build.flag("-std=gnu11").compile("howdah_sapi");
+
+    println!("cargo::rustc-link-search=native={}/lib", ask("--prefix"));
+    println!("cargo::rustc-link-lib=dylib=php{short}");
+    // PHP's extensions are shared objects that expect PHP's symbols in the process: libphp exports them.
+    println!("cargo::rustc-env=HOWDAH_PHP_SHORT_VERSION={short}");
+}

@@ -1,0 +1,58 @@
+/* howdah's SAPI: what the Rust side and the C side of a PHP worker know of each other. */
+#ifndef HOWDAH_SAPI_H
+#define HOWDAH_SAPI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One CGI variable. Both strings end with NUL. */
+struct howdah_variable {
+	const char *name;
+	size_t name_len;
+	const char *value;
+	size_t value_len;
+};
+
+/* A request. Pointers may be null where the variable is absent. */
+struct howdah_request {
+	const struct howdah_variable *variables;
+	size_t count;
+	const char *method;
+	const char *query_string;
+	const char *script_name;
+	const char *script_filename;
+	const char *path_info;
+	const char *document_root;
+	const char *content_type;
+	const char *cookie;
+	const char *authorization;
+	long content_length;
+};
+
+/* Rust calls C. */
+int howdah_php_startup(const char *ini_file, const char *ini_entries, const char *server_software);
+void howdah_php_lock_setting(const char *name);
+int howdah_php_opcache_is_on(void);
+long howdah_php_setting(const char *name);
+void howdah_php_after_fork(void);
+void howdah_php_run(const struct howdah_request *request);
+void howdah_php_shutdown(void);
+const char *howdah_php_version(void);
+void howdah_set_title(const char *title);
+void howdah_die_with_prototype(int supervisor_pidfd);
+
+/* C calls Rust. None of these calls PHP, so no bailout (longjmp) ever crosses a Rust frame. */
+size_t howdah_read_body(char *out, size_t len);
+int howdah_write(const char *bytes, size_t len); /* 0: the client is gone */
+void howdah_flush(void);
+int howdah_client_is_gone(void);
+void howdah_head_begin(int status, const char *reason, size_t len);
+void howdah_head_line(const char *line, size_t len);
+void howdah_head_end(void);
+void howdah_finish(void); /* the response is complete */
+void howdah_log(const char *message);
+
+/* user_ini.c */
+void howdah_activate_user_ini(const char *script_filename, const char *document_root);
+
+#endif

@@ -1,0 +1,37 @@
+//! howdah's PHP processes: one executable for each PHP version.
+//!
+//! Started by the supervisor as a prototype ([`prototype`]), which forks the workers ([`worker`]). PHP itself is behind
+//! the SAPI in C ([`sapi`], `sapi/`). By hand: `--version`, and `--floor` for bench/.
+
+mod floor;
+mod ini;
+mod prototype;
+mod sapi;
+mod worker;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let result = match arguments.first().map(String::as_str) {
+        Some("--version") => {
+            println!("howdah-php {}, PHP {}", env!("CARGO_PKG_VERSION"), prototype::php_version());
+            Ok(())
+        }
+        Some("--floor") => floor::run(&arguments[1..]),
+        _ => prototype::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            log(&reason);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One line on stderr, where PHP's own messages go too.
+fn log(message: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("{}\n", message.trim_end()).as_bytes());
+}

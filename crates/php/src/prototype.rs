@@ -1,0 +1,246 @@
+//! The prototype: loads PHP once, then only forks workers and reaps them.
+//!
+//! It is single-threaded: nothing but forks of it runs requests, with opcache's memory and preloaded code shared. It
+//! ends when the supervisor closes the control socket (after its workers have ended) or dies (at once, by signal). What
+//! fails before PHP is up is answered [`FromPrototype::Failed`], with a reason for the operator.
+
+use crate::{ini, sapi, worker};
+use howdah_channel::control::{ControlSocket, inherited};
+use howdah_channel::lifecycle::{CONTROL_FD, FromPrototype, Identity, ProcessEnd, PrototypeBoot, ToPrototype};
+use howdah_channel::request::NAMES;
+use howdah_channel::{WorkerChannel, WorkerId};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, initgroups, setgid, setgroups, setuid};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+struct Prototype {
+    control: ControlSocket,
+    channel: WorkerChannel,
+    application: String,
+    /// Readable when the supervisor is dead.
+    supervisor: OwnedFd,
+    workers: HashMap<Pid, WorkerId>,
+}
+
+/// Runs as a prototype until the supervisor lets go.
+///
+/// # Errors
+/// When PHP can't be loaded, or the supervisor speaks another protocol.
+pub fn run() -> Result<(), String> {
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    let control = ControlSocket::from(inherited(CONTROL_FD).map_err(|_| {
+        "this program is started by howdah; to serve a folder run: howdah serve DIR".to_owned()
+    })?);
+    let Some((ToPrototype::Boot(boot), descriptors)) = receive(&control)? else {
+        return Err("the supervisor sent no boot message".into());
+    };
+    match Prototype::boot(control.as_fd().try_clone_to_owned().map_err(|e| e.to_string())?.into(), boot, descriptors) {
+        Ok((prototype, booted)) => {
+            send(&control, &booted);
+            prototype.serve()
+        }
+        Err(reason) => {
+            send(&control, &FromPrototype::Failed { reason: reason.clone() });
+            Err(reason)
+        }
+    }
+}
+
+// === impl Prototype ===
+
+impl Prototype {
+    fn boot(
+        control: ControlSocket,
+        boot: PrototypeBoot,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<(Prototype, FromPrototype), String> {
+        if descriptors.is_empty() {
+            return Err("the boot message came without the channel's memory".into());
+        }
+        let bells = descriptors.split_off(1);
+        let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
+            .map_err(|error| format!("cannot map the channel: {error}"))?;
+        // The pidfd before the identity: a parent of another user may be watched, too.
+        let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
+        let supervisor = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
+            .map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+        become_user(boot.identity, boot.user.as_deref())?;
+        if let Some(folder) = &boot.working_directory {
+            std::env::set_current_dir(folder).map_err(|error| {
+                format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
+            })?;
+        }
+        let (opcache, post_max_bytes) = start_php(&boot)?;
+        let booted = FromPrototype::Booted { php_version: php_version(), opcache, post_max_bytes };
+        let prototype =
+            Prototype { control, channel, application: boot.application, supervisor, workers: HashMap::new() };
+        Ok((prototype, booted))
+    }
+
+    fn serve(mut self) -> Result<(), String> {
+        let watched = SigSet::from(Signal::SIGCHLD);
+        watched.thread_block().map_err(|error| format!("cannot block SIGCHLD: {error}"))?;
+        let children = SignalFd::with_flags(&watched, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+            .map_err(|error| format!("cannot watch the workers: {error}"))?;
+        let mut stopping = false;
+        while !(stopping && self.workers.is_empty()) {
+            let control_events = if stopping { PollFlags::empty() } else { PollFlags::POLLIN };
+            let mut sources =
+                [PollFd::new(children.as_fd(), PollFlags::POLLIN), PollFd::new(self.control.as_fd(), control_events)];
+            let sources = if stopping { &mut sources[..1] } else { &mut sources[..] };
+            match poll(sources, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(format!("cannot wait for the supervisor: {error}")),
+            }
+            while let Ok(Some(_)) = children.read_signal() {}
+            self.reap();
+            while !stopping {
+                match self.control.receive::<ToPrototype>() {
+                    Ok(Some((ToPrototype::Start(worker), _))) => self.start(worker, &watched, &children)?,
+                    Ok(Some((ToPrototype::Boot(_), _))) => {}
+                    Ok(None) => stopping = true,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(format!("cannot read from the supervisor: {error}")),
+                }
+            }
+        }
+        // SAFETY: the last use of PHP in this process.
+        unsafe { sapi::howdah_php_shutdown() };
+        Ok(())
+    }
+
+    fn start(&mut self, worker: WorkerId, blocked: &SigSet, children: &SignalFd) -> Result<(), String> {
+        // SAFETY: this process has one thread, so the child may do anything.
+        match unsafe { fork() } {
+            Ok(ForkResult::Parent { child }) => {
+                self.workers.insert(child, worker);
+                send(&self.control, &FromPrototype::Started { worker, pid: child.as_raw() });
+                Ok(())
+            }
+            Ok(ForkResult::Child) => {
+                // PHP code must not be able to speak to the supervisor in the prototype's name.
+                let _ = nix::unistd::close(self.control.as_raw_fd());
+                let _ = nix::unistd::close(children.as_raw_fd());
+                let _ = blocked.thread_unblock();
+                // SAFETY: the default action is no function that could be unsound.
+                let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
+                self.become_worker(worker)
+            }
+            // The supervisor hears of a worker that ended at once, and tries again later.
+            Err(error) => {
+                crate::log(&format!("cannot fork a worker of \"{}\": {error}", self.application));
+                send(&self.control, &FromPrototype::Exited { worker, pid: 0, end: ProcessEnd::Code(71) });
+                Ok(())
+            }
+        }
+    }
+
+    fn become_worker(&self, worker: WorkerId) -> ! {
+        let title = c_string(&format!("howdah: \"{}\" worker", self.application));
+        // SAFETY: the title is a C string; PHP was started before the fork.
+        unsafe {
+            sapi::howdah_set_title(title.as_ptr());
+            sapi::howdah_die_with_prototype(self.supervisor.as_raw_fd());
+            sapi::howdah_php_after_fork();
+        }
+        let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
+        let end = Box::leak(Box::new(self.channel.worker(worker)));
+        worker::serve(end, &names);
+        // Not through exit handlers: opcache's memory belongs to the prototype.
+        // SAFETY: ends the process; nothing of ours needs cleaning up.
+        unsafe { nix::libc::_exit(0) }
+    }
+
+    fn reap(&mut self) {
+        loop {
+            let (pid, end) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid, ProcessEnd::Code(code)),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, ProcessEnd::Signal(signal as i32)),
+                Err(Errno::EINTR) => continue,
+                _ => return,
+            };
+            if let Some(worker) = self.workers.remove(&pid) {
+                send(&self.control, &FromPrototype::Exited { worker, pid: pid.as_raw(), end });
+            }
+        }
+    }
+}
+
+fn start_php(boot: &PrototypeBoot) -> Result<(bool, u64), String> {
+    let ini_file = boot.php_ini.as_ref().map(|path| {
+        std::fs::metadata(path)
+            .map_err(|error| format!("applications/{}/options/file: {}: {error}", boot.application, path.display()))?;
+        Ok::<_, String>(c_string(&path.to_string_lossy()))
+    });
+    let ini_file = ini_file.transpose()?;
+    let entries = c_string(&ini::entries(boot.user_values.iter().chain(&boot.admin_values)));
+    let software = c_string(&boot.server_software);
+    // SAFETY: PHP is started once, on the only thread; it keeps the pointers, so the strings are leaked.
+    let started = unsafe {
+        sapi::howdah_php_startup(
+            ini_file.map_or(std::ptr::null(), |path| path.into_raw().cast_const()),
+            entries.into_raw(),
+            software.into_raw(),
+        )
+    };
+    if started == 0 {
+        return Err("PHP does not start; its messages on stderr say why".into());
+    }
+    for name in boot.admin_values.keys() {
+        // SAFETY: PHP is started; the name is a C string.
+        unsafe { sapi::howdah_php_lock_setting(c_string(name).as_ptr()) };
+    }
+    // SAFETY: PHP is started, no request runs.
+    let (opcache, post_max) =
+        unsafe { (sapi::howdah_php_opcache_is_on() != 0, sapi::howdah_php_setting(c"post_max_size".as_ptr())) };
+    Ok((opcache, post_max.max(0) as u64))
+}
+
+/// PHP's full version, such as `8.2.35`: of the headers that this was compiled against.
+pub fn php_version() -> String {
+    // SAFETY: a string literal.
+    unsafe { CStr::from_ptr(sapi::howdah_php_version()) }.to_string_lossy().into_owned()
+}
+
+fn become_user(identity: Identity, user: Option<&str>) -> Result<(), String> {
+    let Some((uid, gid)) = identity.ids else { return Ok(()) };
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    let groups = match user {
+        Some(name) => initgroups(&c_string(name), gid),
+        None => setgroups(&[gid]),
+    };
+    groups
+        .and_then(|()| setgid(gid))
+        .and_then(|()| setuid(uid))
+        // Changing the user clears it.
+        .and_then(|()| prctl::set_pdeathsig(Signal::SIGKILL))
+        .map_err(|error| format!("cannot become user {uid}, group {gid}: {error}"))
+}
+
+fn receive(control: &ControlSocket) -> Result<Option<(ToPrototype, Vec<OwnedFd>)>, String> {
+    let mut sources = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
+    poll(&mut sources, PollTimeout::NONE).map_err(|error| error.to_string())?;
+    control.receive().map_err(|error| format!("cannot read from the supervisor: {error}"))
+}
+
+/// Waits for room: the supervisor always reads. If it is gone, so are we.
+fn send(control: &ControlSocket, message: &FromPrototype) {
+    while let Err(error) = control.send(message, &[]) {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return;
+        }
+        let _ = poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE);
+    }
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).expect("the NULs were just removed")
+}

@@ -1,0 +1,79 @@
+//! A worker: claims a request, runs it, claims the next.
+//!
+//! It ends when it is told to stop, when the supervisor dies, or when PHP ends it. Memory of the request's head is
+//! private: PHP keeps pointers into it, and may go on after the response is finished and the slot is someone else's.
+
+use crate::sapi;
+use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
+use howdah_channel::{Next, WorkerEnd};
+use std::ffi::{CStr, c_char};
+use std::ptr::null;
+
+/// The worker's buffers, reused from one request to the next.
+#[derive(Default)]
+struct Request {
+    head: Vec<u8>,
+    variables: Vec<Variable>,
+    pointers: Vec<sapi::Variable>,
+}
+
+/// Serves until told to stop.
+pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString]) {
+    let mut request = Request::default();
+    while let Next::Run(claim) = end.next() {
+        let read = claim.head(&mut request.head).and_then(|()| parse_head(&request.head, &mut request.variables));
+        if let Err(violation) = read {
+            crate::log(&format!("{violation}; this worker ends"));
+            std::process::exit(70);
+        }
+        let for_php = request.for_php(c_names);
+        sapi::begin(sapi::Exchange::Channel(claim));
+        // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.
+        unsafe { sapi::howdah_php_run(&for_php) };
+    }
+}
+
+// === impl Request ===
+
+impl Request {
+    fn for_php(&mut self, c_names: &[std::ffi::CString]) -> sapi::Request {
+        let head = &self.head;
+        let at = |start: u32| head[start as usize..].as_ptr().cast::<c_char>();
+        let mut by_code = [null::<c_char>(); NAMES.len()];
+        self.pointers.clear();
+        for variable in &self.variables {
+            let value = at(variable.value.0);
+            let (name, name_len) = if variable.code == CUSTOM {
+                (at(variable.name.0), variable.name.1 as usize)
+            } else {
+                let name = &c_names[usize::from(variable.code)];
+                by_code[usize::from(variable.code)] = value;
+                (name.as_ptr(), name.count_bytes())
+            };
+            self.pointers.push(sapi::Variable { name, name_len, value, value_len: variable.value.1 as usize });
+        }
+        let known = |code: u16| by_code[usize::from(code)];
+        let length = known(code::CONTENT_LENGTH);
+        let content_length = if length.is_null() {
+            0
+        } else {
+            // SAFETY: `parse_head` saw the NUL behind each value.
+            unsafe { CStr::from_ptr(length) }.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+        };
+        let or_empty = |text: *const c_char| if text.is_null() { c"".as_ptr() } else { text };
+        sapi::Request {
+            variables: self.pointers.as_ptr(),
+            count: self.pointers.len(),
+            method: or_empty(known(code::REQUEST_METHOD)),
+            query_string: or_empty(known(code::QUERY_STRING)),
+            script_name: known(code::SCRIPT_NAME),
+            script_filename: or_empty(known(code::SCRIPT_FILENAME)),
+            path_info: known(code::PATH_INFO),
+            document_root: known(code::DOCUMENT_ROOT),
+            content_type: known(code::CONTENT_TYPE),
+            cookie: known(code::HTTP_COOKIE),
+            authorization: known(code::HTTP_AUTHORIZATION),
+            content_length,
+        }
+    }
+}
