@@ -27,6 +27,9 @@ mod mailbox;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub mod offsets;
+#[cfg(not(loom))]
 pub mod request;
 #[cfg(not(loom))]
 pub mod response;

@@ -78,6 +78,24 @@ fn loom_what_two_threads_push_is_taken_once_each() {
 }
 
 #[test]
+fn loom_a_queue_in_use_is_never_taken_for_broken() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let pusher = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.push(1))
+        };
+        let taker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || drop(shared.queue().take()))
+        };
+        assert!(shared.queue().waiting(&shared.tail).is_ok_and(|waiting| waiting <= 1));
+        pusher.join().unwrap();
+        taker.join().unwrap();
+    });
+}
+
+#[test]
 fn loom_a_worker_that_goes_to_sleep_is_woken_or_sees_the_hint() {
     loom::model(|| {
         let shared = Shared::new();

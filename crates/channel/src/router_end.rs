@@ -35,8 +35,10 @@ struct Slots {
     hinted: Vec<(u16, u32, u64)>,
     /// A worker still runs the request of a client that left (or of a router before this one).
     orphans: Vec<(u16, u32)>,
-    /// A worker broke the rules with them.
+    /// A worker broke the rules with them, or they were orphans at a moment when one did.
     quarantined: Vec<(u16, u32)>,
+    /// What was found wrong with an orphan, until [`RouterEnd::sweep`] reports it.
+    broken: Option<Violation>,
 }
 
 /// Why a request was not submitted.
@@ -126,9 +128,7 @@ impl RouterEnd {
             return Err(Refused::HeadTooLarge);
         }
         let queue = self.view.queue();
-        let waiting = queue
-            .waiting(self.tail.load(Ordering::Acquire))
-            .map_err(|_| Refused::Broken(Violation("the head of the submission queue is out of range")))?;
+        let waiting = self.waiting().map_err(Refused::Broken)?;
         if waiting + u64::from(crate::MAX_THREADS) >= queue.cells.len() as u64 {
             return Err(Refused::NoSlot);
         }
@@ -182,24 +182,31 @@ impl RouterEnd {
 
     /// Gives back the slots whose clients left and whose workers have finished since, and wakes a worker if requests
     /// wait: what a killed or hostile worker spoiled is mended here. Cheap; call it now and then.
-    pub fn sweep(&self) {
+    ///
+    /// # Errors
+    /// When a worker broke the submission queue, or the slot of a request whose client has left (it is set aside).
+    pub fn sweep(&self) -> Result<(), Violation> {
         self.collect_orphans(|_| false);
-        if self.view.queue().has_hint() {
-            self.view.wake_a_worker();
-        }
+        self.wake_if_requests_wait();
+        let broken = self.lock().broken.take();
+        broken.map_or(Ok(()), Err)?;
+        self.waiting().map(drop)
     }
 
     /// A worker is dead: gives back the slots of its orphaned requests. Exchanges find out by themselves: see
     /// [`Exchange::worker_died`].
     pub fn worker_died(&self, worker: WorkerId) {
         self.collect_orphans(|owner| owner == worker);
-        self.sweep();
+        self.wake_if_requests_wait();
     }
 
-    /// All workers that ran when the rules were broken are dead: gives back the slots that were set aside.
+    /// All workers that ran when the rules were broken are dead: gives back the slots that were set aside, and empties
+    /// the submission queue, for they may have written there too. Call [`Exchange::resubmit_if_stranded`] on every
+    /// exchange after this.
     pub fn release_quarantined(&self) {
         let mut slots = self.lock();
         let slots = &mut *slots;
+        self.view.queue().mend(&self.tail);
         for (slot, sequence) in slots.quarantined.drain(..) {
             self.view.slot(slot).state().store(pack(sequence, SlotState::Free), Ordering::Release);
             slots.free.push((slot, sequence));
@@ -215,7 +222,16 @@ impl RouterEnd {
 
     /// How many requests wait for a worker, as far as the queue can be believed.
     pub fn queued(&self) -> u64 {
-        self.view.queue().waiting(self.tail.load(Ordering::Acquire)).unwrap_or(0)
+        self.waiting().unwrap_or(0)
+    }
+
+    fn waiting(&self) -> Result<u64, Violation> {
+        let waiting = || self.view.queue().waiting(&self.tail);
+        waiting().or_else(|_| {
+            // Perhaps another thread mends the queue at this moment: it holds the lock meanwhile.
+            let _slots = self.lock();
+            waiting().map_err(|_| Violation("the head of the submission queue is out of range"))
+        })
     }
 
     fn push(&self, slot: u16, sequence: u32) -> u64 {
@@ -247,13 +263,17 @@ impl RouterEnd {
 
     fn collect_orphans(&self, is_dead: impl Fn(WorkerId) -> bool) {
         let mut slots = self.lock();
-        let Slots { free, orphans, .. } = &mut *slots;
+        let Slots { free, orphans, quarantined, broken, .. } = &mut *slots;
         orphans.retain(|(slot, sequence)| {
             let word = self.view.slot(*slot).state();
             let ended = match unpack(word.load(Ordering::Acquire)) {
-                (seen, Some(SlotState::Done(_))) => seen == *sequence,
-                (seen, Some(SlotState::Claimed(worker))) => seen == *sequence && is_dead(worker),
-                _ => false,
+                (seen, Some(SlotState::Done(_))) if seen == *sequence => true,
+                (seen, Some(SlotState::Claimed(worker))) if seen == *sequence => is_dead(worker),
+                _ => {
+                    quarantined.push((*slot, *sequence));
+                    *broken = Some(Violation("the slot of a request whose client has left was overwritten"));
+                    return false;
+                }
             };
             if ended {
                 word.store(pack(*sequence, SlotState::Free), Ordering::Release);
@@ -261,6 +281,12 @@ impl RouterEnd {
             }
             !ended
         });
+    }
+
+    fn wake_if_requests_wait(&self) {
+        if self.view.queue().has_hint() {
+            self.view.wake_a_worker();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots> {
@@ -400,10 +426,17 @@ impl Exchange {
         Ok(lost)
     }
 
-    /// Sets the slot aside after a violation, until [`RouterEnd::release_quarantined`].
+    /// Sets the slot aside after a violation, until [`RouterEnd::release_quarantined`]. The slots of clients that left
+    /// go with it: whoever owns them can't be believed either.
     pub fn quarantine(mut self) {
+        if self.released {
+            return;
+        }
         self.released = true;
-        self.channel.lock().quarantined.push((self.slot, self.sequence));
+        let mut slots = self.channel.lock();
+        let Slots { orphans, quarantined, .. } = &mut *slots;
+        quarantined.append(orphans);
+        quarantined.push((self.slot, self.sequence));
     }
 
     fn release(&mut self) {

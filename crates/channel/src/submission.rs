@@ -64,14 +64,19 @@ impl SubmissionQueue<'_> {
         self.cell(head).load(Ordering::Acquire) >> 32 == published(head)
     }
 
-    /// How many tickets below `tail` have not been taken.
+    /// How many tickets below `tail`, the router's own, have not been taken.
     ///
     /// # Errors
     /// When `head` is beyond `tail` or further behind than the ring is long.
-    pub fn waiting(&self, tail: u64) -> Result<u64, HeadOutOfRange> {
-        let waiting = tail.wrapping_sub(self.head.load(Ordering::Acquire));
-        // A producer that has reserved a ticket may be overtaken by a consumer only after it published: never beyond tail.
-        if waiting > self.cells.len() as u64 { Err(HeadOutOfRange) } else { Ok(waiting) }
+    pub fn waiting(&self, tail: &AtomicU64) -> Result<u64, HeadOutOfRange> {
+        // Other threads push and workers take meanwhile. A consumer overtakes no producer that has not published, so that
+        // head can't be beyond the tail of a moment later, nor a whole ring behind the tail of a moment before.
+        let before = tail.load(Ordering::Acquire);
+        let head = self.head.load(Ordering::Acquire);
+        let after = tail.load(Ordering::Acquire);
+        let in_range =
+            after.wrapping_sub(head) as i64 >= 0 && before.wrapping_sub(head) as i64 <= self.cells.len() as i64;
+        if in_range { Ok((before.wrapping_sub(head) as i64).max(0) as u64) } else { Err(HeadOutOfRange) }
     }
 
     /// Whether the ticket has been taken (or skipped).
@@ -81,13 +86,26 @@ impl SubmissionQueue<'_> {
 
     /// Empties the queue for a router that takes over, and returns its first ticket.
     pub fn restart(&self) -> u64 {
-        // A ticket that no cell can carry: further on than any that the former router can have published.
+        // Further on than any ticket that the former router can have published.
         let next = self.head.load(Ordering::Acquire).wrapping_add(2 * self.cells.len() as u64) & u64::from(u32::MAX);
-        for cell in self.cells {
-            cell.store(0, Ordering::Release);
-        }
+        self.clear();
         self.head.store(next, Ordering::Release);
         next
+    }
+
+    /// Empties a queue that a worker broke. All tickets given so far count as taken after this, so that the requests that
+    /// still wait are pushed again.
+    pub fn mend(&self, tail: &AtomicU64) {
+        self.clear();
+        let skipped = 2 * self.cells.len() as u64;
+        self.head.store(tail.fetch_add(skipped, Ordering::AcqRel).wrapping_add(skipped), Ordering::Release);
+    }
+
+    /// Leaves no hint, whatever `head` is: each cell gets a ticket that belongs into its neighbour.
+    fn clear(&self) {
+        for (n, cell) in self.cells.iter().enumerate() {
+            cell.store(published(n as u64 + 1) << 32, Ordering::Release);
+        }
     }
 
     fn cell(&self, ticket: u64) -> &AtomicU64 {
@@ -102,4 +120,145 @@ fn cell_word(ticket: u64, hint: Hint) -> u64 {
 /// What the upper half of a published cell holds. Never zero for the first round, so that fresh memory is empty.
 fn published(ticket: u64) -> u64 {
     ticket.wrapping_add(1) & u64::from(u32::MAX)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    const CELLS: usize = 16;
+
+    /// The queue with a router's own tail, in private memory.
+    struct Owned {
+        head: AtomicU64,
+        tail: AtomicU64,
+        cells: Vec<AtomicU64>,
+    }
+
+    impl Owned {
+        fn starting_at(ticket: u64) -> Owned {
+            let owned = Owned {
+                head: AtomicU64::new(ticket),
+                tail: AtomicU64::new(ticket),
+                cells: (0..CELLS).map(|_| AtomicU64::new(0)).collect(),
+            };
+            owned.queue().clear();
+            owned
+        }
+        fn queue(&self) -> SubmissionQueue<'_> {
+            SubmissionQueue { head: &self.head, cells: &self.cells }
+        }
+        fn push(&self, hint: Hint) -> u64 {
+            let ticket = self.tail.fetch_add(1, Ordering::AcqRel);
+            self.queue().publish(ticket, hint);
+            ticket
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Push(Hint),
+        Take,
+        Mend,
+        Restart,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            20 => (0u16.., 0u16..).prop_map(|(slot, sequence)| Step::Push(Hint { slot, sequence })),
+            20 => Just(Step::Take),
+            1 => Just(Step::Mend),
+            1 => Just(Step::Restart),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn hints_come_out_as_they_went_in(
+            first in prop_oneof![0u64..100, u64::from(u32::MAX) - 40..u64::from(u32::MAX) + 40],
+            steps in prop::collection::vec(step(), 0..400),
+        ) {
+            let owned = Owned::starting_at(first);
+            let queue = owned.queue();
+            let mut model = VecDeque::new();
+            let mut taken = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Push(hint) if model.len() < CELLS => model.push_back((owned.push(hint), hint)),
+                    Step::Push(_) => {}
+                    Step::Take => {
+                        let expected = model.pop_front();
+                        prop_assert_eq!(queue.take(), expected.map(|(_, hint)| hint));
+                        taken.extend(expected.map(|(ticket, _)| ticket));
+                    }
+                    Step::Mend => {
+                        queue.mend(&owned.tail);
+                        taken.extend(model.drain(..).map(|(ticket, _)| ticket));
+                    }
+                    Step::Restart => {
+                        owned.tail.store(queue.restart(), Ordering::Relaxed);
+                        model.clear();
+                        taken.clear();
+                    }
+                }
+                prop_assert_eq!(queue.has_hint(), !model.is_empty());
+                prop_assert_eq!(queue.waiting(&owned.tail), Ok(model.len() as u64));
+                prop_assert!(model.iter().all(|(ticket, _)| !queue.is_taken(*ticket)));
+                prop_assert!(taken.iter().all(|ticket| queue.is_taken(*ticket)));
+            }
+        }
+
+        #[test]
+        fn a_head_that_a_worker_wrote_is_out_of_range_or_mended(
+            head in prop_oneof![0u64.., 0u64..200],
+            cells in prop::collection::vec(0u64.., CELLS),
+            pushed in 0u64..12,
+        ) {
+            let owned = Owned::starting_at(100);
+            let queue = owned.queue();
+            let hint = Hint { slot: 1, sequence: 2 };
+            let tickets: Vec<u64> = (0..pushed).map(|_| owned.push(hint)).collect();
+            owned.head.store(head, Ordering::Relaxed);
+            owned.cells.iter().zip(cells).for_each(|(cell, word)| cell.store(word, Ordering::Relaxed));
+            let in_range = (100 + pushed).checked_sub(head).is_some_and(|waiting| waiting <= CELLS as u64);
+            prop_assert_eq!(queue.waiting(&owned.tail).is_ok(), in_range);
+            queue.mend(&owned.tail);
+            prop_assert!(tickets.iter().all(|ticket| queue.is_taken(*ticket)));
+            prop_assert_eq!(queue.take(), None);
+            owned.push(hint);
+            prop_assert_eq!(queue.take(), Some(hint));
+        }
+    }
+
+    #[test]
+    fn a_queue_in_use_is_never_taken_for_broken() {
+        let owned = Owned::starting_at(0);
+        let per_thread = if cfg!(debug_assertions) { 20_000 } else { 500_000 };
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for n in 0..per_thread {
+                        while owned.queue().waiting(&owned.tail).expect("no worker wrote the head") + 4 > CELLS as u64 {
+                            std::thread::yield_now();
+                        }
+                        owned.push(Hint { slot: 0, sequence: n as u16 });
+                    }
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut taken = 0;
+                    while taken < per_thread {
+                        match owned.queue().take() {
+                            Some(_) => taken += 1,
+                            None => std::thread::yield_now(),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(owned.queue().waiting(&owned.tail), Ok(0));
+    }
 }

@@ -1,1 +1,30 @@
-//! router
+//! The data plane: an unprivileged process that speaks HTTP, routes, serves files and hands requests to PHP.
+//!
+//! [`main`] is what the executable runs when the supervisor starts it as `howdah: router`. A process has one control
+//! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`):
+//!
+//! - `service`: one request → the route's action → a response
+//! - `static_files`: files
+//! - `script`, `cgi`, `request_body`, `php`, `spool`: a request's way to PHP and back, over the channel
+//! - `failure`: the answers that are ours
+//! - `access_log`: one line for each answer
+//!
+//! It never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
+
+#![forbid(unsafe_code)]
+
+mod access_log;
+mod cgi;
+mod connection;
+mod failure;
+mod php;
+mod process;
+mod request_body;
+mod response_body;
+mod script;
+mod service;
+mod spool;
+mod static_files;
+mod thread;
+
+pub use process::main;

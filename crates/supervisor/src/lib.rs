@@ -1,1 +1,62 @@
-//! supervisor
+//! The control plane: the life of every other process.
+//!
+//! The command line ([`Start::become_supervisor`]) replaces itself with the supervisor ([`main`]), so that `ps` shows
+//! a title and no secrets. The supervisor is one thread, because a child's death signal follows the thread that
+//! forked it, and because everything here happens seldom.
+//!
+//! - `start`, `boot`: from the command line to a supervisor that holds its sockets
+//! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
+//! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
+//! - `backoff`, `workers`: the policy, pure: when is which worker started again
+//! - `generation`: one application: its prototype, its workers, its channel
+//! - `supervise`, `shutdown`, `banner`: the event loop, its end, and what it says when all is up
+//!
+//! What fails before everything is up ends the supervisor with one line. After that nothing ends it but a signal:
+//! children that die are started again, and what they said is in the log.
+
+#![forbid(unsafe_code)]
+
+mod backoff;
+mod banner;
+mod boot;
+mod generation;
+pub mod identity;
+mod link;
+mod listen;
+mod logs;
+pub mod php;
+mod reap;
+mod shutdown;
+mod signals;
+mod spawn;
+mod start;
+mod supervise;
+mod workers;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+pub use spawn::ROUTER_TITLE;
+pub use start::{SUPERVISOR_TITLE, Start};
+
+/// The supervisor, in the process that [`Start::become_supervisor`] made.
+pub fn main() -> ExitCode {
+    let result = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|error| format!("the supervisor cannot start: {error}"))
+        .and_then(|runtime| runtime.block_on(run()));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            let _ = writeln!(io::stderr(), "howdah: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), String> {
+    let start = Start::inherited()?;
+    boot::boot(start)?.run().await
+}

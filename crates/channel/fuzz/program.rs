@@ -1,0 +1,283 @@
+//! Bytes as a program on a channel: steps of the router, of an honest worker, and of a hostile one.
+//!
+//! [`run`] panics when a step of the router's panics, reads more than a ring, or when a slot is lost after the workers
+//! have been replaced. What the honest worker makes of garbage is not checked, but that it does not panic or read too
+//! much is.
+
+use crate::hostile::HostileMemory;
+use howdah_channel::{
+    ControlEnd, Exchange, Geometry, Next, Progress, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, Refused, RouterEnd,
+    SlotState, WorkerChannel, WorkerId, offsets, request, response,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
+const SLOTS: usize = 64;
+const HONEST: WorkerId = WorkerId { index: 1, incarnation: 1 };
+const MALLORY: WorkerId = WorkerId { index: 2, incarnation: 1 };
+
+/// The rest of a program. Zeroes follow its end.
+struct Program<'p>(&'p [u8]);
+
+impl Program<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
+    }
+    /// Numbers that matter: small ones, sizes of rings, edges, and any.
+    fn value(&mut self) -> u64 {
+        match self.byte() % 8 {
+            0 => self.byte().into(),
+            1 => u64::from(self.byte()).wrapping_neg(),
+            2 => (RESPONSE_RING_BYTES as u64).wrapping_add(u64::from(self.byte())).wrapping_sub(2),
+            3 => u64::from(self.u16()),
+            4 => 1 << (self.byte() % 64),
+            5 => u64::from(self.byte()) << 32,
+            6 => u64::MAX,
+            _ => self.u64(),
+        }
+    }
+}
+
+struct Stage {
+    control: ControlEnd,
+    router: Arc<RouterEnd>,
+    workers: WorkerChannel,
+    memory: HostileMemory,
+    exchanges: Vec<Exchange>,
+    out: Vec<u8>,
+}
+
+/// Runs a program.
+pub fn run(bytes: &[u8]) {
+    let mut program = Program(bytes);
+    let mut stage = Stage::new();
+    while !program.0.is_empty() {
+        stage.step(&mut program);
+    }
+    stage.assert_recovers();
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let control = ControlEnd::create(GEOMETRY).expect("memory");
+        let router = RouterEnd::attach(control.memfd(), GEOMETRY).expect("the router's end");
+        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("an eventfd");
+        let workers = WorkerChannel::attach(control.memfd(), GEOMETRY, vec![bell]).expect("the workers' end");
+        let memory = HostileMemory::map(control.memfd(), GEOMETRY);
+        Stage { control, router, workers, memory, exchanges: Vec::new(), out: Vec::new() }
+    }
+
+    fn step(&mut self, program: &mut Program<'_>) {
+        match program.byte() % 20 {
+            0 | 1 => self.submit(program),
+            2 => self.exchange(program, |exchange, _, _| exchange.progress().map(drop)),
+            3 | 4 => self.exchange(program, |exchange, _, out| {
+                out.clear();
+                let read = exchange.read(out);
+                assert!(out.len() <= RESPONSE_RING_BYTES, "more than the ring was read");
+                assert_eq!(out.len(), *read.as_ref().unwrap_or(&0));
+                if let Ok(Some((head, body))) = response::parse(out) {
+                    head.headers().for_each(drop);
+                    assert!(body <= out.len());
+                }
+                read.map(drop)
+            }),
+            5 => self.exchange(program, |exchange, program, _| {
+                let bytes = vec![5; usize::from(program.u16())];
+                exchange.write_body(&bytes).map(|taken| assert!(taken <= bytes.len()))
+            }),
+            6 => self.exchange(program, |exchange, program, _| {
+                exchange.end_body(program.byte() & 1 == 0);
+                exchange.resubmit_if_stranded();
+                Ok(())
+            }),
+            7 => self.over(program, |exchange, _| exchange.cancel()),
+            8 => self.over(program, |_, _| true),
+            9 => self.over(program, |exchange, program| {
+                let worker = if program.byte() & 1 == 0 { MALLORY } else { HONEST };
+                exchange.worker_died(worker).unwrap_or(false)
+            }),
+            10 => drop(self.router.sweep()),
+            11 => {
+                self.router.drain(0, |slot| assert!(slot < GEOMETRY.slots));
+                let _ = self.router.prepare_to_sleep(0);
+                self.router.woke(0);
+                self.router.queued();
+                assert!(self.router.free_slots() <= SLOTS - self.exchanges.len());
+            }
+            12 => self.router.worker_died(MALLORY),
+            13 => self.honest_worker(program),
+            14 => self.memory.queue_head().store(program.value(), Ordering::SeqCst),
+            15 => {
+                let by = program.value();
+                self.memory.queue_head().fetch_add(by, Ordering::SeqCst);
+            }
+            16 => {
+                let (cell, word) = (program.byte(), program.value());
+                self.memory.queue_cell(cell.into()).store(word, Ordering::SeqCst);
+            }
+            17 => self.plausible_state(program),
+            18 => {
+                let (slot, word, value) = (self.some_slot(program), program.byte() % 16, program.value());
+                self.memory.control(slot, usize::from(word) * 8).store(value, Ordering::SeqCst);
+            }
+            _ => {
+                let at = program.u64() as usize % (self.memory.len() / 8) * 8;
+                self.memory.u64(at).store(program.value(), Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn submit(&mut self, program: &mut Program<'_>) {
+        let head = vec![1; usize::from(program.u16())];
+        let body = vec![2; usize::from(program.u16())];
+        match self.router.submit(0, &head, &body, program.byte() & 1 == 0) {
+            Ok(exchange) => {
+                assert!(self.exchanges.iter().all(|other| other.slot() != exchange.slot()), "a slot was given twice");
+                self.exchanges.push(exchange);
+            }
+            Err(Refused::HeadTooLarge) => assert!(head.len() > REQUEST_HEAD_BYTES),
+            Err(Refused::NoSlot) => {}
+            Err(Refused::Broken(_)) => self.replace_workers(),
+        }
+    }
+
+    /// A step of an exchange, which is set aside when it finds a broken rule.
+    fn exchange(
+        &mut self,
+        program: &mut Program<'_>,
+        step: impl FnOnce(&mut Exchange, &mut Program<'_>, &mut Vec<u8>) -> Result<(), howdah_channel::Violation>,
+    ) {
+        if self.exchanges.is_empty() {
+            return;
+        }
+        let n = usize::from(program.byte()) % self.exchanges.len();
+        if step(&mut self.exchanges[n], program, &mut self.out).is_err() {
+            self.exchanges.swap_remove(n).quarantine();
+        }
+    }
+
+    /// A step after which an exchange is gone if it says so.
+    fn over(&mut self, program: &mut Program<'_>, step: impl FnOnce(&mut Exchange, &mut Program<'_>) -> bool) {
+        if self.exchanges.is_empty() {
+            return;
+        }
+        let n = usize::from(program.byte()) % self.exchanges.len();
+        if step(&mut self.exchanges[n], program) {
+            self.exchanges.swap_remove(n);
+        }
+    }
+
+    fn some_slot(&self, program: &mut Program<'_>) -> u16 {
+        let n = program.byte();
+        match self.exchanges.get(usize::from(n) % self.exchanges.len().max(1)) {
+            Some(exchange) if n < 224 => exchange.slot(),
+            _ => u16::from(n) % GEOMETRY.slots,
+        }
+    }
+
+    /// What gets past the first check: a state with the right sequence number, mostly.
+    fn plausible_state(&self, program: &mut Program<'_>) {
+        let slot = self.some_slot(program);
+        let sequence = self.memory.sequence(slot);
+        let state = match program.byte() % 6 {
+            0 => SlotState::Free,
+            1 => SlotState::Submitted,
+            2 => SlotState::Claimed(MALLORY),
+            3 => SlotState::Done(MALLORY),
+            4 => SlotState::Claimed(WorkerId { index: program.u16(), incarnation: 0 }),
+            _ => SlotState::Done(HONEST),
+        };
+        self.memory.set_state(slot, sequence.wrapping_add(u32::from(program.byte() / 250)), state);
+    }
+
+    /// An honest worker's request, if a hint leads to one. It believes nothing that it reads.
+    fn honest_worker(&mut self, program: &mut Program<'_>) {
+        if !self.a_hint_leads_to_a_request() {
+            return; // it would sleep
+        }
+        let end = self.workers.worker(HONEST);
+        let Next::Run(mut claim) = end.next() else { return };
+        let mut head = Vec::new();
+        if claim.head(&mut head).is_ok() {
+            assert!(head.len() <= REQUEST_HEAD_BYTES);
+            let _ = request::parse_head(&head, &mut Vec::new());
+        }
+        let len = usize::from(program.u16());
+        // With a full ring it would wait for the router.
+        for slot in 0..GEOMETRY.slots {
+            self.memory.control(slot, offsets::RESPONSE_READ).store(0, Ordering::SeqCst);
+        }
+        let _ = claim.write(&vec![3; len]);
+        claim.flush();
+        if program.byte() & 3 != 0 {
+            claim.finish();
+        }
+    }
+
+    fn a_hint_leads_to_a_request(&self) -> bool {
+        let mut head = self.memory.queue_head().load(Ordering::SeqCst);
+        loop {
+            let hint = self.memory.queue_cell(head as usize % (2 * SLOTS)).load(Ordering::SeqCst);
+            head = head.wrapping_add(1);
+            if hint >> 32 != head & u64::from(u32::MAX) {
+                return false;
+            }
+            let slot = (hint >> 16) as u16;
+            if slot < GEOMETRY.slots {
+                let sequence = self.memory.sequence(slot);
+                let waits = self.memory.state(slot).load(Ordering::SeqCst) & 0xf
+                    == offsets::word(sequence, SlotState::Submitted) & 0xf;
+                if waits && sequence as u16 == hint as u16 {
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// All workers are killed, and the supervisor says so.
+    fn replace_workers(&mut self) {
+        for worker in [MALLORY, HONEST] {
+            self.exchanges.retain_mut(|exchange| !exchange.worker_died(worker).unwrap_or(false));
+            self.router.worker_died(worker);
+        }
+        self.router.release_quarantined();
+        self.exchanges.iter_mut().for_each(Exchange::resubmit_if_stranded);
+    }
+
+    fn assert_recovers(mut self) {
+        self.exchanges.clear();
+        // Mallory's last deed. Without it, a slot whose client left stays with a worker that never was.
+        (0..GEOMETRY.slots).for_each(|slot| self.memory.state(slot).store(u64::MAX, Ordering::SeqCst));
+        let _ = self.router.sweep();
+        self.replace_workers();
+        self.router.sweep().expect("nothing is broken any more");
+        assert_eq!(self.router.free_slots(), SLOTS, "a slot is lost");
+        // The words that stop workers are the supervisor's to mend.
+        for offset in (0..offsets::mailboxes(GEOMETRY)).step_by(8) {
+            self.memory.u64(offset).store(0, Ordering::SeqCst);
+        }
+        let end = self.workers.worker(WorkerId { index: 1, incarnation: 2 });
+        for n in 0..SLOTS {
+            let mut exchange = self.router.submit(0, &[n as u8], b"", true).expect("a slot");
+            let Next::Run(mut claim) = end.next() else { panic!("told to stop") };
+            claim.write(&[n as u8; 3]).expect("a client");
+            claim.finish();
+            self.out.clear();
+            assert!(matches!(exchange.progress(), Ok(Progress::Done(_))));
+            assert_eq!(exchange.read(&mut self.out), Ok(3));
+            assert_eq!(self.out, [n as u8; 3]);
+        }
+        assert_eq!(self.router.free_slots(), SLOTS);
+        self.control.stop_all();
+    }
+}

@@ -1,0 +1,190 @@
+//! Where a listener listens: an IP address and port, or a Unix socket.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::error::{Error, quoted};
+
+/// What `sun_path` holds on Linux, the terminating NUL left out.
+const UNIX_PATH_BYTES: usize = 107;
+
+/// Where a listener listens. From and to text as in the configuration: `*:8080`, `127.0.0.1:8080`, `[::1]:8080`,
+/// `unix:/run/shop.sock`.
+///
+/// `*` is `0.0.0.0`, and both are displayed as `*`. With port 0 the kernel chooses one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// An IP address and a TCP port.
+    Tcp(SocketAddr),
+    /// The absolute path of a Unix socket, at most 107 bytes long.
+    Unix(PathBuf),
+}
+
+// === impl Address ===
+
+impl FromStr for Address {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        parse(text).map_err(Error::configuration)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) if address.ip() == IpAddr::V4(Ipv4Addr::UNSPECIFIED) => {
+                write!(f, "*:{}", address.port())
+            }
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The address, or what is wrong and what to write.
+pub(crate) fn parse(text: &str) -> Result<Address, String> {
+    let problem =
+        |advice: String| format!("{} is not an address to listen on; {advice}", quoted(text));
+    if let Some(path) = text.strip_prefix("unix:") {
+        return parse_unix(path).map_err(problem);
+    }
+    let numeric = match text.strip_prefix("*:") {
+        Some(port) => format!("0.0.0.0:{port}"),
+        None => text.to_owned(),
+    };
+    numeric
+        .parse()
+        .map(Address::Tcp)
+        .map_err(|_| problem(advice(text)))
+}
+
+fn parse_unix(path: &str) -> Result<Address, String> {
+    if path.starts_with('@') {
+        return Err(
+            "howdah does not support abstract sockets yet; write unix: and an absolute path".into(),
+        );
+    }
+    if !path.starts_with('/') || path.ends_with('/') {
+        return Err(
+            "write unix: and the absolute path of a socket, as in unix:/run/howdah.sock".into(),
+        );
+    }
+    if path.contains('\0') {
+        return Err("remove the NUL character".into());
+    }
+    if path.len() > UNIX_PATH_BYTES {
+        return Err(format!(
+            "the path has {} bytes, a socket's at most {UNIX_PATH_BYTES}; shorten it",
+            path.len()
+        ));
+    }
+    Ok(Address::Unix(path.into()))
+}
+
+/// What to write instead of a text that is not an address.
+fn advice(text: &str) -> String {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = |text: &str| is_number(text) && text.parse::<u16>().is_ok();
+    if is_port(text) {
+        return format!("write *:{text} or 127.0.0.1:{text}");
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return format!("add a port: {}", SocketAddr::new(ip, 8080));
+    }
+    if text == "*" {
+        return "add a port: *:8080".into();
+    }
+    if text.starts_with('/') {
+        return format!("write unix:{text}");
+    }
+    if text.contains("://") {
+        return "write it without http:// and path, as in *:8080".into();
+    }
+    match text.rsplit_once(':') {
+        Some(("", port)) if is_port(port) => format!("write *:{port}"),
+        Some(("localhost", port)) if is_port(port) => {
+            format!("write 127.0.0.1:{port} or [::1]:{port}")
+        }
+        Some((host, port)) if is_port(port) && !host.contains(':') => {
+            format!(
+                "write an IP address in place of the host name, as in *:{port} or 127.0.0.1:{port}"
+            )
+        }
+        Some((host, port)) if is_number(port) && !host.contains(':') => {
+            "the port must be at most 65535".into()
+        }
+        _ => "write *:8080, 127.0.0.1:8080, [::1]:8080 or unix:/path".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_and_written() {
+        let cases = [
+            ("*:80", "*:80"),
+            ("0.0.0.0:80", "*:80"),
+            ("127.0.0.1:8080", "127.0.0.1:8080"),
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("[::1]:80", "[::1]:80"),
+            ("[0:0::0]:80", "[::]:80"),
+            ("unix:/run/a b.sock", "unix:/run/a b.sock"),
+        ];
+        for (text, expected) in cases {
+            let address: Address = text.parse().expect(text);
+            assert_eq!(address.to_string(), expected);
+            assert_eq!(address.to_string().parse(), Ok(address));
+        }
+        assert_eq!("*:80".parse(), Ok(Address::Tcp(([0, 0, 0, 0], 80).into())));
+    }
+
+    #[test]
+    fn a_wrong_address_says_what_to_write() {
+        let long = format!("unix:/{}", "x".repeat(107));
+        let cases = [
+            ("8080", "write *:8080 or 127.0.0.1:8080"),
+            (":8080", "write *:8080"),
+            ("localhost:80", "write 127.0.0.1:80 or [::1]:80"),
+            (
+                "example.com:80",
+                "write an IP address in place of the host name, as in *:80 or 127.0.0.1:80",
+            ),
+            ("127.0.0.1", "add a port: 127.0.0.1:8080"),
+            ("::1", "add a port: [::1]:8080"),
+            ("[::1]", "add a port: [::1]:8080"),
+            ("*", "add a port: *:8080"),
+            ("*:65536", "the port must be at most 65535"),
+            (
+                "*:-1",
+                "write *:8080, 127.0.0.1:8080, [::1]:8080 or unix:/path",
+            ),
+            ("*:+80", "write *:8080"),
+            ("*:", "write *:8080"),
+            ("", "write *:8080"),
+            (
+                "http://x/",
+                "write it without http:// and path, as in *:8080",
+            ),
+            ("/run/x.sock", "write unix:/run/x.sock"),
+            ("unix:run/x.sock", "write unix: and the absolute path"),
+            ("unix:/run/", "write unix: and the absolute path"),
+            ("unix:", "write unix: and the absolute path"),
+            ("unix:@x", "howdah does not support abstract sockets yet"),
+            ("unix:/a\0", "remove the NUL character"),
+            (&long, "the path has 108 bytes, a socket's at most 107"),
+        ];
+        for (text, expected) in cases {
+            let error = text.parse::<Address>().expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+            assert!(
+                error.contains("is not an address to listen on; "),
+                "{error}"
+            );
+        }
+    }
+}

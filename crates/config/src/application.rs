@@ -1,0 +1,262 @@
+//! `applications`: the PHP applications.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::error::{Error, quoted};
+use crate::node::{Node, Options};
+use crate::php::{self, PhpOptions, PhpVersion};
+use crate::target::{Target, Targets};
+
+const OPTIONS: Options = Options {
+    known: &[
+        "type",
+        "root",
+        "script",
+        "index",
+        "front_controller",
+        "targets",
+        "options",
+        "processes",
+        "environment",
+        "working_directory",
+        "user",
+        "group",
+    ],
+    not_yet: &["isolation", "limits", "stderr", "stdout"],
+};
+
+/// A slip of the keyboard should not fork until the machine is full.
+const MAX_PROCESSES: u64 = 4096;
+
+/// A PHP application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Application {
+    /// `type`: the PHP version that it wants; `None` is whichever there is.
+    pub php_version: Option<PhpVersion>,
+    /// Which scripts it runs.
+    pub targets: Targets,
+    /// `options`: its php.ini.
+    pub options: PhpOptions,
+    /// How many workers it has, from 1 to 4096; `None` is one for each core, and at least 2.
+    pub processes: Option<u32>,
+    /// Environment variables that are added to howdah's. A name is not empty and has no `=`.
+    pub environment: BTreeMap<String, String>,
+    /// Where its workers start, an absolute path; `None` is the folder of the script.
+    pub working_directory: Option<PathBuf>,
+    /// The name of the user as whom it runs; `None` is the user as whom the router runs.
+    pub user: Option<String>,
+    /// The name of its group; `None` is the user's own.
+    pub group: Option<String>,
+}
+
+// === impl Application ===
+
+impl Application {
+    /// The target with this name; `None` is the one of an application without named targets.
+    ///
+    /// Never `None` for what a [`Pass`](crate::Pass) names.
+    pub fn target(&self, name: Option<&str>) -> Option<&Target> {
+        match (&self.targets, name) {
+            (Targets::Single(target), None) => Some(target),
+            (Targets::Named(targets), Some(name)) => targets.get(name),
+            _ => None,
+        }
+    }
+
+    /// All targets with their names, of which there is one at least.
+    pub fn targets(&self) -> impl Iterator<Item = (Option<&str>, &Target)> {
+        let (single, named) = match &self.targets {
+            Targets::Single(target) => (Some((None, target)), None),
+            Targets::Named(targets) => (
+                None,
+                Some(
+                    targets
+                        .iter()
+                        .map(|(name, target)| (Some(name.as_str()), target)),
+                ),
+            ),
+        };
+        single.into_iter().chain(named.into_iter().flatten())
+    }
+
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        // An application of another language has other options; its type is what is wrong with it.
+        if let Some(language) = node.member("type") {
+            php::read_type(&language)?;
+        }
+        let object = node.object(&OPTIONS)?;
+        let php_version = php::read_type(&object.require("type", "\"type\": \"php\"")?)?;
+        Ok(Self {
+            php_version,
+            targets: Targets::read(&object)?,
+            options: object
+                .read("options", PhpOptions::read)?
+                .unwrap_or_default(),
+            processes: object.read("processes", read_processes)?,
+            environment: object
+                .read("environment", read_environment)?
+                .unwrap_or_default(),
+            working_directory: object.read("working_directory", Node::absolute_path)?,
+            user: object.read("user", Node::nonempty_string)?,
+            group: object.read("group", Node::nonempty_string)?,
+        })
+    }
+}
+
+pub(crate) fn read_all(node: &Node<'_>) -> Result<BTreeMap<String, Application>, Error> {
+    node.named()?
+        .map(|(name, node)| Ok((name.to_owned(), Application::read(&node)?)))
+        .collect()
+}
+
+fn read_processes(node: &Node<'_>) -> Result<u32, Error> {
+    if node.is_object() {
+        return Err(node.error(
+            "howdah does not support an object here yet; write a number, as in \"processes\": 4",
+        ));
+    }
+    node.integer(1..=MAX_PROCESSES, "processes")
+}
+
+fn read_environment(node: &Node<'_>) -> Result<BTreeMap<String, String>, Error> {
+    let variables = node.string_map()?;
+    if let Some(name) = variables.keys().find(|name| name.contains('=')) {
+        return Err(node.error(format_args!(
+            "the name {} has a \"=\"; write {{\"NAME\": \"VALUE\"}}",
+            quoted(name)
+        )));
+    }
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Configuration;
+
+    fn parse(application: &str) -> Result<Application, String> {
+        let text = format!(r#"{{"applications": {{"x": {application}}}}}"#);
+        let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
+        Ok(configuration.applications.remove("x").expect("application"))
+    }
+
+    fn with(option: &str) -> Result<Application, String> {
+        parse(&format!(r#"{{"type": "php", "root": "/srv", {option}}}"#))
+    }
+
+    #[test]
+    fn an_application_needs_a_type_and_a_root_only() {
+        let application = parse(r#"{"type": "php", "root": "/srv"}"#).expect("application");
+        assert_eq!(application.php_version, None);
+        assert_eq!(application.processes, None);
+        assert_eq!(application.options, PhpOptions::default());
+        assert_eq!(
+            (
+                application.user,
+                application.group,
+                application.working_directory
+            ),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let application = with(
+            r#""processes": 3, "environment": {"A": "", "B": "b=c\nd"}, "working_directory": "/srv/", "user": "u", "group": "g""#,
+        )
+        .expect("application");
+        assert_eq!(application.processes, Some(3));
+        let environment =
+            [("A", ""), ("B", "b=c\nd")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(application.environment, BTreeMap::from(environment));
+        assert_eq!(application.working_directory, Some("/srv".into()));
+        assert_eq!(
+            (application.user.as_deref(), application.group.as_deref()),
+            (Some("u"), Some("g"))
+        );
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        let cases = [
+            (
+                r#""processes": 0"#,
+                "processes: 0 is out of range; write 1 to 4096 processes",
+            ),
+            (
+                r#""processes": 4097"#,
+                "processes: 4097 is out of range; write 1 to 4096 processes",
+            ),
+            (
+                r#""processes": {"max": 5}"#,
+                "processes: howdah does not support an object here yet; write a number, as in \"processes\": 4",
+            ),
+            (
+                r#""environment": {"A": 5}"#,
+                "environment/A: expected a string; write \"5\", with quotes",
+            ),
+            (
+                r#""environment": {"": "x"}"#,
+                "environment: a name must not be empty",
+            ),
+            (
+                r#""environment": {"A=B": "x"}"#,
+                "environment: the name \"A=B\" has a \"=\"; write {\"NAME\": \"VALUE\"}",
+            ),
+            (
+                r#""environment": {"A\u0000": "x"}"#,
+                "environment: the name \"A\\0\" has a control character; remove it",
+            ),
+            (
+                r#""working_directory": "srv""#,
+                "working_directory: \"srv\" is not an absolute path; begin it with \"/\"",
+            ),
+            (
+                r#""user": """#,
+                "user: the string is empty; write a value or remove the option",
+            ),
+            (
+                r#""isolation": {}"#,
+                "isolation: howdah does not support this option of NGINX Unit yet; remove it",
+            ),
+            (
+                r#""limits": {}"#,
+                "limits: howdah does not support this option of NGINX Unit yet; remove it",
+            ),
+            (
+                r#""enviroment": {}"#,
+                "enviroment: there is no such option; did you mean \"environment\"?",
+            ),
+        ];
+        for (option, expected) in cases {
+            assert_eq!(
+                with(option),
+                Err(format!("applications/x/{expected}")),
+                "{option}"
+            );
+        }
+        assert_eq!(
+            parse(r#"{"root": "/srv"}"#),
+            Err("applications/x: \"type\" is missing; add \"type\": \"php\"".to_owned())
+        );
+        assert_eq!(
+            Configuration::parse(r#"{"applications": {"a\u001bb": {}}}"#)
+                .map_err(|error| error.to_string()),
+            Err(
+                r#"applications: the name "a\u{1b}b" has a control character; remove it"#
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn another_language_is_refused_before_its_options() {
+        let error = parse(r#"{"type": "python 3.11", "module": "wsgi"}"#).expect_err("python");
+        assert!(
+            error.starts_with("applications/x/type: \"python 3.11\" is not PHP"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,331 @@
+//! JSON text to values.
+//!
+//! More than JSON: `//` and `/* */` comments and a byte-order mark, which become spaces, so that offsets stay right.
+//! Less than JSON: a key appears once in an object, and size and depth have limits. Keys keep their order.
+//! Every error has a location in the text.
+
+use std::fmt;
+
+use indexmap::IndexMap;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use crate::error::{Error, Location, quoted};
+
+const MAX_BYTES: usize = 4 << 20;
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// A JSON value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    String(String),
+    Array(Vec<Value>),
+    /// Boxed: an array of a million small values should not pay for the map's size.
+    Object(Box<IndexMap<String, Value>>),
+}
+
+pub(crate) fn parse(text: &str) -> Result<Value, Error> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::configuration(format!(
+            "the configuration has {} bytes; at most {MAX_BYTES} are accepted",
+            text.len()
+        )));
+    }
+    let json = blank_comments(text)?;
+    // serde_json refuses more than 127 levels by itself.
+    let mut deserializer = serde_json::Deserializer::from_str(&json);
+    Value::deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value))
+        .map_err(|error| syntax_error(text, &json, &error))
+}
+
+/// The text with spaces in place of comments and of the byte-order mark. Newlines stay.
+fn blank_comments(text: &str) -> Result<String, Error> {
+    let mut json = String::with_capacity(text.len());
+    let mut rest = text;
+    if let Some(after) = text.strip_prefix(BYTE_ORDER_MARK) {
+        push_blank(&mut json, &text[..text.len() - after.len()]);
+        rest = after;
+    }
+    while let Some(at) = rest.find(['"', '/']) {
+        let (plain, special) = rest.split_at(at);
+        json.push_str(plain);
+        let length = if special.starts_with("//") {
+            let length = special.find('\n').unwrap_or(special.len());
+            push_blank(&mut json, &special[..length]);
+            length
+        } else if let Some(comment) = special.strip_prefix("/*") {
+            let Some(end) = comment.find("*/") else {
+                let location = Location::of(text, json.len());
+                return Err(Error::syntax(
+                    "the comment that begins here has no end; write */",
+                    location,
+                ));
+            };
+            let length = "/*".len() + end + "*/".len();
+            push_blank(&mut json, &special[..length]);
+            length
+        } else {
+            let length = if special.starts_with('"') {
+                string_length(special)
+            } else {
+                1
+            };
+            json.push_str(&special[..length]);
+            length
+        };
+        rest = &special[length..];
+    }
+    json.push_str(rest);
+    Ok(json)
+}
+
+fn push_blank(json: &mut String, comment: &str) {
+    for c in comment.chars() {
+        match c {
+            '\n' => json.push('\n'),
+            _ => json.extend(std::iter::repeat_n(' ', c.len_utf8())),
+        }
+    }
+}
+
+/// The length of the string literal with which the text begins, quotes included; all of it if the literal has no end.
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn syntax_error(text: &str, json: &str, error: &serde_json::Error) -> Error {
+    let line_start = match error.line() {
+        0 | 1 => 0,
+        line => json
+            .match_indices('\n')
+            .nth(line - 2)
+            .map_or(0, |(newline, _)| newline + 1),
+    };
+    let offset = if error.is_eof() {
+        text.len()
+    } else {
+        line_start + error.column().saturating_sub(1)
+    };
+    Error::syntax(explain(json, error), Location::of(text, offset))
+}
+
+fn explain(json: &str, error: &serde_json::Error) -> String {
+    if json.trim_ascii().is_empty() {
+        return "there is no configuration; the smallest one is {}".into();
+    }
+    if error.is_eof() {
+        return "the text ends too early; a closing bracket, brace or quote is missing".into();
+    }
+    let message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match message.strip_suffix(&place).unwrap_or(&message) {
+        "trailing comma" => r#"a comma before "}" or "]"; remove it"#.into(),
+        "trailing characters" => "text after the end of the configuration; remove it".into(),
+        "key must be a string" => "a key must be written in double quotes".into(),
+        "recursion limit exceeded" => {
+            "the configuration is nested too deeply; at most 127 levels are accepted".into()
+        }
+        other => other.to_owned(),
+    }
+}
+
+// === impl Value ===
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(element) = elements.next_element()? {
+            array.push(element);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut object = IndexMap::new();
+        while let Some(key) = members.next_key::<String>()? {
+            if object.contains_key(&key) {
+                let key = quoted(&key);
+                return Err(A::Error::custom(format!(
+                    "the key {key} appears twice in one object; remove one"
+                )));
+            }
+            object.insert(key, members.next_value()?);
+        }
+        Ok(Value::Object(Box::new(object)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        let error = parse(text).expect_err(text);
+        assert_eq!(error.error, "Invalid JSON.");
+        error.to_string()
+    }
+
+    #[test]
+    fn comments_and_a_byte_order_mark_are_spaces() {
+        let cases = [
+            "\u{feff}{\"a\": 1}",
+            "// ä\n{\"a\": 1} // \"",
+            "/* \" // */{\"a\"/**/:/*\n*/1}/***/",
+            "{\"a\": 1 //",
+            "{ // */ \"b\": 2,\n \"a\": 1}",
+        ];
+        for text in cases {
+            let complete = if text.ends_with("//") {
+                format!("{text}\n}}")
+            } else {
+                text.to_owned()
+            };
+            let object = IndexMap::from([("a".to_owned(), Value::Integer(1))]);
+            assert_eq!(
+                parse(&complete),
+                Ok(Value::Object(Box::new(object))),
+                "{complete}"
+            );
+            assert_eq!(
+                blank_comments(&complete).map(|json| json.len()),
+                Ok(complete.len())
+            );
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_comment_in_a_string_stays() {
+        for string in ["http://x/", "/* x */", r#"\"//"#, r"\\", "ä//ä"] {
+            let text = format!("[\"{string}\", \"//\"]");
+            assert_eq!(blank_comments(&text).as_ref(), Ok(&text));
+        }
+    }
+
+    #[test]
+    fn an_error_says_where_and_what() {
+        let cases = [
+            (
+                "",
+                "line 1, column 1: there is no configuration; the smallest one is {}",
+            ),
+            (
+                "// nothing",
+                "line 1, column 11: there is no configuration; the smallest one is {}",
+            ),
+            (
+                "{",
+                "line 1, column 2: the text ends too early; a closing bracket, brace or quote is missing",
+            ),
+            (
+                "{\"a",
+                "line 1, column 4: the text ends too early; a closing bracket, brace or quote is missing",
+            ),
+            (
+                "{\n /* ä */ x}",
+                "line 2, column 10: a key must be written in double quotes",
+            ),
+            (
+                "{\"a\": 1,}",
+                "line 1, column 9: a comma before \"}\" or \"]\"; remove it",
+            ),
+            (
+                "{} {}",
+                "line 1, column 4: text after the end of the configuration; remove it",
+            ),
+            (
+                "{}\n/* x",
+                "line 2, column 1: the comment that begins here has no end; write */",
+            ),
+            (
+                "{\"a\": 1,\n \"a\": 2}",
+                "line 2, column 4: the key \"a\" appears twice in one object; remove one",
+            ),
+            ("[1e999]", "line 1, column 6: number out of range"),
+            ("\u{feff}\u{feff}{}", "line 1, column 1: expected value"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(error(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn too_deep_and_too_long_texts_are_refused() {
+        assert!(error(&"[".repeat(10_000)).contains("nested too deeply; at most 127 levels"));
+        assert!(error(&"{\"a\":".repeat(10_000)).contains("nested too deeply"));
+        assert!(parse(&format!("{}{}", "[".repeat(127), "]".repeat(127))).is_ok());
+        let long = parse(&" ".repeat(10 << 20)).expect_err("too long");
+        assert_eq!(
+            long.to_string(),
+            "the configuration has 10485760 bytes; at most 4194304 are accepted"
+        );
+    }
+
+    #[test]
+    fn numbers_keep_their_kind() {
+        let expected = [
+            Value::Integer(u64::MAX.into()),
+            Value::Integer(-1),
+            Value::Float(1.5),
+            Value::Float(1e20),
+        ];
+        assert_eq!(
+            parse("[18446744073709551615, -1, 1.5, 100000000000000000000]"),
+            Ok(Value::Array(expected.into()))
+        );
+    }
+}

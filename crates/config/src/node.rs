@@ -1,0 +1,444 @@
+//! A value of the configuration together with its path: what the readers of each subject read from.
+//!
+//! A reader asks a node for what it needs (`object`, `string`, `integer` …) and gets it, or an error that begins with
+//! the node's path, as the control API writes it: `listeners/unix:%2Frun%2Fx.sock/pass`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+
+use crate::error::{Error, did_you_mean, quoted};
+use crate::json::Value;
+
+/// The longest key that a path shows whole, in characters.
+const KEY_CHARS: usize = 100;
+
+/// The options that an object may have.
+pub(crate) struct Options {
+    pub known: &'static [&'static str],
+    /// Options of NGINX Unit that howdah does not have yet.
+    pub not_yet: &'static [&'static str],
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'a> {
+    value: &'a Value,
+    place: Place<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Root,
+    Member(&'a Node<'a>, &'a str),
+    Element(&'a Node<'a>, usize),
+}
+
+/// An object all of whose options are known ones.
+pub(crate) struct Object<'a> {
+    node: &'a Node<'a>,
+}
+
+// === impl Node ===
+
+impl<'a> Node<'a> {
+    pub fn root(value: &'a Value) -> Self {
+        Self {
+            value,
+            place: Place::Root,
+        }
+    }
+
+    /// An error about this value.
+    pub fn error(&self, problem: impl fmt::Display) -> Error {
+        match self.place {
+            Place::Root => Error::configuration(problem.to_string()),
+            _ => Error::configuration(format!("{self}: {problem}")),
+        }
+    }
+
+    pub fn not_yet(&self) -> Error {
+        self.error("howdah does not support this option of NGINX Unit yet; remove it")
+    }
+
+    /// `GET /` of NGINX Unit's control API, which has the configuration as one of its members.
+    pub fn is_dump_of_units_api(&self) -> bool {
+        matches!(self.value, Value::Object(members) if members.contains_key("config"))
+    }
+
+    pub fn is_array(&self) -> bool {
+        matches!(self.value, Value::Array(_))
+    }
+
+    pub fn is_object(&self) -> bool {
+        matches!(self.value, Value::Object(_))
+    }
+
+    /// An object with fixed options.
+    pub fn object(&'a self, options: &Options) -> Result<Object<'a>, Error> {
+        let members = self.members()?;
+        for (key, value) in members {
+            let member = Self {
+                value,
+                place: Place::Member(self, key),
+            };
+            if options.not_yet.contains(&key.as_str()) {
+                return Err(member.not_yet());
+            }
+            if !options.known.contains(&key.as_str()) {
+                let similar = did_you_mean(key, options.known.iter().copied());
+                let similar = if similar.is_empty() {
+                    "; remove it".to_owned()
+                } else {
+                    similar
+                };
+                return Err(member.error(format_args!("there is no such option{similar}")));
+            }
+        }
+        Ok(Object { node: self })
+    }
+
+    /// A member of an object, whatever its other members are.
+    pub fn member(&'a self, key: &str) -> Option<Node<'a>> {
+        let Value::Object(members) = self.value else {
+            return None;
+        };
+        let (_, key, value) = members.get_full(key)?;
+        Some(Self {
+            value,
+            place: Place::Member(self, key),
+        })
+    }
+
+    /// An object whose keys are names, none of which is empty.
+    pub fn named(&'a self) -> Result<impl Iterator<Item = (&'a str, Node<'a>)>, Error> {
+        let members = self.members()?;
+        if members.contains_key("") {
+            return Err(self.error("a name must not be empty"));
+        }
+        if let Some(key) = members.keys().find(|key| key.chars().any(char::is_control)) {
+            return Err(self.error(format_args!(
+                "the name {} has a control character; remove it",
+                quoted(key)
+            )));
+        }
+        Ok(members.iter().map(|(key, value)| {
+            (
+                key.as_str(),
+                Self {
+                    value,
+                    place: Place::Member(self, key),
+                },
+            )
+        }))
+    }
+
+    pub fn elements(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Error> {
+        let Value::Array(elements) = self.value else {
+            return Err(self.expected("an array"));
+        };
+        Ok(elements.iter().enumerate().map(|(index, value)| Self {
+            value,
+            place: Place::Element(self, index),
+        }))
+    }
+
+    /// A string, or an array of strings; each is read with `read`, which gets the node of the string.
+    pub fn one_or_many<T>(
+        &'a self,
+        read: impl Fn(&Node<'a>) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        match self.value {
+            Value::Array(_) => self.elements()?.map(|element| read(&element)).collect(),
+            Value::String(_) => Ok(vec![read(self)?]),
+            _ => Err(self.expected("a string or an array of strings")),
+        }
+    }
+
+    /// A string without the NUL character, which no path, name or PHP option can hold.
+    pub fn string(&self) -> Result<String, Error> {
+        match self.value {
+            Value::String(string) if string.contains('\0') => {
+                Err(self.error("the string has a NUL character; remove it"))
+            }
+            Value::String(string) => Ok(string.clone()),
+            Value::Integer(number) => Err(self.error(format_args!(
+                "expected a string; write \"{number}\", with quotes"
+            ))),
+            Value::Float(number) => Err(self.error(format_args!(
+                "expected a string; write \"{number}\", with quotes"
+            ))),
+            Value::Bool(boolean) => Err(self.error(format_args!(
+                "expected a string; write \"{boolean}\", with quotes"
+            ))),
+            _ => Err(self.expected("a string")),
+        }
+    }
+
+    pub fn nonempty_string(&self) -> Result<String, Error> {
+        let string = self.string()?;
+        if string.is_empty() {
+            return Err(self.error("the string is empty; write a value or remove the option"));
+        }
+        Ok(string)
+    }
+
+    pub fn boolean(&self) -> Result<bool, Error> {
+        match self.value {
+            Value::Bool(boolean) => Ok(*boolean),
+            _ => Err(self.expected("true or false")),
+        }
+    }
+
+    /// A whole number; the unit (`seconds`, `bytes`) is for the message.
+    pub fn integer<T: TryFrom<i128>>(
+        &self,
+        range: RangeInclusive<u64>,
+        unit: &str,
+    ) -> Result<T, Error> {
+        let advice = format!("write {} to {} {unit}", range.start(), range.end());
+        let number = match self.value {
+            Value::Integer(number) => *number,
+            Value::Float(number) if number.fract() != 0.0 => {
+                return Err(self.error(format_args!("{number} is not a whole number; {advice}")));
+            }
+            Value::Float(number) => {
+                return Err(self.error(format_args!("{number} is out of range; {advice}")));
+            }
+            _ => return Err(self.expected(&format!("a whole number ({advice})"))),
+        };
+        let inside = u64::try_from(number).is_ok_and(|number| range.contains(&number));
+        // A range beyond T would be a bug in the caller; it is refused like a number out of range.
+        T::try_from(number)
+            .ok()
+            .filter(|_| inside)
+            .ok_or_else(|| self.error(format_args!("{number} is out of range; {advice}")))
+    }
+
+    /// An absolute path, without doubled and trailing slashes.
+    pub fn absolute_path(&self) -> Result<PathBuf, Error> {
+        let string = self.string()?;
+        if !string.starts_with('/') {
+            return Err(self.error(format_args!(
+                "{} is not an absolute path; begin it with \"/\"",
+                quoted(&string)
+            )));
+        }
+        Ok(Path::new(&string).components().collect())
+    }
+
+    /// A path below some folder, tidied. A leading slash is allowed, as in NGINX Unit, and left out.
+    pub fn path_below(&self, folder: &str) -> Result<String, Error> {
+        let string = self.nonempty_string()?;
+        let names: Vec<&str> = string
+            .split('/')
+            .filter(|name| !matches!(*name, "" | "."))
+            .collect();
+        if names.is_empty() || names.contains(&"..") {
+            return Err(self.error(format_args!(
+                "{} must be a file below {folder}, without \"..\"",
+                quoted(&string)
+            )));
+        }
+        Ok(names.join("/"))
+    }
+
+    /// An object of strings with any keys but empty ones.
+    pub fn string_map(&'a self) -> Result<BTreeMap<String, String>, Error> {
+        self.named()?
+            .map(|(name, node)| Ok((name.to_owned(), node.string()?)))
+            .collect()
+    }
+
+    fn members(&self) -> Result<&'a IndexMap<String, Value>, Error> {
+        match self.value {
+            Value::Object(members) => Ok(members),
+            _ => Err(self.expected("an object")),
+        }
+    }
+
+    /// An error that says what the value should be and what it is.
+    pub fn expected(&self, what: &str) -> Error {
+        let found = match self.value {
+            Value::Null => "null; remove the option to have its default".to_owned(),
+            Value::Bool(boolean) => boolean.to_string(),
+            Value::Integer(number) => format!("the number {number}"),
+            Value::Float(number) => format!("the number {number}"),
+            Value::String(string) => format!("the string {}", quoted(string)),
+            Value::Array(_) => "an array".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+        };
+        self.error(format_args!("expected {what}, found {found}"))
+    }
+}
+
+impl fmt::Display for Node<'_> {
+    /// The path, as in the control API.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parent = match self.place {
+            Place::Root => return Ok(()),
+            Place::Member(parent, _) | Place::Element(parent, _) => parent,
+        };
+        if !matches!(parent.place, Place::Root) {
+            write!(f, "{parent}/")?;
+        }
+        match self.place {
+            Place::Root => Ok(()),
+            Place::Member(_, key) => write_key(f, key),
+            Place::Element(_, index) => write!(f, "{index}"),
+        }
+    }
+}
+
+fn write_key(f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
+    for c in key.chars().take(KEY_CHARS) {
+        match c {
+            '/' => f.write_str("%2F")?,
+            '%' => f.write_str("%25")?,
+            c if c.is_control() => write!(f, "{}", c.escape_default())?,
+            c => write!(f, "{c}")?,
+        }
+    }
+    if key.chars().nth(KEY_CHARS).is_some() {
+        f.write_str("...")
+    } else {
+        Ok(())
+    }
+}
+
+// === impl Object ===
+
+impl<'a> Object<'a> {
+    pub fn get(&self, key: &str) -> Option<Node<'a>> {
+        self.node.member(key)
+    }
+
+    /// The option, read with `read`; `None` if it is not there.
+    pub fn read<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Node<'a>) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        self.get(key).map(|node| read(&node)).transpose()
+    }
+
+    /// An option that must be there; `meaning` tells in the error what to write.
+    pub fn require(&self, key: &str, meaning: &str) -> Result<Node<'a>, Error> {
+        self.get(key).ok_or_else(|| {
+            self.node
+                .error(format_args!("{key:?} is missing; add {meaning}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn problem<T: fmt::Debug>(
+        json: &str,
+        read: impl FnOnce(&Node<'_>) -> Result<T, Error>,
+    ) -> String {
+        let value = json::parse(json).expect("JSON");
+        read(&Node::root(&value)).expect_err(json).detail
+    }
+
+    #[test]
+    fn a_path_is_written_as_in_the_control_api() {
+        let value = json::parse(r#"{"unix:/a%\n": [0, {"b": 1}]}"#).expect("JSON");
+        let root = Node::root(&value);
+        let array = root.member("unix:/a%\n").expect("member");
+        let element = array.elements().expect("array").nth(1).expect("element");
+        let (_, leaf) = element.named().expect("object").next().expect("member");
+        assert_eq!(leaf.to_string(), r"unix:%2Fa%25\n/1/b");
+        assert_eq!(root.to_string(), "");
+        assert_eq!(root.error("x").detail, "x");
+    }
+
+    #[test]
+    fn a_number_is_whole_and_in_range() {
+        let read = |json: &str| problem(json, |node| node.integer::<u32>(1..=9, "seconds"));
+        let cases = [
+            ("0", "0 is out of range; write 1 to 9 seconds"),
+            ("-1", "-1 is out of range; write 1 to 9 seconds"),
+            ("10", "10 is out of range; write 1 to 9 seconds"),
+            (
+                "1e30",
+                "1000000000000000000000000000000 is out of range; write 1 to 9 seconds",
+            ),
+            ("1.5", "1.5 is not a whole number; write 1 to 9 seconds"),
+            (
+                "\"3\"",
+                "expected a whole number (write 1 to 9 seconds), found the string \"3\"",
+            ),
+            (
+                "null",
+                "expected a whole number (write 1 to 9 seconds), found null; remove the option to have its default",
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json), expected);
+        }
+    }
+
+    #[test]
+    fn another_kind_of_value_is_named() {
+        assert_eq!(
+            problem("5", |node| node.string()),
+            "expected a string; write \"5\", with quotes"
+        );
+        assert_eq!(
+            problem("true", |node| node.string()),
+            "expected a string; write \"true\", with quotes"
+        );
+        assert_eq!(
+            problem("[]", |node| node.string()),
+            "expected a string, found an array"
+        );
+        assert_eq!(
+            problem(r#""a\u0000""#, |node| node.string()),
+            "the string has a NUL character; remove it"
+        );
+        assert_eq!(
+            problem("\"\"", |node| node.nonempty_string()),
+            "the string is empty; write a value or remove the option"
+        );
+        assert_eq!(
+            problem("\"true\"", |node| node.boolean()),
+            "expected true or false, found the string \"true\""
+        );
+    }
+
+    #[test]
+    fn an_absolute_path_is_tidied_and_a_relative_one_stays_below() {
+        let value = json::parse("\"//srv/./shop//\"").expect("JSON");
+        assert_eq!(
+            Node::root(&value)
+                .absolute_path()
+                .expect("path")
+                .as_os_str(),
+            "/srv/shop"
+        );
+        assert_eq!(
+            problem("\"srv\"", |node| node.absolute_path()),
+            "\"srv\" is not an absolute path; begin it with \"/\""
+        );
+        for (json, expected) in [("\"a.php\"", "a.php"), ("\"//a/./b..c/\"", "a/b..c")] {
+            let value = json::parse(json).expect("JSON");
+            assert_eq!(
+                Node::root(&value).path_below("the root"),
+                Ok(expected.to_owned())
+            );
+        }
+        for json in ["\"/\"", "\".\"", "\"../a\"", "\"a/../../b\"", "\"a/..\""] {
+            let problem = problem(json, |node| node.path_below("the root"));
+            assert!(
+                problem.ends_with("must be a file below the root, without \"..\""),
+                "{json}: {problem}"
+            );
+        }
+    }
+}

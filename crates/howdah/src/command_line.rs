@@ -1,0 +1,197 @@
+//! The command line: reads the options, builds the configuration, and becomes the supervisor.
+//!
+//! Options that do not exist end it with clap's message and exit code 2; whatever else is wrong with one line and 1.
+
+use crate::{php_versions, serve};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use howdah_config::Configuration;
+use howdah_supervisor::Start;
+use howdah_supervisor::identity::Account;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// An application server for PHP.
+#[derive(Debug, Parser)]
+#[command(name = "howdah", disable_version_flag = true, arg_required_else_help = true)]
+struct CommandLine {
+    /// Print howdah's version and those of PHP.
+    #[arg(short = 'V', long)]
+    version: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a folder with a PHP application, without a configuration.
+    ///
+    /// Recognises how the folder wants to be served: public/index.php (Symfony, Laravel), web/index.php (Drupal, Yii),
+    /// index.php (WordPress and most others), or a folder of scripts and files.
+    Serve(Box<Serve>),
+    /// Run a configuration in NGINX Unit's language.
+    Run(Run),
+}
+
+/// The options of `howdah serve`.
+#[derive(Clone, Debug, Args)]
+pub struct Serve {
+    /// The folder of the application.
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub folder: PathBuf,
+    /// Where to listen: *:80, 127.0.0.1:8080, [::1]:8080 or unix:/path. May be given several times.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub listen: Vec<String>,
+    /// The PHP version to run, as in 8.2; the newest that is found if nothing is said.
+    #[arg(long, value_name = "VERSION")]
+    pub php: Option<String>,
+    /// How many PHP processes to run; one for each core, and at least 2, if nothing is said.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub processes: Option<u32>,
+    /// The script that answers for what is not a file, below the public folder; index.php if there is one.
+    #[arg(long, value_name = "FILE")]
+    pub front_controller: Option<String>,
+    /// A php.ini in place of the distribution's.
+    #[arg(long, value_name = "FILE")]
+    pub php_ini: Option<PathBuf>,
+    /// A setting of php.ini that scripts cannot change. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
+    pub ini: Vec<(String, String)>,
+    /// An environment variable for PHP. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
+    pub env: Vec<(String, String)>,
+    /// Where each request is logged; - is standard output.
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub access_log: PathBuf,
+    /// As whom PHP runs when howdah is started as root; the folder's owner, or www-data, if nothing is said.
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// Serve what symbolic links point to, also outside of the folder.
+    #[arg(long)]
+    pub follow_symlinks: bool,
+    /// Print the configuration that this comes to, for howdah run, and do nothing.
+    #[arg(long)]
+    pub print_config: bool,
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// The configuration, a JSON file; - is standard input.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Does what the command line says. Returns only if it does not become the supervisor.
+pub fn main() -> ExitCode {
+    let command = CommandLine::command().after_help(php_versions::summary());
+    let parsed = command.try_get_matches().and_then(|matches| CommandLine::from_arg_matches(&matches));
+    let command_line = match parsed {
+        Ok(command_line) => command_line,
+        Err(error) => {
+            // Help is such an error, too. A closed standard output is no reason to fail.
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    if command_line.version {
+        print(&format!("howdah {}\n{}", env!("CARGO_PKG_VERSION"), php_versions::details()));
+        return ExitCode::SUCCESS;
+    }
+    let result = match command_line.command {
+        Some(Command::Serve(options)) => serve(&options),
+        Some(Command::Run(options)) => run(&options.config),
+        None => Err("there is nothing to do; see `howdah --help`".to_owned()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            let _ = writeln!(io::stderr(), "howdah: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(options: &Serve) -> Result<(), String> {
+    let served = serve::plan(options)?;
+    let configuration = format!("{:#}\n", served.configuration);
+    Configuration::parse(&configuration).map_err(|error| error.to_string())?;
+    if options.print_config {
+        print(&configuration);
+        return Ok(());
+    }
+    let account = match &options.user {
+        Some(user) => Account::named(user, None).map_err(|problem| format!("--user: {problem}"))?,
+        None => Account::for_folder(&served.folder),
+    };
+    become_supervisor(&Start { configuration, account, recognised: Some(served.description) })
+}
+
+fn run(path: &Path) -> Result<(), String> {
+    let configuration = match path.to_str() {
+        Some("-") => io::read_to_string(io::stdin()),
+        _ => std::fs::read_to_string(path),
+    };
+    let configuration =
+        configuration.map_err(|error| format!("the configuration {} cannot be read: {error}", path.display()))?;
+    Configuration::parse(&configuration).map_err(|error| format!("{}: {error}", path.display()))?;
+    become_supervisor(&Start { configuration, account: Account::unprivileged(), recognised: None })
+}
+
+fn become_supervisor(start: &Start) -> Result<(), String> {
+    Err(format!("the supervisor cannot be started: {}", start.become_supervisor()))
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE".to_owned()),
+    }
+}
+
+fn print(text: &str) {
+    let mut stdout = io::stdout();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(arguments: &[&str]) -> Result<Serve, clap::Error> {
+        let command_line = CommandLine::try_parse_from(["howdah", "serve"].iter().chain(arguments))?;
+        match command_line.command {
+            Some(Command::Serve(options)) => Ok(*options),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_options_are_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_needs_no_options() {
+        let options = options(&[]).unwrap();
+        assert_eq!(options.folder, Path::new("."));
+        assert_eq!(options.listen, ["127.0.0.1:8080"]);
+        assert_eq!(options.access_log, Path::new("-"));
+    }
+
+    #[test]
+    fn options_may_be_given_several_times() {
+        let options =
+            options(&["/srv", "--listen", "*:80", "--listen", "unix:/x", "--ini", "a=b=c", "--env", "K="]).unwrap();
+        assert_eq!(options.listen, ["*:80", "unix:/x"]);
+        assert_eq!(options.ini, [("a".to_owned(), "b=c".to_owned())]);
+        assert_eq!(options.env, [("K".to_owned(), String::new())]);
+    }
+
+    #[test]
+    fn wrong_options_are_refused() {
+        for wrong in [&["--processes", "0"][..], &["--processes", "x"], &["--ini", "a"], &["--env", "=x"], &["a", "b"]]
+        {
+            assert!(options(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

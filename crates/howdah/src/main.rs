@@ -1,0 +1,29 @@
+//! `howdah`: the command line, and the supervisor and the router, which are the same executable under other titles.
+//!
+//! A process knows its role by its title (`argv[0]`), which only howdah itself gives.
+
+#![forbid(unsafe_code)]
+
+mod command_line;
+mod diagnostics;
+mod php_versions;
+mod recognition;
+mod serve;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    diagnostics::start();
+    let title = std::env::args_os().next().unwrap_or_default();
+    if title == OsStr::new(howdah_supervisor::SUPERVISOR_TITLE) {
+        // What `ps -o comm` and `top` show: /proc/self/exe, from which this was started, would be "exe".
+        let _ = rustix::thread::set_name(c"howdah");
+        howdah_supervisor::main()
+    } else if title == OsStr::new(howdah_supervisor::ROUTER_TITLE) {
+        let _ = rustix::thread::set_name(c"howdah-router");
+        howdah_router::main()
+    } else {
+        command_line::main()
+    }
+}

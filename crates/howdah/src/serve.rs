@@ -1,0 +1,204 @@
+//! `howdah serve`: the configuration that a folder comes to. It goes the way of every configuration from there.
+
+use crate::command_line::Serve;
+use crate::recognition::recognise;
+use howdah_config::{Address, PhpVersion};
+use serde_json::{Map, Value, json};
+use std::path::{Component, Path, PathBuf};
+
+/// The application's name.
+const NAME: &str = "app";
+/// PHP has limits of its own for bodies: post_max_size and upload_max_filesize.
+const MAX_BODY_BYTES: u64 = 256 << 20;
+
+/// A folder, ready to be served.
+#[derive(Debug)]
+pub struct Served {
+    /// The folder, absolute.
+    pub folder: PathBuf,
+    /// The configuration that serves it.
+    pub configuration: Value,
+    /// What it is, in words.
+    pub description: String,
+}
+
+/// Recognises the folder and writes its configuration.
+///
+/// # Errors
+/// With the option that is wrong, and what to do.
+pub fn plan(options: &Serve) -> Result<Served, String> {
+    let folder = absolute(&options.folder)?;
+    if !folder.is_dir() {
+        let problem = if folder.exists() { "is not a folder" } else { "does not exist" };
+        return Err(format!("the folder {} {problem}; name the folder of your application", folder.display()));
+    }
+    let recognised = recognise(&folder, options.front_controller.as_deref())?;
+    let pass = json!({ "pass": format!("applications/{NAME}") });
+
+    let mut listeners = Map::new();
+    for text in &options.listen {
+        let address: Address = text.parse().map_err(|error| format!("--listen: {error}"))?;
+        listeners.insert(address.to_string(), json!({ "pass": "routes" }));
+    }
+    let mut share = json!({
+        "share": share_of(&recognised.root)?,
+        "index": ["index.php", "index.html"],
+        "fallback": pass,
+    });
+    let chroot = utf8(&recognised.root)?;
+    // A variable could stand there, so that a dollar sign cannot.
+    if !chroot.contains('$') {
+        share["chroot"] = chroot.into();
+    }
+    if options.follow_symlinks {
+        share["follow_symlinks"] = true.into();
+    }
+    Ok(Served {
+        configuration: json!({
+            "listeners": listeners,
+            "routes": [
+                { "match": { "uri": ["*.php", "*.php/*"] }, "action": pass },
+                { "action": share },
+            ],
+            "applications": { NAME: application(options, &recognised.root, recognised.front_controller)? },
+            "settings": { "http": { "max_body_size": MAX_BODY_BYTES } },
+            "access_log": access_log(&options.access_log)?,
+        }),
+        description: recognised.description,
+        folder,
+    })
+}
+
+fn application(options: &Serve, root: &Path, front_controller: Option<String>) -> Result<Value, String> {
+    let kind = match &options.php {
+        Some(text) => {
+            let version: PhpVersion = text.parse().map_err(|error| format!("--php: {error}"))?;
+            format!("php {version}")
+        }
+        None => "php".to_owned(),
+    };
+    let mut application = json!({ "type": kind, "root": utf8(root)?, "index": "index.php" });
+    if let Some(script) = front_controller {
+        application["front_controller"] = script.into();
+    }
+    if let Some(processes) = options.processes {
+        application["processes"] = processes.into();
+    }
+    if !options.env.is_empty() {
+        application["environment"] = object(&options.env);
+    }
+    let mut php_options = Map::new();
+    if let Some(file) = &options.php_ini {
+        let file = absolute(file)?;
+        if !file.is_file() {
+            return Err(format!("--php-ini: there is no file {}; correct the path", file.display()));
+        }
+        php_options.insert("file".to_owned(), utf8(&file)?.into());
+    }
+    if !options.ini.is_empty() {
+        php_options.insert("admin".to_owned(), object(&options.ini));
+    }
+    if !php_options.is_empty() {
+        application["options"] = php_options.into();
+    }
+    Ok(application)
+}
+
+fn object(pairs: &[(String, String)]) -> Value {
+    pairs.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect::<Map<_, _>>().into()
+}
+
+fn access_log(path: &Path) -> Result<Value, String> {
+    if path == Path::new("-") {
+        return Ok("-".into());
+    }
+    Ok(utf8(&absolute(path)?)?.into())
+}
+
+/// The files below a folder, as the `share` option says it.
+fn share_of(root: &Path) -> Result<String, String> {
+    let root = utf8(root)?.trim_end_matches('/');
+    let root = root.replace('$', "${dollar}");
+    Ok(if root.is_empty() { "/$uri".to_owned() } else { format!("{root}$uri") })
+}
+
+/// The absolute path. Symbolic links stay: a deploy may point them elsewhere.
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    let problem = |error| format!("{}: {error}", path.display());
+    if path.components().any(|component| component == Component::ParentDir) && path.exists() {
+        return path.canonicalize().map_err(problem);
+    }
+    Ok(std::path::absolute(path).map_err(problem)?.components().collect())
+}
+
+fn utf8(path: &Path) -> Result<&str, String> {
+    path.to_str().ok_or_else(|| format!("the path {} is not UTF-8; rename it", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_config::Configuration;
+
+    fn options(folder: &Path) -> Serve {
+        Serve {
+            folder: folder.to_owned(),
+            listen: vec!["0.0.0.0:80".to_owned(), "unix:/run/x".to_owned()],
+            php: Some("8.2".to_owned()),
+            processes: Some(3),
+            front_controller: None,
+            php_ini: None,
+            ini: vec![("memory_limit".to_owned(), "1G".to_owned())],
+            env: vec![("APP_ENV".to_owned(), "prod".to_owned())],
+            access_log: "x.log".into(),
+            user: None,
+            follow_symlinks: true,
+            print_config: false,
+        }
+    }
+
+    #[test]
+    fn what_serve_writes_is_a_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["plain", "with $dollar and %25 and \"quotes\"", "ümläut"] {
+            let folder = folder.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("index.php"), "").unwrap();
+            let served = plan(&options(&folder)).unwrap();
+            let configuration = Configuration::parse(&served.configuration.to_string()).unwrap();
+            let addresses: Vec<_> = configuration.listeners.iter().map(|l| l.address.to_string()).collect();
+            assert_eq!(addresses, ["*:80", "unix:/run/x"]);
+            let application = &configuration.applications[NAME];
+            let target = application.target(None).unwrap();
+            assert_eq!(target.root, folder);
+            assert_eq!(target.front_controller.as_deref(), Some("index.php"));
+            assert_eq!(application.processes, Some(3));
+            assert_eq!(application.options.admin["memory_limit"], "1G");
+            assert_eq!(application.environment["APP_ENV"], "prod");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_option() {
+        let folder = tempfile::tempdir().unwrap();
+        type Change = fn(&mut Serve);
+        let cases: [(Change, &str); 4] = [
+            (|o| o.folder = "/no/such/folder".into(), "the folder /no/such/folder does not exist; "),
+            (|o| o.listen = vec!["8080".to_owned()], "--listen: \"8080\" is not an address to listen on; write *:8080"),
+            (|o| o.php = Some("new".to_owned()), "--php: \"new\" is not a PHP version; write 8.2"),
+            (|o| o.php_ini = Some("/no/php.ini".into()), "--php-ini: there is no file /no/php.ini; "),
+        ];
+        for (change, expected) in cases {
+            let mut options = options(folder.path());
+            change(&mut options);
+            let error = plan(&options).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_root_of_all_can_be_shared() {
+        assert_eq!(share_of(Path::new("/")).unwrap(), "/$uri");
+        assert_eq!(share_of(Path::new("/srv/a$b")).unwrap(), "/srv/a${dollar}b$uri");
+    }
+}

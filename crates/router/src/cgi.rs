@@ -1,0 +1,99 @@
+//! The CGI variables of a request (RFC 3875, and those that nginx and FPM add), written for the channel.
+
+use crate::connection::Peer;
+use crate::script::Script;
+use howdah_channel::request::{HeadWriter, code};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, USER_AGENT};
+use http::request::Parts;
+use std::path::Path;
+
+/// What `SERVER_SOFTWARE` and phpinfo() say.
+pub const SERVER_SOFTWARE: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
+
+/// Writes the head of a request.
+///
+/// A header whose name has an underscore is left out: it could not be told from one with a hyphen. `Proxy` is left out,
+/// since programs take HTTP_PROXY for their own setting (CVE-2016-5385).
+pub fn write(
+    head: &mut HeadWriter,
+    request: &Parts,
+    peer: &Peer,
+    host: &str,
+    path: &str,
+    root: &Path,
+    script: &Script,
+    body_len: Option<u64>,
+) {
+    let root = root.as_os_str().as_encoded_bytes();
+    let uri = request.uri.path_and_query().map_or("/", |target| target.as_str());
+    head.restart();
+    head.known(code::REQUEST_METHOD, request.method.as_str().as_bytes());
+    head.known(code::REQUEST_URI, uri.as_bytes());
+    head.known(code::QUERY_STRING, request.uri.query().unwrap_or_default().as_bytes());
+    head.known(code::SCRIPT_NAME, script.name.as_bytes());
+    head.known(code::SCRIPT_FILENAME, script.filename.as_bytes());
+    if !script.path_info.is_empty() {
+        head.known(code::PATH_INFO, script.path_info.as_bytes());
+        let mut translated = root.to_vec();
+        translated.extend_from_slice(script.path_info.as_bytes());
+        head.known(code::PATH_TRANSLATED, &translated);
+    }
+    head.known(code::DOCUMENT_ROOT, root);
+    head.known(code::DOCUMENT_URI, path.as_bytes());
+    head.known(code::SERVER_PROTOCOL, if request.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
+    head.known(code::SERVER_SOFTWARE, SERVER_SOFTWARE.as_bytes());
+    head.known(code::SERVER_NAME, if host.is_empty() { &peer.server_addr } else { host }.as_bytes());
+    head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());
+    head.known(code::SERVER_PORT, peer.server_port.as_bytes());
+    head.known(code::REMOTE_ADDR, peer.remote_addr.as_bytes());
+    head.known(code::REMOTE_PORT, peer.remote_port.as_bytes());
+    head.known(code::REQUEST_SCHEME, b"http");
+    head.known(code::GATEWAY_INTERFACE, b"CGI/1.1");
+    head.known(code::REDIRECT_STATUS, b"200");
+    if let Some(len) = body_len {
+        head.known(code::CONTENT_LENGTH, len.to_string().as_bytes());
+    }
+    headers(head, request);
+}
+
+fn headers(head: &mut HeadWriter, request: &Parts) {
+    let mut name = Vec::with_capacity(64);
+    for key in request.headers.keys() {
+        let mut values = request.headers.get_all(key).iter();
+        let Some(first) = values.next() else { continue };
+        let joined;
+        let value = match values.next() {
+            None => first.as_bytes(),
+            Some(second) => {
+                // RFC 9110, 5.3; cookies are put together with semicolons (RFC 6265, 5.4).
+                let separator: &[u8] = if key == COOKIE { b"; " } else { b", " };
+                let mut all = first.as_bytes().to_vec();
+                for value in std::iter::once(second).chain(values) {
+                    all.extend_from_slice(separator);
+                    all.extend_from_slice(value.as_bytes());
+                }
+                joined = all;
+                &joined
+            }
+        };
+        match *key {
+            // Of the body as it arrived: see `write`.
+            CONTENT_LENGTH => {}
+            CONTENT_TYPE => head.known(code::CONTENT_TYPE, value),
+            COOKIE => head.known(code::HTTP_COOKIE, value),
+            AUTHORIZATION => head.known(code::HTTP_AUTHORIZATION, value),
+            HOST => head.named(b"HTTP_HOST", value),
+            USER_AGENT => head.named(b"HTTP_USER_AGENT", value),
+            _ => {
+                let key = key.as_str().as_bytes();
+                if key == b"proxy" || key.contains(&b'_') {
+                    continue;
+                }
+                name.clear();
+                name.extend_from_slice(b"HTTP_");
+                name.extend(key.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
+                head.named(&name, value);
+            }
+        }
+    }
+}

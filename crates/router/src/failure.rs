@@ -1,0 +1,83 @@
+//! The answers that are howdah's own: a status, a short page, and for 5xx a line in the log that says why.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+
+/// Why a request is not answered by an application or a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The request itself is wrong.
+    BadRequest(&'static str),
+    /// Nothing is there.
+    NotFound,
+    /// It is there, and the router's user may not read it.
+    Forbidden,
+    /// TRACE and CONNECT.
+    MethodNotAllowed,
+    /// The body did not arrive in time.
+    RequestTimeout,
+    /// The body is longer than `settings/http/max_body_size`.
+    BodyTooLarge,
+    /// The request's head does not fit into a slot.
+    HeadTooLarge,
+    /// Something of ours failed: a full disk, no descriptors.
+    Internal,
+    /// The worker died, or wrote no response.
+    BadGateway,
+    /// No worker took it in time.
+    Unavailable,
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// The status code of the answer.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Failure::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Failure::NotFound => StatusCode::NOT_FOUND,
+            Failure::Forbidden => StatusCode::FORBIDDEN,
+            Failure::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Failure::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Failure::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Failure::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Failure::BadGateway => StatusCode::BAD_GATEWAY,
+            Failure::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The whole answer.
+    pub fn response(self) -> Response<Bytes> {
+        let mut response = page(self.status());
+        let headers = response.headers_mut();
+        match self {
+            Failure::MethodNotAllowed => {
+                headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+            }
+            Failure::Unavailable => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            // What follows on the connection can't be told from the rest of this request.
+            Failure::BadRequest(_) | Failure::BodyTooLarge | Failure::RequestTimeout => {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// A short page that names the status.
+pub fn page(status: StatusCode) -> Response<Bytes> {
+    let reason = status.canonical_reason().unwrap_or("Unknown");
+    let body = format!(
+        "<!DOCTYPE html>\n<html><head><title>{0} {reason}</title></head><body><h1>{0} {reason}</h1></body></html>\n",
+        status.as_u16()
+    );
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    response
+}

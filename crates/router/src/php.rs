@@ -1,0 +1,411 @@
+//! Requests under way in PHP: a router thread's port to a generation's channel.
+//!
+//! A request waits for a slot (in order), is submitted, and from then on is a [`Running`]: the thread's mailbox says
+//! which slots want attention, and [`Port::attend`] moves bytes — response bytes out of the ring into a [`Spool`],
+//! request body bytes into it — whether or not the client is quick. Futures only look at the result.
+//!
+//! What can go wrong, all of it answered and logged: the worker dies (502, or a cut response if it had begun), the
+//! worker breaks the channel's rules (502; the supervisor replaces the generation's workers), the disk is full (500).
+
+use crate::failure::Failure;
+use crate::spool::Spool;
+use bytes::Bytes;
+use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
+use howdah_channel::response;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::future::poll_fn;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A generation, as the router's threads share it.
+#[derive(Debug)]
+pub struct Generation {
+    /// Its number.
+    pub id: u64,
+    /// Its application's name.
+    pub application: String,
+    /// Its channel.
+    pub channel: Arc<RouterEnd>,
+    /// One permit for each slot: requests wait for them in order.
+    pub slots: Arc<Semaphore>,
+}
+
+/// One thread's port to a generation.
+pub struct Port {
+    /// The generation.
+    pub generation: Arc<Generation>,
+    thread: u16,
+    active: RefCell<Vec<Option<Rc<Running>>>>,
+    spool_folder: Option<std::path::PathBuf>,
+    report: Box<dyn Fn(u64, Violation)>,
+}
+
+/// The rest of a request's body, that did not fit into its slot.
+pub enum Remainder {
+    /// It is all there.
+    None,
+    /// In memory, from this offset on.
+    Memory(Bytes),
+    /// In a file: position and end.
+    File(File, u64, u64),
+}
+
+/// A request under way in PHP.
+pub struct Running {
+    /// Gone as soon as the response is complete or lost.
+    exchange: RefCell<Option<Exchange>>,
+    _permit: OwnedSemaphorePermit,
+    remainder: RefCell<Remainder>,
+    spool: RefCell<Spool>,
+    outcome: Cell<Outcome>,
+    waker: RefCell<Option<Waker>>,
+    submitted: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    UnderWay,
+    /// The response is complete; what is left of it is in the spool.
+    Complete,
+    Failed(Failure),
+}
+
+/// The head of a response, and what has arrived of its body.
+pub struct Started {
+    /// As the worker wrote it, checked.
+    pub bytes: Bytes,
+    /// Whether `bytes` is all of the response.
+    pub complete: bool,
+}
+
+/// Bytes of a response that wait in memory before a file is made.
+const SPOOL_MEMORY: usize = 512 * 1024;
+/// How long a request may wait for a worker.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
+
+// === impl Port ===
+
+impl Port {
+    /// A thread's port; `report` tells the supervisor of a broken rule.
+    pub fn new(
+        generation: Arc<Generation>,
+        thread: u16,
+        spool_folder: Option<&Path>,
+        report: Box<dyn Fn(u64, Violation)>,
+    ) -> Port {
+        Port { generation, thread, active: RefCell::default(), spool_folder: spool_folder.map(Path::to_owned), report }
+    }
+
+    /// Waits for a slot and submits the request: its head, and the beginning of its body.
+    ///
+    /// # Errors
+    /// 431 for a head that no slot can hold; 503 when no slot is free in time; 502 for a broken channel.
+    pub async fn submit(&self, head: &[u8], body: &[u8], remainder: Remainder) -> Result<Rc<Running>, Failure> {
+        let permit = match Arc::clone(&self.generation.slots).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => tokio::time::timeout(QUEUE_TIMEOUT, Arc::clone(&self.generation.slots).acquire_owned())
+                .await
+                .map_err(|_| self.queue_is_too_long())?
+                .map_err(|_closed| Failure::Unavailable)?,
+        };
+        let complete = matches!(remainder, Remainder::None);
+        let exchange = loop {
+            match self.generation.channel.submit(self.thread, head, body, complete) {
+                Ok(exchange) => break exchange,
+                Err(Refused::HeadTooLarge) => return Err(Failure::HeadTooLarge),
+                // Slots of clients that left come back when their workers have finished.
+                Err(Refused::NoSlot) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Err(Refused::Broken(violation)) => {
+                    (self.report)(self.generation.id, violation);
+                    return Err(Failure::BadGateway);
+                }
+            }
+        };
+        let taken = exchange.body_taken() as usize;
+        let remainder = match remainder {
+            Remainder::None if taken < body.len() => Remainder::Memory(Bytes::copy_from_slice(&body[taken..])),
+            other => other,
+        };
+        let slot = usize::from(exchange.slot());
+        let running = Rc::new(Running {
+            exchange: RefCell::new(Some(exchange)),
+            _permit: permit,
+            remainder: RefCell::new(remainder),
+            spool: RefCell::new(Spool::new(SPOOL_MEMORY, self.spool_folder.as_deref())),
+            outcome: Cell::new(Outcome::UnderWay),
+            waker: RefCell::default(),
+            submitted: Instant::now(),
+        });
+        let mut active = self.active.borrow_mut();
+        if active.len() <= slot {
+            active.resize_with(slot + 1, || None);
+        }
+        active[slot] = Some(Rc::clone(&running));
+        Ok(running)
+    }
+
+    /// Looks after each slot that asked for attention.
+    pub fn drain(&self) {
+        self.generation.channel.drain(self.thread, |slot| self.attend(slot));
+    }
+
+    /// Says that the thread is about to sleep; `false` when something waits.
+    pub fn prepare_to_sleep(&self) -> bool {
+        self.generation.channel.prepare_to_sleep(self.thread)
+    }
+
+    /// Says that the thread is awake.
+    pub fn woke(&self) {
+        self.generation.channel.woke(self.thread);
+    }
+
+    /// A worker is dead: its request, if it ran one of this thread's, is answered.
+    pub fn worker_died(&self, worker: WorkerId) {
+        self.for_each_active(|slot, running| {
+            self.attend(slot);
+            let lost = match running.exchange.borrow_mut().as_mut() {
+                Some(exchange) => exchange.worker_died(worker),
+                None => Ok(false),
+            };
+            match lost {
+                Ok(true) => {
+                    tracing::warn!(application = self.generation.application, "a worker died; its request is answered 502");
+                    self.end(slot, running, Outcome::Failed(Failure::BadGateway));
+                }
+                Ok(false) => {}
+                Err(violation) => self.violated(slot, running, violation),
+            }
+        });
+        self.generation.channel.worker_died(worker);
+    }
+
+    /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
+    pub fn sweep(&self) {
+        self.mend();
+        self.for_each_active(|slot, running| {
+            self.attend(slot);
+            let timed_out = match running.exchange.borrow_mut().as_mut() {
+                Some(exchange) => {
+                    exchange.resubmit_if_stranded();
+                    running.submitted.elapsed() > QUEUE_TIMEOUT && exchange.cancel()
+                }
+                None => false,
+            };
+            if timed_out {
+                let failure = self.queue_is_too_long();
+                self.end(slot, running, Outcome::Failed(failure));
+            }
+        });
+    }
+
+    /// The client left: the request is taken back, or its response dropped.
+    pub fn abandon(&self, running: &Rc<Running>) {
+        let slot = running.exchange.borrow().as_ref().map(Exchange::slot);
+        if let Some(slot) = slot {
+            self.end(slot, running, Outcome::Failed(Failure::BadGateway));
+        }
+    }
+
+    fn attend(&self, slot: u16) {
+        let running = self.active.borrow().get(usize::from(slot)).cloned().flatten();
+        // A slot that nobody here owns: of a client that left, and its worker has finished.
+        let Some(running) = running else { return self.mend() };
+        match running.advance() {
+            Ok(false) => running.wake(),
+            Ok(true) => self.end(slot, &running, Outcome::Complete),
+            Err(Trouble::Violation(violation)) => self.violated(slot, &running, violation),
+            Err(Trouble::Disk(error)) => {
+                tracing::error!(%error, "cannot keep a response or read a request's body in a temporary file");
+                self.end(slot, &running, Outcome::Failed(Failure::Internal));
+            }
+        }
+    }
+
+    fn mend(&self) {
+        if let Err(violation) = self.generation.channel.sweep() {
+            (self.report)(self.generation.id, violation);
+        }
+    }
+
+    fn violated(&self, slot: u16, running: &Rc<Running>, violation: Violation) {
+        (self.report)(self.generation.id, violation);
+        if let Some(exchange) = running.exchange.borrow_mut().take() {
+            exchange.quarantine();
+        }
+        self.end(slot, running, Outcome::Failed(Failure::BadGateway));
+    }
+
+    fn end(&self, slot: u16, running: &Rc<Running>, outcome: Outcome) {
+        running.exchange.borrow_mut().take();
+        if let Some(place) = self.active.borrow_mut().get_mut(usize::from(slot)) {
+            *place = None;
+        }
+        running.outcome.set(outcome);
+        running.wake();
+    }
+
+    fn queue_is_too_long(&self) -> Failure {
+        tracing::warn!(
+            application = self.generation.application,
+            "no worker took a request within {} s: answered 503; are there too few processes, or do they hang?",
+            QUEUE_TIMEOUT.as_secs()
+        );
+        Failure::Unavailable
+    }
+
+    fn for_each_active(&self, mut act: impl FnMut(u16, &Rc<Running>)) {
+        let active: Vec<_> = self
+            .active
+            .borrow()
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, running)| running.clone().map(|running| (slot as u16, running)))
+            .collect();
+        for (slot, running) in active {
+            act(slot, &running);
+        }
+    }
+}
+
+enum Trouble {
+    Violation(Violation),
+    Disk(io::Error),
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Waits for the head of the response.
+    ///
+    /// # Errors
+    /// What the client shall be told instead.
+    pub async fn head(&self) -> Result<Started, Failure> {
+        let mut arrived = Vec::new();
+        poll_fn(|context| {
+            let bytes = self.spool.borrow_mut().take().map_err(|error| {
+                tracing::error!(%error, "cannot read a response from its temporary file");
+                Failure::Internal
+            })?;
+            if arrived.is_empty() && !bytes.is_empty() {
+                arrived = bytes.into();
+            } else {
+                arrived.extend_from_slice(&bytes);
+            }
+            let more = self.spool.borrow().len() > 0;
+            match (self.outcome.get(), response::parse(&arrived)) {
+                (outcome, Ok(Some(_))) => {
+                    let complete = outcome == Outcome::Complete && !more;
+                    Poll::Ready(Ok(Started { bytes: std::mem::take(&mut arrived).into(), complete }))
+                }
+                (Outcome::Failed(failure), _) => Poll::Ready(Err(failure)),
+                (Outcome::Complete, Ok(None)) if !more => {
+                    tracing::warn!("a worker finished a request without a response: answered 502");
+                    Poll::Ready(Err(Failure::BadGateway))
+                }
+                (_, Err(violation)) => {
+                    tracing::warn!(%violation, "answered 502");
+                    Poll::Ready(Err(Failure::BadGateway))
+                }
+                _ => {
+                    if more {
+                        context.waker().wake_by_ref();
+                    }
+                    *self.waker.borrow_mut() = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// The next bytes of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// When the rest will never come.
+    pub fn poll_body(&self, context: &mut std::task::Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        match self.spool.borrow_mut().take() {
+            Ok(bytes) if bytes.is_empty() => {}
+            other => return Poll::Ready(Some(other)),
+        }
+        match self.outcome.get() {
+            Outcome::Complete => Poll::Ready(None),
+            Outcome::Failed(_) => Poll::Ready(Some(Err(io::Error::other("the worker died within its response")))),
+            Outcome::UnderWay => {
+                *self.waker.borrow_mut() = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Moves bytes; `true` when the response is complete.
+    fn advance(&self) -> Result<bool, Trouble> {
+        let mut exchange = self.exchange.borrow_mut();
+        let Some(exchange) = exchange.as_mut() else { return Ok(true) };
+        // Progress first: when it says done, all bytes are there.
+        let progress = exchange.progress().map_err(Trouble::Violation)?;
+        let mut spool = self.spool.borrow_mut();
+        if let Some(memory) = spool.memory() {
+            exchange.read(memory).map_err(Trouble::Violation)?;
+        } else {
+            let mut bytes = Vec::new();
+            exchange.read(&mut bytes).map_err(Trouble::Violation)?;
+            spool.push(&bytes).map_err(Trouble::Disk)?;
+        }
+        if matches!(progress, Progress::Done(_)) {
+            return Ok(true);
+        }
+        let mut remainder = self.remainder.borrow_mut();
+        if !matches!(*remainder, Remainder::None) {
+            feed(exchange, &mut remainder)?;
+        }
+        Ok(false)
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Puts as much of the request's body into the slot as has room.
+fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Trouble> {
+    loop {
+        let space = exchange.body_space().map_err(Trouble::Violation)?;
+        let left = match remainder {
+            Remainder::None => return Ok(()),
+            Remainder::Memory(bytes) => bytes.len() as u64,
+            Remainder::File(_, position, end) => *end - *position,
+        };
+        if left == 0 {
+            *remainder = Remainder::None;
+            exchange.end_body(true);
+            return Ok(());
+        }
+        if space == 0 {
+            return Ok(());
+        }
+        match remainder {
+            Remainder::None => {}
+            Remainder::Memory(bytes) => {
+                let taken = exchange.write_body(bytes).map_err(Trouble::Violation)?;
+                *bytes = bytes.slice(taken..);
+            }
+            Remainder::File(file, position, _) => {
+                let mut portion = vec![0; space.min(left as usize)];
+                if let Err(error) = file.read_exact_at(&mut portion, *position) {
+                    exchange.end_body(false);
+                    return Err(Trouble::Disk(error));
+                }
+                *position += exchange.write_body(&portion).map_err(Trouble::Violation)? as u64;
+            }
+        }
+    }
+}

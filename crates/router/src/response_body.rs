@@ -1,0 +1,124 @@
+//! The body of every response: one of ours, a file's, or what PHP writes.
+
+use crate::access_log::Entry;
+use crate::connection::Clock;
+use crate::php::{Port, Running};
+use crate::static_files::FileBody;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// A response's body. Dropping it ends the request: it is logged, and PHP learns if the client left early.
+pub struct ResponseBody {
+    source: Source,
+    log: Option<Box<Entry>>,
+    clock: Option<Rc<Clock>>,
+}
+
+enum Source {
+    Bytes(Bytes),
+    File(FileBody),
+    Php(PhpBody),
+}
+
+/// What PHP writes, as it comes.
+pub struct PhpBody {
+    /// What came with the head.
+    first: Bytes,
+    running: Rc<Running>,
+    port: Rc<Port>,
+    ended: bool,
+}
+
+// === impl ResponseBody ===
+
+impl ResponseBody {
+    /// A body that is all there.
+    pub fn bytes(bytes: Bytes) -> ResponseBody {
+        ResponseBody { source: Source::Bytes(bytes), log: None, clock: None }
+    }
+
+    /// A file's.
+    pub fn file(file: FileBody) -> ResponseBody {
+        ResponseBody { source: Source::File(file), log: None, clock: None }
+    }
+
+    /// A response of PHP that goes on.
+    pub fn php(first: Bytes, running: Rc<Running>, port: Rc<Port>) -> ResponseBody {
+        ResponseBody { source: Source::Php(PhpBody { first, running, port, ended: false }), log: None, clock: None }
+    }
+
+    /// Lets the connection know when the body has ended, and writes this line.
+    pub fn ends_request(mut self, clock: Rc<Clock>, entry: Option<Box<Entry>>) -> ResponseBody {
+        self.clock = Some(clock);
+        self.log = entry;
+        self
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let frame = ready!(match &mut self.source {
+            Source::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Source::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Source::File(file) => Pin::new(file).poll_frame(context),
+            Source::Php(php) => php.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+        });
+        if let (Some(entry), Some(Ok(data))) = (&mut self.log, frame.as_ref().map(|f| f.as_ref().map(Frame::data_ref))) {
+            entry.body_bytes += data.map_or(0, Bytes::len) as u64;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Bytes(bytes) => bytes.is_empty(),
+            Source::File(file) => file.is_end_stream(),
+            Source::Php(php) => php.ended,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::File(file) => file.size_hint(),
+            Source::Php(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        if let Some(entry) = self.log.take() {
+            entry.write();
+        }
+        if let Some(clock) = self.clock.take() {
+            clock.request_ended();
+        }
+    }
+}
+
+// === impl PhpBody ===
+
+impl PhpBody {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if !self.first.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
+        }
+        let next = ready!(self.running.poll_body(context));
+        self.ended = next.is_none();
+        Poll::Ready(next)
+    }
+}
+
+impl Drop for PhpBody {
+    fn drop(&mut self) {
+        self.port.abandon(&self.running);
+    }
+}

@@ -1,0 +1,288 @@
+//! One request: its target is normalised, a route's action found, and the action carried out.
+
+use crate::access_log::Entry;
+use crate::cgi;
+use crate::connection::{Clock, Peer};
+use crate::failure::{self, Failure};
+use crate::php::{Port, Running};
+use crate::request_body::{self, Buffered};
+use crate::response_body::ResponseBody;
+use crate::script::{self, Resolved, Script};
+use crate::static_files::{self, Outcome};
+use crate::thread::Thread;
+use howdah_channel::response;
+use howdah_config::{Action, Pass, RequestView, Share, Target};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue, LOCATION, SERVER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::{Method, Response, StatusCode, Version};
+use hyper::body::{Body, Incoming};
+use std::path::Path;
+use std::rc::Rc;
+
+type Answer = Result<Response<ResponseBody>, Failure>;
+
+/// Answers a request.
+pub async fn answer(
+    thread: Rc<Thread>,
+    peer: Rc<Peer>,
+    clock: Rc<Clock>,
+    request: http::Request<Incoming>,
+) -> Response<ResponseBody> {
+    let (parts, body) = request.into_parts();
+    let entry = thread.logs_access().then(|| Box::new(Entry::new(Rc::clone(&peer.remote_addr), &parts)));
+    let answer = dispatch(&thread, &peer, &parts, body).await;
+    let mut response = answer.unwrap_or_else(|failure| {
+        if let Failure::BadRequest(why) = failure {
+            tracing::debug!(why, "a bad request");
+        }
+        failure.response().map(ResponseBody::bytes)
+    });
+    if thread.configuration.settings.http.server_version {
+        response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(cgi::SERVER_SOFTWARE));
+    }
+    let status = response.status().as_u16();
+    response.map(|body| {
+        body.ends_request(clock, entry.map(|mut entry| {
+            entry.status = status;
+            entry
+        }))
+    })
+}
+
+async fn dispatch(thread: &Rc<Thread>, peer: &Peer, request: &Parts, body: Incoming) -> Answer {
+    if matches!(request.method, Method::TRACE | Method::CONNECT) {
+        return Err(Failure::MethodNotAllowed);
+    }
+    if request.headers.contains_key(TRANSFER_ENCODING) && request.headers.contains_key(CONTENT_LENGTH) {
+        // RFC 9112, 6.3: may be an attempt at request smuggling.
+        return Err(Failure::BadRequest("both Transfer-Encoding and Content-Length"));
+    }
+    let host = host(request)?;
+    let path = match request.uri.path() {
+        "*" if request.method == Method::OPTIONS => "/".into(),
+        path => static_files::normalise(path).map_err(|_| Failure::BadRequest("the path"))?,
+    };
+    let view = RequestView { method: request.method.as_str(), host: &host, uri: &path };
+    let mut pass = &thread.configuration.listeners[peer.listener].pass;
+    // The configuration has no circles: this ends.
+    loop {
+        let mut action = match pass {
+            Pass::Application { name, target } => {
+                return application(thread, peer, request, body, &view, name, target.as_deref()).await;
+            }
+            Pass::Routes(name) => {
+                let steps = thread.configuration.routes.steps(name.as_deref()).unwrap_or_default();
+                &steps.iter().find(|route| route.condition.matches(&view)).ok_or(Failure::NotFound)?.action
+            }
+        };
+        pass = loop {
+            match action {
+                Action::Pass(pass) => break pass,
+                Action::Return { status, location } => return redirect(*status, location.as_deref()),
+                Action::Share(share) => match share_file(thread, share, request, &view)? {
+                    Some(response) => return Ok(response),
+                    None => action = share.fallback.as_deref().ok_or(Failure::NotFound)?,
+                },
+            }
+        };
+    }
+}
+
+/// The request's host, lower case, without a port (RFC 9112, 3.2).
+fn host(request: &Parts) -> Result<String, Failure> {
+    let mut hosts = request.headers.get_all(HOST).iter();
+    let header = hosts.next();
+    if hosts.next().is_some() {
+        return Err(Failure::BadRequest("more than one Host"));
+    }
+    if header.is_none() && request.version == Version::HTTP_11 {
+        return Err(Failure::BadRequest("no Host"));
+    }
+    let host = match (request.uri.authority(), header) {
+        (Some(authority), _) => authority.as_str(),
+        (None, Some(header)) => header.to_str().map_err(|_| Failure::BadRequest("Host"))?,
+        (None, None) => "",
+    };
+    if host.bytes().any(|byte| !(byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(&byte))) {
+        return Err(Failure::BadRequest("Host"));
+    }
+    let name = match (host.rfind(':'), host.rfind(']')) {
+        (Some(colon), bracket) if bracket.is_none_or(|bracket| bracket < colon) => &host[..colon],
+        _ => host,
+    };
+    Ok(name.to_ascii_lowercase())
+}
+
+fn redirect(status: u16, location: Option<&str>) -> Answer {
+    let status = StatusCode::from_u16(status).map_err(|_| Failure::Internal)?;
+    let mut response = failure::page(status);
+    if let Some(location) = location {
+        response.headers_mut().insert(LOCATION, HeaderValue::from_str(location).map_err(|_| Failure::Internal)?);
+    }
+    Ok(response.map(ResponseBody::bytes))
+}
+
+/// `None`: no such file here, ask the fallback.
+fn share_file(
+    thread: &Thread,
+    share: &Share,
+    request: &Parts,
+    view: &RequestView<'_>,
+) -> Result<Option<Response<ResponseBody>>, Failure> {
+    let mut forbidden = false;
+    for template in &share.paths {
+        let path = template.render(view);
+        let base = share.chroot.as_deref().unwrap_or(Path::new(template.constant_prefix()));
+        let share = static_files::Share {
+            path: &path,
+            base,
+            index: &share.index,
+            follow_symlinks: share.follow_symlinks,
+            mime_types: &thread.configuration.settings.http.mime_types,
+        };
+        match thread.static_files.serve(&share, request) {
+            Outcome::Response(response) => return Ok(Some(response.map(ResponseBody::file))),
+            Outcome::NotFound => {}
+            Outcome::Forbidden => forbidden = true,
+            Outcome::Php => return Ok(None),
+        }
+    }
+    if forbidden { Err(Failure::Forbidden) } else { Ok(None) }
+}
+
+async fn application(
+    thread: &Rc<Thread>,
+    peer: &Peer,
+    request: &Parts,
+    body: Incoming,
+    view: &RequestView<'_>,
+    name: &str,
+    target: Option<&str>,
+) -> Answer {
+    let target =
+        thread.configuration.applications.get(name).and_then(|application| application.target(target)).ok_or(Failure::NotFound)?;
+    let script = match script::resolve(target, view.uri) {
+        Resolved::Script(script) => script,
+        Resolved::Nothing => return Err(Failure::NotFound),
+        Resolved::Folder => return redirect_to_folder(request),
+        Resolved::Forbidden(path) => {
+            tracing::warn!(path = %path.display(), "the router's user may not look for this script: answered 403");
+            return Err(Failure::Forbidden);
+        }
+    };
+    let has_body = !body.is_end_stream();
+    let body = if has_body {
+        request_body::read(body, &thread.configuration.settings.http).await?
+    } else {
+        Buffered::EMPTY
+    };
+    let body_len = (has_body || request.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
+    run_php(thread, peer, request, view, name, target, &script, body, body_len).await
+}
+
+#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
+async fn run_php(
+    thread: &Rc<Thread>,
+    peer: &Peer,
+    request: &Parts,
+    view: &RequestView<'_>,
+    name: &str,
+    target: &Target,
+    script: &Script,
+    body: Buffered,
+    body_len: Option<u64>,
+) -> Answer {
+    let port = Rc::clone(thread.ports.get(name).ok_or(Failure::Internal)?);
+    let (memory, remainder) = body.into_parts();
+    let mut head = thread.head_writers.borrow_mut().pop().unwrap_or_default();
+    cgi::write(&mut head, request, peer, view.host, view.uri, &target.root, script, body_len);
+    let running = port.submit(head.finish(), &memory, remainder).await;
+    thread.head_writers.borrow_mut().push(head);
+    let running = AbandonOnDrop { port: &port, running: Some(running?) };
+    let started = running.get().head().await?;
+    let running = running.keep();
+    let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_u16(head.status).map_err(|_| Failure::BadGateway)?;
+    if !head.reason.is_empty()
+        && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(head.reason)
+    {
+        response.extensions_mut().insert(reason);
+    }
+    let declared = copy_headers(&head, &mut response);
+    let first = started.bytes.slice(at..);
+    if !started.complete {
+        return Ok(response.map(|()| ResponseBody::php(first, running, port)));
+    }
+    if request.method != Method::HEAD && declared.is_some_and(|declared| declared != first.len() as u64) {
+        // What the script declared is not what it wrote: the truth keeps the connection's framing whole.
+        response.headers_mut().remove(CONTENT_LENGTH);
+    }
+    Ok(response.map(|()| ResponseBody::bytes(first)))
+}
+
+/// Copies what the script set, except for what only the server can know; returns the declared length.
+fn copy_headers(head: &response::Head<'_>, response: &mut Response<()>) -> Option<u64> {
+    let mut declared = None;
+    let headers = response.headers_mut();
+    for line in head.headers() {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else {
+            tracing::warn!(header = %String::from_utf8_lossy(name), "a script set a header that HTTP does not allow: left out");
+            continue;
+        };
+        match name {
+            // Framing is ours; Date is hyper's unless the script has its own.
+            TRANSFER_ENCODING | CONNECTION | UPGRADE => {}
+            CONTENT_LENGTH => {
+                declared = value.to_str().ok().and_then(|text| text.parse().ok());
+                if declared.is_some() {
+                    headers.insert(CONTENT_LENGTH, value);
+                }
+            }
+            DATE => {
+                headers.insert(DATE, value);
+            }
+            name => {
+                headers.append(name, value);
+            }
+        }
+    }
+    declared
+}
+
+fn redirect_to_folder(request: &Parts) -> Answer {
+    let query = request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    // Several slashes in front would name another host.
+    let path = request.uri.path().trim_start_matches('/');
+    redirect(301, Some(&format!("/{path}/{query}")))
+}
+
+/// A request whose client leaves before the response has begun is taken back.
+struct AbandonOnDrop<'p> {
+    port: &'p Rc<Port>,
+    running: Option<Rc<Running>>,
+}
+
+// === impl AbandonOnDrop ===
+
+impl AbandonOnDrop<'_> {
+    fn get(&self) -> &Running {
+        self.running.as_ref().expect("kept only once, by `keep`")
+    }
+
+    fn keep(mut self) -> Rc<Running> {
+        self.running.take().expect("kept only once")
+    }
+}
+
+impl Drop for AbandonOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.port.abandon(&running);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The body of a response that is a file, a part of one, or nothing.
+//!
+//! What is in memory is one frame. A file is read chunk by chunk as the connection takes it; each chunk comes from
+//! the page cache at once, or from a thread that waits for the disk. The length is known from the beginning.
+//!
+//! A file that gets shorter or cannot be read while it is sent is an error of the body: hyper closes the connection,
+//! so that the client sees an incomplete response and not a wrong one. What a growing file gains is not sent.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::Future,
+    io,
+    ops::Range,
+    os::fd::OwnedFd,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::{runtime::Handle, task::JoinHandle};
+
+use super::read::{self, Filled, NotNow};
+
+/// The bytes of a static file's response.
+pub struct FileBody {
+    /// Bytes that are still to come.
+    remaining: u64,
+    source: Source,
+}
+
+enum Source {
+    Done,
+    Memory(Bytes),
+    Stream(Box<Stream>),
+}
+
+/// A piece of a body.
+pub(super) enum Piece {
+    Memory(Bytes),
+    /// A part of the body's file.
+    File(Range<u64>),
+}
+
+struct Stream {
+    file: Arc<OwnedFd>,
+    /// None of them is empty.
+    pieces: VecDeque<Piece>,
+    /// A read of the first piece that waits for the disk.
+    reading: Option<JoinHandle<io::Result<Filled>>>,
+    /// The file system can read without waiting.
+    reads_now: bool,
+}
+
+// === impl FileBody ===
+
+impl FileBody {
+    pub(super) fn empty() -> Self {
+        Self { remaining: 0, source: Source::Done }
+    }
+
+    pub(super) fn memory(bytes: Bytes) -> Self {
+        let remaining = bytes.len() as u64;
+        Self { remaining, source: if remaining == 0 { Source::Done } else { Source::Memory(bytes) } }
+    }
+
+    pub(super) fn pieces(file: OwnedFd, pieces: impl IntoIterator<Item = Piece>) -> Self {
+        let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| piece.length() > 0).collect();
+        let remaining = pieces.iter().map(Piece::length).sum();
+        if remaining == 0 {
+            return Self::empty();
+        }
+        let stream = Stream { file: Arc::new(file), pieces, reading: None, reads_now: true };
+        Self { remaining, source: Source::Stream(Box::new(stream)) }
+    }
+}
+
+impl Body for FileBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let data = match &mut self.source {
+            Source::Done => return Poll::Ready(None),
+            Source::Memory(bytes) => Ok(std::mem::take(bytes)),
+            Source::Stream(stream) => ready!(stream.poll_data(cx)),
+        };
+        match &data {
+            Ok(data) => self.remaining -= data.len() as u64,
+            Err(_) => self.remaining = 0,
+        }
+        if self.remaining == 0 {
+            self.source = Source::Done;
+        }
+        Poll::Ready(Some(data.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.remaining == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.remaining)
+    }
+}
+
+impl fmt::Debug for FileBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FileBody").field("remaining", &self.remaining).finish_non_exhaustive()
+    }
+}
+
+// === impl Piece ===
+
+impl Piece {
+    fn length(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File(range) => range.end - range.start,
+        }
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    /// Bytes of the first piece: never none, because what is left to be sent is known to the caller.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let range = match self.pieces.front_mut() {
+            Some(Piece::File(range)) => range,
+            Some(Piece::Memory(bytes)) => {
+                let bytes = std::mem::take(bytes);
+                self.pieces.pop_front();
+                return Poll::Ready(Ok(bytes));
+            }
+            None => return Poll::Ready(Err(read::ended_early())),
+        };
+        let data = loop {
+            if let Some(reading) = &mut self.reading {
+                let read = ready!(Pin::new(reading).poll(cx));
+                self.reading = None;
+                break read.map_err(io::Error::other)??.into_bytes();
+            }
+            let length = range.end - range.start;
+            if self.reads_now {
+                match read::chunk_now(&self.file, range.start, length) {
+                    Ok(data) => break data,
+                    Err(NotNow::Cold) => {}
+                    Err(NotNow::Unsupported) => self.reads_now = false,
+                }
+            }
+            let (file, offset, buffer) = (Arc::clone(&self.file), range.start, read::take_buffer(length));
+            let read = move || read::chunk_waiting(&file, offset, buffer);
+            match Handle::try_current() {
+                Ok(runtime) => self.reading = Some(runtime.spawn_blocking(read)),
+                // Polled outside of a runtime there is no event loop to be stalled.
+                Err(_) => break read()?.into_bytes(),
+            }
+        };
+        if data.is_empty() {
+            return Poll::Ready(Err(read::ended_early()));
+        }
+        range.start += data.len() as u64;
+        if range.start == range.end {
+            self.pieces.pop_front();
+        }
+        Poll::Ready(Ok(data))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use std::{fs::File, io::Write};
+
+    fn content(length: usize) -> Vec<u8> {
+        (0..length).map(|at| (at % 251) as u8).collect()
+    }
+
+    fn file(content: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        file
+    }
+
+    fn whole(file: File) -> FileBody {
+        let length = file.metadata().unwrap().len();
+        FileBody::pieces(file.into(), [Piece::File(0..length)])
+    }
+
+    #[tokio::test]
+    async fn a_file_arrives_whole() {
+        for length in [0, 1, read::CHUNK - 1, read::CHUNK, read::CHUNK + 1, 3 * read::CHUNK + 5] {
+            let body = whole(file(&content(length)));
+            assert_eq!(body.size_hint().exact(), Some(length as u64));
+            assert_eq!(body.is_end_stream(), length == 0);
+            assert_eq!(body.collect().await.unwrap().to_bytes(), content(length), "{length}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_in_memory_arrives_too() {
+        let file = file(&content(3 * read::CHUNK));
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        assert_eq!(whole(file).collect().await.unwrap().to_bytes(), content(3 * read::CHUNK));
+    }
+
+    #[tokio::test]
+    async fn where_reads_must_wait_a_file_arrives_too() {
+        let mut body = whole(file(&content(3 * read::CHUNK)));
+        let Source::Stream(stream) = &mut body.source else { panic!("a stream") };
+        stream.reads_now = false;
+        assert_eq!(body.collect().await.unwrap().to_bytes(), content(3 * read::CHUNK));
+    }
+
+    #[tokio::test]
+    async fn what_is_left_is_told_after_each_frame() {
+        let mut body = FileBody::pieces(
+            file(b"0123456789").into(),
+            [Piece::Memory("ab".into()), Piece::File(2..5), Piece::Memory("".into()), Piece::File(9..10)],
+        );
+        for (left, expected) in [(6, "ab"), (4, "234"), (1, "9")] {
+            assert_eq!(body.size_hint().exact(), Some(left));
+            assert!(!body.is_end_stream());
+            assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), expected);
+        }
+        assert!(body.is_end_stream());
+        assert_eq!(body.size_hint().exact(), Some(0));
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_shrinks_is_an_error() {
+        for reads_now in [true, false] {
+            let file = file(&content(2 * read::CHUNK));
+            let mut body = whole(file.try_clone().unwrap());
+            if let Source::Stream(stream) = &mut body.source {
+                stream.reads_now = reads_now;
+            }
+            body.frame().await.unwrap().unwrap();
+            file.set_len(read::CHUNK as u64).unwrap();
+            assert_eq!(body.frame().await.unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+            assert!(body.frame().await.is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_file_gains_is_not_sent() {
+        let mut file = file(b"0123");
+        let body = whole(file.try_clone().unwrap());
+        file.write_all(b"4567").unwrap();
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "0123");
+    }
+
+    #[tokio::test]
+    async fn memory_is_one_frame() {
+        let mut body = FileBody::memory("abc".into());
+        assert_eq!(body.size_hint().exact(), Some(3));
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");
+        assert!(body.is_end_stream() && body.frame().await.is_none());
+        assert!(FileBody::memory(Bytes::new()).is_end_stream());
+        assert!(FileBody::empty().is_end_stream());
+    }
+}

@@ -1,0 +1,344 @@
+//! Opening what a share may give away, and nothing else.
+//!
+//! Who may change the folders that are served is often not who configured the server, so the check and the opening are
+//! one step, and a link that is swapped in between gains nothing: `openat2` resolves below a descriptor of the base,
+//! and where that is not enough (an absolute link may well stay below the base), the resolved path is opened once
+//! more with no links allowed. Kernels and containers without `openat2` get a walk, component by component.
+//! The base itself comes from the configuration and may have links in it, as deploys that swap a link need.
+//!
+//! Opening never waits for the other end of a fifo. That a descriptor is a regular file is for the caller to check.
+//!
+//! What a client can cause is [`OpenError::Missing`], [`OpenError::Denied`] or [`OpenError::Refused`];
+//! [`OpenError::Failed`] is trouble on our side, such as no descriptors left.
+
+use std::{cell::Cell, os::fd::OwnedFd, path::Path};
+
+use rustix::{
+    fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
+
+/// A path below a base, and which links may lie between the two.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// Absolute.
+    pub(super) path: &'a str,
+    pub(super) base: &'a Path,
+    /// What follows the base in `path`, without a slash in front; may be empty.
+    pub(super) relative: &'a str,
+    pub(super) links: Links,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Wherever they lead.
+    Follow,
+    /// Those that lead to something below the base.
+    StayBelow,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// To be read.
+    File,
+    /// To know that it is one.
+    Folder,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum OpenError {
+    Missing,
+    /// The file system does not let us.
+    Denied,
+    /// It takes a link that the policy does not allow.
+    Refused,
+    Failed(Errno),
+}
+
+/// Opens places. One for each thread.
+#[derive(Default)]
+pub(super) struct Opener {
+    /// Set once the kernel, or a seccomp filter in front of it, has said that it has no `openat2`.
+    without_openat2: Cell<bool>,
+}
+
+// === impl Opener ===
+
+impl Opener {
+    pub(super) fn open(&self, place: Place<'_>, target: Target) -> Result<OwnedFd, OpenError> {
+        match place.links {
+            Links::Follow => fs::open(place.path, target.flags(), Mode::empty()).map_err(OpenError::from),
+            Links::Never => self.open_without_links(place.base, Path::new(place.relative), target),
+            Links::StayBelow => self.open_below(place, target),
+        }
+    }
+
+    fn open_below(&self, place: Place<'_>, target: Target) -> Result<OwnedFd, OpenError> {
+        let base = open_base(place.base)?;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        match self.openat2(&base, Path::new(place.relative), target, resolve) {
+            Some(Err(Errno::XDEV)) | None => {}
+            Some(Err(Errno::LOOP)) => return Err(OpenError::Refused),
+            Some(opened) => return opened.map_err(OpenError::from),
+        }
+        let canonical_base = canonical(place.base)?;
+        let canonical_path = canonical(&place.base.join(place.relative))?;
+        let relative = canonical_path.strip_prefix(&canonical_base).map_err(|_| OpenError::Refused)?;
+        self.open_without_links(&canonical_base, relative, target)
+    }
+
+    fn open_without_links(&self, base: &Path, relative: &Path, target: Target) -> Result<OwnedFd, OpenError> {
+        let base = open_base(base)?;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let opened = self.openat2(&base, relative, target, resolve);
+        opened.unwrap_or_else(|| walk(base, relative, target)).map_err(|error| match error {
+            Errno::LOOP | Errno::XDEV => OpenError::Refused,
+            other => OpenError::from(other),
+        })
+    }
+
+    /// `None` if there is no `openat2` here.
+    fn openat2(
+        &self,
+        base: &OwnedFd,
+        relative: &Path,
+        target: Target,
+        resolve: ResolveFlags,
+    ) -> Option<Result<OwnedFd, Errno>> {
+        /// Renames elsewhere make the kernel ask for another try while it resolves a `..` in a link.
+        const TRIES: usize = 16;
+        if self.without_openat2.get() {
+            return None;
+        }
+        let mut opened = Err(Errno::AGAIN);
+        for _ in 0..TRIES {
+            opened = fs::openat2(base, or_dot(relative), target.flags(), Mode::empty(), resolve);
+            if !matches!(opened, Err(Errno::AGAIN | Errno::INTR)) {
+                break;
+            }
+        }
+        // EPERM: older container runtimes answer so to system calls that they do not know.
+        if matches!(opened, Err(Errno::NOSYS | Errno::PERM)) {
+            self.without_openat2.set(true);
+            return None;
+        }
+        Some(opened)
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    fn flags(self) -> OFlags {
+        match self {
+            Self::File => OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY,
+            Self::Folder => FOLDER,
+        }
+    }
+}
+
+// === impl OpenError ===
+
+impl From<Errno> for OpenError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP | Errno::NXIO | Errno::NODEV => {
+                Self::Missing
+            }
+            Errno::ACCESS | Errno::PERM => Self::Denied,
+            other => Self::Failed(other),
+        }
+    }
+}
+
+/// What `openat2` does with `NO_SYMLINKS`, with a system call for each component.
+fn walk(base: OwnedFd, relative: &Path, target: Target) -> Result<OwnedFd, Errno> {
+    let mut folder = base;
+    let mut names = relative.iter().peekable();
+    while let Some(name) = names.next() {
+        if name == ".." || name == "/" {
+            return Err(Errno::XDEV);
+        }
+        let last = names.peek().is_none();
+        let flags = if last { target.flags() } else { FOLDER };
+        let opened = fs::openat(&folder, name, flags | OFlags::NOFOLLOW, Mode::empty());
+        if matches!(opened, Err(Errno::NOTDIR)) && is_link(&folder, Path::new(name)) {
+            return Err(Errno::LOOP);
+        }
+        if last {
+            return opened;
+        }
+        folder = opened?;
+    }
+    fs::openat(&folder, ".", target.flags(), Mode::empty())
+}
+
+fn is_link(folder: &OwnedFd, name: &Path) -> bool {
+    fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+fn open_base(base: &Path) -> Result<OwnedFd, OpenError> {
+    fs::open(base, FOLDER, Mode::empty()).map_err(OpenError::from)
+}
+
+fn canonical(path: &Path) -> Result<std::path::PathBuf, OpenError> {
+    path.canonicalize().map_err(|error| OpenError::from(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
+}
+
+fn or_dot(relative: &Path) -> &Path {
+    if relative.as_os_str().is_empty() { Path::new(".") } else { relative }
+}
+
+/// Not even read permission is asked for: to pass through a folder, or to know that it is there, takes none.
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs as std_fs, os::unix::fs::symlink};
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        /// `base/…` is served, `outside/…` is not.
+        fn new() -> Self {
+            let tree = Self(tempfile::tempdir().unwrap());
+            for folder in ["base/sub", "outside", "base/.hidden"] {
+                std_fs::create_dir_all(tree.path(folder)).unwrap();
+            }
+            for file in ["base/file", "base/sub/file", "outside/file"] {
+                std_fs::write(tree.path(file), file).unwrap();
+            }
+            for (link, leads_to) in [
+                ("base/inner", "sub/file"),
+                ("base/up-and-back", "../base/file"),
+                ("base/sub/up", "../file"),
+                ("base/leaves", "../outside/file"),
+                ("base/folder-leaves", "../outside"),
+                ("base/folder-inner", "sub"),
+                ("base/dangling", "nothing"),
+                ("base/loop", "loop"),
+                ("swapped", "base"),
+            ] {
+                symlink(leads_to, tree.path(link)).unwrap();
+            }
+            symlink(tree.path("base/sub/file"), tree.path("base/absolute-inner")).unwrap();
+            symlink(tree.path("outside/file"), tree.path("base/absolute-leaves")).unwrap();
+            symlink("/proc/self/exe", tree.path("base/proc")).unwrap();
+            tree
+        }
+
+        fn path(&self, relative: &str) -> std::path::PathBuf {
+            self.0.path().join(relative)
+        }
+
+        fn open(&self, opener: &Opener, relative: &str, links: Links, target: Target) -> Result<OwnedFd, OpenError> {
+            let base = self.path("swapped");
+            let path = base.join(relative);
+            opener.open(Place { path: path.to_str().unwrap(), base: &base, relative, links }, target)
+        }
+    }
+
+    fn openers() -> [Opener; 2] {
+        [Opener::default(), Opener { without_openat2: Cell::new(true) }]
+    }
+
+    #[test]
+    fn links_are_followed_as_far_as_the_policy_says() {
+        use OpenError::{Missing, Refused};
+        let tree = Tree::new();
+        //                         Follow         StayBelow      Never
+        let table = [
+            ("file", [Ok(()), Ok(()), Ok(())]),
+            ("sub/file", [Ok(()), Ok(()), Ok(())]),
+            ("sub//file", [Ok(()), Ok(()), Ok(())]),
+            ("inner", [Ok(()), Ok(()), Err(Refused)]),
+            ("sub/up", [Ok(()), Ok(()), Err(Refused)]),
+            ("up-and-back", [Ok(()), Ok(()), Err(Refused)]),
+            ("absolute-inner", [Ok(()), Ok(()), Err(Refused)]),
+            ("folder-inner/file", [Ok(()), Ok(()), Err(Refused)]),
+            ("leaves", [Ok(()), Err(Refused), Err(Refused)]),
+            ("absolute-leaves", [Ok(()), Err(Refused), Err(Refused)]),
+            ("folder-leaves/file", [Ok(()), Err(Refused), Err(Refused)]),
+            ("proc", [Ok(()), Err(Refused), Err(Refused)]),
+            ("missing", [Err(Missing), Err(Missing), Err(Missing)]),
+            ("file/below", [Err(Missing), Err(Missing), Err(Missing)]),
+            ("dangling", [Err(Missing), Err(Missing), Err(Refused)]),
+        ];
+        for (relative, expected) in table {
+            for (links, expected) in [Links::Follow, Links::StayBelow, Links::Never].into_iter().zip(expected) {
+                for opener in openers() {
+                    let opened = tree.open(&opener, relative, links, Target::File).map(drop);
+                    assert_eq!(opened, expected, "{relative} {links:?} without openat2: {:?}", opener.without_openat2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_link_to_itself_is_no_file() {
+        let tree = Tree::new();
+        for links in [Links::Follow, Links::StayBelow, Links::Never] {
+            for opener in openers() {
+                let error = tree.open(&opener, "loop", links, Target::File).unwrap_err();
+                assert!(matches!(error, OpenError::Missing | OpenError::Refused), "{links:?}: {error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn folders_are_checked_like_files() {
+        let tree = Tree::new();
+        for opener in openers() {
+            for links in [Links::Follow, Links::StayBelow, Links::Never] {
+                assert!(tree.open(&opener, "", links, Target::Folder).is_ok(), "{links:?}");
+                assert!(tree.open(&opener, "sub", links, Target::Folder).is_ok(), "{links:?}");
+                assert_eq!(tree.open(&opener, "file", links, Target::Folder).map(drop), Err(OpenError::Missing));
+            }
+            assert!(tree.open(&opener, "folder-inner", Links::StayBelow, Target::Folder).is_ok());
+            for (relative, links) in [("folder-leaves", Links::StayBelow), ("folder-inner", Links::Never)] {
+                let opened = tree.open(&opener, relative, links, Target::Folder).map(drop);
+                assert_eq!(opened, Err(OpenError::Refused), "{relative}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_climbs_is_refused() {
+        let tree = Tree::new();
+        for opener in openers() {
+            for links in [Links::StayBelow, Links::Never] {
+                let opened = tree.open(&opener, "../outside/file", links, Target::File).map(drop);
+                assert_eq!(opened, Err(OpenError::Refused), "{links:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_fifo_does_not_make_us_wait() {
+        let tree = Tree::new();
+        fs::mknodat(fs::CWD, tree.path("base/fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+        for opener in openers() {
+            for links in [Links::Follow, Links::StayBelow, Links::Never] {
+                assert!(tree.open(&opener, "fifo", links, Target::File).is_ok(), "{links:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_are_told_apart() {
+        let table = [
+            (Errno::NOENT, OpenError::Missing),
+            (Errno::NAMETOOLONG, OpenError::Missing),
+            (Errno::NXIO, OpenError::Missing),
+            (Errno::ACCESS, OpenError::Denied),
+            (Errno::MFILE, OpenError::Failed(Errno::MFILE)),
+            (Errno::IO, OpenError::Failed(Errno::IO)),
+        ];
+        for (error, expected) in table {
+            assert_eq!(OpenError::from(error), expected);
+        }
+    }
+}

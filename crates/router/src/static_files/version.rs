@@ -1,0 +1,155 @@
+//! One version of a file: what tells it from the next one, and the headers that go with it.
+//!
+//! The headers are made once, so that a cached version costs a response only reference counts.
+//! Nothing fails here: a time that HTTP cannot write only leaves Last-Modified out.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::HeaderValue;
+use rustix::fs::Stat;
+
+use super::{
+    conditional::{LastModified, Validators},
+    mime,
+};
+
+/// What the file system says about a version. Whatever changes a file changes its identity, once it has settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+    /// Bytes.
+    pub(super) size: u64,
+    modified: Timestamp,
+    /// The time of the last change of the content or of owner, mode, name: nobody can set it back.
+    changed: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Timestamp {
+    seconds: i64,
+    nanoseconds: u64,
+}
+
+/// A version of a file with all that a response needs besides the content.
+pub(super) struct Version {
+    pub(super) identity: Identity,
+    /// The type that the configuration gave, if it did, when this version was made.
+    pub(super) configured_type: Option<Box<str>>,
+    pub(super) content_type: HeaderValue,
+    /// Content-Length of the whole.
+    pub(super) length: HeaderValue,
+    pub(super) validators: Validators,
+}
+
+// === impl Identity ===
+
+impl Identity {
+    #[allow(clippy::unnecessary_cast)] // the fields' types differ from architecture to architecture
+    pub(super) fn new(stat: &Stat) -> Self {
+        let timestamp = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+        Self {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: u64::try_from(stat.st_size).unwrap_or(0), // never negative for a regular file
+            modified: timestamp(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            changed: timestamp(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+        }
+    }
+
+    /// Whether any later change is sure to show. File systems count time in ticks (milliseconds, on some of them two
+    /// seconds): a file that changed just now may change once more within the tick and look the same.
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
+        let Ok(now) = now.duration_since(UNIX_EPOCH) else { return false };
+        // A modification time in the future was set by hand; its change time still tells the truth.
+        self.changed.is_before(now) && (self.modified.is_before(now) || self.modified.seconds > now.as_secs() as i64)
+    }
+}
+
+impl Timestamp {
+    fn is_before(self, now: Duration) -> bool {
+        const TICK: Duration = Duration::from_secs(2);
+        match u64::try_from(self.seconds) {
+            Ok(seconds) => Duration::from_secs(seconds) + Duration::from_nanos(self.nanoseconds) + TICK <= now,
+            Err(_) => true,
+        }
+    }
+}
+
+// === impl Version ===
+
+impl Version {
+    pub(super) fn new(identity: Identity, path: &str, configured_type: Option<&str>, now: SystemTime) -> Self {
+        let Timestamp { seconds, nanoseconds } = identity.modified;
+        let etag = format!("\"{seconds:x}.{nanoseconds:x}-{:x}\"", identity.size);
+        Self {
+            identity,
+            configured_type: configured_type.map(Box::from),
+            content_type: mime::content_type(path, configured_type),
+            length: HeaderValue::from(identity.size),
+            validators: Validators {
+                // Hexadecimal digits are always a header value.
+                etag: HeaderValue::try_from(etag).unwrap_or(HeaderValue::from_static("\"\"")),
+                last_modified: LastModified::new(seconds, now),
+            },
+        }
+    }
+
+    /// Whether a file that looks like `identity` is this version, and would get these headers.
+    pub(super) fn is_current(&self, identity: &Identity, configured_type: Option<&str>) -> bool {
+        self.identity == *identity && self.configured_type.as_deref() == configured_type
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn identity(inode: u64, size: u64) -> Identity {
+        let time = Timestamp { seconds: 1000, nanoseconds: 5 };
+        Identity { device: 1, inode, size, modified: time, changed: time }
+    }
+
+    #[test]
+    fn a_file_settles_after_two_seconds() {
+        let table = [
+            (1000, 1000, 1000, false),
+            (1000, 1000, 1002, false), // five nanoseconds are missing
+            (1000, 1000, 1003, true),
+            (1000, 1002, 1003, false),
+            (1, 1000, 1003, true), // unpacked with its old time
+            (1, 1002, 1003, false),
+            (9999, 1000, 1003, true),  // a time in the future, set by hand
+            (9999, 9999, 1003, false), // a clock that was set back
+            (-5, 1000, 1003, true),
+        ];
+        for (modified, changed, now, expected) in table {
+            let timestamp = |seconds| Timestamp { seconds, nanoseconds: 5 };
+            let identity = Identity { modified: timestamp(modified), changed: timestamp(changed), ..identity(1, 1) };
+            let now = UNIX_EPOCH + Duration::from_secs(now);
+            assert_eq!(identity.is_settled(now), expected, "{modified} {changed} {now:?}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_known_by_all_of_its_identity_and_by_its_type() {
+        let now = UNIX_EPOCH + Duration::from_secs(5000);
+        let version = Version::new(identity(1, 10), "/a.html", None, now);
+        assert!(version.is_current(&identity(1, 10), None));
+        assert!(!version.is_current(&identity(2, 10), None));
+        assert!(!version.is_current(&identity(1, 11), None));
+        assert!(!version.is_current(&identity(1, 10), Some("text/x")));
+        let later = Timestamp { seconds: 1000, nanoseconds: 6 };
+        assert!(!version.is_current(&Identity { modified: later, ..identity(1, 10) }, None));
+        assert!(!version.is_current(&Identity { changed: later, ..identity(1, 10) }, None));
+    }
+
+    #[test]
+    fn the_entity_tag_follows_time_and_size() {
+        let now = UNIX_EPOCH + Duration::from_secs(5000);
+        let etag = |identity| Version::new(identity, "/a", None, now).validators.etag;
+        assert_eq!(etag(identity(1, 10)), "\"3e8.5-a\"");
+        assert_ne!(etag(identity(1, 10)), etag(identity(1, 11)));
+        assert_eq!(etag(identity(1, 10)), etag(identity(2, 10)), "the same on each server of a cluster");
+    }
+}

@@ -1,0 +1,388 @@
+//! One application with one configuration: a prototype, its workers, and the channel that they share with the router.
+//!
+//! A worker that dies is started again by the prototype. A prototype that dies is started again by us, on the same
+//! channel; its workers, which are our children then, finish what they do and go. What the router must know about it
+//! is left in [`Generation::notices`].
+
+use crate::backoff::Backoff;
+use crate::identity::Account;
+use crate::link::Link;
+use crate::php::Php;
+use crate::workers::{Dead, Workers};
+use crate::{reap, spawn};
+use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, PrototypeBoot, ToPrototype, ToRouter};
+use howdah_channel::{ControlEnd, Geometry, WorkerId};
+use howdah_config::PhpOptions;
+use rustix::event::EventfdFlags;
+use rustix::process::Pid;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// What an application asks for, checked against the machine.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The application's name.
+    pub name: String,
+    /// The PHP that runs it.
+    pub php: Php,
+    /// As whom it runs.
+    pub account: Account,
+    /// Its php.ini.
+    pub options: PhpOptions,
+    /// Variables that are added to our environment.
+    pub environment: BTreeMap<String, String>,
+    /// Where its workers start.
+    pub working_directory: Option<PathBuf>,
+    /// How many workers it has.
+    pub processes: u32,
+}
+
+/// What a prototype said of the PHP that it loaded.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// PHP's full version.
+    pub version: String,
+    /// Whether opcache is on.
+    pub opcache: bool,
+}
+
+/// A running application.
+#[derive(Debug)]
+pub struct Generation {
+    id: u64,
+    plan: Plan,
+    control: ControlEnd,
+    /// One eventfd for each router thread.
+    bells: Vec<OwnedFd>,
+    prototype: Prototype,
+    backoff: Backoff,
+    workers: Workers,
+    loaded: Option<Loaded>,
+    /// Why the last prototype could not load PHP.
+    failure: Option<String>,
+    /// A worker broke the channel's rules: none is started before all are dead.
+    replacing: bool,
+    /// Whether a worker has been forked ever.
+    proven: bool,
+    /// What the router has not been told yet.
+    pub notices: Vec<ToRouter>,
+}
+
+#[derive(Debug)]
+enum Prototype {
+    Up {
+        pid: Pid,
+        since: Instant,
+        booted: bool,
+        /// It has closed its socket: it must be gone by then.
+        kill_at: Option<Instant>,
+        /// `None` when it has been asked to end.
+        link: Option<Link<ToPrototype, FromPrototype>>,
+    },
+    /// To be started then.
+    Down { again: Instant },
+    /// Not to be started any more.
+    Ended,
+}
+
+// === impl Generation ===
+
+impl Generation {
+    /// Makes the channel. Nothing runs yet.
+    pub fn new(id: u64, plan: Plan, threads: u16, now: Instant) -> io::Result<Generation> {
+        let geometry = Geometry::for_workers(plan.processes, threads);
+        let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        Ok(Generation {
+            id,
+            control: ControlEnd::create(geometry)?,
+            bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
+            workers: Workers::new(plan.processes),
+            prototype: Prototype::Down { again: now },
+            backoff: Backoff::default(),
+            loaded: None,
+            failure: None,
+            replacing: false,
+            proven: false,
+            notices: Vec::new(),
+            plan,
+        })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its application's name.
+    pub fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// How many workers it has.
+    pub fn processes(&self) -> usize {
+        self.workers.wanted()
+    }
+
+    /// The PHP that it runs on, once it is loaded.
+    pub fn loaded(&self) -> Option<&Loaded> {
+        self.loaded.as_ref()
+    }
+
+    /// Whether it has been seen to work: PHP is loaded and a worker was forked.
+    pub fn is_proven(&self) -> bool {
+        self.proven
+    }
+
+    /// What a router needs to know, with the descriptors of it.
+    pub fn for_router(&self) -> io::Result<(GenerationBoot, Vec<OwnedFd>)> {
+        let boot =
+            GenerationBoot { id: self.id, application: self.plan.name.clone(), geometry: self.control.geometry() };
+        Ok((boot, self.descriptors()?))
+    }
+
+    /// Does what is due: starts a prototype, starts workers, kills those that should have left.
+    pub fn on_time(&mut self, now: Instant) {
+        if matches!(self.prototype, Prototype::Down { again } if again <= now)
+            && let Err(error) = self.start_prototype(now)
+        {
+            self.failure = Some(error.to_string());
+            self.prototype_died(ProcessEnd::Code(1), now);
+        }
+        if let Prototype::Up { pid, kill_at, .. } = &mut self.prototype
+            && kill_at.take_if(|at| *at <= now).is_some()
+        {
+            reap::kill(*pid);
+        }
+        for (worker, pid) in self.workers.overdue(now) {
+            match pid {
+                Some(pid) => reap::kill(pid),
+                None => self.worker_died(worker, now),
+            }
+        }
+        let Prototype::Up { booted: true, link: Some(link), .. } = &mut self.prototype else {
+            return;
+        };
+        if !self.replacing {
+            for worker in self.workers.start_due(now) {
+                link.send(ToPrototype::Start(worker), Vec::new());
+            }
+        }
+    }
+
+    /// When [`Self::on_time`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match self.prototype {
+            Prototype::Down { again } => Some(again).into_iter().chain(self.workers.next_deadline()).min(),
+            Prototype::Up { kill_at, link: Some(_), .. } => {
+                let workers = if self.replacing { None } else { self.workers.next_deadline() };
+                kill_at.into_iter().chain(workers).min()
+            }
+            _ => None,
+        }
+    }
+
+    /// The next message of the prototype; `None`, once, when it has closed its socket.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<FromPrototype>> {
+        match &mut self.prototype {
+            Prototype::Up { link: Some(link), .. } => link.poll_receive(cx),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Takes in all messages that are there already: before a death is looked at, which they may explain.
+    pub fn receive_pending(&mut self, now: Instant) {
+        while let Prototype::Up { link: Some(link), .. } = &mut self.prototype
+            && let Some(message) = link.try_receive()
+        {
+            self.on_message(message, now);
+        }
+    }
+
+    /// The prototype said something.
+    pub fn on_message(&mut self, message: FromPrototype, now: Instant) {
+        match message {
+            FromPrototype::Booted { php_version, opcache, .. } => {
+                self.loaded = Some(Loaded { version: php_version, opcache });
+                self.failure = None;
+                if let Prototype::Up { booted, .. } = &mut self.prototype {
+                    *booted = true;
+                }
+                self.on_time(now);
+            }
+            FromPrototype::Failed { reason } => self.failure = Some(reason),
+            FromPrototype::Started { worker, pid } => {
+                let Some(pid) = Pid::from_raw(pid) else { return };
+                self.proven = true;
+                if !self.workers.started(worker, pid) || self.replacing {
+                    reap::kill(pid);
+                }
+            }
+            FromPrototype::Exited { worker, pid, end } => self.worker_ended(worker, pid, end, now),
+        }
+    }
+
+    /// The prototype has closed its socket, as it does when it ends. If it does not, nobody can tell it anything.
+    pub fn on_close(&mut self, now: Instant) {
+        if let Prototype::Up { kill_at, .. } = &mut self.prototype {
+            *kill_at = Some(now + reap::CLOSED_GRACE);
+        }
+    }
+
+    /// A child of ours is dead. `false` if it is not one of this application.
+    pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, now: Instant) -> bool {
+        if matches!(self.prototype, Prototype::Up { pid, .. } if pid == dead) {
+            self.prototype_died(end, now);
+            return true;
+        }
+        let Some(worker) = self.workers.with_pid(dead) else {
+            return false;
+        };
+        self.worker_ended(worker, dead.as_raw_pid(), end, now);
+        true
+    }
+
+    /// Whether this is the process of the prototype.
+    pub fn is_prototype(&self, wanted: Pid) -> bool {
+        matches!(self.prototype, Prototype::Up { pid, .. } if pid == wanted)
+    }
+
+    /// Why PHP does not start. `None` while it may still do so.
+    pub fn failure(&self) -> Option<&str> {
+        match self.prototype {
+            Prototype::Up { .. } => None,
+            _ => self.failure.as_deref(),
+        }
+    }
+
+    /// A worker broke the channel's rules: all of them may have.
+    pub fn replace_workers(&mut self, now: Instant) {
+        self.replacing = true;
+        for pid in self.workers.alive().filter_map(|(_, pid)| pid) {
+            reap::kill(pid);
+        }
+        self.finish_replacing(now);
+    }
+
+    /// Asks everything to finish and end.
+    pub fn stop(&mut self) {
+        self.control.stop_all();
+        match &mut self.prototype {
+            Prototype::Up { link, .. } => *link = None,
+            prototype => *prototype = Prototype::Ended,
+        }
+    }
+
+    /// Ends everything now.
+    pub fn kill(&mut self) {
+        self.stop();
+        if let Prototype::Up { pid, .. } = self.prototype {
+            reap::kill_group(pid);
+        }
+        for pid in self.workers.alive().filter_map(|(_, pid)| pid) {
+            reap::kill(pid);
+        }
+    }
+
+    /// Whether none of its processes is left.
+    pub fn is_over(&self) -> bool {
+        matches!(self.prototype, Prototype::Ended)
+            && !self.workers.alive().any(|(_, pid)| pid.is_some_and(reap::is_child))
+    }
+
+    fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
+        self.failure = None;
+        let plan = &self.plan;
+        let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment)
+            .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
+        let mut link = Link::new(socket)?;
+        link.send(ToPrototype::Boot(self.boot_message()), self.descriptors()?);
+        self.prototype = Prototype::Up { pid, since: now, booted: false, kill_at: None, link: Some(link) };
+        Ok(())
+    }
+
+    fn boot_message(&self) -> PrototypeBoot {
+        let plan = &self.plan;
+        PrototypeBoot {
+            application: plan.name.clone(),
+            geometry: self.control.geometry(),
+            identity: plan.account.identity(),
+            user: plan.account.name.clone(),
+            php_ini: plan.options.file.clone(),
+            admin_values: plan.options.admin.clone(),
+            user_values: plan.options.user.clone(),
+            working_directory: plan.working_directory.clone(),
+            server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+
+    fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        let memory = self.control.memfd().try_clone_to_owned();
+        std::iter::once(memory).chain(self.bells.iter().map(OwnedFd::try_clone)).collect()
+    }
+
+    fn prototype_died(&mut self, end: ProcessEnd, now: Instant) {
+        let lived = match &self.prototype {
+            Prototype::Up { link: None, .. } | Prototype::Ended => {
+                self.prototype = Prototype::Ended;
+                return;
+            }
+            Prototype::Up { since, .. } => now - *since,
+            Prototype::Down { .. } => Default::default(),
+        };
+        let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
+        if self.proven {
+            tracing::error!("the prototype of {:?} is started again: {reason}", self.plan.name);
+        }
+        self.prototype = Prototype::Down { again: now + self.backoff.after_death(lived) };
+        for (worker, pid) in self.workers.leave(now) {
+            match pid {
+                // The prototype reaped it, but could not say so any more.
+                Some(pid) if !reap::is_child(pid) => self.worker_died(worker, now),
+                _ => self.control.stop_worker(worker),
+            }
+        }
+    }
+
+    fn worker_ended(&mut self, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
+        let stopping = matches!(self.prototype, Prototype::Up { link: None, .. } | Prototype::Ended);
+        if end != ProcessEnd::Code(0) && !self.replacing && !stopping {
+            tracing::warn!(
+                "worker of {:?} (pid {pid}) {end}; the request that it ran, if any, is answered 502; another worker is started",
+                self.plan.name
+            );
+        }
+        self.worker_died(worker, now);
+    }
+
+    fn worker_died(&mut self, worker: WorkerId, now: Instant) {
+        let Some(Dead { worker, .. }) = self.workers.died(worker, now) else {
+            return;
+        };
+        self.control.worker_died(worker);
+        self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
+        self.finish_replacing(now);
+        self.on_time(now);
+    }
+
+    fn finish_replacing(&mut self, now: Instant) {
+        if self.replacing && self.workers.alive().next().is_none() {
+            self.replacing = false;
+            self.notices.push(ToRouter::WorkersReplaced { generation: self.id });
+            self.on_time(now);
+        }
+    }
+}
+
+fn describe_death(php: &Php, end: ProcessEnd) -> String {
+    match end {
+        // The dynamic linker's exit code: it has said on stderr which library is missing.
+        ProcessEnd::Code(127) => {
+            format!("PHP {} is not installed; install it with `apt install {}`", php.version, php.package())
+        }
+        _ => format!("its process {end}"),
+    }
+}

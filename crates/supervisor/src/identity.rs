@@ -1,0 +1,118 @@
+//! Which user the router and PHP become. Only root can become somebody else.
+//!
+//! Errors are sentences without the place in the configuration: the caller knows it.
+
+use howdah_channel::lifecycle::Identity;
+use nix::unistd::{Gid, Group, Uid, User};
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Users for those that nobody chose, in this order.
+const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"];
+
+/// A user and a group. The default is whoever started howdah.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// User and group id; `None` changes nothing.
+    pub ids: Option<(u32, u32)>,
+    /// The user's name, for supplementary groups.
+    pub name: Option<String>,
+}
+
+// === impl Account ===
+
+impl Account {
+    /// The user with this name, in this group or else in their own.
+    ///
+    /// # Errors
+    /// When there is no such user or group, or when only root could become that.
+    pub fn named(user: &str, group: Option<&str>) -> Result<Account, String> {
+        let found = User::from_name(user).ok().flatten().ok_or_else(|| {
+            format!(
+                "there is no user {user:?} on this machine; create it with `adduser --system {user}` or name another"
+            )
+        })?;
+        let account = of(&found);
+        match group {
+            Some(group) => account.in_group(group),
+            None => account.permitted(),
+        }
+    }
+
+    /// The same user in another group.
+    ///
+    /// # Errors
+    /// When there is no such group, or when only root could become that.
+    pub fn in_group(self, group: &str) -> Result<Account, String> {
+        let found = Group::from_name(group).ok().flatten().ok_or_else(|| {
+            format!(
+                "there is no group {group:?} on this machine; create it with `addgroup --system {group}` or name another"
+            )
+        })?;
+        let uid = self.ids.map_or_else(|| Uid::effective().as_raw(), |(uid, _)| uid);
+        Account { ids: Some((uid, found.gid.as_raw())), name: self.name }.permitted()
+    }
+
+    /// Who serves this folder if nobody said so: for root the folder's owner, unless that is root too.
+    pub fn for_folder(folder: &Path) -> Account {
+        let owner = folder.metadata().map(|metadata| (metadata.uid(), metadata.gid()));
+        match owner {
+            Ok((uid, gid)) if Uid::effective().is_root() && uid != 0 => {
+                match User::from_uid(Uid::from_raw(uid)).ok().flatten() {
+                    Some(user) => of(&user),
+                    None => Account { ids: Some((uid, gid)), name: None },
+                }
+            }
+            _ => Account::unprivileged(),
+        }
+    }
+
+    /// For root somebody without privileges.
+    pub fn unprivileged() -> Account {
+        if !Uid::effective().is_root() {
+            return Account::default();
+        }
+        let user = UNPRIVILEGED.iter().find_map(|name| User::from_name(name).ok().flatten());
+        user.as_ref().map(of).unwrap_or_default()
+    }
+
+    /// As a boot message says it.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity { ids: self.ids }
+    }
+
+    fn permitted(self) -> Result<Account, String> {
+        let (uid, gid) = (Uid::effective(), Gid::effective());
+        if uid.is_root() {
+            return Ok(self);
+        }
+        if self.ids == Some((uid.as_raw(), gid.as_raw())) {
+            return Ok(Account::default());
+        }
+        Err("only root can run PHP as somebody else; start howdah as root or leave out user and group".to_owned())
+    }
+}
+
+fn of(user: &User) -> Account {
+    Account { ids: Some((user.uid.as_raw(), user.gid.as_raw())), name: Some(user.name.clone()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_that_does_not_exist_is_named() {
+        let error = Account::named("no-such-user", None).unwrap_err();
+        assert!(error.starts_with("there is no user \"no-such-user\" on this machine; "), "{error}");
+    }
+
+    #[test]
+    fn roots_folders_are_served_by_somebody_else() {
+        if Uid::effective().is_root() {
+            assert_ne!(Account::for_folder(Path::new("/")).ids, Some((0, 0)));
+            assert_eq!(Account::for_folder(Path::new("/")), Account::unprivileged());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The listening sockets. The supervisor opens them, as it may be root, and keeps them for as long as it lives, so
+//! that no connection is refused while a router is replaced.
+//!
+//! Fails with one sentence that names the address and says what to do.
+
+use howdah_config::Address;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::fs::Permissions;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Who may connect to a Unix socket is decided by the permissions of its folder.
+const SOCKET_MODE: u32 = 0o666;
+/// When the kernel does not tell.
+const DEFAULT_BACKLOG: i32 = 4096;
+
+/// How a listener is chosen, for errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// `--listen`
+    Option,
+    /// `listeners` in the configuration
+    Configuration,
+}
+
+/// All listening sockets, in the order of the configuration.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    sockets: Vec<Socket>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
+    address: Address,
+    /// Removed when the socket is closed.
+    _file: Option<SocketFile>,
+}
+
+/// A Unix socket's file. It is removed with the listener, if nobody has put another in its place.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    device_and_inode: (u64, u64),
+}
+
+// === impl Listeners ===
+
+impl Listeners {
+    /// Listens on all these addresses.
+    pub fn open<'a>(
+        addresses: impl IntoIterator<Item = &'a Address>,
+        chosen_by: ChosenBy,
+    ) -> Result<Listeners, String> {
+        let backlog = backlog();
+        let open = |address: &'a Address| {
+            let opened = match address {
+                Address::Tcp(address) => open_tcp(*address, backlog),
+                Address::Unix(path) => open_unix(path, backlog),
+            };
+            opened.map_err(|error| explain(address, &error, chosen_by))
+        };
+        Ok(Listeners { sockets: addresses.into_iter().map(open).collect::<Result<_, _>>()? })
+    }
+
+    /// Copies of the sockets, for a router.
+    pub fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        self.sockets.iter().map(|socket| socket.fd.try_clone()).collect()
+    }
+
+    /// Where they really listen: with the port that the kernel chose.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.sockets.iter().map(|socket| &socket.address)
+    }
+
+    /// Closes them: once the router has done so too, connections are refused.
+    pub fn close(&mut self) {
+        self.sockets.clear();
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if device_and_inode(&self.path).is_ok_and(|found| found == self.device_and_inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn open_tcp(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket(family)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if address.is_ipv6() {
+        // So that [::]:80 and *:80 can be listeners side by side.
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    rustix::net::bind(&fd, &address)?;
+    rustix::net::listen(&fd, backlog)?;
+    let address = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
+    Ok(Socket { fd, address: Address::Tcp(address), _file: None })
+}
+
+fn open_unix(path: &Path, backlog: i32) -> io::Result<Socket> {
+    let address = SocketAddrUnix::new(path)?;
+    remove_stale(path, &address)?;
+    let fd = socket(AddressFamily::UNIX)?;
+    rustix::net::bind(&fd, &address)?;
+    let file = SocketFile { path: path.to_owned(), device_and_inode: device_and_inode(path)? };
+    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
+    rustix::net::listen(&fd, backlog)?;
+    Ok(Socket { fd, address: Address::Unix(path.to_owned()), _file: Some(file) })
+}
+
+/// Removes the file of a socket on which nobody listens any more.
+fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
+    let Ok(metadata) = path.symlink_metadata() else {
+        return Ok(());
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    match rustix::net::connect(socket(AddressFamily::UNIX)?, address) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        _ => Err(Errno::ADDRINUSE.into()),
+    }
+}
+
+fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
+    path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+fn backlog() -> i32 {
+    let text = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_BACKLOG)
+}
+
+fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String {
+    let place = match chosen_by {
+        ChosenBy::Option => "with --listen",
+        ChosenBy::Configuration => "in \"listeners\"",
+    };
+    match (error.kind(), address) {
+        (io::ErrorKind::AddrInUse, Address::Tcp(tcp)) => {
+            let next = Address::Tcp(SocketAddr::new(tcp.ip(), tcp.port().checked_add(1).unwrap_or(8080)));
+            format!("port {} is in use by another program; choose another {place}, as in {next}", tcp.port())
+        }
+        (io::ErrorKind::AddrInUse, Address::Unix(_)) => {
+            format!("{address} is in use by another program; choose another {place}")
+        }
+        (io::ErrorKind::AlreadyExists, _) => {
+            format!(
+                "cannot listen on {address}: there is a file that is not a socket; remove it or choose another path"
+            )
+        }
+        (io::ErrorKind::PermissionDenied, Address::Tcp(_)) => {
+            format!("cannot listen on {address}: permission denied; use a port above 1023 or start howdah as root")
+        }
+        (io::ErrorKind::PermissionDenied, Address::Unix(_)) => {
+            format!("cannot listen on {address}: permission denied; choose a folder in which you may write")
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            format!("cannot listen on {address}: this machine does not have the address; choose another {place}")
+        }
+        (io::ErrorKind::NotFound, _) => {
+            format!("cannot listen on {address}: the folder does not exist; create it or choose another {place}")
+        }
+        _ => format!("cannot listen on {address}: {error}; choose another {place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(address: &Address) -> Result<Listeners, String> {
+        Listeners::open([address], ChosenBy::Option)
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_named() {
+        let first = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = first.addresses().next().unwrap();
+        let error = open(address).unwrap_err();
+        assert!(
+            error.contains("is in use by another program; choose another with --listen, as in 127.0.0.1:"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_stale_socket_file_is_replaced_and_a_living_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let address = Address::Unix(path.clone());
+        let listeners = open(&address).unwrap();
+        assert!(open(&address).unwrap_err().contains("is in use by another program"));
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, SOCKET_MODE);
+        drop(listeners);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_not_a_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "x").unwrap();
+        assert!(open(&Address::Unix(path.clone())).unwrap_err().contains("there is a file that is not a socket"));
+        assert!(path.exists());
+    }
+}

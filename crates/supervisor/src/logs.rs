@@ -1,0 +1,29 @@
+//! The access log's file. The supervisor opens it, as it may be root, and the router writes to it.
+
+use howdah_config::AccessLog;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+const MODE: u32 = 0o640;
+
+/// A descriptor to write the access log to.
+///
+/// # Errors
+/// With the place in the configuration, the path and the reason.
+pub fn open(log: &AccessLog) -> Result<OwnedFd, String> {
+    match log {
+        AccessLog::Stdout => io::stdout().as_fd().try_clone_to_owned().map_err(|error| error.to_string()),
+        AccessLog::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| error.to_string()),
+    }
+    .map_err(|reason| match log {
+        AccessLog::Stdout => format!("access_log: standard output cannot be used: {reason}"),
+        AccessLog::Path(path) => format!("access_log: {path:?} cannot be opened: {reason}; choose another file"),
+    })
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+}

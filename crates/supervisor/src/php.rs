@@ -1,0 +1,132 @@
+//! The PHP executables: `howdah-php8.2` and the like, one for each version of PHP.
+
+use howdah_config::PhpVersion;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PREFIX: &str = "howdah-php";
+const FOLDER_VARIABLE: &str = "HOWDAH_PHP_DIR";
+
+/// An executable that runs PHP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Php {
+    /// Its version, as its name says: with a minor number.
+    pub version: PhpVersion,
+    /// Its absolute path.
+    pub executable: PathBuf,
+}
+
+// === impl Php ===
+
+impl Php {
+    /// What it says of itself: `howdah-php 0.1.0, PHP 8.2.35`. `None` if it does not run, as without its libphp.
+    pub fn banner(&self) -> Option<String> {
+        let output = Command::new(&self.executable).arg("--version").stdin(Stdio::null()).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let line = text.lines().next().filter(|_| output.status.success())?;
+        Some(line.to_owned())
+    }
+
+    /// The Debian package that it needs to run.
+    pub fn package(&self) -> String {
+        package(self.version)
+    }
+}
+
+/// All that can be found, the newest first.
+pub fn installed() -> Vec<Php> {
+    found_in(&folders())
+}
+
+/// The newest that the application accepts.
+///
+/// # Errors
+/// When there is none: what there is, and what to install.
+pub fn choose(wanted: Option<PhpVersion>) -> Result<Php, String> {
+    choose_from(&installed(), wanted, &folders())
+}
+
+fn choose_from(installed: &[Php], wanted: Option<PhpVersion>, folders: &[PathBuf]) -> Result<Php, String> {
+    let accepted = installed.iter().find(|php| wanted.is_none_or(|wanted| wanted.accepts(php.version)));
+    if let Some(php) = accepted {
+        return Ok(php.clone());
+    }
+    let looked: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    let looked = looked.join(", ");
+    let Some(wanted) = wanted else {
+        return Err(format!(
+            "no PHP was found: there is no {PREFIX}8.x in {looked}; install PHP with `apt install libphp-embed`, \
+             then build its executable with `make`"
+        ));
+    };
+    let versions: Vec<_> = installed.iter().map(|php| php.version.to_string()).collect();
+    let found = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
+    Err(format!(
+        "PHP {wanted} was not found (found: {found}): there is no {PREFIX}{wanted} in {looked}; install PHP with \
+         `apt install {}`, then build its executable with `make`",
+        package(wanted)
+    ))
+}
+
+fn package(version: PhpVersion) -> String {
+    match version.minor {
+        Some(_) => format!("libphp{version}-embed"),
+        None => "libphp-embed".to_owned(),
+    }
+}
+
+/// Where PHP's executables may be, the most particular place first.
+fn folders() -> Vec<PathBuf> {
+    let chosen = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let own = std::fs::read_link("/proc/self/exe").ok().and_then(|exe| exe.parent().map(Path::to_owned));
+    let library = own.as_deref().and_then(Path::parent).map(|prefix| prefix.join("lib/howdah"));
+    chosen.into_iter().chain(own).chain(library).collect()
+}
+
+fn found_in(folders: &[PathBuf]) -> Vec<Php> {
+    let mut found: Vec<Php> = Vec::new();
+    for entry in folders.iter().filter_map(|folder| folder.read_dir().ok()).flatten().flatten() {
+        let name = entry.file_name();
+        let version = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<PhpVersion>().ok());
+        if let Some(version) = version.filter(|version| version.minor.is_some())
+            && entry.path().is_file()
+            && !found.iter().any(|php| php.version == version)
+        {
+            found.push(Php { version, executable: std::path::absolute(entry.path()).unwrap_or(entry.path()) });
+        }
+    }
+    found.sort_by_key(|php| std::cmp::Reverse(php.version));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_accepted_version_is_chosen_from_the_first_folder() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in ["howdah-php8.2", "howdah-php8.10", "howdah-php8", "howdah-php8.2.d", "howdah"] {
+            std::fs::write(first.path().join(name), "").unwrap();
+        }
+        for name in ["howdah-php8.2", "howdah-php9.0"] {
+            std::fs::write(second.path().join(name), "").unwrap();
+        }
+        let folders = [first.path().to_owned(), second.path().to_owned()];
+        let installed = found_in(&folders);
+        let versions: Vec<_> = installed.iter().map(|php| php.version.to_string()).collect();
+        assert_eq!(versions, ["9.0", "8.10", "8.2"]);
+
+        let choose = |wanted: &str| choose_from(&installed, Some(wanted.parse().unwrap()), &folders);
+        assert_eq!(choose("8").unwrap().version.to_string(), "8.10");
+        assert_eq!(choose("8.2").unwrap().executable, first.path().join("howdah-php8.2"));
+        let error = choose("8.3").unwrap_err();
+        assert!(error.starts_with("PHP 8.3 was not found (found: 9.0, 8.10, 8.2): "), "{error}");
+        assert!(error.contains("apt install libphp8.3-embed"), "{error}");
+    }
+
+    #[test]
+    fn without_any_php_a_package_is_named() {
+        assert!(choose_from(&[], None, &[]).unwrap_err().contains("apt install libphp-embed"));
+    }
+}

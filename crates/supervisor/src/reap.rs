@@ -1,0 +1,64 @@
+//! The death of processes: of our own children, and of their orphans, which the kernel gives to us.
+
+use howdah_channel::lifecycle::ProcessEnd;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
+use std::io;
+use std::time::Duration;
+
+/// How long a child may go on after it has closed its control socket.
+pub const CLOSED_GRACE: Duration = Duration::from_secs(2);
+
+/// From now on the orphans of our descendants become our children, so that none of them stays a zombie, and a worker
+/// whose prototype died is still ours to watch.
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// What there is to reap.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reaped {
+    /// This child is dead, and gone.
+    Dead(Pid, ProcessEnd),
+    /// All children are alive.
+    NoneDead,
+    /// There are no children.
+    NoChildren,
+}
+
+/// Reaps one dead child.
+pub fn reap() -> Reaped {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) => {
+                if let Some(end) = end_of(status) {
+                    return Reaped::Dead(pid, end);
+                }
+            }
+            Ok(None) => return Reaped::NoneDead,
+            Err(Errno::INTR) => {}
+            Err(_) => return Reaped::NoChildren,
+        }
+    }
+}
+
+/// Whether this process is our child, alive or not yet reaped.
+pub fn is_child(pid: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    rustix::process::waitid(WaitId::Pid(pid), options).is_ok()
+}
+
+/// Kills a process, if it is still there.
+pub fn kill(pid: Pid) {
+    let _ = rustix::process::kill_process(pid, Signal::KILL);
+}
+
+/// Kills a prototype with all that it forked.
+pub fn kill_group(pid: Pid) {
+    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    kill(pid);
+}
+
+fn end_of(status: WaitStatus) -> Option<ProcessEnd> {
+    status.exit_status().map(ProcessEnd::Code).or_else(|| status.terminating_signal().map(ProcessEnd::Signal))
+}

@@ -1,0 +1,46 @@
+//! The birth of a process: with a title, a control socket at [`CONTROL_FD`], and nothing else of ours.
+//!
+//! A child has a process group of its own, so that Ctrl-C in a terminal reaches the supervisor alone, which then ends
+//! the others in their order.
+
+use command_fds::{CommandFdExt, FdMapping};
+use howdah_channel::control::ControlSocket;
+use howdah_channel::lifecycle::CONTROL_FD;
+use rustix::process::Pid;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The router's `argv[0]`.
+pub const ROUTER_TITLE: &str = "howdah: router";
+
+/// Starts a router: this executable, under another title.
+pub fn router() -> io::Result<(Pid, ControlSocket)> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(ROUTER_TITLE);
+    spawn(command)
+}
+
+/// Starts the prototype of an application.
+pub fn prototype(
+    executable: &Path,
+    application: &str,
+    environment: &BTreeMap<String, String>,
+) -> io::Result<(Pid, ControlSocket)> {
+    let mut command = Command::new(executable);
+    command.arg0(format!("howdah: \"{application}\" prototype")).envs(environment);
+    spawn(command)
+}
+
+fn spawn(mut command: Command) -> io::Result<(Pid, ControlSocket)> {
+    let (ours, theirs) = ControlSocket::pair()?;
+    command
+        .stdin(Stdio::null())
+        .process_group(0)
+        .fd_mappings(vec![FdMapping { parent_fd: theirs.into(), child_fd: CONTROL_FD }])
+        .map_err(io::Error::other)?;
+    let child = command.spawn()?;
+    Ok((Pid::from_child(&child), ours))
+}

@@ -1,0 +1,226 @@
+//! The table of an application's workers: which places of the channel are taken, by whom, and who is due. Pure.
+//!
+//! A place is given again only when its worker is known to be dead: the router tells two lives of one place apart by
+//! their incarnation.
+
+use crate::backoff::Backoff;
+use howdah_channel::{MAX_WORKERS, WorkerId};
+use rustix::process::Pid;
+use std::time::{Duration, Instant};
+
+/// How long a worker whose prototype died may go on with its request.
+const LEAVING_GRACE: Duration = Duration::from_secs(60);
+
+/// The workers of one application.
+#[derive(Debug)]
+pub struct Workers {
+    /// How many shall run.
+    wanted: usize,
+    places: Vec<Place>,
+}
+
+/// A worker that is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dead {
+    /// Its name.
+    pub worker: WorkerId,
+    /// Whether it had been asked to go, so that nobody takes its place.
+    pub left: bool,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// The incarnation of the next worker here.
+    incarnation: u16,
+    backoff: Backoff,
+    life: Life,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Life {
+    #[default]
+    Empty,
+    /// To be started then.
+    Waiting(Instant),
+    /// The prototype was told to fork it; the process id is known once it has answered.
+    Running { worker: WorkerId, pid: Option<Pid>, since: Instant },
+    /// Its prototype is dead: it finishes what it does, until then at most.
+    Leaving { worker: WorkerId, pid: Option<Pid>, until: Instant },
+}
+
+// === impl Workers ===
+
+impl Workers {
+    /// A table without workers, of which so many shall run.
+    pub fn new(wanted: u32) -> Workers {
+        Workers { wanted: wanted.min(u32::from(MAX_WORKERS)) as usize, places: Vec::new() }
+    }
+
+    /// How many shall run.
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// The workers to start now; from now on they count as running.
+    pub fn start_due(&mut self, now: Instant) -> Vec<WorkerId> {
+        let taken = self.places.iter().filter(|p| matches!(p.life, Life::Waiting(_) | Life::Running { .. })).count();
+        let mut missing = self.wanted.saturating_sub(taken);
+        for index in 0..usize::from(MAX_WORKERS) {
+            if missing == 0 {
+                break;
+            }
+            if index == self.places.len() {
+                self.places.push(Place::default());
+            }
+            if matches!(self.places[index].life, Life::Empty) {
+                self.places[index].life = Life::Waiting(now);
+                missing -= 1;
+            }
+        }
+        let mut due = Vec::new();
+        for (index, place) in (0..MAX_WORKERS).zip(&mut self.places) {
+            if matches!(place.life, Life::Waiting(at) if at <= now) {
+                let worker = WorkerId { index, incarnation: place.incarnation };
+                place.incarnation = place.incarnation.wrapping_add(1);
+                place.life = Life::Running { worker, pid: None, since: now };
+                due.push(worker);
+            }
+        }
+        due
+    }
+
+    /// The prototype has forked it. `false` if nobody waited for it.
+    pub fn started(&mut self, started: WorkerId, id: Pid) -> bool {
+        self.places.iter_mut().any(|place| match &mut place.life {
+            Life::Running { worker, pid, .. } | Life::Leaving { worker, pid, .. } if *worker == started => {
+                *pid = Some(id);
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// It is dead.
+    pub fn died(&mut self, dead: WorkerId, now: Instant) -> Option<Dead> {
+        let place = self.places.get_mut(usize::from(dead.index))?;
+        match place.life {
+            Life::Running { worker, since, .. } if worker == dead => {
+                place.life = Life::Waiting(now + place.backoff.after_death(now - since));
+                Some(Dead { worker, left: false })
+            }
+            Life::Leaving { worker, .. } if worker == dead => {
+                place.life = Life::Empty;
+                Some(Dead { worker, left: true })
+            }
+            _ => None,
+        }
+    }
+
+    /// Their prototype is dead: all of them are to go. Their names, and process ids where known.
+    pub fn leave(&mut self, now: Instant) -> Vec<(WorkerId, Option<Pid>)> {
+        let mut leaving = Vec::new();
+        for place in &mut self.places {
+            match place.life {
+                Life::Waiting(_) => place.life = Life::Empty,
+                Life::Running { worker, pid, .. } => {
+                    place.life = Life::Leaving { worker, pid, until: now + LEAVING_GRACE };
+                    leaving.push((worker, pid));
+                }
+                Life::Empty | Life::Leaving { .. } => {}
+            }
+        }
+        leaving
+    }
+
+    /// Those that should have left by now. Each is named once in [`LEAVING_GRACE`].
+    pub fn overdue(&mut self, now: Instant) -> Vec<(WorkerId, Option<Pid>)> {
+        let mut overdue = Vec::new();
+        for place in &mut self.places {
+            if let Life::Leaving { worker, pid, until } = &mut place.life
+                && *until <= now
+            {
+                *until = now + LEAVING_GRACE;
+                overdue.push((*worker, *pid));
+            }
+        }
+        overdue
+    }
+
+    /// The worker with this process id.
+    pub fn with_pid(&self, wanted: Pid) -> Option<WorkerId> {
+        self.alive().find(|(_, pid)| *pid == Some(wanted)).map(|(worker, _)| worker)
+    }
+
+    /// All that run or leave.
+    pub fn alive(&self) -> impl Iterator<Item = (WorkerId, Option<Pid>)> {
+        self.places.iter().filter_map(|place| match place.life {
+            Life::Running { worker, pid, .. } | Life::Leaving { worker, pid, .. } => Some((worker, pid)),
+            Life::Empty | Life::Waiting(_) => None,
+        })
+    }
+
+    /// When [`Self::start_due`] or [`Self::overdue`] will have something.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let deadline = |place: &Place| match place.life {
+            Life::Waiting(at) => Some(at),
+            Life::Leaving { until, .. } => Some(until),
+            Life::Empty | Life::Running { .. } => None,
+        };
+        self.places.iter().filter_map(deadline).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid(number: i32) -> Pid {
+        Pid::from_raw(number).unwrap()
+    }
+
+    fn id(index: u16, incarnation: u16) -> WorkerId {
+        WorkerId { index, incarnation }
+    }
+
+    #[test]
+    fn a_dead_workers_place_is_given_again_with_another_incarnation() {
+        let now = Instant::now();
+        let mut workers = Workers::new(2);
+        assert_eq!(workers.start_due(now), [id(0, 0), id(1, 0)]);
+        assert_eq!(workers.start_due(now), []);
+        assert!(workers.started(id(1, 0), pid(11)));
+        assert_eq!(workers.with_pid(pid(11)), Some(id(1, 0)));
+        assert_eq!(workers.died(id(1, 0), now), Some(Dead { worker: id(1, 0), left: false }));
+        assert_eq!(workers.died(id(1, 0), now), None);
+        assert_eq!(workers.start_due(now), [id(1, 1)]);
+        assert!(!workers.started(id(1, 0), pid(12)));
+    }
+
+    #[test]
+    fn the_place_of_a_leaving_worker_is_not_given_away() {
+        let now = Instant::now();
+        let mut workers = Workers::new(2);
+        workers.start_due(now);
+        workers.started(id(0, 0), pid(10));
+        assert_eq!(workers.leave(now), [(id(0, 0), Some(pid(10))), (id(1, 0), None)]);
+        assert_eq!(workers.start_due(now), [id(2, 0), id(3, 0)]);
+        assert_eq!(workers.died(id(0, 0), now), Some(Dead { worker: id(0, 0), left: true }));
+        assert_eq!(workers.start_due(now), []);
+        assert_eq!(workers.overdue(now), []);
+        assert_eq!(workers.overdue(now + LEAVING_GRACE), [(id(1, 0), None)]);
+        assert_eq!(workers.overdue(now + LEAVING_GRACE), []);
+    }
+
+    #[test]
+    fn a_worker_that_keeps_dying_young_waits() {
+        let now = Instant::now();
+        let mut workers = Workers::new(1);
+        for _ in 0..4 {
+            let worker = workers.start_due(now)[0];
+            workers.died(worker, now);
+        }
+        assert_eq!(workers.start_due(now), []);
+        let deadline = workers.next_deadline().unwrap();
+        assert_eq!(workers.start_due(deadline), [id(0, 4)]);
+    }
+}
