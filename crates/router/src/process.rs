@@ -34,9 +34,6 @@ struct Threads {
 
 /// Runs as a router until the supervisor says otherwise.
 pub fn main() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HOWDAH_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).with_target(false).init();
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
