@@ -372,12 +372,13 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 {
 	server_software = software;
 	howdah_sapi.php_ini_path_override = (char *) ini_file;
-	howdah_sapi.ini_entries = (char *) ini_entries;
 	signal(SIGPIPE, SIG_IGN);
 #if defined(ZEND_SIGNALS) || PHP_VERSION_ID >= 80100
 	zend_signal_startup();
 #endif
 	sapi_startup(&howdah_sapi);
+	/* sapi_startup() clears it. */
+	howdah_sapi.ini_entries = (char *) ini_entries;
 	if (howdah_sapi.startup(&howdah_sapi) == FAILURE) {
 		return 0;
 	}

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE},
+    header::{ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED},
 };
 
 /// What tells one version of a file from another.
@@ -23,7 +23,7 @@ pub(super) struct Validators {
 
 /// A modification time, in the precision of HTTP.
 pub(super) struct LastModified {
-    pub(super) header: HeaderValue,
+    header: HeaderValue,
     /// Whole seconds after the epoch.
     seconds: u64,
 }
@@ -125,6 +125,15 @@ fn modified_since(date: &HeaderValue, current: &Validators) -> Option<bool> {
 fn seconds(date: &HeaderValue) -> Option<u64> {
     let date = httpdate::parse_http_date(date.to_str().ok()?.trim()).ok()?;
     date.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+impl Validators {
+    pub(super) fn insert_into(&self, headers: &mut HeaderMap) {
+        headers.insert(ETAG, self.etag.clone());
+        if let Some(last_modified) = &self.last_modified {
+            headers.insert(LAST_MODIFIED, last_modified.header.clone());
+        }
+    }
 }
 
 impl LastModified {

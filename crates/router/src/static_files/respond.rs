@@ -12,8 +12,8 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Response, StatusCode, Uri,
-    header::{ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, LOCATION, RANGE},
+    HeaderValue, Method, Response, StatusCode, Uri,
+    header::{ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE},
     request::Parts,
 };
 
@@ -102,7 +102,7 @@ pub(super) fn headers_only(headers: Headers, version: &Version) -> Response<File
         Headers::Unsatisfiable => {
             map.insert(CONTENT_RANGE, range::content_range(None, version.identity.size));
         }
-        Headers::NotModified => insert_validators(map, version),
+        Headers::NotModified => version.validators.insert_into(map),
         Headers::PreconditionFailed | Headers::Head => {}
     }
     response
@@ -115,10 +115,10 @@ pub(super) fn with_content(selection: Selection, version: &Version, content: Con
         Selection::Single(range) => {
             let length = HeaderValue::from(range.end - range.start);
             let content_range = range::content_range(Some(&range), size);
-            let body = part(content, range);
-            let mut response = representation(version, body, length, version.content_type.clone());
-            response.headers_mut().insert(CONTENT_RANGE, content_range);
+            let mut response = whole(version, part(content, range));
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            response.headers_mut().insert(CONTENT_LENGTH, length);
+            response.headers_mut().insert(CONTENT_RANGE, content_range);
             response
         }
         Selection::Several(ranges) => {
@@ -126,9 +126,10 @@ pub(super) fn with_content(selection: Selection, version: &Version, content: Con
                 Multipart::new(&boundary(), ranges, &version.content_type, size);
             let framed = parts.iter().map(|(head, range)| head.len() as u64 + range.end - range.start);
             let length = HeaderValue::from(framed.sum::<u64>() + end.len() as u64);
-            let body = several(content, parts, end);
-            let mut response = representation(version, body, length, content_type);
+            let mut response = whole(version, several(content, parts, end));
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            response.headers_mut().insert(CONTENT_LENGTH, length);
+            response.headers_mut().insert(CONTENT_TYPE, content_type);
             response
         }
     }
@@ -153,32 +154,11 @@ pub(super) fn empty(status: StatusCode) -> Response<FileBody> {
     response
 }
 
+/// 200, all of the file's headers; those of a part are set over them.
 fn whole(version: &Version, body: FileBody) -> Response<FileBody> {
-    representation(version, body, version.length.clone(), version.content_type.clone())
-}
-
-fn representation(
-    version: &Version,
-    body: FileBody,
-    length: HeaderValue,
-    content_type: HeaderValue,
-) -> Response<FileBody> {
     let mut response = Response::new(body);
-    // Five headers, Content-Range, and what the caller adds.
-    let mut headers = HeaderMap::with_capacity(12);
-    headers.insert(CONTENT_TYPE, content_type);
-    headers.insert(CONTENT_LENGTH, length);
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    insert_validators(&mut headers, version);
-    *response.headers_mut() = headers;
+    *response.headers_mut() = version.headers.clone();
     response
-}
-
-fn insert_validators(headers: &mut HeaderMap, version: &Version) {
-    headers.insert(ETAG, version.validators.etag.clone());
-    if let Some(last_modified) = &version.validators.last_modified {
-        headers.insert(LAST_MODIFIED, last_modified.header.clone());
-    }
 }
 
 fn part(content: Content, range: Range<u64>) -> FileBody {

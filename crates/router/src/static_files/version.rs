@@ -1,11 +1,14 @@
 //! One version of a file: what tells it from the next one, and the headers that go with it.
 //!
-//! The headers are made once, so that a cached version costs a response only reference counts.
+//! The headers are made once: a response with a cached version copies the map, whose values are reference counts.
 //! Nothing fails here: a time that HTTP cannot write only leaves Last-Modified out.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::HeaderValue;
+use http::{
+    HeaderMap, HeaderValue,
+    header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE},
+};
 use rustix::fs::Stat;
 
 use super::{
@@ -37,8 +40,8 @@ pub(super) struct Version {
     /// The type that the configuration gave, if it did, when this version was made.
     pub(super) configured_type: Option<Box<str>>,
     pub(super) content_type: HeaderValue,
-    /// Content-Length of the whole.
-    pub(super) length: HeaderValue,
+    /// The headers of a response with the whole file.
+    pub(super) headers: HeaderMap,
     pub(super) validators: Validators,
 }
 
@@ -82,17 +85,19 @@ impl Version {
     pub(super) fn new(identity: Identity, path: &str, configured_type: Option<&str>, now: SystemTime) -> Self {
         let Timestamp { seconds, nanoseconds } = identity.modified;
         let etag = format!("\"{seconds:x}.{nanoseconds:x}-{:x}\"", identity.size);
-        Self {
-            identity,
-            configured_type: configured_type.map(Box::from),
-            content_type: mime::content_type(path, configured_type),
-            length: HeaderValue::from(identity.size),
-            validators: Validators {
-                // Hexadecimal digits are always a header value.
-                etag: HeaderValue::try_from(etag).unwrap_or(HeaderValue::from_static("\"\"")),
-                last_modified: LastModified::new(seconds, now),
-            },
-        }
+        let content_type = mime::content_type(path, configured_type);
+        let validators = Validators {
+            // Hexadecimal digits are always a header value.
+            etag: HeaderValue::try_from(etag).unwrap_or(HeaderValue::from_static("\"\"")),
+            last_modified: LastModified::new(seconds, now),
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, content_type.clone());
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(identity.size));
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        validators.insert_into(&mut headers);
+        let configured_type = configured_type.map(Box::from);
+        Self { identity, configured_type, content_type, headers, validators }
     }
 
     /// Whether a file that looks like `identity` is this version, and would get these headers.

@@ -1,0 +1,85 @@
+"""howdah, started with `howdah run` and a configuration that serves what nginx_fpm.py serves."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from lib import process_tree
+from lib.ports import free_port, wait_for_port
+from lib.process_tree import BenchError
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+
+class Howdah:
+    name = "howdah"
+
+    def __init__(self, run_dir, stack, sites, php, processes, environment, cores=None):
+        command = program(php.version)
+        self.ports = {site.name: free_port() for site in sites}
+        self.version = subprocess.run([command, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+        config_file = run_dir / "howdah.json"
+        config_file.write_text(json.dumps(self._config(sites, php, processes, environment), indent=2))
+        log = run_dir / "howdah.log"
+        self.process = process_tree.start(
+            [command, "run", "--config", config_file], env=php.environment(), cores=cores, log=log)
+        stack.callback(self._stop)
+        self.roots = [self.process.pid]
+        self.logs = [log]
+        for port in self.ports.values():
+            wait_for_port(port, self.process, log)
+
+    def front_processes(self):
+        return self._titled("howdah: router")
+
+    def php_workers(self):
+        return self._titled('howdah: "bench" worker')
+
+    def _titled(self, title):
+        return [pid for pid in process_tree.tree(self.roots) if process_tree.title(pid).startswith(title)]
+
+    def _stop(self):
+        left = process_tree.stop(self.process)
+        if left:
+            print(f"bench: howdah left processes behind after SIGTERM: {left}", flush=True)
+
+    def _config(self, sites, php, processes, environment):
+        application = {
+            "type": f"php {php.version}",
+            "targets": {site.name: _target(site) for site in sites},
+            "options": {"file": str(php.ini_file)},
+            "processes": processes,
+            "environment": environment,
+        }
+        if php.user:
+            application["user"] = application["group"] = php.user
+        return {
+            "listeners": {f"127.0.0.1:{self.ports[site.name]}": {"pass": f"routes/{site.name}"} for site in sites},
+            "routes": {site.name: _routes(site) for site in sites},
+            "applications": {"bench": application},
+        }
+
+
+def program(php_version):
+    """The release executable, or the one that HOWDAH names."""
+    path = Path(os.environ.get("HOWDAH", REPOSITORY / "target" / "release" / "howdah"))
+    for needed in (path, path.with_name(f"howdah-php{php_version}")):
+        if not needed.is_file():
+            raise BenchError(f"{needed} does not exist: cargo build --release, or set HOWDAH=/path/to/howdah")
+    return path
+
+
+def _target(site):
+    target = {"root": str(site.root), "index": "index.php"}
+    if site.front_controller:
+        target["front_controller"] = site.front_controller
+    return target
+
+
+def _routes(site):
+    application = {"pass": f"applications/bench/{site.name}"}
+    files = {"share": f"{site.root}$uri"}
+    if site.front_controller:
+        files["fallback"] = application
+    return [{"match": {"uri": ["*.php", "*.php/*"]}, "action": application}, {"action": files}]

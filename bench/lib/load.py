@@ -1,0 +1,103 @@
+"""The load generators, wrk and ab: how they are called, and their figures in one form.
+
+Tools are `wrk` (keep-alive), `ab-k` (keep-alive, HTTP/1.0) and `ab` (a new connection for each request). ab with 1,500
+connections makes exactly 15,000 requests; everything else runs for a time.
+"""
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import process_tree
+from lib.php_config import executable
+
+TOOLS = ["wrk", "ab-k", "ab"]
+WRK_REPORT = Path(__file__).with_name("wrk_report.lua")
+MANY_CONNECTIONS, MANY_REQUESTS = 1500, 15000
+# ab keeps a record for each possible request; more than this many are not made in a round.
+AB_MOST_REQUESTS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Figures:
+    requests: int  # answered, whatever the status
+    seconds: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    non_2xx: int
+    socket_errors: int  # connect, read, write, and answers later than 30 s
+
+    @property
+    def good(self):
+        return max(0, self.requests - self.non_2xx)
+
+
+def run(tool, url, connections, seconds, *, cores=None, requests=None, during=None):
+    """One run. `during` is called once the load generator has been started, while it works."""
+    if tool == "wrk":
+        command, parse = _wrk(url, connections, seconds), _parse_wrk
+    else:
+        if tool.startswith("ab") and connections == MANY_CONNECTIONS:
+            requests = requests or MANY_REQUESTS
+        command, parse = _ab(url, connections, seconds, requests, keep_alive=tool == "ab-k"), _parse_ab
+    process = process_tree.start(command, cores=cores, stdout=subprocess.PIPE)
+    try:
+        if during:
+            during()
+        output = process.communicate()[0].decode(errors="replace")
+    finally:
+        process_tree.stop(process)
+    try:
+        return parse(output)
+    except (AttributeError, KeyError, ValueError) as error:
+        raise process_tree.BenchError(
+            f"{' '.join(map(str, command))}: no figures (exit {process.returncode}, {error!r}):\n{output[-800:]}")
+
+
+def _wrk(url, connections, seconds):
+    return [executable("wrk", "wrk"), "--latency", "-t", "2", "-c", connections, "-d", f"{seconds}s",
+            "--timeout", "30s", "-s", WRK_REPORT, url]
+
+
+def _parse_wrk(output):
+    report = json.loads(re.search(r"^RESULT (.*)$", output, re.M).group(1))
+    return Figures(
+        requests=report["requests"],
+        seconds=report["microseconds"] / 1e6,
+        p50_ms=report["p50"] / 1e3,
+        p90_ms=report["p90"] / 1e3,
+        p99_ms=report["p99"] / 1e3,
+        non_2xx=report["bad_status"],
+        socket_errors=sum(report[kind] for kind in ("connect", "read", "write", "timeout")),
+    )
+
+
+def _ab(url, connections, seconds, requests, keep_alive):
+    # -l: answers may differ in length. -r: go on after a reset. -e: percentiles finer than a millisecond.
+    amount = ["-n", requests] if requests else ["-t", seconds, "-n", AB_MOST_REQUESTS]
+    return [executable("ab", "apache2-utils"), "-q", "-d", "-l", "-r", "-s", "30", *amount, "-c", connections,
+            "-e", "/dev/stdout", *(["-k"] if keep_alive else []), url]
+
+
+def _parse_ab(output):
+    def number(pattern, absent=None):
+        found = re.search(pattern, output, re.M)
+        if not found and absent is not None:
+            return absent
+        return float(found.group(1))
+
+    def percentile(percent):
+        return number(rf"^{percent},([\d.]+)$")
+
+    return Figures(
+        requests=int(number(r"^Complete requests:\s+(\d+)")),
+        seconds=number(r"^Time taken for tests:\s+([\d.]+)"),
+        p50_ms=percentile(50),
+        p90_ms=percentile(90),
+        p99_ms=percentile(99),
+        non_2xx=int(number(r"^Non-2xx responses:\s+(\d+)", 0)),
+        socket_errors=int(number(r"^Failed requests:\s+(\d+)")),
+    )

@@ -1,0 +1,117 @@
+"""nginx with PHP-FPM behind it, as Debian's packages lay it out: a unix socket, a static pool, sendfile, keep-alive."""
+
+import subprocess
+
+from lib import process_tree
+from lib.php_config import executable
+from lib.ports import free_port, wait_for_port, wait_for_socket
+
+# location: Debian's snippets/fastcgi-php.conf, and the fastcgi_pass that sites-available/default shows.
+# worker_connections: Debian's 768 would refuse most of 1,500 clients. keepalive_requests: its 1,000 would make the
+# load generator reconnect. Everything else that is not named is nginx's default.
+NGINX = """
+{user}
+worker_processes auto;
+worker_rlimit_nofile 20000;
+pid {run_dir}/nginx.pid;
+error_log {run_dir}/nginx-error.log;
+daemon off;
+events {{ worker_connections 8192; }}
+http {{
+    include /etc/nginx/mime.types;
+    default_type application/octet-stream;
+    types_hash_max_size 2048;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_timeout 75s;
+    keepalive_requests 100000000;
+    access_log off;
+    client_body_temp_path {run_dir}/nginx-body;
+    proxy_temp_path {run_dir}/nginx-proxy;
+    fastcgi_temp_path {run_dir}/nginx-fastcgi;
+    uwsgi_temp_path {run_dir}/nginx-uwsgi;
+    scgi_temp_path {run_dir}/nginx-scgi;
+{servers}
+}}
+"""
+
+NGINX_SERVER = """
+    server {{
+        listen 127.0.0.1:{port};
+        root {root};
+        location / {{ try_files $uri {fallback}; }}
+        location ~ \\.php$ {{
+            fastcgi_split_path_info ^(.+?\\.php)(/.*)$;
+            try_files $fastcgi_script_name =404;
+            set $path_info $fastcgi_path_info;
+            fastcgi_param PATH_INFO $path_info;
+            fastcgi_index index.php;
+            include /etc/nginx/fastcgi.conf;
+            fastcgi_pass unix:{run_dir}/fpm.sock;
+        }}
+    }}
+"""
+
+FPM = """
+[global]
+error_log = {run_dir}/fpm.log
+daemonize = no
+[bench]
+{user}
+listen = {run_dir}/fpm.sock
+pm = static
+pm.max_children = {processes}
+{environment}
+"""
+
+
+class NginxFpm:
+    name = "nginx-fpm"
+
+    def __init__(self, run_dir, stack, sites, php, processes, environment, cores=None):
+        self.ports = {site.name: free_port() for site in sites}
+        nginx = executable("nginx", "nginx")
+        fpm = executable(f"php-fpm{php.version}", f"php{php.version}-fpm")
+        self.version = f"{_version(nginx)}, {_version(fpm)}"
+
+        fpm_conf = run_dir / "fpm.conf"
+        owner = f"user = {php.user}\ngroup = {php.user}\nlisten.owner = {php.user}" if php.user else ""
+        fpm_conf.write_text(FPM.format(
+            run_dir=run_dir, processes=processes, user=owner,
+            environment="\n".join(f"env[{key}] = {value}" for key, value in environment.items())))
+        self.fpm = process_tree.start(
+            [fpm, "-F", "-c", php.ini_file, "-y", fpm_conf],
+            env=php.environment(), cores=cores, log=run_dir / "fpm.log")
+        stack.callback(process_tree.stop, self.fpm)
+        wait_for_socket(run_dir / "fpm.sock", self.fpm, run_dir / "fpm.log")
+
+        nginx_conf = run_dir / "nginx.conf"
+        nginx_conf.write_text(NGINX.format(
+            run_dir=run_dir, user=f"user {php.user};" if php.user else "",
+            servers="".join(NGINX_SERVER.format(
+                port=self.ports[site.name], root=site.root, run_dir=run_dir,
+                fallback=f"/{site.front_controller}$is_args$args" if site.front_controller else "=404")
+                for site in sites)))
+        log = run_dir / "nginx-error.log"
+        self.nginx = process_tree.start(
+            [nginx, "-p", run_dir, "-c", nginx_conf, "-e", log],
+            env=php.environment(), cores=cores, log=log)
+        stack.callback(process_tree.stop, self.nginx)
+        self.roots = [self.nginx.pid, self.fpm.pid]
+        self.logs = [log, run_dir / "fpm.log"]
+        for port in self.ports.values():
+            wait_for_port(port, self.nginx, log)
+
+    def front_processes(self):
+        """Those that hold the clients' connections."""
+        return [pid for pid in process_tree.tree([self.nginx.pid]) if pid != self.nginx.pid]
+
+    def php_workers(self):
+        return [pid for pid in process_tree.tree([self.fpm.pid]) if pid != self.fpm.pid]
+
+
+def _version(command):
+    """"nginx/1.22.1", "PHP 8.2.33": the first line of `-v` without what follows the version."""
+    done = subprocess.run([command, "-v"], capture_output=True, text=True)
+    line = (done.stdout + done.stderr).splitlines()[0]
+    return line.removeprefix("nginx version: ").partition(" (")[0]

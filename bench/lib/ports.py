@@ -1,0 +1,40 @@
+"""Free loopback ports, and waiting until a server that was just started accepts connections."""
+
+import socket
+import time
+from pathlib import Path
+
+from lib.process_tree import BenchError
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for_port(port, process, log):
+    _wait(socket.AF_INET, ("127.0.0.1", port), process, log)
+
+
+def wait_for_socket(path, process, log):
+    _wait(socket.AF_UNIX, str(path), process, log)
+
+
+def _wait(family, address, process, log, patience=60.0):
+    """Raises with the end of the log if the process ends or takes too long."""
+    deadline = time.monotonic() + patience
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            with socket.socket(family) as client:
+                client.settimeout(1)
+                client.connect(address)
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise BenchError(f"{process.args[0]} did not start; the end of {log}:\n{end_of(log)}")
+
+
+def end_of(log, lines=15):
+    path = Path(log)
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else "(no log)"

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Installs what the tests of this folder need, on Debian 12. Run as root; quick when all is there.
+# Starts no service, and leaves none running.
+set -eu
+
+# php-fpm and nginx are named only so that the applications' "php" and "httpd" do not bring Apache.
+PACKAGES="
+    nginx php-fpm php-cli php-curl php-gd php-intl php-mbstring php-mysql php-xml php-zip
+    mariadb-server mariadb-client
+    wordpress wordpress-theme-twentytwentythree
+    dokuwiki
+    phpmyadmin
+    mediawiki
+    php-slim
+    php-laravel-framework php-symfony-polyfill-php80
+    php-symfony-framework-bundle php-symfony-yaml
+    python3-pytest python3-pytest-xdist
+"
+
+look_for_missing() {
+    missing=
+    for package in $PACKAGES; do
+        status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+        [ "$status" = installed ] || missing="$missing $package"
+    done
+}
+
+look_for_missing
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+    echo "install-packages.sh: run me as root, these packages are missing:$missing" >&2
+    exit 1
+fi
+
+# Test runs may start side by side: the second waits, and finds all done.
+exec 9>/run/lock/howdah-install-packages
+flock 9
+look_for_missing
+[ -n "$missing" ] || exit 0
+
+# Maintainer scripts ask policy-rc.d before they start a service; 101 is "forbidden".
+policy=/usr/sbin/policy-rc.d
+if [ -e "$policy" ]; then
+    mv "$policy" "$policy.howdah-saved"
+    trap 'mv -f "$policy.howdah-saved" "$policy"' EXIT
+else
+    trap 'rm -f "$policy"' EXIT
+fi
+trap 'exit 1' HUP INT TERM
+printf '#!/bin/sh\nexit 101\n' >"$policy"
+chmod 755 "$policy"
+
+export DEBIAN_FRONTEND=noninteractive
+LOCK="-o DPkg::Lock::Timeout=600"
+apt-get $LOCK update -qq
+apt-get $LOCK install -qq -y --no-install-recommends debconf >/dev/null
+
+# No database of their own and no web server of theirs: each test brings both.
+debconf-set-selections <<'ANSWERS'
+phpmyadmin phpmyadmin/dbconfig-install boolean false
+phpmyadmin phpmyadmin/reconfigure-webserver multiselect
+dokuwiki dokuwiki/system/configure-webserver multiselect
+dokuwiki dokuwiki/wiki/acl boolean true
+dokuwiki dokuwiki/wiki/superuser string admin
+dokuwiki dokuwiki/wiki/password password wiki-secret
+dokuwiki dokuwiki/wiki/confirm password wiki-secret
+dokuwiki dokuwiki/wiki/policy select open (anyone can read, write, upload)
+ANSWERS
+
+# The trailing "-" means: do not install.
+apt-get $LOCK install -qq -y --no-install-recommends $missing \
+    apache2- apache2-bin- libapache2-mod-php- libapache2-mod-php8.2-

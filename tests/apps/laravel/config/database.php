@@ -1,0 +1,20 @@
+<?php
+
+return [
+    'default' => 'mysql',
+    'connections' => ['mysql' => [
+        'driver' => 'mysql',
+        'host' => env('DB_HOST', '127.0.0.1'),
+        'port' => env('DB_PORT', '3306'),
+        'database' => env('DB_DATABASE'),
+        'username' => env('DB_USERNAME'),
+        'password' => env('DB_PASSWORD'),
+        'charset' => 'utf8mb4',
+        'collation' => 'utf8mb4_unicode_ci',
+        'prefix' => '',
+        'strict' => true,
+        // Connections outlive the request: what a worker keeps must be usable in its next one.
+        'options' => [PDO::ATTR_PERSISTENT => true],
+    ]],
+    'migrations' => 'migrations',
+];

@@ -1,0 +1,8 @@
+<?php
+
+return [
+    'driver' => 'database', 'connection' => null, 'table' => 'sessions', 'store' => null, 'lifetime' => 120,
+    'expire_on_close' => false, 'encrypt' => false, 'files' => storage_path('framework/sessions'),
+    'lottery' => [2, 100], 'cookie' => 'notes_session', 'path' => '/', 'domain' => null, 'secure' => null,
+    'http_only' => true, 'same_site' => 'lax',
+];

@@ -1,0 +1,5 @@
+@extends('layout')
+@section('title', $note->title)
+@section('content')
+<article>{{ $note->text }}</article>
+@endsection

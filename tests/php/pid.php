@@ -1,0 +1,2 @@
+<?php // The worker that answers.
+echo getmypid();

@@ -1,0 +1,10 @@
+<?php // Says that it has begun by making the file `started`, waits until the file `until` is there, and answers with its pid.
+set_time_limit(0);
+if (isset($_GET['started'])) {
+    touch($_GET['started']);
+}
+while (!file_exists($_GET['until'])) {
+    clearstatcache();
+    usleep(2000);
+}
+echo getmypid();

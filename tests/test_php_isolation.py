@@ -1,0 +1,166 @@
+"""What a request leaves behind in its worker: nothing. Each script leaks what it can; the next one looks for it."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+SITE = {"processes": 1, "environ": {"OF_THE_SERVER": "1"}, "ini": {"display_errors": "0", "memory_limit": "64M", "output_buffering": "0"}}
+
+PROBE = """
+    $environment = getenv(); unset($environment['REMOTE_PORT'], $environment['REQUEST_TIME'], $environment['REQUEST_TIME_FLOAT']); ksort($environment);
+    $server = array_keys($_SERVER); sort($server);
+    echo json_encode([
+        'pid' => getmypid(),
+        'environment' => $environment,
+        'server' => $server,
+        'globals' => array_keys($GLOBALS),
+        'variables' => [$_GET, $_POST, $_COOKIE, $_FILES, $_REQUEST, file_get_contents('php://input')],
+        'ini' => array_map(fn ($v) => $v['local_value'], ini_get_all()),
+        'locale' => setlocale(LC_ALL, 0),
+        'number' => 1.5 . '',
+        'timezone' => date_default_timezone_get(),
+        'folder' => getcwd(),
+        'umask' => umask(),
+        'include path' => get_include_path(),
+        'encoding' => [mb_internal_encoding(), mb_language(), mb_substitute_character()],
+        'errors' => [error_reporting(), error_get_last(), set_error_handler(null), set_exception_handler(null)],
+        'libxml' => [libxml_use_internal_errors(), count(libxml_get_errors())],
+        'classes' => array_slice(get_declared_classes(), -1),
+        'functions' => get_defined_functions()['user'],
+        'constants' => array_diff(array_keys(get_defined_constants(true)['user'] ?? []), ['SCRATCH']),
+        'autoloaders' => spl_autoload_functions(),
+        'wrappers' => stream_get_wrappers(),
+        'filters' => stream_get_filters(),
+        'included' => get_included_files(),
+        'output' => [ob_get_level(), ob_list_handlers(), headers_sent(), http_response_code()],
+        'headers' => array_diff(headers_list(), []),
+        'session' => [session_id(), session_status(), session_save_path(), $_SESSION ?? null],
+        'connection' => [connection_status(), ignore_user_abort()],
+        'gc' => gc_enabled(),
+        'posix' => [posix_geteuid(), posix_getegid(), posix_getpgid(0) === posix_getpgid(getmypid())],
+        'signals' => preg_replace('/.*(SigBlk.*?)SigCgt.*/s', '$1', file_get_contents('/proc/self/status')),
+        'cancelled' => register_shutdown_function(fn () => null),
+    ]);"""
+
+LEAKS = {
+    "environment": "putenv('LEAK=1'); putenv('PATH=/leak'); putenv('TZ=Asia/Tokyo'); $_SERVER['LEAK'] = $_ENV['LEAK'] = 1;",
+    "superglobals": "$_GET['x'] = $_POST['x'] = $_COOKIE['x'] = $_FILES['x'] = $_REQUEST['x'] = 1; $GLOBALS['leak'] = 1;",
+    "ini_set": "ini_set('memory_limit', '32M'); ini_set('display_errors', '1'); ini_set('precision', '3'); ini_set('user_agent', 'leak'); ini_set('session.name', 'LEAK');",
+    "locale": "setlocale(LC_ALL, 'C.UTF-8', 'de_DE.UTF-8', 'C.utf8'); date_default_timezone_set('Asia/Tokyo');",
+    "folder": "chdir('/'); umask(0); set_include_path('/leak');",
+    "mbstring": "mb_internal_encoding('ISO-8859-1'); mb_language('ja'); mb_substitute_character('none');",
+    "handlers": """error_reporting(0); set_error_handler(fn () => true); set_exception_handler(fn () => null);
+        spl_autoload_register(fn () => null); libxml_use_internal_errors(true); simplexml_load_string('<a>');
+        stream_wrapper_unregister('http'); stream_wrapper_unregister('phar'); class Leak extends php_user_filter {}
+        stream_filter_register('leak', 'Leak');""",
+    "definitions": "class LeakedClass { static $n = 1; } function leaked_function() { static $n = 0; return ++$n; } define('LEAKED', 1); leaked_function();",
+    "output": "ob_start(); ob_start(fn ($x) => $x); ob_start(null, 10); echo 'x'; ob_implicit_flush(); output_add_rewrite_var('leak', '1');",
+    "headers": "header('X-Leak: 1'); http_response_code(404); setcookie('leak', '1'); header_register_callback(fn () => null);",
+    "session": "session_save_path(SCRATCH); session_name('LEAK'); session_id('leak'); session_start(); $_SESSION['x'] = 1;",
+    "abort": "ignore_user_abort(true); gc_disable(); set_time_limit(1); error_log('x', 4);",
+    "signals": "pcntl_signal(SIGTERM, fn () => null); pcntl_sigprocmask(SIG_BLOCK, [SIGUSR1, SIGTERM, SIGCHLD]);",
+    "exception": "throw new Exception('leak');",
+    "fatal error": "ob_start(); class A { function __destruct() { throw new Exception('x'); } } $a = new A; missing();",
+    "memory": "ob_start(); $x = []; while (true) { $x[] = str_repeat('x', 100000); }",
+    "exit": "function f() { ob_start(); exit('x'); } f();",
+    "finish": "echo 'x'; fastcgi_finish_request(); putenv('LEAK=1'); chdir('/');",
+    "shutdown": "register_shutdown_function(function () { putenv('LEAK=1'); ini_set('precision', 3); chdir('/'); ob_start(); });",
+    "streams": "$f = fopen('php://temp', 'w+'); $s = stream_socket_server('tcp://127.0.0.1:0'); $d = opendir('.'); $GLOBALS['keep'] = [$f, $s, $d];",
+    "cycles": "for ($i = 0; $i < 20000; $i++) { $a = new stdClass; $a->self = $a; }",
+    "random": "mt_srand(1); srand(1);",
+}  # fmt: skip
+
+
+def probe_of(site):
+    path = site.page(PROBE)
+
+    def probe():
+        with site.server.connect() as connection:
+            got = connection.request("GET", path).json()
+        return got
+
+    return probe
+
+
+@pytest.mark.parametrize("code", LEAKS.values(), ids=LEAKS.keys())
+def test_nothing_of_a_request_is_left_for_the_next(site, server, code):
+    probe = probe_of(site)
+    probe()
+    before = probe()
+    leaking = site.page(code)
+    for _ in range(3):
+        server.request("POST", leaking + "?leak=1", {"Cookie": "leak=1", "X-Leak": "1", "Authorization": "Basic eDp5"}, "leak=1")
+        after = probe()
+        assert after == before
+
+
+def test_static_variables_start_afresh(site):
+    path = site.page("class C { static $n = 0; } function f() { static $n = 0; return ++$n; } echo ++C::$n, f(), f();")
+    assert [site.server.get(path).text for _ in range(5)] == ["112"] * 5
+
+
+def test_relative_includes_start_at_the_script_and_its_folder(site, server):
+    site.write("deep/part.inc", "<?php return 'deep';")
+    site.write("deep/page.php", "<?php echo (include 'part.inc'), (include './part.inc'), ' ', getcwd();")
+    site.write("part.inc", "<?php return 'top';")
+    site.write("top.php", "<?php echo (include 'part.inc'), (include './part.inc'), ' ', getcwd(); chdir('/');")
+    for _ in range(4):
+        assert server.get("/deep/page.php").text == f"deepdeep {site.root}/deep"
+        assert server.get("/top.php").text == f"toptop {site.root}"
+        assert server.get("/deep/page.php/info").text == f"deepdeep {site.root}/deep"
+
+
+def test_commands_run_by_php_get_a_clean_process(site, server):
+    """Nothing of howdah's reaches them: no descriptor, no blocked signal, no ignored one but what PHP-FPM ignores, too."""
+    inside = site.get("echo shell_exec('ls -l /proc/self/fd; grep -E \"^Sig(Blk|Ign)\" /proc/self/status');").text
+    descriptors = [line.split(" -> ")[1] for line in inside.splitlines() if " -> " in line]
+    assert all("memfd" not in d and "eventfd" not in d and "socket" not in d for d in descriptors), inside
+    # PHP itself leaves the script open while it runs; ls has three, and the folder that it lists.
+    assert len([d for d in descriptors if not d.endswith(".php")]) <= 4, inside
+    masks = dict(line.split(":\t") for line in inside.splitlines() if line.startswith("Sig"))
+    assert int(masks["SigBlk"], 16) == 0
+    ignored = {number for number in range(1, 65) if int(masks["SigIgn"], 16) >> (number - 1) & 1}
+    assert not ignored & {1, 2, 3, 10, 12, 14, 15, 17}, ignored
+
+
+def test_pipes_of_commands_work(site):
+    code = """
+        exec('yes | head -3', $lines, $status);
+        $p = proc_open(['cat'], [['pipe', 'r'], ['pipe', 'w']], $pipes);
+        fwrite($pipes[0], 'through a pipe'); fclose($pipes[0]); $out = stream_get_contents($pipes[1]);
+        echo json_encode([$lines, $status, $out, proc_close($p), shell_exec('exit 3') === null]);"""
+    assert site.get(code).json() == [["y", "y", "y"], 0, "through a pipe", 0, True]
+
+
+def rss_kib(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Private_Dirty:"):
+            return int(line.split()[1])
+    raise AssertionError("no Private_Dirty")
+
+
+def test_a_worker_is_clean_after_many_requests(site, server):
+    """The same worker, the same answers, no more memory and no more descriptors after some thousand mixed requests."""
+    harmless = [name for name in LEAKS if name not in ("memory",)]
+    pages = [site.page(LEAKS[name]) for name in harmless] + [site.page("echo str_repeat('x', 300000);"), "/request.php"]
+    probe = probe_of(site)
+    draw = random.Random(1)
+
+    def round(requests: int):
+        for _ in range(requests // 100):
+            with server.connect() as connection:
+                for _ in range(100):
+                    body = b"x=1&" + b"y" * draw.choice([0, 100, 40_000])
+                    headers = {"Content-Type": "application/x-www-form-urlencoded", "Cookie": "a=b"}
+                    connection.request("POST", draw.choice(pages) + "?q=1", headers, body)
+
+    round(1500)
+    before, (worker,) = probe(), server.workers()
+    memory, descriptors = rss_kib(worker.pid), len(os.listdir(f"/proc/{worker.pid}/fd"))
+    round(3000)
+    assert probe() == before
+    assert before["pid"] == worker.pid
+    assert len(os.listdir(f"/proc/{worker.pid}/fd")) == descriptors
+    assert rss_kib(worker.pid) < memory + 1500, "KiB of private memory"
