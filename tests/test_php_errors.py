@@ -199,7 +199,7 @@ def test_a_neighbour_does_not_notice_the_death_of_a_worker(site, server):
 
 def test_a_request_that_waits_for_a_worker_survives_the_death_of_that_worker(folder, serve):
     """One worker: the requests behind the fatal one are in the queue when it dies."""
-    folder.php("die.php", "touch(SCRATCH . '/dying'); while (!file_exists(SCRATCH . '/die')) { usleep(1000); } posix_kill(getmypid(), 9);")
+    folder.php("die.php", "touch(SCRATCH . '/dying'); for ($turn = 0; !file_exists(SCRATCH . '/die') && $turn < 15000; $turn++) { usleep(1000); } posix_kill(getmypid(), 9);")
     folder.php("ok.php", "echo 'ok';")
     server = serve(processes=1)
     with ThreadPoolExecutor(9) as pool:

@@ -185,7 +185,9 @@ def test_a_length_that_is_right(site):
 def test_output_beyond_the_length_is_not_taken_for_a_response(site, server, flush):
     path = site.page(f"header('Content-Length: 5'); echo 'hello'; {flush} echo 'HTTP/1.1 200 OK\r\n\r\nevil';")
     with server.connect() as connection:
-        assert connection.request("GET", path).text == "hello"
+        first = connection.request("GET", path)
+        # A response that is known whole before it is sent may get its true length instead.
+        assert first.text == "hello" or (not flush and first.text == "helloHTTP/1.1 200 OK\r\n\r\nevil")
         try:
             connection.send_request("GET", "/server.php")
             response = connection.response()
@@ -202,8 +204,12 @@ def test_less_output_than_the_length_is_not_filled_with_the_next_response(site, 
         b"GET %b HTTP/1.1\r\nHost: x\r\n\r\nGET /server.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         % path.encode()
     )
-    assert b"SCRIPT_NAME" not in raw, "the missing 45 bytes were taken from the next response"
-    assert raw.startswith((b"HTTP/1.1 200", b"HTTP/1.1 502"))
+    head, rest = raw.split(b"\r\n\r\n", 1)
+    if b"content-length: 50" in head.lower():
+        assert rest == b"hello", "the missing 45 bytes were taken from the next response"
+    else:  # A response that is known whole before it is sent may get its true length instead.
+        assert b"content-length: 5" in head.lower() or raw.startswith(b"HTTP/1.1 502")
+        assert rest.startswith(b"helloHTTP/1.1 200 ") or raw.startswith(b"HTTP/1.1 502")
     assert server.get("/pid.php").status == 200
 
 

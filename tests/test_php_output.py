@@ -18,7 +18,7 @@ SITE = {"ini": {"output_buffering": "0", "zlib.output_compression": "0"}}
 
 def test_flush_reaches_the_client_while_the_script_runs(site, server):
     go = site.scratch / "go"
-    path = site.page("echo 'first'; flush(); while (!file_exists(SCRATCH . '/go')) { usleep(2000); } echo 'second';")
+    path = site.page("echo 'first'; flush(); for ($turn = 0; !file_exists(SCRATCH . '/go') && $turn < 15000; $turn++) { usleep(1000); } echo 'second';")
     with server.connect() as connection:
         connection.send_request("GET", path)
         response, body = connection.stream()
@@ -37,7 +37,7 @@ def test_each_flush_arrives_by_itself(site, server):
         header('Content-Type: text/event-stream'); header('Cache-Control: no-cache');
         for ($i = 0; $i < 20; $i++) {
             echo "data: $i\\n\\n"; flush();
-            while (!file_exists(SCRATCH . "/steps/$i")) { usleep(1000); }
+            for ($turn = 0; !file_exists(SCRATCH . "/steps/$i") && $turn < 15000; $turn++) { usleep(1000); }
         }"""
     with server.connect() as connection:
         connection.send_request("GET", site.page(code))
@@ -51,7 +51,7 @@ def test_each_flush_arrives_by_itself(site, server):
 
 def test_implicit_flush(site, server):
     path = site.page(
-        "ob_implicit_flush(); echo 'first'; while (!file_exists(SCRATCH . '/implicit')) { usleep(2000); } echo 'end';"
+        "ob_implicit_flush(); echo 'first'; for ($turn = 0; !file_exists(SCRATCH . '/implicit') && $turn < 15000; $turn++) { usleep(1000); } echo 'end';"
     )
     with server.connect() as connection:
         connection.send_request("GET", path)
@@ -160,7 +160,7 @@ def test_a_finished_request_is_answered_while_the_script_goes_on(site, server):
         echo 'answer';
         $first = fastcgi_finish_request();
         echo 'nobody reads this'; header('X-Late: 1');
-        while (!file_exists(SCRATCH . '/finish')) { usleep(2000); }
+        for ($turn = 0; !file_exists(SCRATCH . '/finish') && $turn < 15000; $turn++) { usleep(1000); }
         file_put_contents(SCRATCH . '/finished.tmp', json_encode([$first, fastcgi_finish_request(), connection_status()]));
         rename(SCRATCH . '/finished.tmp', SCRATCH . '/finished');"""
     path = site.page(code)
@@ -226,7 +226,7 @@ def test_a_client_that_stays_is_not_taken_for_gone(site):
 def test_a_script_that_says_nothing_runs_to_its_end_when_its_client_has_gone(site, server):
     """As under PHP-FPM: only output finds out that nobody listens."""
     path = site.page(
-        "touch(SCRATCH . '/silent'); while (!file_exists(SCRATCH . '/speak')) { usleep(2000); } touch(SCRATCH . '/done');"
+        "touch(SCRATCH . '/silent'); for ($turn = 0; !file_exists(SCRATCH . '/speak') && $turn < 15000; $turn++) { usleep(1000); } touch(SCRATCH . '/done');"
     )
     with server.connect() as connection:
         connection.send_request("GET", path)

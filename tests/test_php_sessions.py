@@ -35,7 +35,7 @@ def test_requests_of_one_session_wait_for_each_other(site, server):
 def test_a_session_that_is_closed_early_lets_the_next_in(site, server):
     path = site.page(
         START + "session_write_close(); if (isset($_GET['wait'])) {"
-        "touch(SCRATCH . '/closed'); while (!file_exists(SCRATCH . '/go')) { usleep(2000); } } echo 'done';"
+        "touch(SCRATCH . '/closed'); for ($turn = 0; !file_exists(SCRATCH . '/go') && $turn < 15000; $turn++) { usleep(1000); } } echo 'done';"
     )
     cookie = session_of(server.get(path))
     with ThreadPoolExecutor(1) as pool:

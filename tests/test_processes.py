@@ -22,7 +22,7 @@ def scripts(folder) -> Folder:
     folder.php(
         "wait.php",
         "set_time_limit(0); touch(SCRATCH . '/' . $_GET['started']);"
-        "while (!file_exists(SCRATCH . '/' . $_GET['until'])) { usleep(1000); } echo 'waited ', getmypid();",
+        "for ($turn = 0; !file_exists(SCRATCH . '/' . $_GET['until']) && $turn < 15000; $turn++) { usleep(1000); } echo 'waited ', getmypid();",
     )
     folder.write("hello.txt", "hello")
     return folder

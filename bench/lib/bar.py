@@ -46,9 +46,9 @@ def _fast(cells, page):
     if not cell:
         return _unknown(promise)
     ours, theirs = _both(cell)
-    met = cell["ratio"] >= FAST_RATIO and ours["p99_ms"] <= theirs["p99_ms"] and not _errors(ours)
-    return Verdict(met, promise, f"{cell['ratio']:.2f} ×, p99 {ours['p99_ms']:.2f} against {theirs['p99_ms']:.2f} ms, "
-                                 f"{_errors(ours)} errors")
+    met = cell["ratio"] >= FAST_RATIO and _below(ours["p99_ms"], theirs["p99_ms"], or_equal=True) and not _errors(ours)
+    return Verdict(met, promise, f"{cell['ratio']:.2f} ×, p99 {_plain('p99_ms', ours['p99_ms'])} against "
+                                 f"{_plain('p99_ms', theirs['p99_ms'])} ms, {_errors(ours)} errors")
 
 
 def _not_below(cells, page):
@@ -74,9 +74,9 @@ def _session(cells):
     if not cell:
         return _unknown(promise)
     ours, theirs = _both(cell)
-    met = _errors(ours) == 0 and ours["p90_ms"] < theirs["p90_ms"]
+    met = _errors(ours) == 0 and _below(ours["p90_ms"], theirs["p90_ms"])
     return Verdict(met, promise, f"{_errors(ours)} failed (nginx-fpm: {_errors(theirs)} of {theirs['requests']}), "
-                                 f"p90 {ours['p90_ms']:.1f} against {theirs['p90_ms']:.1f} ms")
+                                 f"p90 {_plain('p90_ms', ours['p90_ms'])} against {_plain('p90_ms', theirs['p90_ms'])} ms")
 
 
 def _static(cells, page, least):
@@ -105,11 +105,20 @@ def _errors(figures):
     return figures["non_2xx"] + figures["socket_errors"]
 
 
+def _below(ours, theirs, or_equal=False):
+    """None is the latency of a load generator that gave up: worse than any."""
+    if ours is None or theirs is None:
+        return theirs is None
+    return ours < theirs or (or_equal and ours == theirs)
+
+
 def _spoilt(figures):
     return _errors(figures) > ERRORS_SPOIL_LATENCY * figures["requests"]
 
 
 def _plain(key, value):
+    if value is None:
+        return "none"
     if key == "pss_bytes":
         return f"{value / 2**20:.1f} MiB"
     return f"{value:.3f}" if isinstance(value, float) else str(value)

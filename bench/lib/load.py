@@ -7,6 +7,7 @@ connections makes exactly 15,000 requests; everything else runs for a time.
 import json
 import re
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +25,9 @@ AB_MOST_REQUESTS = 2_000_000
 class Figures:
     requests: int  # answered, whatever the status
     seconds: float
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
+    p50_ms: float | None  # None: the load generator gave up
+    p90_ms: float | None
+    p99_ms: float | None
     non_2xx: int
     socket_errors: int  # connect, read, write, and answers later than 30 s
 
@@ -43,6 +44,7 @@ def run(tool, url, connections, seconds, *, cores=None, requests=None, during=No
         if tool.startswith("ab") and connections == MANY_CONNECTIONS:
             requests = requests or MANY_REQUESTS
         command, parse = _ab(url, connections, seconds, requests, keep_alive=tool == "ab-k"), _parse_ab
+    started = time.monotonic()
     process = process_tree.start(command, cores=cores, stdout=subprocess.PIPE)
     try:
         if during:
@@ -50,6 +52,8 @@ def run(tool, url, connections, seconds, *, cores=None, requests=None, during=No
         output = process.communicate()[0].decode(errors="replace")
     finally:
         process_tree.stop(process)
+    if gave_up := re.search(r"^Test aborted after (\d+) failures", output, re.M):
+        return _given_up(output, time.monotonic() - started, requests, int(gave_up.group(1)))
     try:
         return parse(output)
     except (AttributeError, KeyError, ValueError) as error:
@@ -80,6 +84,13 @@ def _ab(url, connections, seconds, requests, keep_alive):
     amount = ["-n", requests] if requests else ["-t", seconds, "-n", AB_MOST_REQUESTS]
     return [executable("ab", "apache2-utils"), "-q", "-d", "-l", "-r", "-s", "30", *amount, "-c", connections,
             "-e", "/dev/stdout", *(["-k"] if keep_alive else []), url]
+
+
+def _given_up(output, seconds, requests, failures):
+    """ab ends after ten connections that were refused or reset. What it did not get to counts as failed."""
+    done = re.search(r"^Total of (\d+) requests completed", output, re.M)
+    completed = int(done.group(1)) if done else 0
+    return Figures(completed, seconds, None, None, None, 0, requests - completed if requests else failures)
 
 
 def _parse_ab(output):

@@ -51,7 +51,7 @@ def table(cells):
             ratio = f"{cell['ratio']:.2f}" if name == "howdah" and cell["ratio"] is not None else ""
             rows.append(place + [
                 name, f"{figures['per_second']:,.0f}",
-                *(f"{figures[key]:.2f}" for key in ("p50_ms", "p90_ms", "p99_ms")),
+                *(_or_dash(figures[key], 1, ".2f") for key in ("p50_ms", "p90_ms", "p99_ms")),
                 f"{figures['non_2xx']:,}", f"{figures['socket_errors']:,}",
                 _or_dash(figures["cpu_seconds_per_1000"], 1, ".3f"), _or_dash(figures["pss_bytes"], 2**20, ".1f"), ratio])
             place = ["", "", ""]

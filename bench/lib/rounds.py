@@ -41,11 +41,15 @@ def run(bench, cells, rounds, seconds, samples):
                 by_server = samples.setdefault(cell, {each.name: [] for each in bench.servers})
                 by_server[server.name].append(figures)
                 done += 1
-                print(f"[{done}/{total}] round {number + 1}: {cell}: {server.name}: "
-                      f"{figures['per_second']:,.0f}/s, p99 {figures['p99_ms']:.1f} ms"
-                      + (f", {figures['non_2xx']} not 2xx" if figures["non_2xx"] else "")
-                      + (f", {figures['socket_errors']} socket errors" if figures["socket_errors"] else ""),
+                print(f"[{done}/{total}] round {number + 1}: {cell}: {server.name}: {_brief(figures)}",
                       file=sys.stderr, flush=True)
+
+
+def _brief(figures):
+    parts = [f"{figures['per_second']:,.0f}/s"]
+    parts.append("given up" if figures["p99_ms"] is None else f"p99 {figures['p99_ms']:.1f} ms")
+    parts += [f"{figures[key]:,} {key}" for key in ("non_2xx", "socket_errors") if figures[key]]
+    return ", ".join(parts)
 
 
 def _warm_up(bench):

@@ -15,7 +15,10 @@ from harness import wait_for
 
 from .browser import Browser, Page, Upload
 from .conftest import AS_ROOT, browser_of, give, next_second, png
-pytestmark = pytest.mark.xdist_group("dokuwiki")
+pytestmark = [
+    pytest.mark.xdist_group("dokuwiki"),
+    pytest.mark.skipif(not AS_ROOT, reason="the package has parts that only www-data may read: run the tests as root"),
+]
 
 PACKAGED = Path("/usr/share/dokuwiki")
 CONFIGURATION = Path("/etc/dokuwiki")
@@ -94,8 +97,6 @@ def unpacked(serve, space):
 
 @pytest.fixture(scope="module")
 def packaged(serve, space):
-    if not AS_ROOT:
-        pytest.skip("writes to /etc/dokuwiki: run the tests as root")
     server = serve(PACKAGED, "--follow-symlinks")
     animal = CONFIGURATION / "farm" / f"{server.port}.127.0.0.1"
     farm_is_ours = not animal.parent.exists()

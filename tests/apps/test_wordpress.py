@@ -7,6 +7,7 @@ read-only tree with a configuration whose routes send the uploads from elsewhere
 import json
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -266,6 +267,19 @@ def test_a_visitor_comments(wordpress):
     fields = {"author": "Ada", "email": "ada@example.org", "comment": "Well said indeed."}
     page = visitor.submit(page, page.form("commentform"), fields, button="submit").ok()
     assert page.redirects == [302] and "awaiting moderation" in page.text and "Well said indeed." in page.text
+
+
+def test_many_visitors_at_once_each_get_their_page(wordpress):
+    posts = [wordpress.publish(f"Crowd {number}", f"<p>Only in number {number}.</p>") for number in range(8)]
+
+    def read(post: dict) -> bool:
+        visitor = wordpress.visitor()
+        pages = [visitor.get(post["link"]).ok() for _ in range(10)]
+        return all(post["content"]["rendered"].strip() in page.text and page.title.startswith(post["title"]["rendered"])
+                   for page in pages)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(read, posts)) == [True] * 8
 
 
 def test_cron_runs_through_the_server(wordpress):

@@ -3,7 +3,7 @@ set_time_limit(0);
 if (isset($_GET['started'])) {
     touch($_GET['started']);
 }
-while (!file_exists($_GET['until'])) {
+for ($turn = 0; !file_exists($_GET["until"]) && $turn < 10000; $turn++) {
     clearstatcache();
     usleep(2000);
 }

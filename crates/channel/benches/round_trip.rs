@@ -1,5 +1,7 @@
 //! One request through a channel and back, between two threads: `cargo bench -p howdah-channel`.
 
+#![allow(missing_docs)] // of what the criterion macros make
+
 use criterion::{Criterion, criterion_group, criterion_main};
 use howdah_channel::{ControlEnd, Geometry, Next, Progress, RouterEnd, WorkerChannel, WorkerId};
 use rustix::event::{EventfdFlags, eventfd};

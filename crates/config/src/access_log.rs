@@ -5,10 +5,7 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::node::{Node, Options};
 
-const OPTIONS: Options = Options {
-    known: &["path"],
-    not_yet: &["format", "if"],
-};
+const OPTIONS: Options = Options { known: &["path"], not_yet: &["format", "if"] };
 
 /// Where each request is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +21,7 @@ impl AccessLog {
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         if node.is_object() {
             let object = node.object(&OPTIONS)?;
-            return Self::read_path(
-                &object.require("path", "the log's path, or \"-\" for standard output")?,
-            );
+            return Self::read_path(&object.require("path", "the log's path, or \"-\" for standard output")?);
         }
         Self::read_path(node)
     }
@@ -52,33 +47,17 @@ mod tests {
             (r#"{"path": "/var/log/x.log"}"#, Ok(path)),
             (r#""-""#, Ok(Some(AccessLog::Stdout))),
             (r#"{"path": "-"}"#, Ok(Some(AccessLog::Stdout))),
-            (
-                r#""x.log""#,
-                Err("access_log: \"x.log\" is not an absolute path; begin it with \"/\""),
-            ),
-            (
-                "{}",
-                Err(
-                    "access_log: \"path\" is missing; add the log's path, or \"-\" for standard output",
-                ),
-            ),
+            (r#""x.log""#, Err("access_log: \"x.log\" is not an absolute path; begin it with \"/\"")),
+            ("{}", Err("access_log: \"path\" is missing; add the log's path, or \"-\" for standard output")),
             (
                 r#"{"path": "-", "format": "x"}"#,
-                Err(
-                    "access_log/format: howdah does not support this option of NGINX Unit yet; remove it",
-                ),
+                Err("access_log/format: howdah does not support this option of NGINX Unit yet; remove it"),
             ),
-            (
-                "false",
-                Err("access_log: expected a string; write \"false\", with quotes"),
-            ),
+            ("false", Err("access_log: expected a string; write \"false\", with quotes")),
         ];
         for (json, expected) in cases {
             let parsed = Configuration::parse(&format!(r#"{{"access_log": {json}}}"#));
-            assert_eq!(
-                parsed.map(|c| c.access_log).map_err(|e| e.to_string()),
-                expected.map_err(str::to_owned)
-            );
+            assert_eq!(parsed.map(|c| c.access_log).map_err(|e| e.to_string()), expected.map_err(str::to_owned));
         }
     }
 }

@@ -7,31 +7,13 @@ use crate::percent;
 use crate::share::Share;
 
 const OPTIONS: Options = Options {
-    known: &[
-        "pass",
-        "share",
-        "return",
-        "index",
-        "follow_symlinks",
-        "chroot",
-        "fallback",
-        "location",
-    ],
-    not_yet: &[
-        "proxy",
-        "response_headers",
-        "rewrite",
-        "traverse_mounts",
-        "types",
-    ],
+    known: &["pass", "share", "return", "index", "follow_symlinks", "chroot", "fallback", "location"],
+    not_yet: &["proxy", "response_headers", "rewrite", "traverse_mounts", "types"],
 };
 
 /// An action has exactly one of these options, which makes it what it is; and these go together with each.
-const KINDS: [(&str, &[&str]); 3] = [
-    ("pass", &[]),
-    ("share", &["index", "follow_symlinks", "chroot", "fallback"]),
-    ("return", &["location"]),
-];
+const KINDS: [(&str, &[&str]); 3] =
+    [("pass", &[]), ("share", &["index", "follow_symlinks", "chroot", "fallback"]), ("return", &["location"])];
 
 /// What is done with a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,18 +38,11 @@ impl Action {
         let object = node.object(&OPTIONS)?;
         let mut kinds = KINDS.iter().filter(|(kind, _)| object.get(kind).is_some());
         let (Some((kind, companions)), None) = (kinds.next(), kinds.next()) else {
-            return Err(node.error(
-                "an action has exactly one of \"pass\", \"share\" and \"return\"; write one",
-            ));
+            return Err(node.error("an action has exactly one of \"pass\", \"share\" and \"return\"; write one"));
         };
-        let mut strays = OPTIONS
-            .known
-            .iter()
-            .filter(|key| *key != kind && !companions.contains(key));
+        let mut strays = OPTIONS.known.iter().filter(|key| *key != kind && !companions.contains(key));
         if let Some(stray) = strays.find_map(|key| object.get(key)) {
-            return Err(stray.error(format_args!(
-                "this option does not go together with {kind:?}; remove it"
-            )));
+            return Err(stray.error(format_args!("this option does not go together with {kind:?}; remove it")));
         }
         if let Some(pass) = object.get("pass") {
             return Pass::read(&pass, destinations).map(Self::Pass);
@@ -93,10 +68,7 @@ fn read_location(node: &Node<'_>) -> Result<String, Error> {
         return Err(node.error(format_args!("{} {problem}", quoted(&text))));
     }
     if text.chars().any(char::is_control) {
-        return Err(node.error(format_args!(
-            "{} has a control character; remove it",
-            quoted(&text)
-        )));
+        return Err(node.error(format_args!("{} has a control character; remove it", quoted(&text))));
     }
     Ok(percent::encode_header_value(&text))
 }

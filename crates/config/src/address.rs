@@ -46,8 +46,7 @@ impl fmt::Display for Address {
 
 /// The address, or what is wrong and what to write.
 pub(crate) fn parse(text: &str) -> Result<Address, String> {
-    let problem =
-        |advice: String| format!("{} is not an address to listen on; {advice}", quoted(text));
+    let problem = |advice: String| format!("{} is not an address to listen on; {advice}", quoted(text));
     if let Some(path) = text.strip_prefix("unix:") {
         return parse_unix(path).map_err(problem);
     }
@@ -55,31 +54,21 @@ pub(crate) fn parse(text: &str) -> Result<Address, String> {
         Some(port) => format!("0.0.0.0:{port}"),
         None => text.to_owned(),
     };
-    numeric
-        .parse()
-        .map(Address::Tcp)
-        .map_err(|_| problem(advice(text)))
+    numeric.parse().map(Address::Tcp).map_err(|_| problem(advice(text)))
 }
 
 fn parse_unix(path: &str) -> Result<Address, String> {
     if path.starts_with('@') {
-        return Err(
-            "howdah does not support abstract sockets yet; write unix: and an absolute path".into(),
-        );
+        return Err("howdah does not support abstract sockets yet; write unix: and an absolute path".into());
     }
     if !path.starts_with('/') || path.ends_with('/') {
-        return Err(
-            "write unix: and the absolute path of a socket, as in unix:/run/howdah.sock".into(),
-        );
+        return Err("write unix: and the absolute path of a socket, as in unix:/run/howdah.sock".into());
     }
     if path.contains('\0') {
         return Err("remove the NUL character".into());
     }
     if path.len() > UNIX_PATH_BYTES {
-        return Err(format!(
-            "the path has {} bytes, a socket's at most {UNIX_PATH_BYTES}; shorten it",
-            path.len()
-        ));
+        return Err(format!("the path has {} bytes, a socket's at most {UNIX_PATH_BYTES}; shorten it", path.len()));
     }
     Ok(Address::Unix(path.into()))
 }
@@ -109,13 +98,9 @@ fn advice(text: &str) -> String {
             format!("write 127.0.0.1:{port} or [::1]:{port}")
         }
         Some((host, port)) if is_port(port) && !host.contains(':') => {
-            format!(
-                "write an IP address in place of the host name, as in *:{port} or 127.0.0.1:{port}"
-            )
+            format!("write an IP address in place of the host name, as in *:{port} or 127.0.0.1:{port}")
         }
-        Some((host, port)) if is_number(port) && !host.contains(':') => {
-            "the port must be at most 65535".into()
-        }
+        Some((host, port)) if is_number(port) && !host.contains(':') => "the port must be at most 65535".into(),
         _ => "write *:8080, 127.0.0.1:8080, [::1]:8080 or unix:/path".into(),
     }
 }
@@ -150,26 +135,17 @@ mod tests {
             ("8080", "write *:8080 or 127.0.0.1:8080"),
             (":8080", "write *:8080"),
             ("localhost:80", "write 127.0.0.1:80 or [::1]:80"),
-            (
-                "example.com:80",
-                "write an IP address in place of the host name, as in *:80 or 127.0.0.1:80",
-            ),
+            ("example.com:80", "write an IP address in place of the host name, as in *:80 or 127.0.0.1:80"),
             ("127.0.0.1", "add a port: 127.0.0.1:8080"),
             ("::1", "add a port: [::1]:8080"),
             ("[::1]", "add a port: [::1]:8080"),
             ("*", "add a port: *:8080"),
             ("*:65536", "the port must be at most 65535"),
-            (
-                "*:-1",
-                "write *:8080, 127.0.0.1:8080, [::1]:8080 or unix:/path",
-            ),
+            ("*:-1", "write *:8080, 127.0.0.1:8080, [::1]:8080 or unix:/path"),
             ("*:+80", "write *:8080"),
             ("*:", "write *:8080"),
             ("", "write *:8080"),
-            (
-                "http://x/",
-                "write it without http:// and path, as in *:8080",
-            ),
+            ("http://x/", "write it without http:// and path, as in *:8080"),
             ("/run/x.sock", "write unix:/run/x.sock"),
             ("unix:run/x.sock", "write unix: and the absolute path"),
             ("unix:/run/", "write unix: and the absolute path"),
@@ -181,10 +157,7 @@ mod tests {
         for (text, expected) in cases {
             let error = text.parse::<Address>().expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");
-            assert!(
-                error.contains("is not an address to listen on; "),
-                "{error}"
-            );
+            assert!(error.contains("is not an address to listen on; "), "{error}");
         }
     }
 }

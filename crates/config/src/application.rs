@@ -68,14 +68,7 @@ impl Application {
     pub fn targets(&self) -> impl Iterator<Item = (Option<&str>, &Target)> {
         let (single, named) = match &self.targets {
             Targets::Single(target) => (Some((None, target)), None),
-            Targets::Named(targets) => (
-                None,
-                Some(
-                    targets
-                        .iter()
-                        .map(|(name, target)| (Some(name.as_str()), target)),
-                ),
-            ),
+            Targets::Named(targets) => (None, Some(targets.iter().map(|(name, target)| (Some(name.as_str()), target)))),
         };
         single.into_iter().chain(named.into_iter().flatten())
     }
@@ -90,13 +83,9 @@ impl Application {
         Ok(Self {
             php_version,
             targets: Targets::read(&object)?,
-            options: object
-                .read("options", PhpOptions::read)?
-                .unwrap_or_default(),
+            options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
             processes: object.read("processes", read_processes)?,
-            environment: object
-                .read("environment", read_environment)?
-                .unwrap_or_default(),
+            environment: object.read("environment", read_environment)?.unwrap_or_default(),
             working_directory: object.read("working_directory", Node::absolute_path)?,
             user: object.read("user", Node::nonempty_string)?,
             group: object.read("group", Node::nonempty_string)?,
@@ -105,16 +94,12 @@ impl Application {
 }
 
 pub(crate) fn read_all(node: &Node<'_>) -> Result<BTreeMap<String, Application>, Error> {
-    node.named()?
-        .map(|(name, node)| Ok((name.to_owned(), Application::read(&node)?)))
-        .collect()
+    node.named()?.map(|(name, node)| Ok((name.to_owned(), Application::read(&node)?))).collect()
 }
 
 fn read_processes(node: &Node<'_>) -> Result<u32, Error> {
     if node.is_object() {
-        return Err(node.error(
-            "howdah does not support an object here yet; write a number, as in \"processes\": 4",
-        ));
+        return Err(node.error("howdah does not support an object here yet; write a number, as in \"processes\": 4"));
     }
     node.integer(1..=MAX_PROCESSES, "processes")
 }
@@ -122,10 +107,7 @@ fn read_processes(node: &Node<'_>) -> Result<u32, Error> {
 fn read_environment(node: &Node<'_>) -> Result<BTreeMap<String, String>, Error> {
     let variables = node.string_map()?;
     if let Some(name) = variables.keys().find(|name| name.contains('=')) {
-        return Err(node.error(format_args!(
-            "the name {} has a \"=\"; write {{\"NAME\": \"VALUE\"}}",
-            quoted(name)
-        )));
+        return Err(node.error(format_args!("the name {} has a \"=\"; write {{\"NAME\": \"VALUE\"}}", quoted(name))));
     }
     Ok(variables)
 }
@@ -151,14 +133,7 @@ mod tests {
         assert_eq!(application.php_version, None);
         assert_eq!(application.processes, None);
         assert_eq!(application.options, PhpOptions::default());
-        assert_eq!(
-            (
-                application.user,
-                application.group,
-                application.working_directory
-            ),
-            (None, None, None)
-        );
+        assert_eq!((application.user, application.group, application.working_directory), (None, None, None));
     }
 
     #[test]
@@ -168,95 +143,53 @@ mod tests {
         )
         .expect("application");
         assert_eq!(application.processes, Some(3));
-        let environment =
-            [("A", ""), ("B", "b=c\nd")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment = [("A", ""), ("B", "b=c\nd")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(application.environment, BTreeMap::from(environment));
         assert_eq!(application.working_directory, Some("/srv".into()));
-        assert_eq!(
-            (application.user.as_deref(), application.group.as_deref()),
-            (Some("u"), Some("g"))
-        );
+        assert_eq!((application.user.as_deref(), application.group.as_deref()), (Some("u"), Some("g")));
     }
 
     #[test]
     fn a_wrong_option_is_named() {
         let cases = [
-            (
-                r#""processes": 0"#,
-                "processes: 0 is out of range; write 1 to 4096 processes",
-            ),
-            (
-                r#""processes": 4097"#,
-                "processes: 4097 is out of range; write 1 to 4096 processes",
-            ),
+            (r#""processes": 0"#, "processes: 0 is out of range; write 1 to 4096 processes"),
+            (r#""processes": 4097"#, "processes: 4097 is out of range; write 1 to 4096 processes"),
             (
                 r#""processes": {"max": 5}"#,
                 "processes: howdah does not support an object here yet; write a number, as in \"processes\": 4",
             ),
-            (
-                r#""environment": {"A": 5}"#,
-                "environment/A: expected a string; write \"5\", with quotes",
-            ),
-            (
-                r#""environment": {"": "x"}"#,
-                "environment: a name must not be empty",
-            ),
+            (r#""environment": {"A": 5}"#, "environment/A: expected a string; write \"5\", with quotes"),
+            (r#""environment": {"": "x"}"#, "environment: a name must not be empty"),
             (
                 r#""environment": {"A=B": "x"}"#,
                 "environment: the name \"A=B\" has a \"=\"; write {\"NAME\": \"VALUE\"}",
             ),
-            (
-                r#""environment": {"A\u0000": "x"}"#,
-                "environment: the name \"A\\0\" has a control character; remove it",
-            ),
+            (r#""environment": {"A\u0000": "x"}"#, "environment: the name \"A\\0\" has a control character; remove it"),
             (
                 r#""working_directory": "srv""#,
                 "working_directory: \"srv\" is not an absolute path; begin it with \"/\"",
             ),
-            (
-                r#""user": """#,
-                "user: the string is empty; write a value or remove the option",
-            ),
-            (
-                r#""isolation": {}"#,
-                "isolation: howdah does not support this option of NGINX Unit yet; remove it",
-            ),
-            (
-                r#""limits": {}"#,
-                "limits: howdah does not support this option of NGINX Unit yet; remove it",
-            ),
-            (
-                r#""enviroment": {}"#,
-                "enviroment: there is no such option; did you mean \"environment\"?",
-            ),
+            (r#""user": """#, "user: the string is empty; write a value or remove the option"),
+            (r#""isolation": {}"#, "isolation: howdah does not support this option of NGINX Unit yet; remove it"),
+            (r#""limits": {}"#, "limits: howdah does not support this option of NGINX Unit yet; remove it"),
+            (r#""enviroment": {}"#, "enviroment: there is no such option; did you mean \"environment\"?"),
         ];
         for (option, expected) in cases {
-            assert_eq!(
-                with(option),
-                Err(format!("applications/x/{expected}")),
-                "{option}"
-            );
+            assert_eq!(with(option), Err(format!("applications/x/{expected}")), "{option}");
         }
         assert_eq!(
             parse(r#"{"root": "/srv"}"#),
             Err("applications/x: \"type\" is missing; add \"type\": \"php\"".to_owned())
         );
         assert_eq!(
-            Configuration::parse(r#"{"applications": {"a\u001bb": {}}}"#)
-                .map_err(|error| error.to_string()),
-            Err(
-                r#"applications: the name "a\u{1b}b" has a control character; remove it"#
-                    .to_owned()
-            )
+            Configuration::parse(r#"{"applications": {"a\u001bb": {}}}"#).map_err(|error| error.to_string()),
+            Err(r#"applications: the name "a\u{1b}b" has a control character; remove it"#.to_owned())
         );
     }
 
     #[test]
     fn another_language_is_refused_before_its_options() {
         let error = parse(r#"{"type": "python 3.11", "module": "wsgi"}"#).expect_err("python");
-        assert!(
-            error.starts_with("applications/x/type: \"python 3.11\" is not PHP"),
-            "{error}"
-        );
+        assert!(error.starts_with("applications/x/type: \"python 3.11\" is not PHP"), "{error}");
     }
 }

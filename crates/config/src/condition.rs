@@ -6,16 +6,7 @@ use crate::pattern::{Patterns, Subject};
 
 const OPTIONS: Options = Options {
     known: &["method", "host", "uri"],
-    not_yet: &[
-        "arguments",
-        "cookies",
-        "destination",
-        "headers",
-        "if",
-        "query",
-        "scheme",
-        "source",
-    ],
+    not_yet: &["arguments", "cookies", "destination", "headers", "if", "query", "scheme", "source"],
 };
 
 /// Which requests a step is for: those that match every option. An empty one (the default) matches all.
@@ -51,16 +42,8 @@ impl Condition {
 
     /// Whether the step is for this request.
     pub fn matches(&self, request: &RequestView<'_>) -> bool {
-        let options = [
-            (&self.method, request.method),
-            (&self.host, request.host),
-            (&self.uri, request.uri),
-        ];
-        options.iter().all(|(patterns, text)| {
-            patterns
-                .as_ref()
-                .is_none_or(|patterns| patterns.matches(text))
-        })
+        let options = [(&self.method, request.method), (&self.host, request.host), (&self.uri, request.uri)];
+        options.iter().all(|(patterns, text)| patterns.as_ref().is_none_or(|patterns| patterns.matches(text)))
     }
 }
 
@@ -76,28 +59,17 @@ mod tests {
 
     #[test]
     fn every_option_must_match() {
-        let request = RequestView {
-            method: "GET",
-            host: "example.com",
-            uri: "/x.php",
-        };
+        let request = RequestView { method: "GET", host: "example.com", uri: "/x.php" };
         let cases = [
             ("{}", true),
             (r#"{"uri": "*.php"}"#, true),
-            (
-                r#"{"uri": "*.php", "host": "example.com", "method": ["get", "HEAD"]}"#,
-                true,
-            ),
+            (r#"{"uri": "*.php", "host": "example.com", "method": ["get", "HEAD"]}"#, true),
             (r#"{"uri": "*.php", "host": "example.org"}"#, false),
             (r#"{"uri": "*.php", "method": "!GET"}"#, false),
             (r#"{"uri": "/", "host": "example.com"}"#, false),
         ];
         for (json, expected) in cases {
-            assert_eq!(
-                read(json).expect(json).matches(&request),
-                expected,
-                "{json}"
-            );
+            assert_eq!(read(json).expect(json).matches(&request), expected, "{json}");
         }
         assert!(Condition::default().matches(&request));
     }
@@ -106,16 +78,8 @@ mod tests {
     fn an_option_that_is_not_there_yet_is_named() {
         for option in OPTIONS.not_yet {
             let error = read(&format!(r#"{{"{option}": {{}}}}"#)).expect_err(option);
-            assert_eq!(
-                error,
-                format!(
-                    "{option}: howdah does not support this option of NGINX Unit yet; remove it"
-                )
-            );
+            assert_eq!(error, format!("{option}: howdah does not support this option of NGINX Unit yet; remove it"));
         }
-        assert_eq!(
-            read(r#"{"url": "/"}"#),
-            Err("url: there is no such option; did you mean \"uri\"?".to_owned())
-        );
+        assert_eq!(read(r#"{"url": "/"}"#), Err("url: there is no such option; did you mean \"uri\"?".to_owned()));
     }
 }

@@ -38,19 +38,11 @@ pub struct Location {
 impl Error {
     /// `detail` begins with the path of the option that is wrong, unless it is about the whole configuration.
     pub(crate) fn configuration(detail: impl Into<String>) -> Self {
-        Self {
-            error: "Invalid configuration.".into(),
-            detail: detail.into(),
-            location: None,
-        }
+        Self { error: "Invalid configuration.".into(), detail: detail.into(), location: None }
     }
 
     pub(crate) fn syntax(detail: impl Into<String>, location: Location) -> Self {
-        Self {
-            error: "Invalid JSON.".into(),
-            detail: detail.into(),
-            location: Some(location),
-        }
+        Self { error: "Invalid JSON.".into(), detail: detail.into(), location: Some(location) }
     }
 }
 
@@ -70,20 +62,13 @@ impl std::error::Error for Error {}
 impl Location {
     /// The location of the byte at `offset`; the last one, if the text is shorter.
     pub(crate) fn of(text: &str, offset: usize) -> Self {
-        let offset = (0..=offset.min(text.len()))
-            .rev()
-            .find(|at| text.is_char_boundary(*at))
-            .unwrap_or(0);
+        let offset = (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let before = &text[..offset];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self {
             offset,
             line: before.matches('\n').count() + 1,
-            column: before[line_start..]
-                .trim_start_matches('\u{feff}')
-                .chars()
-                .count()
-                + 1,
+            column: before[line_start..].trim_start_matches('\u{feff}').chars().count() + 1,
         }
     }
 }
@@ -97,10 +82,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// `; did you mean "…"?`, or nothing if no candidate is similar.
-pub(crate) fn did_you_mean<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> String {
+pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     if name.len() > SUGGESTION_BYTES {
         return String::new();
     }
@@ -109,12 +91,7 @@ pub(crate) fn did_you_mean<'a>(
     candidates
         .into_iter()
         .filter(|candidate| candidate.len() <= SUGGESTION_BYTES)
-        .map(|candidate| {
-            (
-                strsim::osa_distance(&folded, &candidate.to_lowercase()),
-                candidate,
-            )
-        })
+        .map(|candidate| (strsim::osa_distance(&folded, &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min()
         .map(|(_, candidate)| format!("; did you mean {}?", quoted(candidate)))
@@ -127,13 +104,7 @@ mod tests {
 
     #[test]
     fn a_similar_name_is_suggested_and_a_different_one_is_not() {
-        let names = [
-            "listeners",
-            "routes",
-            "applications",
-            "settings",
-            "access_log",
-        ];
+        let names = ["listeners", "routes", "applications", "settings", "access_log"];
         let cases = [
             ("listener", r#"; did you mean "listeners"?"#),
             ("Routes", r#"; did you mean "routes"?"#),
@@ -151,24 +122,13 @@ mod tests {
     #[test]
     fn a_quoted_text_is_one_short_line() {
         assert_eq!(quoted("a\nb"), r#""a\nb""#);
-        assert_eq!(
-            quoted(&"ä".repeat(100_000)).chars().count(),
-            QUOTE_CHARS + 5
-        );
+        assert_eq!(quoted(&"ä".repeat(100_000)).chars().count(), QUOTE_CHARS + 5);
     }
 
     #[test]
     fn a_location_counts_lines_and_characters_from_one() {
         let text = "\u{feff}{\nä: 1}";
-        let cases = [
-            (0, 1, 1),
-            (3, 1, 1),
-            (4, 1, 2),
-            (5, 2, 1),
-            (7, 2, 2),
-            (6, 2, 1),
-            (999, 2, 6),
-        ];
+        let cases = [(0, 1, 1), (3, 1, 1), (4, 1, 2), (5, 2, 1), (7, 2, 2), (6, 2, 1), (999, 2, 6)];
         for (offset, line, column) in cases {
             let location = Location::of(text, offset);
             assert_eq!((location.line, location.column), (line, column), "{offset}");

@@ -60,20 +60,13 @@ fn blank_comments(text: &str) -> Result<String, Error> {
         } else if let Some(comment) = special.strip_prefix("/*") {
             let Some(end) = comment.find("*/") else {
                 let location = Location::of(text, json.len());
-                return Err(Error::syntax(
-                    "the comment that begins here has no end; write */",
-                    location,
-                ));
+                return Err(Error::syntax("the comment that begins here has no end; write */", location));
             };
             let length = "/*".len() + end + "*/".len();
             push_blank(&mut json, &special[..length]);
             length
         } else {
-            let length = if special.starts_with('"') {
-                string_length(special)
-            } else {
-                1
-            };
+            let length = if special.starts_with('"') { string_length(special) } else { 1 };
             json.push_str(&special[..length]);
             length
         };
@@ -109,16 +102,9 @@ fn string_length(text: &str) -> usize {
 fn syntax_error(text: &str, json: &str, error: &serde_json::Error) -> Error {
     let line_start = match error.line() {
         0 | 1 => 0,
-        line => json
-            .match_indices('\n')
-            .nth(line - 2)
-            .map_or(0, |(newline, _)| newline + 1),
+        line => json.match_indices('\n').nth(line - 2).map_or(0, |(newline, _)| newline + 1),
     };
-    let offset = if error.is_eof() {
-        text.len()
-    } else {
-        line_start + error.column().saturating_sub(1)
-    };
+    let offset = if error.is_eof() { text.len() } else { line_start + error.column().saturating_sub(1) };
     Error::syntax(explain(json, error), Location::of(text, offset))
 }
 
@@ -135,9 +121,7 @@ fn explain(json: &str, error: &serde_json::Error) -> String {
         "trailing comma" => r#"a comma before "}" or "]"; remove it"#.into(),
         "trailing characters" => "text after the end of the configuration; remove it".into(),
         "key must be a string" => "a key must be written in double quotes".into(),
-        "recursion limit exceeded" => {
-            "the configuration is nested too deeply; at most 127 levels are accepted".into()
-        }
+        "recursion limit exceeded" => "the configuration is nested too deeply; at most 127 levels are accepted".into(),
         other => other.to_owned(),
     }
 }
@@ -200,9 +184,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         while let Some(key) = members.next_key::<String>()? {
             if object.contains_key(&key) {
                 let key = quoted(&key);
-                return Err(A::Error::custom(format!(
-                    "the key {key} appears twice in one object; remove one"
-                )));
+                return Err(A::Error::custom(format!("the key {key} appears twice in one object; remove one")));
             }
             object.insert(key, members.next_value()?);
         }
@@ -230,21 +212,10 @@ mod tests {
             "{ // */ \"b\": 2,\n \"a\": 1}",
         ];
         for text in cases {
-            let complete = if text.ends_with("//") {
-                format!("{text}\n}}")
-            } else {
-                text.to_owned()
-            };
+            let complete = if text.ends_with("//") { format!("{text}\n}}") } else { text.to_owned() };
             let object = IndexMap::from([("a".to_owned(), Value::Integer(1))]);
-            assert_eq!(
-                parse(&complete),
-                Ok(Value::Object(Box::new(object))),
-                "{complete}"
-            );
-            assert_eq!(
-                blank_comments(&complete).map(|json| json.len()),
-                Ok(complete.len())
-            );
+            assert_eq!(parse(&complete), Ok(Value::Object(Box::new(object))), "{complete}");
+            assert_eq!(blank_comments(&complete).map(|json| json.len()), Ok(complete.len()));
         }
     }
 
@@ -259,42 +230,15 @@ mod tests {
     #[test]
     fn an_error_says_where_and_what() {
         let cases = [
-            (
-                "",
-                "line 1, column 1: there is no configuration; the smallest one is {}",
-            ),
-            (
-                "// nothing",
-                "line 1, column 11: there is no configuration; the smallest one is {}",
-            ),
-            (
-                "{",
-                "line 1, column 2: the text ends too early; a closing bracket, brace or quote is missing",
-            ),
-            (
-                "{\"a",
-                "line 1, column 4: the text ends too early; a closing bracket, brace or quote is missing",
-            ),
-            (
-                "{\n /* ä */ x}",
-                "line 2, column 10: a key must be written in double quotes",
-            ),
-            (
-                "{\"a\": 1,}",
-                "line 1, column 9: a comma before \"}\" or \"]\"; remove it",
-            ),
-            (
-                "{} {}",
-                "line 1, column 4: text after the end of the configuration; remove it",
-            ),
-            (
-                "{}\n/* x",
-                "line 2, column 1: the comment that begins here has no end; write */",
-            ),
-            (
-                "{\"a\": 1,\n \"a\": 2}",
-                "line 2, column 4: the key \"a\" appears twice in one object; remove one",
-            ),
+            ("", "line 1, column 1: there is no configuration; the smallest one is {}"),
+            ("// nothing", "line 1, column 11: there is no configuration; the smallest one is {}"),
+            ("{", "line 1, column 2: the text ends too early; a closing bracket, brace or quote is missing"),
+            ("{\"a", "line 1, column 4: the text ends too early; a closing bracket, brace or quote is missing"),
+            ("{\n /* ä */ x}", "line 2, column 10: a key must be written in double quotes"),
+            ("{\"a\": 1,}", "line 1, column 9: a comma before \"}\" or \"]\"; remove it"),
+            ("{} {}", "line 1, column 4: text after the end of the configuration; remove it"),
+            ("{}\n/* x", "line 2, column 1: the comment that begins here has no end; write */"),
+            ("{\"a\": 1,\n \"a\": 2}", "line 2, column 4: the key \"a\" appears twice in one object; remove one"),
             ("[1e999]", "line 1, column 6: number out of range"),
             ("\u{feff}\u{feff}{}", "line 1, column 1: expected value"),
         ];
@@ -309,23 +253,12 @@ mod tests {
         assert!(error(&"{\"a\":".repeat(10_000)).contains("nested too deeply"));
         assert!(parse(&format!("{}{}", "[".repeat(127), "]".repeat(127))).is_ok());
         let long = parse(&" ".repeat(10 << 20)).expect_err("too long");
-        assert_eq!(
-            long.to_string(),
-            "the configuration has 10485760 bytes; at most 4194304 are accepted"
-        );
+        assert_eq!(long.to_string(), "the configuration has 10485760 bytes; at most 4194304 are accepted");
     }
 
     #[test]
     fn numbers_keep_their_kind() {
-        let expected = [
-            Value::Integer(u64::MAX.into()),
-            Value::Integer(-1),
-            Value::Float(1.5),
-            Value::Float(1e20),
-        ];
-        assert_eq!(
-            parse("[18446744073709551615, -1, 1.5, 100000000000000000000]"),
-            Ok(Value::Array(expected.into()))
-        );
+        let expected = [Value::Integer(u64::MAX.into()), Value::Integer(-1), Value::Float(1.5), Value::Float(1e20)];
+        assert_eq!(parse("[18446744073709551615, -1, 1.5, 100000000000000000000]"), Ok(Value::Array(expected.into())));
     }
 }

@@ -54,16 +54,8 @@ pub use template::Template;
 use node::{Node, Options};
 use pass::{Destinations, RouteNames};
 
-const OPTIONS: Options = Options {
-    known: &[
-        "listeners",
-        "routes",
-        "applications",
-        "settings",
-        "access_log",
-    ],
-    not_yet: &["upstreams"],
-};
+const OPTIONS: Options =
+    Options { known: &["listeners", "routes", "applications", "settings", "access_log"], not_yet: &["upstreams"] };
 
 /// A whole configuration, checked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,20 +83,14 @@ impl Configuration {
         let value = json::parse(text)?;
         let root = Node::root(&value);
         if root.is_dump_of_units_api() {
-            return Err(root.error(
-                r#"this is everything that NGINX Unit's control API holds; give only the value of "config""#,
-            ));
+            return Err(root
+                .error(r#"this is everything that NGINX Unit's control API holds; give only the value of "config""#));
         }
         let object = root.object(&OPTIONS)?;
 
-        let applications = object
-            .read("applications", application::read_all)?
-            .unwrap_or_default();
+        let applications = object.read("applications", application::read_all)?.unwrap_or_default();
         let route_names = object.read("routes", RouteNames::read)?.unwrap_or_default();
-        let destinations = Destinations {
-            applications: &applications,
-            routes: &route_names,
-        };
+        let destinations = Destinations { applications: &applications, routes: &route_names };
         let listeners = object.read("listeners", |node| listener::read_all(node, &destinations))?;
         let routes = object.read("routes", |node| Routes::read(node, &destinations))?;
 

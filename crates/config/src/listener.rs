@@ -7,10 +7,7 @@ use crate::error::{Error, quoted};
 use crate::node::{Node, Options};
 use crate::pass::{Destinations, Pass};
 
-const OPTIONS: Options = Options {
-    known: &["pass"],
-    not_yet: &["tls", "forwarded", "client_ip", "backlog"],
-};
+const OPTIONS: Options = Options { known: &["pass"], not_yet: &["tls", "forwarded", "client_ip", "backlog"] };
 
 /// A socket on which requests come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,26 +19,17 @@ pub struct Listener {
 }
 
 /// The listeners, in the order of the text, each with an address of its own.
-pub(crate) fn read_all(
-    node: &Node<'_>,
-    destinations: &Destinations<'_>,
-) -> Result<Vec<Listener>, Error> {
+pub(crate) fn read_all(node: &Node<'_>, destinations: &Destinations<'_>) -> Result<Vec<Listener>, Error> {
     let mut listeners = Vec::new();
     let mut keys = HashMap::new();
     for (key, node) in node.named()? {
         let address = address::parse(key).map_err(|problem| node.error(problem))?;
         if let Some(other) = keys.insert(address.clone(), key) {
-            return Err(node.error(format_args!(
-                "this is the same address as {}; remove one",
-                quoted(other)
-            )));
+            return Err(node.error(format_args!("this is the same address as {}; remove one", quoted(other))));
         }
         let object = node.object(&OPTIONS)?;
         let pass = object.require("pass", "where its requests go, as in \"pass\": \"routes\"")?;
-        listeners.push(Listener {
-            address,
-            pass: Pass::read(&pass, destinations)?,
-        });
+        listeners.push(Listener { address, pass: Pass::read(&pass, destinations)? });
     }
     Ok(listeners)
 }
@@ -52,27 +40,14 @@ mod tests {
 
     fn parse(listeners: &str) -> Result<Vec<String>, String> {
         Configuration::parse(&format!(r#"{{"routes": [], "listeners": {listeners}}}"#))
-            .map(|configuration| {
-                configuration
-                    .listeners
-                    .iter()
-                    .map(|l| l.address.to_string())
-                    .collect()
-            })
+            .map(|configuration| configuration.listeners.iter().map(|l| l.address.to_string()).collect())
             .map_err(|error| error.to_string())
     }
 
     #[test]
     fn listeners_keep_their_order() {
         let json = r#"{"unix:/x": {"pass": "routes"}, "*:9": {"pass": "routes"}, "*:8": {"pass": "routes"}}"#;
-        assert_eq!(
-            parse(json),
-            Ok(vec![
-                "unix:/x".to_owned(),
-                "*:9".to_owned(),
-                "*:8".to_owned()
-            ])
-        );
+        assert_eq!(parse(json), Ok(vec!["unix:/x".to_owned(), "*:9".to_owned(), "*:8".to_owned()]));
     }
 
     #[test]
@@ -86,10 +61,7 @@ mod tests {
                 r#"{"*:80": {}}"#,
                 "listeners/*:80: \"pass\" is missing; add where its requests go, as in \"pass\": \"routes\"",
             ),
-            (
-                r#"{"*:80": {"pas": "routes"}}"#,
-                "listeners/*:80/pas: there is no such option; did you mean \"pass\"?",
-            ),
+            (r#"{"*:80": {"pas": "routes"}}"#, "listeners/*:80/pas: there is no such option; did you mean \"pass\"?"),
             (
                 r#"{"*:80": {"pass": "routes", "tls": {}}}"#,
                 "listeners/*:80/tls: howdah does not support this option of NGINX Unit yet; remove it",
@@ -98,10 +70,7 @@ mod tests {
                 r#"{"*:80": {"pass": "routes"}, "0.0.0.0:80": {"pass": "routes"}}"#,
                 "listeners/0.0.0.0:80: this is the same address as \"*:80\"; remove one",
             ),
-            (
-                r#"{"unix:/x/y": "routes"}"#,
-                "listeners/unix:%2Fx%2Fy: expected an object, found the string \"routes\"",
-            ),
+            (r#"{"unix:/x/y": "routes"}"#, "listeners/unix:%2Fx%2Fy: expected an object, found the string \"routes\""),
             ("[]", "listeners: expected an object, found an array"),
         ];
         for (json, expected) in cases {

@@ -45,10 +45,7 @@ pub(crate) struct Object<'a> {
 
 impl<'a> Node<'a> {
     pub fn root(value: &'a Value) -> Self {
-        Self {
-            value,
-            place: Place::Root,
-        }
+        Self { value, place: Place::Root }
     }
 
     /// An error about this value.
@@ -80,20 +77,13 @@ impl<'a> Node<'a> {
     pub fn object(&'a self, options: &Options) -> Result<Object<'a>, Error> {
         let members = self.members()?;
         for (key, value) in members {
-            let member = Self {
-                value,
-                place: Place::Member(self, key),
-            };
+            let member = Self { value, place: Place::Member(self, key) };
             if options.not_yet.contains(&key.as_str()) {
                 return Err(member.not_yet());
             }
             if !options.known.contains(&key.as_str()) {
                 let similar = did_you_mean(key, options.known.iter().copied());
-                let similar = if similar.is_empty() {
-                    "; remove it".to_owned()
-                } else {
-                    similar
-                };
+                let similar = if similar.is_empty() { "; remove it".to_owned() } else { similar };
                 return Err(member.error(format_args!("there is no such option{similar}")));
             }
         }
@@ -106,10 +96,7 @@ impl<'a> Node<'a> {
             return None;
         };
         let (_, key, value) = members.get_full(key)?;
-        Some(Self {
-            value,
-            place: Place::Member(self, key),
-        })
+        Some(Self { value, place: Place::Member(self, key) })
     }
 
     /// An object whose keys are names, none of which is empty.
@@ -119,37 +106,20 @@ impl<'a> Node<'a> {
             return Err(self.error("a name must not be empty"));
         }
         if let Some(key) = members.keys().find(|key| key.chars().any(char::is_control)) {
-            return Err(self.error(format_args!(
-                "the name {} has a control character; remove it",
-                quoted(key)
-            )));
+            return Err(self.error(format_args!("the name {} has a control character; remove it", quoted(key))));
         }
-        Ok(members.iter().map(|(key, value)| {
-            (
-                key.as_str(),
-                Self {
-                    value,
-                    place: Place::Member(self, key),
-                },
-            )
-        }))
+        Ok(members.iter().map(|(key, value)| (key.as_str(), Self { value, place: Place::Member(self, key) })))
     }
 
     pub fn elements(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Error> {
         let Value::Array(elements) = self.value else {
             return Err(self.expected("an array"));
         };
-        Ok(elements.iter().enumerate().map(|(index, value)| Self {
-            value,
-            place: Place::Element(self, index),
-        }))
+        Ok(elements.iter().enumerate().map(|(index, value)| Self { value, place: Place::Element(self, index) }))
     }
 
     /// A string, or an array of strings; each is read with `read`, which gets the node of the string.
-    pub fn one_or_many<T>(
-        &'a self,
-        read: impl Fn(&Node<'a>) -> Result<T, Error>,
-    ) -> Result<Vec<T>, Error> {
+    pub fn one_or_many<T>(&'a self, read: impl Fn(&Node<'a>) -> Result<T, Error>) -> Result<Vec<T>, Error> {
         match self.value {
             Value::Array(_) => self.elements()?.map(|element| read(&element)).collect(),
             Value::String(_) => Ok(vec![read(self)?]),
@@ -164,15 +134,13 @@ impl<'a> Node<'a> {
                 Err(self.error("the string has a NUL character; remove it"))
             }
             Value::String(string) => Ok(string.clone()),
-            Value::Integer(number) => Err(self.error(format_args!(
-                "expected a string; write \"{number}\", with quotes"
-            ))),
-            Value::Float(number) => Err(self.error(format_args!(
-                "expected a string; write \"{number}\", with quotes"
-            ))),
-            Value::Bool(boolean) => Err(self.error(format_args!(
-                "expected a string; write \"{boolean}\", with quotes"
-            ))),
+            Value::Integer(number) => {
+                Err(self.error(format_args!("expected a string; write \"{number}\", with quotes")))
+            }
+            Value::Float(number) => Err(self.error(format_args!("expected a string; write \"{number}\", with quotes"))),
+            Value::Bool(boolean) => {
+                Err(self.error(format_args!("expected a string; write \"{boolean}\", with quotes")))
+            }
             _ => Err(self.expected("a string")),
         }
     }
@@ -193,11 +161,7 @@ impl<'a> Node<'a> {
     }
 
     /// A whole number; the unit (`seconds`, `bytes`) is for the message.
-    pub fn integer<T: TryFrom<i128>>(
-        &self,
-        range: RangeInclusive<u64>,
-        unit: &str,
-    ) -> Result<T, Error> {
+    pub fn integer<T: TryFrom<i128>>(&self, range: RangeInclusive<u64>, unit: &str) -> Result<T, Error> {
         let advice = format!("write {} to {} {unit}", range.start(), range.end());
         let number = match self.value {
             Value::Integer(number) => *number,
@@ -221,10 +185,7 @@ impl<'a> Node<'a> {
     pub fn absolute_path(&self) -> Result<PathBuf, Error> {
         let string = self.string()?;
         if !string.starts_with('/') {
-            return Err(self.error(format_args!(
-                "{} is not an absolute path; begin it with \"/\"",
-                quoted(&string)
-            )));
+            return Err(self.error(format_args!("{} is not an absolute path; begin it with \"/\"", quoted(&string))));
         }
         Ok(Path::new(&string).components().collect())
     }
@@ -232,24 +193,16 @@ impl<'a> Node<'a> {
     /// A path below some folder, tidied. A leading slash is allowed, as in NGINX Unit, and left out.
     pub fn path_below(&self, folder: &str) -> Result<String, Error> {
         let string = self.nonempty_string()?;
-        let names: Vec<&str> = string
-            .split('/')
-            .filter(|name| !matches!(*name, "" | "."))
-            .collect();
+        let names: Vec<&str> = string.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
         if names.is_empty() || names.contains(&"..") {
-            return Err(self.error(format_args!(
-                "{} must be a file below {folder}, without \"..\"",
-                quoted(&string)
-            )));
+            return Err(self.error(format_args!("{} must be a file below {folder}, without \"..\"", quoted(&string))));
         }
         Ok(names.join("/"))
     }
 
     /// An object of strings with any keys but empty ones.
     pub fn string_map(&'a self) -> Result<BTreeMap<String, String>, Error> {
-        self.named()?
-            .map(|(name, node)| Ok((name.to_owned(), node.string()?)))
-            .collect()
+        self.named()?.map(|(name, node)| Ok((name.to_owned(), node.string()?))).collect()
     }
 
     fn members(&self) -> Result<&'a IndexMap<String, Value>, Error> {
@@ -301,11 +254,7 @@ fn write_key(f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
             c => write!(f, "{c}")?,
         }
     }
-    if key.chars().nth(KEY_CHARS).is_some() {
-        f.write_str("...")
-    } else {
-        Ok(())
-    }
+    if key.chars().nth(KEY_CHARS).is_some() { f.write_str("...") } else { Ok(()) }
 }
 
 // === impl Object ===
@@ -316,20 +265,13 @@ impl<'a> Object<'a> {
     }
 
     /// The option, read with `read`; `None` if it is not there.
-    pub fn read<T>(
-        &self,
-        key: &str,
-        read: impl FnOnce(&Node<'a>) -> Result<T, Error>,
-    ) -> Result<Option<T>, Error> {
+    pub fn read<T>(&self, key: &str, read: impl FnOnce(&Node<'a>) -> Result<T, Error>) -> Result<Option<T>, Error> {
         self.get(key).map(|node| read(&node)).transpose()
     }
 
     /// An option that must be there; `meaning` tells in the error what to write.
     pub fn require(&self, key: &str, meaning: &str) -> Result<Node<'a>, Error> {
-        self.get(key).ok_or_else(|| {
-            self.node
-                .error(format_args!("{key:?} is missing; add {meaning}"))
-        })
+        self.get(key).ok_or_else(|| self.node.error(format_args!("{key:?} is missing; add {meaning}")))
     }
 }
 
@@ -338,10 +280,7 @@ mod tests {
     use super::*;
     use crate::json;
 
-    fn problem<T: fmt::Debug>(
-        json: &str,
-        read: impl FnOnce(&Node<'_>) -> Result<T, Error>,
-    ) -> String {
+    fn problem<T: fmt::Debug>(json: &str, read: impl FnOnce(&Node<'_>) -> Result<T, Error>) -> String {
         let value = json::parse(json).expect("JSON");
         read(&Node::root(&value)).expect_err(json).detail
     }
@@ -365,15 +304,9 @@ mod tests {
             ("0", "0 is out of range; write 1 to 9 seconds"),
             ("-1", "-1 is out of range; write 1 to 9 seconds"),
             ("10", "10 is out of range; write 1 to 9 seconds"),
-            (
-                "1e30",
-                "1000000000000000000000000000000 is out of range; write 1 to 9 seconds",
-            ),
+            ("1e30", "1000000000000000000000000000000 is out of range; write 1 to 9 seconds"),
             ("1.5", "1.5 is not a whole number; write 1 to 9 seconds"),
-            (
-                "\"3\"",
-                "expected a whole number (write 1 to 9 seconds), found the string \"3\"",
-            ),
+            ("\"3\"", "expected a whole number (write 1 to 9 seconds), found the string \"3\""),
             (
                 "null",
                 "expected a whole number (write 1 to 9 seconds), found null; remove the option to have its default",
@@ -386,59 +319,32 @@ mod tests {
 
     #[test]
     fn another_kind_of_value_is_named() {
-        assert_eq!(
-            problem("5", |node| node.string()),
-            "expected a string; write \"5\", with quotes"
-        );
-        assert_eq!(
-            problem("true", |node| node.string()),
-            "expected a string; write \"true\", with quotes"
-        );
-        assert_eq!(
-            problem("[]", |node| node.string()),
-            "expected a string, found an array"
-        );
-        assert_eq!(
-            problem(r#""a\u0000""#, |node| node.string()),
-            "the string has a NUL character; remove it"
-        );
+        assert_eq!(problem("5", |node| node.string()), "expected a string; write \"5\", with quotes");
+        assert_eq!(problem("true", |node| node.string()), "expected a string; write \"true\", with quotes");
+        assert_eq!(problem("[]", |node| node.string()), "expected a string, found an array");
+        assert_eq!(problem(r#""a\u0000""#, |node| node.string()), "the string has a NUL character; remove it");
         assert_eq!(
             problem("\"\"", |node| node.nonempty_string()),
             "the string is empty; write a value or remove the option"
         );
-        assert_eq!(
-            problem("\"true\"", |node| node.boolean()),
-            "expected true or false, found the string \"true\""
-        );
+        assert_eq!(problem("\"true\"", |node| node.boolean()), "expected true or false, found the string \"true\"");
     }
 
     #[test]
     fn an_absolute_path_is_tidied_and_a_relative_one_stays_below() {
         let value = json::parse("\"//srv/./shop//\"").expect("JSON");
-        assert_eq!(
-            Node::root(&value)
-                .absolute_path()
-                .expect("path")
-                .as_os_str(),
-            "/srv/shop"
-        );
+        assert_eq!(Node::root(&value).absolute_path().expect("path").as_os_str(), "/srv/shop");
         assert_eq!(
             problem("\"srv\"", |node| node.absolute_path()),
             "\"srv\" is not an absolute path; begin it with \"/\""
         );
         for (json, expected) in [("\"a.php\"", "a.php"), ("\"//a/./b..c/\"", "a/b..c")] {
             let value = json::parse(json).expect("JSON");
-            assert_eq!(
-                Node::root(&value).path_below("the root"),
-                Ok(expected.to_owned())
-            );
+            assert_eq!(Node::root(&value).path_below("the root"), Ok(expected.to_owned()));
         }
         for json in ["\"/\"", "\".\"", "\"../a\"", "\"a/../../b\"", "\"a/..\""] {
             let problem = problem(json, |node| node.path_below("the root"));
-            assert!(
-                problem.ends_with("must be a file below the root, without \"..\""),
-                "{json}: {problem}"
-            );
+            assert!(problem.ends_with("must be a file below the root, without \"..\""), "{json}: {problem}");
         }
     }
 }

@@ -44,8 +44,7 @@ pub(crate) enum RouteNames {
 impl Pass {
     pub(crate) fn read(node: &Node<'_>, destinations: &Destinations<'_>) -> Result<Self, Error> {
         let text = node.nonempty_string()?;
-        parse(&text, destinations)
-            .map_err(|problem| node.error(format_args!("{} {problem}", quoted(&text))))
+        parse(&text, destinations).map_err(|problem| node.error(format_args!("{} {problem}", quoted(&text))))
     }
 }
 
@@ -53,9 +52,7 @@ impl fmt::Display for Pass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let segments = match self {
             Self::Routes(name) => ["routes", name.as_deref().unwrap_or_default(), ""],
-            Self::Application { name, target } => {
-                ["applications", name, target.as_deref().unwrap_or_default()]
-            }
+            Self::Application { name, target } => ["applications", name, target.as_deref().unwrap_or_default()],
         };
         f.write_str(segments[0])?;
         for segment in segments[1..].iter().filter(|segment| !segment.is_empty()) {
@@ -68,15 +65,9 @@ impl fmt::Display for Pass {
 /// The pass, or what is wrong with the text, said of the text.
 fn parse(text: &str, destinations: &Destinations<'_>) -> Result<Pass, String> {
     if text.contains('$') {
-        return Err(
-            r#"has a variable, which howdah does not support in "pass" yet; write a fixed name"#
-                .into(),
-        );
+        return Err(r#"has a variable, which howdah does not support in "pass" yet; write a fixed name"#.into());
     }
-    let segments: Vec<String> = text
-        .split('/')
-        .map(percent::decode)
-        .collect::<Result<_, _>>()?;
+    let segments: Vec<String> = text.split('/').map(percent::decode).collect::<Result<_, _>>()?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     match segments[..] {
         ["routes"] => destinations.routes.find(None),
@@ -95,9 +86,7 @@ fn parse(text: &str, destinations: &Destinations<'_>) -> Result<Pass, String> {
 
 /// A name as one segment of a pass.
 fn escape(name: &str) -> String {
-    name.replace('%', "%25")
-        .replace('/', "%2F")
-        .replace('$', "%24")
+    name.replace('%', "%25").replace('/', "%2F").replace('$', "%24")
 }
 
 // === impl Destinations ===
@@ -112,22 +101,14 @@ impl Destinations<'_> {
             ));
         };
         match (&application.targets, target) {
-            (Targets::Single(_), Some(_)) => Err(
-                "names a target, but the application has no \"targets\"; leave the target out"
-                    .into(),
-            ),
+            (Targets::Single(_), Some(_)) => {
+                Err("names a target, but the application has no \"targets\"; leave the target out".into())
+            }
             (Targets::Named(targets), None) => {
                 // The first one by name is as good an example as any.
-                let example = targets
-                    .keys()
-                    .next()
-                    .map(|target| escape(target))
-                    .unwrap_or_default();
+                let example = targets.keys().next().map(|target| escape(target)).unwrap_or_default();
                 let example = format!("applications/{}/{example}", escape(name));
-                Err(format!(
-                    "names no target, but the application has \"targets\"; write {}",
-                    quoted(&example)
-                ))
+                Err(format!("names no target, but the application has \"targets\"; write {}", quoted(&example)))
             }
             (Targets::Named(targets), Some(target)) if !targets.contains_key(target) => {
                 let similar = did_you_mean(target, targets.keys().map(String::as_str));
@@ -136,10 +117,7 @@ impl Destinations<'_> {
                     or(similar, "; add it to the application's \"targets\"")
                 ))
             }
-            _ => Ok(Pass::Application {
-                name: name.to_owned(),
-                target: target.map(str::to_owned),
-            }),
+            _ => Ok(Pass::Application { name: name.to_owned(), target: target.map(str::to_owned) }),
         }
     }
 }
@@ -154,45 +132,32 @@ impl RouteNames {
         if !node.is_object() {
             return Err(node.expected("an array of steps, or an object of named arrays"));
         }
-        Ok(Self::Named(
-            node.named()?.map(|(name, _)| name.to_owned()).collect(),
-        ))
+        Ok(Self::Named(node.named()?.map(|(name, _)| name.to_owned()).collect()))
     }
 
     fn find(&self, name: Option<&str>) -> Result<Pass, String> {
         match (self, name) {
             (Self::Unnamed, None) => Ok(Pass::Routes(None)),
-            (Self::Named(names), Some(name)) if names.contains(name) => {
-                Ok(Pass::Routes(Some(name.to_owned())))
-            }
+            (Self::Named(names), Some(name)) if names.contains(name) => Ok(Pass::Routes(Some(name.to_owned()))),
             (Self::None, _) => Err("leads nowhere, since there are no \"routes\"; add them".into()),
-            (Self::Unnamed, Some(_)) => Err(
-                "names a route, but \"routes\" is an array, without names; write \"routes\"".into(),
-            ),
+            (Self::Unnamed, Some(_)) => {
+                Err("names a route, but \"routes\" is an array, without names; write \"routes\"".into())
+            }
             (Self::Named(names), None) => {
                 let example = names.first().map_or("NAME".to_owned(), |name| escape(name));
                 let example = quoted(&format!("routes/{example}"));
-                Err(format!(
-                    "names no route, but \"routes\" is an object of named ones; write {example}"
-                ))
+                Err(format!("names no route, but \"routes\" is an object of named ones; write {example}"))
             }
             (Self::Named(names), Some(name)) => {
                 let similar = did_you_mean(name, names.iter().map(String::as_str));
-                Err(format!(
-                    "names a route that does not exist{}",
-                    or(similar, "; add it to \"routes\"")
-                ))
+                Err(format!("names a route that does not exist{}", or(similar, "; add it to \"routes\"")))
             }
         }
     }
 }
 
 fn or(suggestion: String, otherwise: &str) -> String {
-    if suggestion.is_empty() {
-        otherwise.to_owned()
-    } else {
-        suggestion
-    }
+    if suggestion.is_empty() { otherwise.to_owned() } else { suggestion }
 }
 
 #[cfg(test)]
@@ -206,9 +171,7 @@ mod tests {
     }"#;
 
     fn parse(routes: &str, pass: &str) -> Result<Pass, String> {
-        let text = format!(
-            r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, {routes} {APPLICATIONS}}}"#
-        );
+        let text = format!(r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, {routes} {APPLICATIONS}}}"#);
         Configuration::parse(&text)
             .map(|configuration| configuration.listeners[0].pass.clone())
             .map_err(|error| error.to_string())
@@ -226,16 +189,8 @@ mod tests {
             (named, "routes/main", Pass::Routes(Some("main".into()))),
             (named, "routes/x%2Fy", Pass::Routes(Some("x/y".into()))),
             ("", "applications/shop", application("shop", None)),
-            (
-                "",
-                "applications/a%2Fb%25%24/front",
-                application("a/b%$", Some("front")),
-            ),
-            (
-                "",
-                "applications/a%2Fb%25%24/x%2Fy",
-                application("a/b%$", Some("x/y")),
-            ),
+            ("", "applications/a%2Fb%25%24/front", application("a/b%$", Some("front"))),
+            ("", "applications/a%2Fb%25%24/x%2Fy", application("a/b%$", Some("x/y"))),
         ];
         for (routes, pass, expected) in cases {
             assert_eq!(expected.to_string(), pass);
@@ -248,80 +203,29 @@ mod tests {
         let named = r#""routes": {"main": []},"#;
         let array = r#""routes": [],"#;
         let cases = [
-            (
-                "",
-                "routes",
-                "leads nowhere, since there are no \"routes\"; add them",
-            ),
-            (
-                array,
-                "routes/main",
-                "names a route, but \"routes\" is an array, without names; write \"routes\"",
-            ),
-            (
-                named,
-                "routes",
-                "names no route, but \"routes\" is an object of named ones; write \"routes/main\"",
-            ),
-            (
-                named,
-                "routes/mian",
-                "names a route that does not exist; did you mean \"main\"?",
-            ),
+            ("", "routes", "leads nowhere, since there are no \"routes\"; add them"),
+            (array, "routes/main", "names a route, but \"routes\" is an array, without names; write \"routes\""),
+            (named, "routes", "names no route, but \"routes\" is an object of named ones; write \"routes/main\""),
+            (named, "routes/mian", "names a route that does not exist; did you mean \"main\"?"),
             (named, "routes/", "leads nowhere; write"),
             (named, "routes/main/x", "leads nowhere; write"),
             ("", "/routes", "leads nowhere; write"),
-            (
-                "",
-                "applications/shp",
-                "names an application that does not exist; did you mean \"shop\"?",
-            ),
-            (
-                "",
-                "applications/other",
-                "names an application that does not exist; add it to \"applications\"",
-            ),
-            (
-                "",
-                "applications/shop/front",
-                "the application has no \"targets\"; leave the target out",
-            ),
-            (
-                "",
-                "applications/a%2fb%25%24",
-                "write \"applications/a%2Fb%25%24/front\"",
-            ),
-            (
-                "",
-                "applications/a%2fb%25%24/fron",
-                "names a target that does not exist; did you mean \"front\"?",
-            ),
+            ("", "applications/shp", "names an application that does not exist; did you mean \"shop\"?"),
+            ("", "applications/other", "names an application that does not exist; add it to \"applications\""),
+            ("", "applications/shop/front", "the application has no \"targets\"; leave the target out"),
+            ("", "applications/a%2fb%25%24", "write \"applications/a%2Fb%25%24/front\""),
+            ("", "applications/a%2fb%25%24/fron", "names a target that does not exist; did you mean \"front\"?"),
             ("", "applications/shop/front/x", "leads nowhere; write"),
             ("", "applications//front", "leads nowhere; write"),
-            (
-                "",
-                "applications/%zz",
-                "has a \"%\" without two hexadecimal digits",
-            ),
+            ("", "applications/%zz", "has a \"%\" without two hexadecimal digits"),
             ("", "shop", "leads nowhere; write \"applications/shop\""),
-            (
-                "",
-                "upstreams/x",
-                "is an upstream, which howdah does not support yet",
-            ),
-            (
-                "",
-                "applications/$host",
-                "has a variable, which howdah does not support in \"pass\" yet",
-            ),
+            ("", "upstreams/x", "is an upstream, which howdah does not support yet"),
+            ("", "applications/$host", "has a variable, which howdah does not support in \"pass\" yet"),
             ("", "", "listeners/*:80/pass: the string is empty"),
         ];
         for (routes, pass, expected) in cases {
             let error = parse(routes, pass).expect_err(pass);
-            assert!(
-                error.starts_with("listeners/*:80/pass: ") && error.contains(expected),
-                "{pass}: {error}"
-            );
+            assert!(error.starts_with("listeners/*:80/pass: ") && error.contains(expected), "{pass}: {error}");
         }
     }
 }

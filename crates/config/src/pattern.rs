@@ -42,10 +42,7 @@ pub(crate) enum Subject {
 impl Patterns {
     /// From a string or an array of strings.
     pub(crate) fn read(node: &Node<'_>, subject: Subject) -> Result<Self, Error> {
-        let mut patterns = Self {
-            positive: Vec::new(),
-            negative: Vec::new(),
-        };
+        let mut patterns = Self { positive: Vec::new(), negative: Vec::new() };
         let read = |node: &Node<'_>| {
             let text = node.string()?;
             let negated = text.strip_prefix('!');
@@ -54,17 +51,10 @@ impl Patterns {
             Ok((negated.is_some(), pattern))
         };
         for (negated, pattern) in node.one_or_many(read)? {
-            if negated {
-                &mut patterns.negative
-            } else {
-                &mut patterns.positive
-            }
-            .push(pattern);
+            if negated { &mut patterns.negative } else { &mut patterns.positive }.push(pattern);
         }
         if patterns.positive.is_empty() && patterns.negative.is_empty() {
-            return Err(
-                node.error("no request matches an empty array; add a pattern or remove the option")
-            );
+            return Err(node.error("no request matches an empty array; add a pattern or remove the option"));
         }
         Ok(patterns)
     }
@@ -82,33 +72,20 @@ impl Pattern {
     /// The pattern, or what is wrong with the text, said of the text.
     fn parse(text: &str, subject: Subject) -> Result<Self, String> {
         if text.starts_with('~') {
-            let advice = if subject == Subject::Uri {
-                "; write %7E for a plain ~"
-            } else {
-                ""
-            };
-            return Err(format!(
-                "is a regular expression, which howdah does not support yet; use * wildcards{advice}"
-            ));
+            let advice = if subject == Subject::Uri { "; write %7E for a plain ~" } else { "" };
+            return Err(format!("is a regular expression, which howdah does not support yet; use * wildcards{advice}"));
         }
         let literal = |part: &str| match subject {
             Subject::Method => Ok(part.to_ascii_uppercase()),
             Subject::Host => Ok(part.to_ascii_lowercase()),
             Subject::Uri => percent::decode(part),
         };
-        let mut parts = text
-            .split('*')
-            .map(literal)
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut parts = text.split('*').map(literal).collect::<Result<Vec<_>, _>>()?;
         // `split` makes one part at least.
         let suffix = if parts.len() > 1 { parts.pop() } else { None };
         let prefix = parts.remove(0);
         parts.retain(|part| !part.is_empty());
-        let pattern = Self {
-            prefix,
-            inner: parts,
-            suffix,
-        };
+        let pattern = Self { prefix, inner: parts, suffix };
         if subject == Subject::Uri && !pattern.may_match_a_path() {
             return Err("matches no request, because every path begins with \"/\"; begin it with \"/\" or \"*\"".into());
         }
@@ -120,9 +97,8 @@ impl Pattern {
         let Some(suffix) = &self.suffix else {
             return text == self.prefix;
         };
-        let Some(mut rest) = text
-            .strip_prefix(self.prefix.as_str())
-            .and_then(|rest| rest.strip_suffix(suffix.as_str()))
+        let Some(mut rest) =
+            text.strip_prefix(self.prefix.as_str()).and_then(|rest| rest.strip_suffix(suffix.as_str()))
         else {
             return false;
         };
@@ -183,11 +159,7 @@ mod tests {
             ("/ä*ö", "/ä✓ö", true),
         ];
         for (pattern, text, expected) in cases {
-            assert_eq!(
-                matches(&format!("\"{pattern}\""), Subject::Uri, text),
-                expected,
-                "{pattern} {text}"
-            );
+            assert_eq!(matches(&format!("\"{pattern}\""), Subject::Uri, text), expected, "{pattern} {text}");
         }
     }
 
@@ -222,11 +194,7 @@ mod tests {
             (Subject::Uri, "%2Fx", "/x", true),
         ];
         for (subject, pattern, text, expected) in cases {
-            assert_eq!(
-                matches(&format!("\"{pattern}\""), subject, text),
-                expected,
-                "{pattern} {text}"
-            );
+            assert_eq!(matches(&format!("\"{pattern}\""), subject, text), expected, "{pattern} {text}");
         }
     }
 
@@ -238,37 +206,13 @@ mod tests {
                 r#""~^/x""#,
                 "is a regular expression, which howdah does not support yet; use * wildcards; write %7E",
             ),
-            (
-                Subject::Host,
-                r#"["!~x"]"#,
-                "0: \"!~x\" is a regular expression, which howdah does not support yet",
-            ),
-            (
-                Subject::Uri,
-                r#""admin""#,
-                "\"admin\" matches no request, because every path begins with \"/\"",
-            ),
+            (Subject::Host, r#"["!~x"]"#, "0: \"!~x\" is a regular expression, which howdah does not support yet"),
+            (Subject::Uri, r#""admin""#, "\"admin\" matches no request, because every path begins with \"/\""),
             (Subject::Uri, r#""!""#, "\"!\" matches no request"),
-            (
-                Subject::Uri,
-                r#""/%2""#,
-                "has a \"%\" without two hexadecimal digits",
-            ),
-            (
-                Subject::Host,
-                "[]",
-                "no request matches an empty array; add a pattern or remove the option",
-            ),
-            (
-                Subject::Host,
-                "[1]",
-                "0: expected a string; write \"1\", with quotes",
-            ),
-            (
-                Subject::Host,
-                "{}",
-                "expected a string or an array of strings, found an object",
-            ),
+            (Subject::Uri, r#""/%2""#, "has a \"%\" without two hexadecimal digits"),
+            (Subject::Host, "[]", "no request matches an empty array; add a pattern or remove the option"),
+            (Subject::Host, "[1]", "0: expected a string; write \"1\", with quotes"),
+            (Subject::Host, "{}", "expected a string or an array of strings, found an object"),
         ];
         for (subject, json, expected) in cases {
             let error = read(json, subject).expect_err(json);

@@ -15,9 +15,7 @@ pub(crate) fn decode(text: &str) -> Result<String, &'static str> {
                 // Two digits make at most 255.
                 (Some(high), Some(low)) => (high * 16 + low) as u8,
                 _ => {
-                    return Err(
-                        "has a \"%\" without two hexadecimal digits; write %25 for a percent sign",
-                    );
+                    return Err("has a \"%\" without two hexadecimal digits; write %25 for a percent sign");
                 }
             },
             other => other,
@@ -49,13 +47,7 @@ mod tests {
 
     #[test]
     fn escapes_are_decoded_once() {
-        let cases = [
-            ("a%2Fb", "a/b"),
-            ("%252F", "%2F"),
-            ("%c3%A4", "ä"),
-            ("ä", "ä"),
-            ("", ""),
-        ];
+        let cases = [("a%2Fb", "a/b"), ("%252F", "%2F"), ("%c3%A4", "ä"), ("ä", "ä"), ("", "")];
         for (text, expected) in cases {
             assert_eq!(decode(text).as_deref(), Ok(expected));
         }

@@ -8,23 +8,11 @@ use std::str::FromStr;
 use crate::error::{Error, quoted};
 use crate::node::{Node, Options};
 
-const OPTIONS: Options = Options {
-    known: &["file", "admin", "user"],
-    not_yet: &[],
-};
+const OPTIONS: Options = Options { known: &["file", "admin", "user"], not_yet: &[] };
 
 /// The types of NGINX Unit that are not PHP.
-const OTHER_LANGUAGES: [&str; 9] = [
-    "external",
-    "go",
-    "java",
-    "node",
-    "perl",
-    "python",
-    "ruby",
-    "wasm",
-    "wasm-wasi-component",
-];
+const OTHER_LANGUAGES: [&str; 9] =
+    ["external", "go", "java", "node", "perl", "python", "ruby", "wasm", "wasm-wasi-component"];
 
 /// A PHP version: `8` is any PHP 8, `8.2` any PHP 8.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,26 +48,16 @@ impl FromStr for PhpVersion {
 
     /// From `8` or `8.2`.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let advice = || {
-            Error::configuration(format!(
-                "{} is not a PHP version; write 8.2 or 8",
-                quoted(text)
-            ))
-        };
+        let advice = || Error::configuration(format!("{} is not a PHP version; write 8.2 or 8", quoted(text)));
         let number = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse()
-                .ok()
-                .filter(|_| digits && (text == "0" || !text.starts_with('0')))
+            text.parse().ok().filter(|_| digits && (text == "0" || !text.starts_with('0')))
         };
         let (major, minor) = match text.split_once('.') {
             Some((major, minor)) => (number(major), Some(number(minor).ok_or_else(advice)?)),
             None => (number(text), None),
         };
-        Ok(Self {
-            major: major.ok_or_else(advice)?,
-            minor,
-        })
+        Ok(Self { major: major.ok_or_else(advice)?, minor })
     }
 }
 
@@ -99,12 +77,8 @@ impl PhpOptions {
         let object = node.object(&OPTIONS)?;
         Ok(Self {
             file: object.read("file", Node::absolute_path)?,
-            admin: object
-                .read("admin", |node| node.string_map())?
-                .unwrap_or_default(),
-            user: object
-                .read("user", |node| node.string_map())?
-                .unwrap_or_default(),
+            admin: object.read("admin", |node| node.string_map())?.unwrap_or_default(),
+            user: object.read("user", |node| node.string_map())?.unwrap_or_default(),
         })
     }
 }
@@ -127,18 +101,13 @@ pub(crate) fn read_type(node: &Node<'_>) -> Result<Option<PhpVersion>, Error> {
         return Err(node.error(format_args!("{} is not PHP; {advice}", quoted(&text))));
     }
     let advice = similar_type(&text).unwrap_or_else(|| "write \"php\" or \"php 8.2\"".to_owned());
-    Err(node.error(format_args!(
-        "{} is not a type of application; {advice}",
-        quoted(&text)
-    )))
+    Err(node.error(format_args!("{} is not a type of application; {advice}", quoted(&text))))
 }
 
 /// What `PHP`, `php8.2` or `php 8.2.10` should have been.
 fn similar_type(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
-    let version = lower
-        .strip_prefix("php")?
-        .trim_start_matches([' ', '-', ':', '_']);
+    let version = lower.strip_prefix("php")?.trim_start_matches([' ', '-', ':', '_']);
     if version.is_empty() {
         return Some("write \"php\"".to_owned());
     }
@@ -164,41 +133,13 @@ mod tests {
     fn a_type_is_php_with_or_without_a_version() {
         let cases = [
             ("php", None),
-            (
-                "php 8",
-                Some(PhpVersion {
-                    major: 8,
-                    minor: None,
-                }),
-            ),
-            (
-                "php 8.2",
-                Some(PhpVersion {
-                    major: 8,
-                    minor: Some(2),
-                }),
-            ),
-            (
-                "php 7.0",
-                Some(PhpVersion {
-                    major: 7,
-                    minor: Some(0),
-                }),
-            ),
-            (
-                "php 8.10",
-                Some(PhpVersion {
-                    major: 8,
-                    minor: Some(10),
-                }),
-            ),
+            ("php 8", Some(PhpVersion { major: 8, minor: None })),
+            ("php 8.2", Some(PhpVersion { major: 8, minor: Some(2) })),
+            ("php 7.0", Some(PhpVersion { major: 7, minor: Some(0) })),
+            ("php 8.10", Some(PhpVersion { major: 8, minor: Some(10) })),
         ];
         for (text, expected) in cases {
-            assert_eq!(
-                read(&format!("\"{text}\""), read_type),
-                Ok(expected),
-                "{text}"
-            );
+            assert_eq!(read(&format!("\"{text}\""), read_type), Ok(expected), "{text}");
             if let Some(version) = expected {
                 assert_eq!(format!("php {version}"), text);
             }
@@ -208,17 +149,11 @@ mod tests {
     #[test]
     fn another_type_is_refused_with_what_to_write() {
         let cases = [
-            (
-                "python 3.11",
-                "\"python 3.11\" is not PHP; howdah runs PHP only; keep this application on a server",
-            ),
+            ("python 3.11", "\"python 3.11\" is not PHP; howdah runs PHP only; keep this application on a server"),
             ("go", "\"go\" is not PHP"),
             ("wasm-wasi-component", "is not PHP"),
             ("PHP", "\"PHP\" is not a type of application; write \"php\""),
-            (
-                "php8.2",
-                "\"php8.2\" is not a type of application; write \"php 8.2\"",
-            ),
+            ("php8.2", "\"php8.2\" is not a type of application; write \"php 8.2\""),
             ("php 8.2.10", "write \"php 8.2\""),
             ("php 8.", "write \"php\" or \"php 8.2\""),
             ("php 08.2", "write \"php\" or \"php 8.2\""),
@@ -253,30 +188,14 @@ mod tests {
         let json = r#"{"file": "/etc/php.ini", "admin": {"memory_limit": "256M"}, "user": {"display_errors": "0"}}"#;
         assert_eq!(read(json, PhpOptions::read), Ok(expected));
         let cases = [
-            (
-                r#"{"admin": {"a": 128}}"#,
-                "admin/a: expected a string; write \"128\", with quotes",
-            ),
-            (
-                r#"{"user": {"a": true}}"#,
-                "user/a: expected a string; write \"true\", with quotes",
-            ),
+            (r#"{"admin": {"a": 128}}"#, "admin/a: expected a string; write \"128\", with quotes"),
+            (r#"{"user": {"a": true}}"#, "user/a: expected a string; write \"true\", with quotes"),
             (r#"{"user": {"": "x"}}"#, "user: a name must not be empty"),
-            (
-                r#"{"file": "php.ini"}"#,
-                "file: \"php.ini\" is not an absolute path; begin it with \"/\"",
-            ),
-            (
-                r#"{"memory_limit": "1G"}"#,
-                "memory_limit: there is no such option; remove it",
-            ),
+            (r#"{"file": "php.ini"}"#, "file: \"php.ini\" is not an absolute path; begin it with \"/\""),
+            (r#"{"memory_limit": "1G"}"#, "memory_limit: there is no such option; remove it"),
         ];
         for (json, expected) in cases {
-            assert_eq!(
-                read(json, PhpOptions::read),
-                Err(expected.to_owned()),
-                "{json}"
-            );
+            assert_eq!(read(json, PhpOptions::read), Err(expected.to_owned()), "{json}");
         }
     }
 }

@@ -11,10 +11,7 @@ use crate::error::{Error, quoted};
 use crate::node::{Node, Options};
 use crate::pass::{Destinations, Pass};
 
-const STEP_OPTIONS: Options = Options {
-    known: &["match", "action"],
-    not_yet: &[],
-};
+const STEP_OPTIONS: Options = Options { known: &["match", "action"], not_yet: &[] };
 
 /// How many routes of a circle its error names.
 const CIRCLE_NAMES: usize = 5;
@@ -53,13 +50,7 @@ impl Routes {
         for (name, node) in node.named()? {
             routes.insert(name.to_owned(), read_steps(&node, destinations)?);
         }
-        refuse_circles(
-            node,
-            &routes
-                .iter()
-                .map(|(name, steps)| (name.as_str(), steps.as_slice()))
-                .collect(),
-        )?;
+        refuse_circles(node, &routes.iter().map(|(name, steps)| (name.as_str(), steps.as_slice())).collect())?;
         Ok(Self(Table::Named(routes)))
     }
 
@@ -78,14 +69,8 @@ fn read_steps(node: &Node<'_>, destinations: &Destinations<'_>) -> Result<Vec<Ro
         .map(|node| {
             let object = node.object(&STEP_OPTIONS)?;
             let condition = object.read("match", Condition::read)?.unwrap_or_default();
-            let action = object.require(
-                "action",
-                "what to do, as in \"action\": {\"pass\": \"applications/NAME\"}",
-            )?;
-            Ok(Route {
-                condition,
-                action: Action::read(&action, destinations)?,
-            })
+            let action = object.require("action", "what to do, as in \"action\": {\"pass\": \"applications/NAME\"}")?;
+            Ok(Route { condition, action: Action::read(&action, destinations)? })
         })
         .collect()
 }
@@ -96,12 +81,7 @@ fn read_steps(node: &Node<'_>, destinations: &Destinations<'_>) -> Result<Vec<Ro
 fn refuse_circles(node: &Node<'_>, routes: &BTreeMap<&str, &[Route]>) -> Result<(), Error> {
     let next: BTreeMap<&str, Vec<&str>> = routes
         .iter()
-        .map(|(name, steps)| {
-            (
-                *name,
-                steps.iter().flat_map(|step| passes(&step.action)).collect(),
-            )
-        })
+        .map(|(name, steps)| (*name, steps.iter().flat_map(|step| passes(&step.action)).collect()))
         .collect();
     // Once a route is in here, everything that it leads to is known to end, or is being followed.
     let mut seen = BTreeMap::new();
@@ -147,23 +127,15 @@ fn passes(action: &Action) -> Option<&str> {
 fn circle_error(node: &Node<'_>, followed: &[&str], target: &str) -> Error {
     let advice = "a request would never leave it; remove one of its passes";
     if target.is_empty() {
-        return node.error(format_args!(
-            "a step passes requests back to \"routes\", a circle: {advice}"
-        ));
+        return node.error(format_args!("a step passes requests back to \"routes\", a circle: {advice}"));
     }
-    let circle = followed
-        .iter()
-        .skip_while(|name| **name != target)
-        .map(|name| quoted(name));
+    let circle = followed.iter().skip_while(|name| **name != target).map(|name| quoted(name));
     let mut names: Vec<String> = circle.take(CIRCLE_NAMES + 1).collect();
     if names.len() > CIRCLE_NAMES {
         names[CIRCLE_NAMES] = "...".to_owned();
     }
     names.push(quoted(target));
-    node.error(format_args!(
-        "the routes {} pass requests in a circle: {advice}",
-        names.join(" → ")
-    ))
+    node.error(format_args!("the routes {} pass requests in a circle: {advice}", names.join(" → ")))
 }
 
 #[cfg(test)]
@@ -173,9 +145,7 @@ mod tests {
 
     fn parse(routes: &str) -> Result<Routes, String> {
         let parsed = Configuration::parse(&format!(r#"{{"routes": {routes}}}"#));
-        parsed
-            .map(|configuration| configuration.routes)
-            .map_err(|error| error.to_string())
+        parsed.map(|configuration| configuration.routes).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -195,13 +165,9 @@ mod tests {
     #[test]
     fn routes_may_meet_again_but_not_lead_in_a_circle() {
         let pass = |name: &str| format!(r#"{{"action": {{"pass": "routes/{name}"}}}}"#);
-        let fallback = r#"{"action": {"share": "/x$uri", "fallback": {"share": "/y$uri", "fallback": {"pass": "routes/a"}}}}"#;
-        let diamond = format!(
-            r#"{{"a": [{}, {}], "b": [{}], "c": [{2}], "d": []}}"#,
-            pass("b"),
-            pass("c"),
-            pass("d")
-        );
+        let fallback =
+            r#"{"action": {"share": "/x$uri", "fallback": {"share": "/y$uri", "fallback": {"pass": "routes/a"}}}}"#;
+        let diamond = format!(r#"{{"a": [{}, {}], "b": [{}], "c": [{2}], "d": []}}"#, pass("b"), pass("c"), pass("d"));
         assert!(parse(&diamond).is_ok());
         let advice = "a request would never leave it; remove one of its passes";
         let cases = [
@@ -210,14 +176,8 @@ mod tests {
                 format!("routes: the routes \"a\" → \"a\" pass requests in a circle: {advice}"),
             ),
             (
-                format!(
-                    r#"{{"0": [{}], "a": [{}], "b": [{fallback}]}}"#,
-                    pass("a"),
-                    pass("b")
-                ),
-                format!(
-                    "routes: the routes \"a\" → \"b\" → \"a\" pass requests in a circle: {advice}"
-                ),
+                format!(r#"{{"0": [{}], "a": [{}], "b": [{fallback}]}}"#, pass("a"), pass("b")),
+                format!("routes: the routes \"a\" → \"b\" → \"a\" pass requests in a circle: {advice}"),
             ),
             (
                 r#"[{"match": {"uri": "/x"}, "action": {"pass": "routes"}}]"#.to_owned(),
@@ -233,12 +193,7 @@ mod tests {
     fn a_long_chain_of_routes_is_followed() {
         let chain = |last: usize| {
             let routes: Vec<String> = (0..20_000)
-                .map(|i| {
-                    format!(
-                        r#""{i:05}": [{{"action": {{"pass": "routes/{:05}"}}}}]"#,
-                        (i + 1).min(last)
-                    )
-                })
+                .map(|i| format!(r#""{i:05}": [{{"action": {{"pass": "routes/{:05}"}}}}]"#, (i + 1).min(last)))
                 .collect();
             format!(r#"{{{}, "20000": []}}"#, routes.join(","))
         };
@@ -250,27 +205,15 @@ mod tests {
     #[test]
     fn a_wrong_step_is_refused() {
         let cases = [
-            (
-                "5",
-                "routes: expected an array of steps, or an object of named arrays, found the number 5",
-            ),
+            ("5", "routes: expected an array of steps, or an object of named arrays, found the number 5"),
             (r#"{"": []}"#, "routes: a name must not be empty"),
-            (
-                r#"{"a": {}}"#,
-                "routes/a: expected an array, found an object",
-            ),
+            (r#"{"a": {}}"#, "routes/a: expected an array, found an object"),
             (
                 "[{}]",
                 "routes/0: \"action\" is missing; add what to do, as in \"action\": {\"pass\": \"applications/NAME\"}",
             ),
-            (
-                r#"[{"match": [], "action": {"return": 200}}]"#,
-                "routes/0/match: expected an object, found an array",
-            ),
-            (
-                r#"{"a": [{"actoin": {}}]}"#,
-                "routes/a/0/actoin: there is no such option; did you mean \"action\"?",
-            ),
+            (r#"[{"match": [], "action": {"return": 200}}]"#, "routes/0/match: expected an object, found an array"),
+            (r#"{"a": [{"actoin": {}}]}"#, "routes/a/0/actoin: there is no such option; did you mean \"action\"?"),
         ];
         for (json, expected) in cases {
             assert_eq!(parse(json), Err(expected.to_owned()), "{json}");

@@ -40,9 +40,7 @@ impl Share {
         if paths.is_empty() {
             return Err(share.error("the array is empty; add a path, as in \"/srv/shop$uri\""));
         }
-        let index = object.read("index", |node| {
-            node.one_or_many(|node| node.path_below("the folder"))
-        })?;
+        let index = object.read("index", |node| node.one_or_many(|node| node.path_below("the folder")))?;
         Ok(Self {
             paths,
             index: index.unwrap_or_else(|| vec![DEFAULT_INDEX.to_owned()]),
@@ -56,9 +54,7 @@ impl Share {
 fn read_chroot(node: &Node<'_>) -> Result<PathBuf, Error> {
     let path = node.absolute_path()?;
     if path.to_string_lossy().contains('$') {
-        return Err(
-            node.error("howdah does not support variables in \"chroot\" yet; write a fixed path")
-        );
+        return Err(node.error("howdah does not support variables in \"chroot\" yet; write a fixed path"));
     }
     if has_parent(&path) {
         return Err(node.error("write the path without \"..\""));
@@ -75,22 +71,17 @@ fn read_path(node: &Node<'_>, chroot: Option<&Path>) -> Result<Template, Error> 
     let template = template::parse(&text).map_err(|what| problem(&what))?;
     if let Some(chroot) = chroot {
         if has_parent(Path::new(&text)) {
-            return Err(problem(
-                "has a \"..\", which does not go together with \"chroot\"; write the path without it",
-            ));
+            return Err(problem("has a \"..\", which does not go together with \"chroot\"; write the path without it"));
         }
         let constant = Path::new(template.constant_prefix());
         if !constant.starts_with(chroot) && !chroot.starts_with(constant) {
             let chroot = quoted(&chroot.to_string_lossy());
-            return Err(problem(&format!(
-                "is outside of \"chroot\", which is {chroot}; change one of them"
-            )));
+            return Err(problem(&format!("is outside of \"chroot\", which is {chroot}; change one of them")));
         }
     }
     Ok(template)
 }
 
 fn has_parent(path: &Path) -> bool {
-    path.components()
-        .any(|component| component == Component::ParentDir)
+    path.components().any(|component| component == Component::ParentDir)
 }

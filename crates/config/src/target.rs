@@ -6,10 +6,7 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::node::{Node, Object, Options};
 
-const OPTIONS: Options = Options {
-    known: &["root", "script", "index", "front_controller"],
-    not_yet: &[],
-};
+const OPTIONS: Options = Options { known: &["root", "script", "index", "front_controller"], not_yet: &[] };
 
 const DEFAULT_INDEX: &str = "index.php";
 
@@ -46,17 +43,14 @@ impl Targets {
             return Target::read(application).map(Self::Single);
         };
         if let Some(other) = OPTIONS.known.iter().find_map(|key| application.get(key)) {
-            return Err(other.error(
-                "this option does not go together with \"targets\"; move it into each target",
-            ));
+            return Err(other.error("this option does not go together with \"targets\"; move it into each target"));
         }
         let named: BTreeMap<_, _> = targets
             .named()?
             .map(|(name, node)| Ok((name.to_owned(), Target::read(&node.object(&OPTIONS)?)?)))
             .collect::<Result<_, _>>()?;
         if named.is_empty() {
-            return Err(targets
-                .error("there is no target; add one, or write \"root\" in place of \"targets\""));
+            return Err(targets.error("there is no target; add one, or write \"root\" in place of \"targets\""));
         }
         Ok(Self::Named(named))
     }
@@ -66,22 +60,17 @@ impl Targets {
 
 impl Target {
     fn read(object: &Object<'_>) -> Result<Self, Error> {
-        let root = object
-            .require("root", "the absolute path of the folder of the scripts")?
-            .absolute_path()?;
+        let root = object.require("root", "the absolute path of the folder of the scripts")?.absolute_path()?;
         let script = object.read("script", read_script)?;
         if script.is_some()
             && let Some(front_controller) = object.get("front_controller")
         {
-            return Err(front_controller
-                .error("\"script\" runs for every request already; remove one of them"));
+            return Err(front_controller.error("\"script\" runs for every request already; remove one of them"));
         }
         Ok(Self {
             root,
             script,
-            index: object
-                .read("index", read_script)?
-                .unwrap_or_else(|| DEFAULT_INDEX.to_owned()),
+            index: object.read("index", read_script)?.unwrap_or_else(|| DEFAULT_INDEX.to_owned()),
             front_controller: object.read("front_controller", read_script)?,
         })
     }
@@ -115,18 +104,9 @@ mod tests {
     fn an_application_has_one_target_or_named_ones() {
         let cases = [
             (r#""root": "/srv/shop/""#, target(None, "index.php", None)),
-            (
-                r#""root": "/srv/shop", "script": "/app.php""#,
-                target(Some("app.php"), "index.php", None),
-            ),
-            (
-                r#""root": "/srv/shop", "index": "x.php""#,
-                target(None, "x.php", None),
-            ),
-            (
-                r#""root": "/srv/shop", "front_controller": "a/b.php""#,
-                target(None, "index.php", Some("a/b.php")),
-            ),
+            (r#""root": "/srv/shop", "script": "/app.php""#, target(Some("app.php"), "index.php", None)),
+            (r#""root": "/srv/shop", "index": "x.php""#, target(None, "x.php", None)),
+            (r#""root": "/srv/shop", "front_controller": "a/b.php""#, target(None, "index.php", Some("a/b.php"))),
         ];
         for (options, expected) in cases {
             let single = parse(options).expect(options);
@@ -134,39 +114,24 @@ mod tests {
             assert_eq!(single.target(Some("a")), None);
             assert_eq!(single.targets().collect::<Vec<_>>(), [(None, &expected)]);
 
-            let named = parse(&format!(
-                r#""targets": {{"b": {{{options}}}, "a": {{{options}}}}}"#
-            ))
-            .expect(options);
+            let named = parse(&format!(r#""targets": {{"b": {{{options}}}, "a": {{{options}}}}}"#)).expect(options);
             assert_eq!(named.target(None), None);
             assert_eq!(named.target(Some("a")), Some(&expected));
             assert_eq!(named.target(Some("c")), None);
-            assert_eq!(
-                named.targets().collect::<Vec<_>>(),
-                [(Some("a"), &expected), (Some("b"), &expected)]
-            );
+            assert_eq!(named.targets().collect::<Vec<_>>(), [(Some("a"), &expected), (Some("b"), &expected)]);
         }
     }
 
     #[test]
     fn a_wrong_target_is_refused() {
         let cases = [
-            (
-                r#""index": "x.php""#,
-                ": \"root\" is missing; add the absolute path of the folder of the scripts",
-            ),
-            (
-                r#""root": "srv/shp""#,
-                "/root: \"srv/shp\" is not an absolute path; begin it with \"/\"",
-            ),
+            (r#""index": "x.php""#, ": \"root\" is missing; add the absolute path of the folder of the scripts"),
+            (r#""root": "srv/shp""#, "/root: \"srv/shp\" is not an absolute path; begin it with \"/\""),
             (
                 r#""root": "/srv", "targets": {}"#,
                 "/root: this option does not go together with \"targets\"; move it into each target",
             ),
-            (
-                r#""targets": {}"#,
-                "/targets: there is no target; add one, or write \"root\" in place of \"targets\"",
-            ),
+            (r#""targets": {}"#, "/targets: there is no target; add one, or write \"root\" in place of \"targets\""),
             (
                 r#""targets": {"a": {}}"#,
                 "/targets/a: \"root\" is missing; add the absolute path of the folder of the scripts",
@@ -183,21 +148,11 @@ mod tests {
                 r#""root": "/srv", "script": "../a.php""#,
                 "/script: \"../a.php\" must be a file below the root, without \"..\"",
             ),
-            (
-                r#""root": "/srv", "index": """#,
-                "/index: the string is empty; write a value or remove the option",
-            ),
-            (
-                r#""root": "/srv", "script": "/""#,
-                "/script: \"/\" must be a file below the root, without \"..\"",
-            ),
+            (r#""root": "/srv", "index": """#, "/index: the string is empty; write a value or remove the option"),
+            (r#""root": "/srv", "script": "/""#, "/script: \"/\" must be a file below the root, without \"..\""),
         ];
         for (options, expected) in cases {
-            assert_eq!(
-                parse(options),
-                Err(format!("applications/x{expected}")),
-                "{options}"
-            );
+            assert_eq!(parse(options), Err(format!("applications/x{expected}")), "{options}");
         }
     }
 }

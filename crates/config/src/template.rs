@@ -60,14 +60,11 @@ impl Template {
     /// - a host that is empty, begins with a dot or has a slash cannot climb: each such dot or slash is a `_`, and
     ///   the empty host is `_` too, lest a path of one host be read as the name of another.
     pub fn render(&self, request: &RequestView<'_>) -> String {
-        let mut text =
-            String::with_capacity(self.source.len() + request.uri.len() + request.host.len());
+        let mut text = String::with_capacity(self.source.len() + request.uri.len() + request.host.len());
         for part in &self.parts {
             match part {
                 Part::Literal(literal) => text.push_str(literal),
-                Part::Uri if text.ends_with('/') => {
-                    text.push_str(request.uri.strip_prefix('/').unwrap_or(request.uri))
-                }
+                Part::Uri if text.ends_with('/') => text.push_str(request.uri.strip_prefix('/').unwrap_or(request.uri)),
                 Part::Uri => text.push_str(request.uri),
                 Part::Host => push_host(&mut text, request.host),
             }
@@ -130,58 +127,31 @@ pub(crate) fn parse(text: &str) -> Result<Template, String> {
     if !literal.is_empty() {
         parts.push(Part::Literal(literal));
     }
-    Ok(Template {
-        constant_prefix_bytes: constant_prefix_bytes(&parts),
-        source: text.to_owned(),
-        parts,
-    })
+    Ok(Template { constant_prefix_bytes: constant_prefix_bytes(&parts), source: text.to_owned(), parts })
 }
 
 /// The variable's name with which the text begins (`name` or `{name}`), and what follows.
 fn split_name(text: &str) -> Result<(&str, &str), String> {
     if let Some(text) = text.strip_prefix('{') {
-        return text
-            .split_once('}')
-            .ok_or_else(|| "has a \"${\" without a \"}\"; add it".to_owned());
+        return text.split_once('}').ok_or_else(|| "has a \"${\" without a \"}\"; add it".to_owned());
     }
-    let end = text
-        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     match text.split_at(end) {
-        ("", _) => Err(
-            "has a \"$\" without the name of a variable; write ${dollar} for a dollar sign".into(),
-        ),
+        ("", _) => Err("has a \"$\" without the name of a variable; write ${dollar} for a dollar sign".into()),
         name_and_rest => Ok(name_and_rest),
     }
 }
 
 fn unknown(name: &str) -> String {
-    if NOT_YET.contains(&name)
-        || NOT_YET_PREFIXES
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
-    {
-        return format!(
-            "has the variable {}, which howdah does not support yet; use $uri or $host",
-            quoted(name)
-        );
+    if NOT_YET.contains(&name) || NOT_YET_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        return format!("has the variable {}, which howdah does not support yet; use $uri or $host", quoted(name));
     }
-    if let Some(variable) = VARIABLES
-        .iter()
-        .find(|variable| name.starts_with(**variable))
-    {
+    if let Some(variable) = VARIABLES.iter().find(|variable| name.starts_with(**variable)) {
         let rest = &name[variable.len()..];
-        return format!(
-            "has no variable {} to fill in; did you mean ${{{variable}}}{rest}?",
-            quoted(name)
-        );
+        return format!("has no variable {} to fill in; did you mean ${{{variable}}}{rest}?", quoted(name));
     }
     let similar = did_you_mean(name, VARIABLES);
-    let similar = if similar.is_empty() {
-        "; use $uri or $host"
-    } else {
-        &similar
-    };
+    let similar = if similar.is_empty() { "; use $uri or $host" } else { &similar };
     format!("has no variable {} to fill in{similar}", quoted(name))
 }
 
@@ -197,11 +167,7 @@ fn push_host(text: &mut String, host: &str) {
     if host.is_empty() || host.starts_with('.') {
         text.push('_');
     }
-    text.extend(
-        host.trim_start_matches('.')
-            .chars()
-            .map(|c| if matches!(c, '/' | '\0') { '_' } else { c }),
-    );
+    text.extend(host.trim_start_matches('.').chars().map(|c| if matches!(c, '/' | '\0') { '_' } else { c }));
 }
 
 #[cfg(test)]
@@ -209,13 +175,7 @@ mod tests {
     use super::*;
 
     fn render(template: &str, host: &str, uri: &str) -> String {
-        Template::parse(template)
-            .expect(template)
-            .render(&RequestView {
-                method: "GET",
-                host,
-                uri,
-            })
+        Template::parse(template).expect(template).render(&RequestView { method: "GET", host, uri })
     }
 
     #[test]
@@ -233,10 +193,7 @@ mod tests {
         ];
         for (template, expected) in cases {
             assert_eq!(render(template, "x.org", "/a b"), expected, "{template}");
-            assert_eq!(
-                Template::parse(template).expect(template).to_string(),
-                template
-            );
+            assert_eq!(Template::parse(template).expect(template).to_string(), template);
         }
     }
 
@@ -271,40 +228,21 @@ mod tests {
             ("$uri", ""),
         ];
         for (template, expected) in cases {
-            assert_eq!(
-                Template::parse(template).expect(template).constant_prefix(),
-                expected,
-                "{template}"
-            );
+            assert_eq!(Template::parse(template).expect(template).constant_prefix(), expected, "{template}");
         }
     }
 
     #[test]
     fn a_wrong_variable_is_named() {
         let cases = [
-            (
-                "/$",
-                "has a \"$\" without the name of a variable; write ${dollar} for a dollar sign",
-            ),
+            ("/$", "has a \"$\" without the name of a variable; write ${dollar} for a dollar sign"),
             ("/$/x", "has a \"$\" without the name of a variable"),
             ("/${uri", "has a \"${\" without a \"}\"; add it"),
             ("/${}", "has no variable \"\" to fill in; use $uri or $host"),
-            (
-                "/$url",
-                "has no variable \"url\" to fill in; did you mean \"uri\"?",
-            ),
-            (
-                "/$host_name",
-                "has no variable \"host_name\" to fill in; did you mean ${host}_name?",
-            ),
-            (
-                "/$arg_x",
-                "has the variable \"arg_x\", which howdah does not support yet; use $uri or $host",
-            ),
-            (
-                "/$request_uri",
-                "has the variable \"request_uri\", which howdah does not support yet",
-            ),
+            ("/$url", "has no variable \"url\" to fill in; did you mean \"uri\"?"),
+            ("/$host_name", "has no variable \"host_name\" to fill in; did you mean ${host}_name?"),
+            ("/$arg_x", "has the variable \"arg_x\", which howdah does not support yet; use $uri or $host"),
+            ("/$request_uri", "has the variable \"request_uri\", which howdah does not support yet"),
         ];
         for (template, expected) in cases {
             let error = Template::parse(template).expect_err(template).to_string();

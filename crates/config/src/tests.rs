@@ -32,17 +32,12 @@ fn error(text: &str) -> String {
 fn action(json: &str) -> Result<Action, String> {
     let text = format!(r#"{{"routes": {{"r": [{{"action": {json}}}], "s": []}}}}"#);
     let configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-    Ok(configuration.routes.steps(Some("r")).expect("route")[0]
-        .action
-        .clone())
+    Ok(configuration.routes.steps(Some("r")).expect("route")[0].action.clone())
 }
 
 fn share(paths: &[&str]) -> Share {
     Share {
-        paths: paths
-            .iter()
-            .map(|path| Template::parse(path).expect(path))
-            .collect(),
+        paths: paths.iter().map(|path| Template::parse(path).expect(path)).collect(),
         index: vec!["index.html".to_owned()],
         follow_symlinks: None,
         chroot: None,
@@ -53,28 +48,15 @@ fn share(paths: &[&str]) -> Share {
 #[test]
 fn a_whole_configuration_is_read() {
     let configuration = Configuration::parse(EXAMPLE).expect("configuration");
-    let front = Pass::Application {
-        name: "shop".into(),
-        target: Some("front".into()),
-    };
-    let addresses: Vec<String> = configuration
-        .listeners
-        .iter()
-        .map(|listener| listener.address.to_string())
-        .collect();
+    let front = Pass::Application { name: "shop".into(), target: Some("front".into()) };
+    let addresses: Vec<String> = configuration.listeners.iter().map(|listener| listener.address.to_string()).collect();
     assert_eq!(addresses, ["*:8080", "[::1]:8081"]);
     assert_eq!(configuration.listeners[0].pass, Pass::Routes(None));
     assert_eq!(configuration.listeners[1].pass, front);
 
     let steps = configuration.routes.steps(None).expect("routes");
     assert_eq!(steps[0].action, Action::Pass(front.clone()));
-    assert_eq!(
-        steps[1].action,
-        Action::Return {
-            status: 301,
-            location: Some("/neu%20%C3%A4".into())
-        }
-    );
+    assert_eq!(steps[1].action, Action::Return { status: 301, location: Some("/neu%20%C3%A4".into()) });
     let expected = Share {
         index: vec!["index.html".into(), "index.htm".into()],
         follow_symlinks: Some(true),
@@ -84,22 +66,13 @@ fn a_whole_configuration_is_read() {
     assert_eq!(steps[2].action, Action::Share(expected));
 
     let decides = |host, uri| {
-        let request = RequestView {
-            method: "GET",
-            host,
-            uri,
-        };
-        steps
-            .iter()
-            .position(|step| step.condition.matches(&request))
+        let request = RequestView { method: "GET", host, uri };
+        steps.iter().position(|step| step.condition.matches(&request))
     };
     assert_eq!(decides("www.example.com", "/x.php"), Some(0));
     assert_eq!(decides("www.example.org", "/x.php"), Some(2));
     assert_eq!(decides("", "/old"), Some(1));
-    assert_eq!(
-        configuration.access_log,
-        Some(AccessLog::Path("/var/log/x.log".into()))
-    );
+    assert_eq!(configuration.access_log, Some(AccessLog::Path("/var/log/x.log".into())));
 }
 
 #[test]
@@ -111,26 +84,14 @@ fn an_empty_configuration_is_the_default() {
 fn an_unknown_part_is_refused() {
     let cases = [
         ("[]", "expected an object, found an array"),
-        (
-            r#"{"listener": {}}"#,
-            "listener: there is no such option; did you mean \"listeners\"?",
-        ),
-        (
-            r#"{"frobnicate": {}}"#,
-            "frobnicate: there is no such option; remove it",
-        ),
-        (
-            r#"{"upstreams": {}}"#,
-            "upstreams: howdah does not support this option of NGINX Unit yet; remove it",
-        ),
+        (r#"{"listener": {}}"#, "listener: there is no such option; did you mean \"listeners\"?"),
+        (r#"{"frobnicate": {}}"#, "frobnicate: there is no such option; remove it"),
+        (r#"{"upstreams": {}}"#, "upstreams: howdah does not support this option of NGINX Unit yet; remove it"),
         (
             r#"{"certificates": {}, "config": {}, "status": {}}"#,
             "this is everything that NGINX Unit's control API holds; give only the value of \"config\"",
         ),
-        (
-            r#"{"listeners": null}"#,
-            "listeners: expected an object, found null; remove the option to have its default",
-        ),
+        (r#"{"listeners": null}"#, "listeners: expected an object, found null; remove the option to have its default"),
     ];
     for (text, expected) in cases {
         assert_eq!(error(text), expected);
@@ -156,46 +117,18 @@ fn an_error_is_one_line_of_bounded_length() {
 
 #[test]
 fn an_action_is_read() {
-    let chroot = Share {
-        chroot: Some("/srv".into()),
-        ..share(&["/srv/shop$uri", "/$host$uri"])
-    };
-    let never = Share {
-        follow_symlinks: Some(false),
-        index: Vec::new(),
-        ..share(&["/srv$uri"])
-    };
+    let chroot = Share { chroot: Some("/srv".into()), ..share(&["/srv/shop$uri", "/$host$uri"]) };
+    let never = Share { follow_symlinks: Some(false), index: Vec::new(), ..share(&["/srv$uri"]) };
     let cases = [
-        (
-            r#"{"pass": "routes/s"}"#,
-            Action::Pass(Pass::Routes(Some("s".into()))),
-        ),
-        (
-            r#"{"return": 404}"#,
-            Action::Return {
-                status: 404,
-                location: None,
-            },
-        ),
+        (r#"{"pass": "routes/s"}"#, Action::Pass(Pass::Routes(Some("s".into())))),
+        (r#"{"return": 404}"#, Action::Return { status: 404, location: None }),
         (
             r#"{"return": 302, "location": "https://x.org/?a=b%20c"}"#,
-            Action::Return {
-                status: 302,
-                location: Some("https://x.org/?a=b%20c".into()),
-            },
+            Action::Return { status: 302, location: Some("https://x.org/?a=b%20c".into()) },
         ),
-        (
-            r#"{"share": "/srv$uri"}"#,
-            Action::Share(share(&["/srv$uri"])),
-        ),
-        (
-            r#"{"share": "/srv$uri", "follow_symlinks": false, "index": []}"#,
-            Action::Share(never),
-        ),
-        (
-            r#"{"share": ["/srv/shop$uri", "/$host$uri"], "chroot": "/srv/"}"#,
-            Action::Share(chroot),
-        ),
+        (r#"{"share": "/srv$uri"}"#, Action::Share(share(&["/srv$uri"]))),
+        (r#"{"share": "/srv$uri", "follow_symlinks": false, "index": []}"#, Action::Share(never)),
+        (r#"{"share": ["/srv/shop$uri", "/$host$uri"], "chroot": "/srv/"}"#, Action::Share(chroot)),
     ];
     for (json, expected) in cases {
         assert_eq!(action(json), Ok(expected), "{json}");
@@ -220,7 +153,10 @@ fn a_wrong_action_is_refused() {
         ),
         (r#"{"shared": "/x"}"#, "/shared: there is no such option; did you mean \"share\"?".into()),
         (r#"{"return": 100}"#, "/return: 100 is out of range; write 200 to 999 (an HTTP status)".into()),
-        (r#"{"return": 301, "location": "/a\r\nb: c"}"#, r#"/location: "/a\r\nb: c" has a control character; remove it"#.into()),
+        (
+            r#"{"return": 301, "location": "/a\r\nb: c"}"#,
+            r#"/location: "/a\r\nb: c" has a control character; remove it"#.into(),
+        ),
         (
             r#"{"return": 301, "location": "https://$host/"}"#,
             "/location: \"https://$host/\" has a variable, which howdah does not support in \"location\" yet; \
@@ -255,11 +191,7 @@ fn a_wrong_action_is_refused() {
         ),
     ];
     for (json, expected) in cases {
-        assert_eq!(
-            action(json),
-            Err(format!("routes/r/0/action{expected}")),
-            "{json}"
-        );
+        assert_eq!(action(json), Err(format!("routes/r/0/action{expected}")), "{json}");
     }
 }
 
@@ -272,21 +204,11 @@ fn a_huge_configuration_is_read_or_refused_quickly() {
         r#"{{"applications":{{"{key}":{{"type":"php","root":"/x","environment":{{{}}}}}}}}}"#,
         environment.join(",")
     );
-    assert_eq!(
-        Configuration::parse(&text).map(|configuration| configuration.applications.len()),
-        Ok(1)
-    );
+    assert_eq!(Configuration::parse(&text).map(|configuration| configuration.applications.len()), Ok(1));
     assert!(Configuration::parse(&"[".repeat(4 << 20)).is_err());
     assert!(Configuration::parse(&format!("[{}0]", "0,".repeat((2 << 20) - 2))).is_err());
-    let fallbacks = format!(
-        r#"{{"routes":[{{"action":{}{}}}]}}"#,
-        r#"{"share":"/x","fallback":"#.repeat(200),
-        "}".repeat(200)
-    );
+    let fallbacks =
+        format!(r#"{{"routes":[{{"action":{}{}}}]}}"#, r#"{"share":"/x","fallback":"#.repeat(200), "}".repeat(200));
     assert!(Configuration::parse(&fallbacks).is_err());
-    assert!(
-        start.elapsed() < std::time::Duration::from_secs(20),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
 }

@@ -36,9 +36,10 @@ struct Prototype {
 /// When PHP can't be loaded, or the supervisor speaks another protocol.
 pub fn run() -> Result<(), String> {
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
-    let control = ControlSocket::from(inherited(CONTROL_FD).map_err(|_| {
-        "this program is started by howdah; to serve a folder run: howdah serve DIR".to_owned()
-    })?);
+    let control = ControlSocket::from(
+        inherited(CONTROL_FD)
+            .map_err(|_| "this program is started by howdah; to serve a folder run: howdah serve DIR".to_owned())?,
+    );
     let Some((ToPrototype::Boot(boot), descriptors)) = receive(&control)? else {
         return Err("the supervisor sent no boot message".into());
     };
@@ -75,7 +76,11 @@ impl Prototype {
         become_user(boot.identity, boot.user.as_deref())?;
         if let Some(folder) = &boot.working_directory {
             std::env::set_current_dir(folder).map_err(|error| {
-                format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
+                format!(
+                    "applications/{}/working_directory: cannot enter {}: {error}",
+                    boot.application,
+                    folder.display()
+                )
             })?;
         }
         let (opcache, post_max_bytes) = start_php(&boot)?;

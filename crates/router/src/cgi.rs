@@ -40,7 +40,10 @@ pub fn write(
     }
     head.known(code::DOCUMENT_ROOT, root);
     head.known(code::DOCUMENT_URI, path.as_bytes());
-    head.known(code::SERVER_PROTOCOL, if request.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
+    head.known(
+        code::SERVER_PROTOCOL,
+        if request.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" },
+    );
     head.known(code::SERVER_SOFTWARE, SERVER_SOFTWARE.as_bytes());
     head.known(code::SERVER_NAME, if host.is_empty() { &peer.server_addr } else { host }.as_bytes());
     head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());

@@ -10,8 +10,8 @@
 use crate::failure::Failure;
 use crate::spool::Spool;
 use bytes::Bytes;
-use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
 use howdah_channel::response;
+use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::future::poll_fn;
@@ -176,7 +176,10 @@ impl Port {
             };
             match lost {
                 Ok(true) => {
-                    tracing::warn!(application = self.generation.application, "a worker died; its request is answered 502");
+                    tracing::warn!(
+                        application = self.generation.application,
+                        "a worker died; its request is answered 502"
+                    );
                     self.end(slot, running, Outcome::Failed(Failure::BadGateway));
                 }
                 Ok(false) => {}

@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::php::Remainder;
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use howdah_config::Http;
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use std::fs::File;
 use std::io::{self, Write};

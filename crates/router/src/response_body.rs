@@ -70,7 +70,8 @@ impl Body for ResponseBody {
             Source::File(file) => Pin::new(file).poll_frame(context),
             Source::Php(php) => php.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
         });
-        if let (Some(entry), Some(Ok(data))) = (&mut self.log, frame.as_ref().map(|f| f.as_ref().map(Frame::data_ref))) {
+        if let (Some(entry), Some(Ok(data))) = (&mut self.log, frame.as_ref().map(|f| f.as_ref().map(Frame::data_ref)))
+        {
             entry.body_bytes += data.map_or(0, Bytes::len) as u64;
         }
         Poll::Ready(frame)

@@ -79,7 +79,10 @@ fn ends_with_php(name: &str) -> bool {
 }
 
 fn has_hidden_segment(path: &str) -> bool {
-    path.split('/').skip(1).enumerate().any(|(n, segment)| segment.starts_with('.') && !(n == 0 && segment == ".well-known"))
+    path.split('/')
+        .skip(1)
+        .enumerate()
+        .any(|(n, segment)| segment.starts_with('.') && !(n == 0 && segment == ".well-known"))
 }
 
 fn is_file(path: &str) -> Result<bool, PathBuf> {

@@ -44,10 +44,13 @@ pub async fn answer(
     }
     let status = response.status().as_u16();
     response.map(|body| {
-        body.ends_request(clock, entry.map(|mut entry| {
-            entry.status = status;
-            entry
-        }))
+        body.ends_request(
+            clock,
+            entry.map(|mut entry| {
+                entry.status = status;
+                entry
+            }),
+        )
     })
 }
 
@@ -161,8 +164,12 @@ async fn application(
     name: &str,
     target: Option<&str>,
 ) -> Answer {
-    let target =
-        thread.configuration.applications.get(name).and_then(|application| application.target(target)).ok_or(Failure::NotFound)?;
+    let target = thread
+        .configuration
+        .applications
+        .get(name)
+        .and_then(|application| application.target(target))
+        .ok_or(Failure::NotFound)?;
     let script = match script::resolve(target, view.uri) {
         Resolved::Script(script) => script,
         Resolved::Nothing => return Err(Failure::NotFound),
@@ -173,11 +180,8 @@ async fn application(
         }
     };
     let has_body = !body.is_end_stream();
-    let body = if has_body {
-        request_body::read(body, &thread.configuration.settings.http).await?
-    } else {
-        Buffered::EMPTY
-    };
+    let body =
+        if has_body { request_body::read(body, &thread.configuration.settings.http).await? } else { Buffered::EMPTY };
     let body_len = (has_body || request.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
     run_php(thread, peer, request, view, name, target, &script, body, body_len).await
 }

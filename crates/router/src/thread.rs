@@ -238,7 +238,9 @@ impl Listening {
     fn accept(&self) -> io::Result<Accepted> {
         match self {
             Listening::Tcp(listener) => listener.accept().map(|(stream, remote)| Accepted::Tcp(stream, remote)),
-            Listening::Unix(listener, path) => listener.accept().map(|(stream, _)| Accepted::Unix(stream, path.clone())),
+            Listening::Unix(listener, path) => {
+                listener.accept().map(|(stream, _)| Accepted::Unix(stream, path.clone()))
+            }
         }
     }
 }
