@@ -37,11 +37,13 @@ def test_opcache_is_shared_by_the_workers(site, server):
     assert min(after) >= before + 9, f"hits are not counted in one place: {before}, {after}, by {ran}"
 
 
-def test_a_cache_that_is_reset_by_one_worker_is_reset_for_all(site, server):
+def test_a_script_that_is_dropped_by_one_worker_is_dropped_for_all(site, server):
     path = site.page("echo 1;")
     server.get(path)
-    site.get("opcache_invalidate(__DIR__ . %r, true);" % path)
-    assert all(str(site.root) + path not in a.json()["hits"] for a in site.in_each_worker(2, STATUS))
+    cached = "echo json_encode([getmypid(), opcache_is_script_cached(__DIR__ . %r)]);" % path
+    assert [answer.json()[1] for answer in site.in_each_worker(2, cached)] == [True, True]
+    assert site.get("echo json_encode(opcache_invalidate(__DIR__ . %r, true));" % path).text == "true"
+    assert [answer.json()[1] for answer in site.in_each_worker(2, cached)] == [False, False]
     assert server.get(path).text == "1"
 
 

@@ -131,8 +131,8 @@ fn run(path: &Path) -> Result<(), String> {
         Some("-") => io::read_to_string(io::stdin()),
         _ => std::fs::read_to_string(path),
     };
-    let configuration =
-        configuration.map_err(|error| format!("the configuration {} cannot be read: {error}", path.display()))?;
+    let configuration = configuration
+        .map_err(|error| format!("the configuration {} cannot be read: {}", path.display(), error.kind()))?;
     Configuration::parse(&configuration).map_err(|error| format!("{}: {error}", path.display()))?;
     become_supervisor(&Start { configuration, account: Account::unprivileged(), recognised: None })
 }

@@ -134,9 +134,6 @@ static void sapi_howdah_flush(void *server_context)
 	if (!request || response_finished) {
 		return;
 	}
-	if (!SG(headers_sent)) {
-		sapi_send_headers();
-	}
 	howdah_flush();
 	if (howdah_client_is_gone()) {
 		php_handle_aborted_connection();
@@ -373,6 +370,9 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 	server_software = software;
 	howdah_sapi.php_ini_path_override = (char *) ini_file;
 	signal(SIGPIPE, SIG_IGN);
+	/* Rust's handlers would swallow the first SIGSEGV that is sent, not raised. A crash of PHP must be a crash. */
+	signal(SIGSEGV, SIG_DFL);
+	signal(SIGBUS, SIG_DFL);
 #if defined(ZEND_SIGNALS) || PHP_VERSION_ID >= 80100
 	zend_signal_startup();
 #endif
@@ -469,6 +469,8 @@ static void run_script(void)
 
 void howdah_php_run(const struct howdah_request *new_request)
 {
+	sigset_t none;
+
 	request = new_request;
 	response_finished = 0;
 	SG(server_context) = (void *) new_request;
@@ -490,6 +492,9 @@ void howdah_php_run(const struct howdah_request *new_request)
 	finish_response();
 	SG(server_context) = NULL;
 	request = NULL;
+	/* What the script blocked must not stay blocked for the next. */
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 void howdah_php_shutdown(void)

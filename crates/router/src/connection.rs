@@ -94,7 +94,6 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
     let io = TokioIo::new(Watched { socket, clock: Rc::clone(&clock) });
     let mut connection = pin!(
         http1::Builder::new()
-            .pipeline_flush(true)
             .max_buf_size(BUFFER_BYTES)
             .max_headers(MAX_HEADERS)
             .header_read_timeout(None)

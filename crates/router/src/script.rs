@@ -22,7 +22,7 @@ pub struct Script {
 pub enum Resolved {
     /// A script.
     Script(Script),
-    /// A folder, asked for without a slash behind it.
+    /// A folder with an index script, asked for without a slash behind it.
     Folder,
     /// No script.
     Nothing,
@@ -45,7 +45,8 @@ pub fn resolve(target: &Target, path: &str) -> Resolved {
         Ok(None) => {}
         Err(denied) => return Resolved::Forbidden(denied),
     }
-    if !path.ends_with('/') && !has_hidden_segment(path) && is_dir(&format!("{root}{path}")) {
+    let index = format!("{root}{path}/{}", target.index);
+    if !path.ends_with('/') && !has_hidden_segment(path) && is_file(&index) == Ok(true) {
         return Resolved::Folder;
     }
     match &target.front_controller {
@@ -91,10 +92,6 @@ fn is_file(path: &str) -> Result<bool, PathBuf> {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(path.into()),
         Err(_) => Ok(false),
     }
-}
-
-fn is_dir(path: &str) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| found.is_dir())
 }
 
 #[cfg(test)]

@@ -15,6 +15,10 @@ pub enum Request {
     Quit,
     /// SIGUSR1: open the logs anew.
     ReopenLogs,
+    /// SIGHUP: the terminal is gone, if there was one.
+    HangUp,
+    /// SIGUSR2: nothing; it must not end the process.
+    Nothing,
 }
 
 /// All of them.
@@ -34,6 +38,8 @@ impl Signals {
             (Request::Drain, SignalKind::terminate()),
             (Request::Drain, SignalKind::quit()),
             (Request::ReopenLogs, SignalKind::user_defined1()),
+            (Request::HangUp, SignalKind::hangup()),
+            (Request::Nothing, SignalKind::user_defined2()),
         ];
         let streams = kinds.into_iter().map(|(request, kind)| Ok((request, unix::signal(kind)?)));
         Ok(Signals { streams: streams.collect::<io::Result<_>>()? })

@@ -15,6 +15,7 @@ use howdah_config::AccessLog;
 use rustix::process::Pid;
 use std::future::poll_fn;
 use std::io;
+use std::io::IsTerminal;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -62,6 +63,10 @@ impl Supervisor {
     pub async fn run(mut self) -> Result<(), String> {
         let mut result = Ok(());
         self.on_time(Instant::now());
+        if self.generations.is_empty() {
+            // No application's message will ever start it.
+            result = self.go_on_booting(Instant::now());
+        }
         while !self.is_over() {
             let event = self.next_event().await;
             let handled = self.handle(event, Instant::now());
@@ -117,6 +122,8 @@ impl Supervisor {
             Event::Signal(Request::Drain) => self.drain(now),
             Event::Signal(Request::Quit) => self.quit(),
             Event::Signal(Request::ReopenLogs) => self.reopen_logs(),
+            Event::Signal(Request::HangUp) if std::io::stdout().is_terminal() => self.quit(),
+            Event::Signal(Request::HangUp | Request::Nothing) => {}
             Event::Router(Some(message)) => self.on_router_message(message, now),
             Event::Router(None) => {
                 if let Some(router) = &mut self.router {
