@@ -28,11 +28,12 @@ lint:
 	HOWDAH_PHP_CONFIG=php-config8.2 cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-dependencies
 
-unit:
-	HOWDAH_PHP_CONFIG=php-config8.2 cargo test --locked --workspace --release
+unit: loom
+	HOWDAH_PHP_CONFIG=php-config8.2 cargo test --locked --workspace
+	cargo test --locked --release --package howdah-channel --test kill_workers
 
 loom:
-	RUSTFLAGS="--cfg loom" cargo test --locked --release --package howdah-channel --lib --target-dir target/loom loom
+	RUSTFLAGS="--cfg loom" cargo test --locked --package howdah-channel --lib --target-dir target/loom loom
 
 e2e: build
 	/usr/bin/python3 -m pytest -q -n 2 tests

@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +12,20 @@ import pytest
 from harness import Folder, Howdah, Response, readable
 
 PHP = Path(__file__).parent / "php"
+
+# Each start of pytest closes /tmp/pytest-of-USER to other users, www-data among them, also while another one runs
+# there. So each has a place of its own. (The workers of xdist inherit it.)
+if "PYTEST_DEBUG_TEMPROOT" not in os.environ:
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="howdah-pytest-")
+    OWN_PLACE = os.environ["PYTEST_DEBUG_TEMPROOT"]
+else:
+    OWN_PLACE = None
+
+
+def pytest_sessionfinish(exitstatus):
+    """Leaves the folders of a run that failed for a look at them."""
+    if OWN_PLACE and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        shutil.rmtree(OWN_PLACE, ignore_errors=True)
 
 
 @pytest.fixture

@@ -394,7 +394,9 @@ def test_the_log_has_a_line_for_a_file_and_a_refusal(folder, serve):
 def test_a_client_cannot_forge_a_line(folder, serve):
     folder.write("hello.txt", "hello")
     server = serve()
-    server.get('/hello.txt?quote"x', {"User-Agent": 'a" 200 "forged\x7f\\', "Referer": "\x1b[31mred"})
+    server.get("/hello.txt?quote", {"User-Agent": 'a" 200 "forged\\', "Referer": "\xe9 red"})
+    server.get('/hello.txt?x"y')  # No HTTP: logged as such.
+    wait_for(lambda: '"-" 400' in server.stdout)
     server.get("/hello.txt?end")
     wait_for(lambda: "?end" in server.stdout)
     entry = logged(server.stdout, "quote")

@@ -304,6 +304,9 @@ ALSO = {
     "not quite chunked": b"501",
     "chunked twice": b"501",
     "identity": b"501",
+    # RFC 9112, 6.3: the chunks count, and the connection is closed after the answer.
+    "length and chunked": b"200",
+    "chunked and length": b"200",
     "an enormous length": b"413",
     "a version of the future": b"505",
 }

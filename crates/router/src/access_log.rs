@@ -112,6 +112,11 @@ impl Entry {
         }
     }
 
+    /// A line for bytes that were no request, and were answered 400.
+    pub fn of_no_request(remote: Rc<str>) -> Entry {
+        Entry { remote, request_line: "-".into(), referer: None, user_agent: None, status: 400, body_bytes: 0 }
+    }
+
     /// Adds the line to the thread's log.
     pub fn write(&self) {
         thread::with_access_log(|log| log.append(self));

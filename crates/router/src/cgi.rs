@@ -7,7 +7,9 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, US
 use http::request::Parts;
 use std::path::Path;
 
-/// What `SERVER_SOFTWARE` and phpinfo() say.
+/// What the header `Server` says where the version shall not be told.
+pub const SERVER_NAME: &str = "howdah";
+/// What `SERVER_SOFTWARE` says.
 pub const SERVER_SOFTWARE: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 
 /// Writes the head of a request.

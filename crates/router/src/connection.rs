@@ -5,6 +5,7 @@
 //! does not come to its end (`header_read_timeout`), a client that does not take its response (`send_timeout`). An
 //! overdue connection is closed. hyper answers broken requests itself (400, 431) and closes too.
 
+use crate::access_log::Entry;
 use crate::response_body::ResponseBody;
 use crate::service;
 use crate::thread::Thread;
@@ -82,6 +83,7 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
         waker: RefCell::default(),
     });
     let _registered = thread.register(&clock);
+    let remote = Rc::clone(&peer.remote_addr);
     let peer = Rc::new(peer);
     let service = {
         let (thread, clock) = (Rc::clone(&thread), Rc::clone(&clock));
@@ -117,6 +119,10 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
     .await;
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
+        // hyper has answered, or could not: the request never came to a line of its own.
+        if error.is_parse() && thread.logs_access() {
+            Entry::of_no_request(remote).write();
+        }
     }
 }
 

@@ -39,9 +39,9 @@ pub async fn answer(
         }
         failure.response().map(ResponseBody::bytes)
     });
-    if thread.configuration.settings.http.server_version {
-        response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(cgi::SERVER_SOFTWARE));
-    }
+    let server =
+        if thread.configuration.settings.http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
+    response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
     let status = response.status().as_u16();
     response.map(|body| {
         body.ends_request(
@@ -58,9 +58,13 @@ async fn dispatch(thread: &Rc<Thread>, peer: &Peer, request: &Parts, body: Incom
     if matches!(request.method, Method::TRACE | Method::CONNECT) {
         return Err(Failure::MethodNotAllowed);
     }
-    if request.headers.contains_key(TRANSFER_ENCODING) && request.headers.contains_key(CONTENT_LENGTH) {
-        // RFC 9112, 6.3: may be an attempt at request smuggling.
-        return Err(Failure::BadRequest("both Transfer-Encoding and Content-Length"));
+    // RFC 9112, 6.3: anything else may be an attempt at request smuggling. (With Content-Length beside it hyper goes by
+    // the chunks and closes the connection after the answer, as the RFC has it.)
+    let mut codings = request.headers.get_all(TRANSFER_ENCODING).iter();
+    if codings.next().is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+        || codings.next().is_some()
+    {
+        return Err(Failure::BadRequest("Transfer-Encoding"));
     }
     let host = host(request)?;
     let path = match request.uri.path() {
