@@ -35,6 +35,15 @@ def folder(tmp_path) -> Folder:
 
 
 @pytest.fixture
+def socket_path() -> Path:
+    """A place for a unix socket: its name must be short."""
+    place = Path(tempfile.mkdtemp(prefix="howdah-"))
+    place.chmod(0o777)
+    yield place / "s"
+    shutil.rmtree(place)
+
+
+@pytest.fixture
 def serve(folder):
     """Starts servers of `folder`, as Howdah.serve does; all are stopped, and checked, when the test ends."""
     servers = []

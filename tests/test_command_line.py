@@ -310,8 +310,8 @@ def test_a_printed_configuration_serves_the_same(folder, tmp_path, layout):
 # --- Listeners
 
 
-def test_several_listeners(folder):
-    path = folder.scratch / "several.sock"
+def test_several_listeners(folder, socket_path):
+    path = socket_path
     folder.php("index.php", "echo $_SERVER['SERVER_ADDR'], ' ', $_SERVER['SERVER_PORT'], ' ', $_SERVER['REMOTE_ADDR'];")
     second = free_port()
     listen = ["127.0.0.1:{port}", f"[::1]:{second}", f"unix:{path}"]
@@ -338,8 +338,8 @@ def test_ipv6(folder):
         assert got[0] == "::1" and got[1].strip("[]") == "::1" and got[2] == f"[::1]:{server.port}"
 
 
-def test_a_unix_socket_of_a_configuration(folder):
-    path = folder.scratch / "configured.sock"
+def test_a_unix_socket_of_a_configuration(folder, socket_path):
+    path = socket_path
     folder.php("index.php", "echo $_SERVER['REQUEST_URI'];")
     config = {
         "listeners": {f"unix:{path}": {"pass": "applications/app"}},

@@ -472,7 +472,7 @@ def test_signals_that_mean_nothing_change_nothing(scripts, serve):
 
 
 def test_what_php_started_and_left_is_reaped(scripts, serve):
-    scripts.php("leave.php", "exec('(sleep 0.2; exit 3) > /dev/null 2>&1 &'); proc_open(['true'], [], $pipes); echo 'left';")
+    scripts.php("leave.php", "exec('(sleep 0.2; exit 3) > /dev/null 2>&1 &'); echo 'left';")
     scripts.php("die-with-child.php", "$p = proc_open(['sleep', '0.2'], [], $pipes); posix_kill(getmypid(), 9);")
     server = serve(processes=2)
     for _ in range(5):
@@ -481,6 +481,27 @@ def test_what_php_started_and_left_is_reaped(scripts, serve):
     wait_for(lambda: not [p for p in server.leftovers() if p.title.startswith("sleep")], "the children to end")
     wait_for(lambda: server.zombies() == [] and not [p for p in server.leftovers() if p.state == "Z"], "them to be reaped")
     server.workers(count=2)
+
+
+def test_a_child_that_php_does_not_wait_for_is_reaped(scripts, serve):
+    """proc_open() without proc_close(): PHP looks once, and forgets a child that still runs."""
+    scripts.php("forget.php", "$p = proc_open(['sleep', '0.1'], [], $pipes); unset($p); echo getmypid();")
+    server = serve(processes=1)
+    pids = {server.get("/forget.php").text for _ in range(5)}
+    wait_for(lambda: not [p for p in server.processes() if p.title.startswith("sleep")], "the children to end")
+    wait_for(lambda: {server.get("/pid.php").text} == pids and server.zombies() == [], "them to be reaped", timeout=5)
+
+
+def test_reaping_does_not_take_a_child_from_php(scripts, serve):
+    """What PHP does wait for has its status, whatever else the worker reaps."""
+    scripts.php(
+        "wait-for.php",
+        """$p = proc_open(['sh', '-c', 'sleep 0.05; exit 7'], [], $pipes); exec('sleep 0.1 &'); usleep(150000);
+        echo json_encode([proc_close($p), exec('exit 3', $_, $status), $status]);""",
+    )
+    server = serve(processes=1)
+    for _ in range(3):
+        assert server.get("/wait-for.php").json() == [7, "", 3]
 
 
 # --- Privileges
@@ -576,8 +597,8 @@ def test_a_worker_holds_no_socket_of_a_client_or_listener(scripts, serve):
 # --- Listeners
 
 
-def test_a_unix_socket_is_removed_at_the_end(scripts):
-    path = scripts.scratch / "howdah.sock"
+def test_a_unix_socket_is_removed_at_the_end(scripts, socket_path):
+    path = socket_path
     with Howdah.serve(scripts, listen=[f"unix:{path}"], ready=lambda server: str(path) in server.stdout) as server:
         with Connection(str(path)) as connection:
             assert connection.request("GET", "/pid.php").status == 200
@@ -586,8 +607,8 @@ def test_a_unix_socket_is_removed_at_the_end(scripts):
     assert not path.exists()
 
 
-def test_a_stale_unix_socket_is_replaced(scripts):
-    path = scripts.scratch / "howdah.sock"
+def test_a_stale_unix_socket_is_replaced(scripts, socket_path):
+    path = socket_path
     stale = socket.socket(socket.AF_UNIX)
     stale.bind(str(path))
     stale.close()

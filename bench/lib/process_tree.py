@@ -20,9 +20,14 @@ class BenchError(Exception):
 
 
 def start(command, *, cores=None, env=None, log=None, cwd=None, stdout=None):
-    """Starts `command` in a session of its own: Ctrl-C reaches the bench only, which then stops everything in order."""
+    """Starts `command` in a process group of its own: Ctrl-C reaches the bench only, which stops everything in order.
+
+    Not in a session of its own: the kernel's autogroups deal out the cores by session, so that nginx and FPM as two
+    sessions would get twice what howdah gets as one.
+    """
 
     def before_exec():
+        os.setpgid(0, 0)
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if cores:
             os.sched_setaffinity(0, cores)
@@ -36,7 +41,6 @@ def start(command, *, cores=None, env=None, log=None, cwd=None, stdout=None):
             stderr=output if stdout is None else subprocess.STDOUT,
             env=env,
             cwd=cwd,
-            start_new_session=True,
             preexec_fn=before_exec,
         )
     finally:

@@ -1,16 +1,16 @@
 """A MariaDB server of the tests' own: data, socket and port in its folder, gone when stopped."""
 
+import contextlib
 import ctypes
 import os
 import secrets
 import signal
-import socket
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-START_SECONDS = 60
+from harness import free_port, wait_for
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -26,16 +26,20 @@ class MariaDb:
     def __init__(self, folder: Path):
         self.socket = folder / "mariadb.sock"
         self.host = "127.0.0.1"
-        self.port = _free_port()
+        self.port = free_port()
         self._log = folder / "mariadb.log"
         data = folder / "data"
         user = ["--user=root"] if os.geteuid() == 0 else []
-        common = [f"--datadir={data}", *user, "--innodb-log-file-size=8M",
+        # One that starts removes whatever looks like a temporary table, also others', from a shared folder.
+        temporary = folder / "tmp"
+        temporary.mkdir()
+        common = [f"--datadir={data}", f"--tmpdir={temporary}", *user, "--innodb-log-file-size=8M",
                   "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"]
-        subprocess.run(
+        installed = subprocess.run(
             ["mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal",
              "--skip-test-db", *common],
-            check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert installed.returncode == 0, installed.stdout
         self._process = subprocess.Popen(
             ["mariadbd", "--no-defaults", *common, f"--socket={self.socket}",
              f"--bind-address={self.host}", f"--port={self.port}", "--skip-log-bin",
@@ -43,7 +47,7 @@ class MariaDb:
              f"--pid-file={folder / 'mariadb.pid'}"],
             stdout=open(self._log, "wb"), stderr=subprocess.STDOUT,
             preexec_fn=_die_with_parent, start_new_session=True)
-        self._wait_until_ready()
+        wait_for(self._is_ready, "mariadbd")
 
     def create(self, name: str) -> Account:
         account = Account(name, name, secrets.token_hex(12))
@@ -71,22 +75,12 @@ class MariaDb:
             self._process.kill()
             self._process.wait()
 
-    def _wait_until_ready(self):
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                self.query("SELECT 1")
-                return
-            except AssertionError:
-                time.sleep(0.1)
-        self._process.kill()
-        raise AssertionError("mariadbd did not start:\n" + self._log.read_text()[-3000:])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    def _is_ready(self) -> bool:
+        assert self._process.poll() is None, "mariadbd did not start:\n" + self._log.read_text()[-3000:]
+        with contextlib.suppress(AssertionError):
+            self.query("SELECT 1")
+            return True
+        return False
 
 
 def _die_with_parent():

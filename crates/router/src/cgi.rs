@@ -16,6 +16,7 @@ pub const SERVER_SOFTWARE: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 ///
 /// A header whose name has an underscore is left out: it could not be told from one with a hyphen. `Proxy` is left out,
 /// since programs take HTTP_PROXY for their own setting (CVE-2016-5385).
+#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
 pub fn write(
     head: &mut HeadWriter,
     request: &Parts,

@@ -1,7 +1,7 @@
 //! Content types by file name.
 //!
 //! What the configuration says goes first, to the letter: its keys are written as Unit writes them, lower-case
-//! extensions without their dot (`thing`) or whole file names (`README`). Then come a few corrections for the web and
+//! extensions without their dot (`thing`). Then come a few corrections for the web and
 //! the `mime_guess` table; text gets `charset=utf-8`, except XML, which declares its own encoding and whose declaration
 //! a charset would overrule. What nobody knows is `application/octet-stream`. Nothing fails here.
 
@@ -15,9 +15,6 @@ pub(super) fn configured<'a>(mime_types: &'a BTreeMap<String, String>, path: &st
         return None;
     }
     let name = path.rsplit('/').next().unwrap_or(path);
-    if let Some(configured) = mime_types.get(name) {
-        return Some(configured);
-    }
     let extension = &name[name.rfind('.')? + 1..];
     mime_types.get(lower_case(extension).as_ref()).map(String::as_str)
 }
@@ -106,13 +103,11 @@ mod tests {
         let types = BTreeMap::from([
             ("thing".to_owned(), "text/x-thing".to_owned()),
             ("css".to_owned(), "text/css; charset=latin1".to_owned()),
-            ("README".to_owned(), "text/plain".to_owned()),
         ]);
         let table = [
             ("/a.thing", Some("text/x-thing")),
             ("/a.b.THING", Some("text/x-thing")),
             ("/a.css", Some("text/css; charset=latin1")),
-            ("/x/README", Some("text/plain")),
             ("/x/a.README", None),
             ("/x/thing", None),
             ("/x.thing/a", None),
