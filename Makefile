@@ -36,4 +36,4 @@ loom:
 	RUSTFLAGS="--cfg loom" cargo test --locked --package howdah-channel --lib --target-dir target/loom loom
 
 e2e: build
-	/usr/bin/python3 -m pytest -q -n 2 tests
+	/usr/bin/python3 -m pytest -q -n 2 --dist loadgroup tests
