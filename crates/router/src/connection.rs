@@ -13,6 +13,7 @@ use howdah_config::Http;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use socket2::SockRef;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -70,6 +71,10 @@ enum Phase {
 const BUFFER_BYTES: usize = 64 * 1024;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 256;
+
+/// Bytes that wait in a socket beyond what the network takes: more would only be copied early and fall out of the
+/// processor's cache. (The window of a fast, distant client is not limited by it: tcp(7), TCP_NOTSENT_LOWAT.)
+const UNSENT_BYTES: u32 = 128 * 1024;
 
 /// Serves a connection to its end.
 pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
@@ -189,6 +194,7 @@ impl Socket {
             Accepted::Tcp(stream, remote) => {
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
+                SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES)?;
                 let local = stream.local_addr()?;
                 let peer = Peer {
                     remote_addr: remote.ip().to_canonical().to_string().into(),

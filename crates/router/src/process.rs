@@ -12,6 +12,7 @@ use howdah_channel::{RouterEnd, Violation};
 use howdah_config::{Address, Configuration};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, initgroups, setgid, setgroups, setuid};
 use std::collections::HashMap;
@@ -49,6 +50,8 @@ fn run() -> io::Result<()> {
     let Some((ToRouter::Boot(boot), descriptors)) = receive(&control)? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     become_user(&boot)?;
     let threads = Threads::start(&control, boot, descriptors)?;
     control.send(&FromRouter::Ready, &[])?;

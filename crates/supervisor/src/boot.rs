@@ -60,6 +60,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         router_due: None,
         stage: Stage::Booting,
         boot_failure: None,
+        recent_deaths: Default::default(),
         start,
     })
 }

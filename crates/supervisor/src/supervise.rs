@@ -10,14 +10,16 @@ use crate::shutdown::Stage;
 use crate::signals::{Request, Signals};
 use crate::start::{Start, memory_file};
 use crate::{banner, logs, spawn};
+use howdah_channel::WorkerId;
 use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, ToRouter};
 use howdah_config::AccessLog;
 use rustix::process::Pid;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::io::IsTerminal;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Everything that runs.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub struct Supervisor {
     pub(crate) stage: Stage,
     /// Why the router did not come up.
     pub(crate) boot_failure: Option<String>,
+    /// Workers that died lately: a new router hears of them again, since the former may not have.
+    pub(crate) recent_deaths: VecDeque<(Instant, u64, WorkerId)>,
 }
 
 #[derive(Debug)]
@@ -46,6 +50,9 @@ pub(crate) struct Router {
     /// It has closed its socket: it must be gone by then.
     kill_at: Option<Instant>,
 }
+
+/// For how long a new router is told of a worker's death: longer than it takes to notice a router's.
+const DEATHS_KEPT: Duration = Duration::from_secs(30);
 
 enum Event {
     Signal(Request),
@@ -253,13 +260,20 @@ impl Supervisor {
         let (pid, socket) = spawn::router()?;
         let mut link = Link::new(socket)?;
         link.send(ToRouter::Boot(boot), descriptors);
+        for (_, generation, worker) in &self.recent_deaths {
+            link.send(ToRouter::WorkerDied { generation: *generation, worker: *worker }, Vec::new());
+        }
         self.router = Some(Router { pid, link, since: now, kill_at: None });
         Ok(())
     }
 
-    /// Without a router nobody needs to know: the next one finds the channels as they are.
     fn pass_notices(&mut self) {
+        let now = Instant::now();
+        self.recent_deaths.retain(|(at, ..)| now.duration_since(*at) < DEATHS_KEPT);
         for notice in self.generations.iter_mut().flat_map(|generation| generation.notices.drain(..)) {
+            if let ToRouter::WorkerDied { generation, worker } = &notice {
+                self.recent_deaths.push_back((now, *generation, *worker));
+            }
             if let Some(router) = &mut self.router {
                 router.link.send(notice, Vec::new());
             }
