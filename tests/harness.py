@@ -82,6 +82,14 @@ def readable(path: os.PathLike | str) -> Path:
     return path
 
 
+PREAMBLE = (
+    "if (!function_exists('await')) { function await(string $file): void "
+    "{ for ($turn = 0; !file_exists($file) && $turn < 15000; $turn++) { usleep(1000); } } }"
+)
+"""What every script of `Folder.php` begins with: SCRATCH, the folder in which PHP may write, and await(FILE), which waits
+until the file exists (but not for ever: a test that failed must not leave its worker hanging)."""
+
+
 class Folder:
     """What a server serves (`root`), and beside it a `scratch` folder in which PHP may write."""
 
@@ -107,8 +115,8 @@ class Folder:
         return path
 
     def php(self, name: str, code: str) -> Path:
-        """Makes a PHP script; `code` goes without its opening tag, and SCRATCH names the scratch folder."""
-        return self.write(name, f"<?php const SCRATCH = {json.dumps(str(self.scratch))};\n{code}\n")
+        """Makes a PHP script of `code` (without the opening tag), which may use SCRATCH and `await`; see PREAMBLE."""
+        return self.write(name, f"<?php const SCRATCH = {json.dumps(str(self.scratch))}; {PREAMBLE}\n{code}\n")
 
     def copy(self, *sources: os.PathLike | str) -> None:
         """Copies files, or what is in folders, into the root."""
@@ -405,7 +413,9 @@ class Howdah:
         Howdah.started.append(self)
         for attempt in range(5):
             self.port = free_port()
-            self._spawn([*prefix, str(EXECUTABLE), *arguments(self.port)], environ, cwd)
+            # Should pytest itself be killed, the kernel ends the server.
+            guard = ["setpriv", "--pdeathsig", "KILL"]
+            self._spawn([*guard, *prefix, str(EXECUTABLE), *arguments(self.port)], environ, cwd)
             try:
                 wait_for(
                     lambda: self.process.poll() is not None or (ready or Howdah._has_printed_its_url)(self),

@@ -55,7 +55,10 @@ def test_the_help_names_the_commands_and_their_options():
     assert "--config" in howdah("run", "--help").stdout
 
 
-@pytest.mark.parametrize("arguments", [["--nonsense"], ["nonsense"], ["serve", "--processes", "many"], ["run"], ["serve", "--processes", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--nonsense"], ["nonsense"], ["serve", "--processes", "many"], ["run"], ["serve", "--processes", "0"]],
+)
 def test_a_wrong_command_line_is_refused(arguments, tmp_path):
     result = howdah(*arguments, cwd=tmp_path)
     assert result.returncode in (1, 2) and result.stderr and result.stdout == ""
@@ -77,7 +80,9 @@ def test_the_first_lines_say_what_is_served(folder, serve):
 
 @pytest.mark.parametrize("public", ["public", "web"])
 def test_an_application_with_a_public_folder(folder, serve, public):
-    folder.php(f"{public}/index.php", "echo 'front ', $_SERVER['REQUEST_URI'], ' ', basename($_SERVER['DOCUMENT_ROOT']);")
+    folder.php(
+        f"{public}/index.php", "echo 'front ', $_SERVER['REQUEST_URI'], ' ', basename($_SERVER['DOCUMENT_ROOT']);"
+    )
     folder.write(f"{public}/style.css", "css")
     folder.write("composer.json", "secret")
     folder.php("index-of-the-root.php", "echo 'wrong';")
@@ -168,7 +173,9 @@ def test_a_php_version_that_is_not_there(folder):
 
 
 def test_a_missing_php_ini(folder):
-    line = refused(howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--php-ini", "/no/such/php.ini"))
+    line = refused(
+        howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--php-ini", "/no/such/php.ini")
+    )
     assert "/no/such/php.ini" in line
 
 
@@ -185,7 +192,9 @@ def test_a_privileged_port_without_the_privilege(folder):
     assert "81" in line
 
 
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "[::1:80", "unix:", "300.1.1.1:80", "127.0.0.1:0x50"])
+@pytest.mark.parametrize(
+    "address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "[::1:80", "unix:", "300.1.1.1:80", "127.0.0.1:0x50"]
+)
 def test_an_address_that_is_none(folder, address):
     result = howdah("serve", folder.root, "--listen", address)
     assert result.returncode in (1, 2) and result.stdout == ""
@@ -243,7 +252,11 @@ def changed(config: dict, path: str, value) -> dict:
         ("applications/app/processes", "many", ["applications/app/processes"]),
         ("applications/app/processes", -1, ["applications/app/processes"]),
         ("applications/app/colour", "blue", ["applications/app", "colour"]),
-        ("applications/app/options", {"admin": {"memory_limit": ["x"]}}, ["applications/app/options/admin/memory_limit"]),
+        (
+            "applications/app/options",
+            {"admin": {"memory_limit": ["x"]}},
+            ["applications/app/options/admin/memory_limit"],
+        ),
         ("listeners", {"127.0.0.1:1": {"pass": "applications/nobody"}}, ["nobody"]),
         ("listeners", {"127.0.0.1:1": {"pass": "routes"}}, ["routes"]),
         ("listeners", {"nonsense": {"pass": "applications/app"}}, ["nonsense"]),
@@ -272,7 +285,10 @@ def test_a_configuration_that_is_not_there():
 @pytest.mark.parametrize("layout", ["plain", "index", "public"])
 def test_a_printed_configuration_serves_the_same(folder, tmp_path, layout):
     """`serve --print-config | run --config -`: a way out of `serve` that changes nothing."""
-    folder.php({"plain": "tool.php", "index": "index.php", "public": "public/index.php"}[layout], "echo 'script ', $_SERVER['REQUEST_URI'], $_SERVER['SCRIPT_NAME'], getenv('COLOUR'), ini_get('memory_limit');")
+    folder.php(
+        {"plain": "tool.php", "index": "index.php", "public": "public/index.php"}[layout],
+        "echo 'script ', $_SERVER['REQUEST_URI'], $_SERVER['SCRIPT_NAME'], getenv('COLOUR'), ini_get('memory_limit');",
+    )
     folder.write("hello.txt", "hello")
     folder.write("sub/index.html", "sub")
     folder.write(".env", "secret")
@@ -292,7 +308,13 @@ def test_a_printed_configuration_serves_the_same(folder, tmp_path, layout):
     def behaviour(server: Howdah) -> list:
         answers = [server.get(target) for target in targets]
         return [
-            (target, a.status, a.body, a.header("Content-Type"), (a.header("Location") or "").replace(str(server.port), "PORT"))
+            (
+                target,
+                a.status,
+                a.body,
+                a.header("Content-Type"),
+                (a.header("Location") or "").replace(str(server.port), "PORT"),
+            )
             for target, a in zip(targets, answers)
         ]
 
@@ -331,7 +353,9 @@ def test_all_addresses(folder):
 
 
 def test_ipv6(folder):
-    folder.php("index.php", "echo json_encode([$_SERVER['REMOTE_ADDR'], $_SERVER['SERVER_NAME'], $_SERVER['HTTP_HOST']]);")
+    folder.php(
+        "index.php", "echo json_encode([$_SERVER['REMOTE_ADDR'], $_SERVER['SERVER_NAME'], $_SERVER['HTTP_HOST']]);"
+    )
     with Howdah.serve(folder, listen=["[::1]:{port}"]) as server:
         server.host = "::1"
         got = server.get("/").json()
@@ -353,7 +377,7 @@ def test_a_unix_socket_of_a_configuration(folder, socket_path):
 # --- The access log
 
 COMBINED = re.compile(
-    r'(?P<host>\S+) - (?P<user>\S+) \[(?P<time>\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] '
+    r"(?P<host>\S+) - (?P<user>\S+) \[(?P<time>\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "
     r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}) (?P<bytes>\d+|-) "(?P<referer>(?:[^"\\]|\\.)*)" "(?P<agent>(?:[^"\\]|\\.)*)"'
 )
 

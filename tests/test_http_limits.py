@@ -25,7 +25,10 @@ def config(folder, http: dict, **application) -> dict:
 def scripts(folder):
     folder.php("pid.php", "echo getmypid();")
     folder.php("length.php", "touch(SCRATCH . '/ran'); echo strlen(file_get_contents('php://input'));")
-    folder.php("big.php", "for ($i = 0; $i < 640; $i++) { echo str_repeat(chr(65 + $i % 26), 32768); } touch(SCRATCH . '/sent');")
+    folder.php(
+        "big.php",
+        "for ($i = 0; $i < 640; $i++) { echo str_repeat(chr(65 + $i % 26), 32768); } touch(SCRATCH . '/sent');",
+    )
     return folder
 
 
@@ -67,7 +70,9 @@ def test_a_head_just_above_the_limit_gets_a_status(scripts, serve):
     server = serve()
     sizes = {}
     for kib in (8, 16, 32, 64, 128, 256, 512):
-        raw = server.raw(b"GET /pid.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: " + b"v" * (kib << 10) + b"\r\n\r\n")
+        raw = server.raw(
+            b"GET /pid.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: " + b"v" * (kib << 10) + b"\r\n\r\n"
+        )
         sizes[kib] = raw[9:12]
     assert sizes[8] == b"200", sizes
     assert set(sizes.values()) <= {b"200", b"431", b"400"}, sizes
@@ -103,7 +108,9 @@ def test_what_follows_a_refused_body_is_not_taken_for_a_request(scripts, run):
     scripts.php("smuggled.php", "touch(SCRATCH . '/smuggled');")
     server = run(config(scripts, {"max_body_size": 100}))
     body = b"GET /smuggled.php HTTP/1.1\r\nHost: x\r\n\r\n" * 5
-    server.raw(b"POST /length.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    server.raw(
+        b"POST /length.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    )
     with server.connect() as connection:
         connection.send(b"POST /length.php HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body))
         assert connection.response("POST").status == 413
@@ -125,7 +132,9 @@ def test_a_large_body_is_kept_in_an_unlinked_file(scripts, run):
     server = run(config(scripts, http, options={"admin": {"post_max_size": "100M"}}))
     size = 20_000_000
     with server.connect() as connection:
-        connection.send(b"POST /length.php HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % size)
+        connection.send(
+            b"POST /length.php HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % size
+        )
         connection.send(b"x" * (size - 1))
 
         def kept() -> list[str]:
@@ -146,7 +155,9 @@ def test_a_large_body_is_kept_in_an_unlinked_file(scripts, run):
 
 
 def test_a_body_beyond_the_buffer_is_intact(scripts, run):
-    scripts.php("sha1.php", "echo sha1(file_get_contents('php://input')), ' ', count($_POST), ' ', strlen($_POST['v'] ?? '');")
+    scripts.php(
+        "sha1.php", "echo sha1(file_get_contents('php://input')), ' ', count($_POST), ' ', strlen($_POST['v'] ?? '');"
+    )
     server = run(config(scripts, {"body_buffer_size": 1024}))
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     for size in (1000, 1022, 1023, 1024, 1025, 5_000_000):
@@ -197,7 +208,9 @@ def test_a_connection_that_never_speaks_is_hung_up_on(scripts, run):
 
 def test_a_script_may_take_longer_than_the_timeouts_of_the_client(scripts, run):
     scripts.php("slow.php", "sleep(3); echo 'done';")
-    server = run(config(scripts, {"idle_timeout": 1, "header_read_timeout": 1, "body_read_timeout": 1, "send_timeout": 1}))
+    server = run(
+        config(scripts, {"idle_timeout": 1, "header_read_timeout": 1, "body_read_timeout": 1, "send_timeout": 1})
+    )
     assert server.get("/slow.php").text == "done"
     assert server.post("/slow.php", "x").text == "done"
 

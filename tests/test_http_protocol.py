@@ -8,7 +8,6 @@ import pytest
 
 from harness import ProtocolError, wait_for
 
-
 # --- Connections
 
 
@@ -31,7 +30,9 @@ def test_connection_close_is_honoured(server):
 
 def test_requests_may_be_pipelined(site, server):
     slow = site.page("usleep($_GET['us']); echo $_GET['n'];")
-    requests = [b"GET %b?us=%d&n=%d HTTP/1.1\r\nHost: x\r\n\r\n" % (slow.encode(), (20 - n) * 500, n) for n in range(20)]
+    requests = [
+        b"GET %b?us=%d&n=%d HTTP/1.1\r\nHost: x\r\n\r\n" % (slow.encode(), (20 - n) * 500, n) for n in range(20)
+    ]
     with server.connect() as connection:
         connection.send(b"".join(requests))
         assert [connection.response().text for _ in range(20)] == [str(n) for n in range(20)]
@@ -89,7 +90,9 @@ def test_parallel_requests_get_answers_of_their_own(site, server):
 
     def client(number: int) -> bool:
         with server.connect() as connection:
-            return all(set(connection.request("GET", f"{path}?n={number}").text.split()) == {str(number)} for _ in range(40))
+            return all(
+                set(connection.request("GET", f"{path}?n={number}").text.split()) == {str(number)} for _ in range(40)
+            )
 
     with ThreadPoolExecutor(12) as pool:
         assert all(pool.map(client, range(12)))
@@ -233,7 +236,9 @@ def test_the_client_is_told_to_go_on(server):
 
 def test_a_client_that_does_not_wait_is_served_too(server):
     with server.connect() as connection:
-        connection.send(b"POST /request.php HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello")
+        connection.send(
+            b"POST /request.php HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello"
+        )
         assert connection.response("POST").json()["input"]["length"] == 5
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from harness import Folder, Howdah
 
-
 # --- What is sent
 
 
@@ -170,7 +169,10 @@ BEFORE, AT, AFTER = (
     ],
 )
 def test_conditional_requests(server, known, headers, status):
-    headers = {name: value.replace("W/TAG", "W/" + known.removeprefix("W/")).replace("TAG", known) for name, value in headers.items()}
+    headers = {
+        name: value.replace("W/TAG", "W/" + known.removeprefix("W/")).replace("TAG", known)
+        for name, value in headers.items()
+    }
     with server.connect() as connection:
         for method in ("GET", "HEAD"):
             response = connection.request(method, "/known.txt", headers)
@@ -214,7 +216,9 @@ def test_a_range_outside_of_the_file(server, known, value):
     assert b"0123456789" not in response.body
 
 
-@pytest.mark.parametrize("value", ["bytes=5-2", "bytes=a-b", "lines=1-2", "bytes", "bytes=", "bytes=--1", "bytes=1-2-3"])
+@pytest.mark.parametrize(
+    "value", ["bytes=5-2", "bytes=a-b", "lines=1-2", "bytes", "bytes=", "bytes=--1", "bytes=1-2-3"]
+)
 def test_a_range_that_is_none_is_ignored(server, known, value):
     response = server.get("/known.txt", {"Range": value})
     assert (response.status, response.text) in ((200, "0123456789"), (416, response.text))
@@ -287,7 +291,20 @@ def test_a_folder_without_an_index_is_not_listed(site, server):
     assert response.status in (403, 404) and b"secret-name" not in response.body
 
 
-@pytest.mark.parametrize("target", ["//dir", "///dir", "//dir/..//dir", "/\\dir", "//evil.example/%2e%2e/dir", "/%2fdir", "/%5cdir", "/.//dir", "/x/..//dir"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "//dir",
+        "///dir",
+        "//dir/..//dir",
+        "/\\dir",
+        "//evil.example/%2e%2e/dir",
+        "/%2fdir",
+        "/%5cdir",
+        "/.//dir",
+        "/x/..//dir",
+    ],
+)
 def test_a_redirect_stays_on_this_host(site, server, target):
     site.write("dir/index.html", "x")
     site.write("evil.example/x.html", "x")
@@ -319,11 +336,27 @@ SECRET = "do not send this"
 
 @pytest.mark.parametrize(
     "name",
-    [".env", ".git/config", ".htaccess", "sub/.htpasswd", ".user.ini", "sub/.hidden/file.txt", "..hidden", "sub/.x.css"],
+    [
+        ".env",
+        ".git/config",
+        ".htaccess",
+        "sub/.htpasswd",
+        ".user.ini",
+        "sub/.hidden/file.txt",
+        "..hidden",
+        "sub/.x.css",
+    ],
 )
 def test_dot_files_are_not_sent(site, server, name):
     site.write(name, SECRET)
-    for target in ("/" + name, "/" + name.replace(".", "%2e"), "/./" + name, "//" + name, "/" + name + "?x", "/" + name + "/"):
+    for target in (
+        "/" + name,
+        "/" + name.replace(".", "%2e"),
+        "/./" + name,
+        "//" + name,
+        "/" + name + "?x",
+        "/" + name + "/",
+    ):
         response = server.get(target)
         assert (response.status, SECRET in response.text) == (404, False), target
 
@@ -344,10 +377,17 @@ def test_a_dot_file_of_php_is_not_run(site, server):
         assert (response.status, "ran" in response.text) == (404, False), target
 
 
-@pytest.mark.parametrize("extension", ["phtml", "phar", "phps", "php3", "php4", "php5", "php7", "php8", "PHP", "Php", "PHTML"])
+@pytest.mark.parametrize(
+    "extension", ["phtml", "phar", "phps", "php3", "php4", "php5", "php7", "php8", "PHP", "Php", "PHTML"]
+)
 def test_php_sources_are_not_sent(site, server, extension):
     site.write(f"source.{extension}", f"<?php /* {SECRET} */ echo 'ran';")
-    for target in (f"/source.{extension}", f"/source%2e{extension}", f"/source.{extension}?x", f"/./source.{extension}"):
+    for target in (
+        f"/source.{extension}",
+        f"/source%2e{extension}",
+        f"/source.{extension}?x",
+        f"/./source.{extension}",
+    ):
         response = server.get(target)
         assert SECRET not in response.text
         assert response.status == 404 or response.text == "ran"
@@ -355,8 +395,18 @@ def test_php_sources_are_not_sent(site, server, extension):
 
 @pytest.mark.parametrize(
     "target",
-    ["/source.php%00", "/source.php%00.txt", "/source.php%20", "/source.php.", "/source.php%2f", "/source.php%5c", "/SOURCE.php", "/source.php::$DATA", "/source.php~"],
-)  # fmt: skip
+    [
+        "/source.php%00",
+        "/source.php%00.txt",
+        "/source.php%20",
+        "/source.php.",
+        "/source.php%2f",
+        "/source.php%5c",
+        "/SOURCE.php",
+        "/source.php::$DATA",
+        "/source.php~",
+    ],
+)
 def test_the_source_of_a_script_is_not_sent(site, server, target):
     site.write("source.php", f"<?php /* {SECRET} */ echo 'ran';")
     response = server.get(target)
@@ -460,14 +510,18 @@ def test_no_target_leaves_the_folder(escape, target):
     assert escape.get("/hello.txt").text == "hello"
 
 
-@pytest.mark.parametrize("target", [target.replace("outside.txt", "outside.php") for target in ESCAPES if "outside" in target])
+@pytest.mark.parametrize(
+    "target", [target.replace("outside.txt", "outside.php") for target in ESCAPES if "outside" in target]
+)
 def test_no_target_runs_a_script_outside(escape, target):
     for suffix in ("", "/info"):
         response = escape.get(target + suffix)
         assert response.status in (400, 403, 404) and "ran" not in response.text
 
 
-@pytest.mark.parametrize("target", ["http://x/../outside.txt", "http://x/sub/..%2f..%2foutside.txt", "http://x//etc/passwd"])
+@pytest.mark.parametrize(
+    "target", ["http://x/../outside.txt", "http://x/sub/..%2f..%2foutside.txt", "http://x//etc/passwd"]
+)
 def test_no_absolute_target_leaves_the_folder(escape, target):
     assert escape.get(target).status in (400, 403, 404)
 
@@ -485,7 +539,9 @@ def escape(tmp_path_factory):
     server.stop()
 
 
-@pytest.mark.parametrize("target", ["/%00", "/hello.txt%00", "/hello.txt%00.jpg", "/%00/hello.txt", "/server.php%00", "/server.php/%00"])
+@pytest.mark.parametrize(
+    "target", ["/%00", "/hello.txt%00", "/hello.txt%00.jpg", "/%00/hello.txt", "/server.php%00", "/server.php/%00"]
+)
 def test_nul_is_refused(site, server, target):
     site.write("hello.txt", "hello")
     assert server.get(target).status in (400, 404)
@@ -565,7 +621,9 @@ def test_symbolic_links_in_a_configuration(links, run, allowed):
 def test_a_root_that_is_a_symbolic_link(folder, serve):
     """Deployments swap `current`."""
     folder.write("hello.txt", "hello")
-    folder.php("index.php", "echo $_SERVER['DOCUMENT_ROOT'] === dirname($_SERVER['SCRIPT_FILENAME']) ? 'same' : 'differs';")
+    folder.php(
+        "index.php", "echo $_SERVER['DOCUMENT_ROOT'] === dirname($_SERVER['SCRIPT_FILENAME']) ? 'same' : 'differs';"
+    )
     current = folder.root.parent / "current"
     current.symlink_to(folder.root)
     with Howdah.serve(current) as server:
@@ -607,7 +665,13 @@ def test_shares_and_routes(folder, run):
             {"match": {"host": "admin.example"}, "action": {"return": 403}},
             {"match": {"method": "DELETE"}, "action": {"return": 405}},
             {"match": {"uri": ["*.php", "*.php/*"]}, "action": {"pass": "applications/app"}},
-            {"action": {"share": f"{folder.root}/www$uri", "index": "start.html", "fallback": {"pass": "applications/app"}}},
+            {
+                "action": {
+                    "share": f"{folder.root}/www$uri",
+                    "index": "start.html",
+                    "fallback": {"pass": "applications/app"},
+                }
+            },
         ],
         "applications": {"app": app},
     }

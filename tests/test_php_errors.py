@@ -199,7 +199,10 @@ def test_a_neighbour_does_not_notice_the_death_of_a_worker(site, server):
 
 def test_a_request_that_waits_for_a_worker_survives_the_death_of_that_worker(folder, serve):
     """One worker: the requests behind the fatal one are in the queue when it dies."""
-    folder.php("die.php", "touch(SCRATCH . '/dying'); for ($turn = 0; !file_exists(SCRATCH . '/die') && $turn < 15000; $turn++) { usleep(1000); } posix_kill(getmypid(), 9);")
+    folder.php(
+        "die.php",
+        "touch(SCRATCH . '/dying'); await(SCRATCH . '/die'); posix_kill(getmypid(), 9);",
+    )
     folder.php("ok.php", "echo 'ok';")
     server = serve(processes=1)
     with ThreadPoolExecutor(9) as pool:
@@ -227,7 +230,9 @@ def test_a_502_leaves_the_connection_in_a_sane_state(site, server):
 def test_a_death_is_logged(site, server):
     before = len(server.stderr)
     assert site.get("posix_kill(getmypid(), 11);").status == 502
-    wait_for(lambda: "SIGSEGV" in server.stderr[before:] or "signal" in server.stderr[before:].lower(), "a line about it")
+    wait_for(
+        lambda: "SIGSEGV" in server.stderr[before:] or "signal" in server.stderr[before:].lower(), "a line about it"
+    )
 
 
 def test_a_script_cannot_ignore_its_end(site, server):

@@ -25,7 +25,9 @@ def test_a_boolean_of_the_command_line(folder, serve, option):
 
 def test_a_php_ini_of_the_command_line(folder, serve):
     ini = folder.write("../own.ini", "memory_limit = 99M\nuser_agent = own\n[ignored]\nprecision = 5\n")
-    folder.php("index.php", "echo json_encode([php_ini_loaded_file(), ini_get('memory_limit'), ini_get('user_agent'), 1/3]);")
+    folder.php(
+        "index.php", "echo json_encode([php_ini_loaded_file(), ini_get('memory_limit'), ini_get('user_agent'), 1/3]);"
+    )
     server = serve("--php-ini", str(ini), ini={"user_agent": "command line"})
     file, memory, agent, third = server.get("/").json()
     assert file == str(ini) or file.endswith("/own.ini")
@@ -33,7 +35,10 @@ def test_a_php_ini_of_the_command_line(folder, serve):
 
 
 def test_extensions_of_the_distribution_are_loaded(folder, serve):
-    folder.php("index.php", "echo json_encode(array_map('extension_loaded', ['mbstring', 'intl', 'pdo_mysql', 'redis', 'curl']));")
+    folder.php(
+        "index.php",
+        "echo json_encode(array_map('extension_loaded', ['mbstring', 'intl', 'pdo_mysql', 'redis', 'curl']));",
+    )
     assert serve().get("/").json() == [True] * 5
 
 
@@ -46,7 +51,11 @@ def test_extensions_are_loaded_with_a_php_ini_of_ones_own(folder, serve):
 def test_options_of_a_configuration(folder, run):
     ini = folder.write("../own.ini", "memory_limit = 99M\nprecision = 5\nuser_agent = file\n")
     folder.php("index.php", VALUES)
-    options = {"file": str(ini), "admin": {"memory_limit": "111M"}, "user": {"user_agent": "user", "display_errors": "0"}}
+    options = {
+        "file": str(ini),
+        "admin": {"memory_limit": "111M"},
+        "user": {"user_agent": "user", "display_errors": "0"},
+    }
     got = run(application(folder, options=options)).get("/").json()
     assert (got["memory_limit"], got["precision"], got["user_agent"]) == ("111M", "5", "user")
     assert not got["display_errors"] or got["display_errors"] == "0"
@@ -67,21 +76,30 @@ def test_what_the_administrator_set_cannot_be_changed(folder, run):
 
 def test_what_the_administrator_set_survives_ini_restore_and_user_ini(folder, run):
     folder.write(".user.ini", "memory_limit = 55M\nprecision = 7\nuser_agent = by-user-ini\n")
-    folder.php("index.php", "ini_restore('memory_limit'); echo json_encode([ini_get('memory_limit'), ini_get('precision'), ini_get('user_agent')]);")
+    folder.php(
+        "index.php",
+        "ini_restore('memory_limit'); echo json_encode([ini_get('memory_limit'), ini_get('precision'), ini_get('user_agent')]);",
+    )
     options = {"admin": {"memory_limit": "111M"}, "user": {"user_agent": "by-configuration"}}
     server = run(application(folder, options=options))
     assert server.get("/").json()[:2] == ["111M", "7"]
 
 
 def test_the_administrator_disables_functions(folder, run):
-    folder.php("index.php", "echo json_encode([function_exists('shell_exec'), function_exists('passthru'), function_exists('strlen')]);")
+    folder.php(
+        "index.php",
+        "echo json_encode([function_exists('shell_exec'), function_exists('passthru'), function_exists('strlen')]);",
+    )
     options = {"admin": {"disable_functions": "shell_exec,passthru"}}
     assert run(application(folder, options=options)).get("/").json() == [False, False, True]
 
 
 def test_the_administrator_confines_php_to_a_folder(folder, run):
     folder.write("../outside.txt", "outside")
-    folder.php("index.php", "echo json_encode([@file_get_contents(__DIR__ . '/../outside.txt'), strlen(file_get_contents(__FILE__)) > 0]);")
+    folder.php(
+        "index.php",
+        "echo json_encode([@file_get_contents(__DIR__ . '/../outside.txt'), strlen(file_get_contents(__FILE__)) > 0]);",
+    )
     options = {"admin": {"open_basedir": str(folder.root)}}
     assert run(application(folder, options=options)).get("/").json() == [False, True]
 
@@ -122,7 +140,9 @@ def test_prepended_and_appended_files(folder, serve):
     folder.php("before.inc.php", "echo 'before ';")
     folder.php("after.inc.php", "echo ' after';")
     folder.php("index.php", "echo 'body';")
-    server = serve(ini={"auto_prepend_file": f"{folder.root}/before.inc.php", "auto_append_file": f"{folder.root}/after.inc.php"})
+    server = serve(
+        ini={"auto_prepend_file": f"{folder.root}/before.inc.php", "auto_append_file": f"{folder.root}/after.inc.php"}
+    )
     assert server.get("/").text == "before body after"
 
 

@@ -162,9 +162,7 @@ def test_a_body_of_any_method(server, method):
     assert got["post"] == []
 
 
-@pytest.mark.parametrize(
-    "size", [0, 1, 4095, 16383, 16384, 16385, 65535, 65536, 65537, 131072, 1_000_003, 7_999_999]
-)
+@pytest.mark.parametrize("size", [0, 1, 4095, 16383, 16384, 16385, 65535, 65536, 65537, 131072, 1_000_003, 7_999_999])
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 def test_a_body_of_any_size_is_intact(server, size, chunked):
     body = noise(size)

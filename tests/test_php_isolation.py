@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-SITE = {"processes": 1, "environ": {"OF_THE_SERVER": "1"}, "ini": {"display_errors": "0", "memory_limit": "64M", "output_buffering": "0"}}
+SITE = {
+    "processes": 1,
+    "environ": {"OF_THE_SERVER": "1"},
+    "ini": {"display_errors": "0", "memory_limit": "64M", "output_buffering": "0"},
+}
 
 PROBE = """
     $environment = getenv(); unset($environment['REMOTE_PORT'], $environment['REQUEST_TIME'], $environment['REQUEST_TIME_FLOAT']); ksort($environment);
@@ -91,7 +95,9 @@ def test_nothing_of_a_request_is_left_for_the_next(site, server, code):
     before = probe()
     leaking = site.page(code)
     for _ in range(3):
-        server.request("POST", leaking + "?leak=1", {"Cookie": "leak=1", "X-Leak": "1", "Authorization": "Basic eDp5"}, "leak=1")
+        server.request(
+            "POST", leaking + "?leak=1", {"Cookie": "leak=1", "X-Leak": "1", "Authorization": "Basic eDp5"}, "leak=1"
+        )
         after = probe()
         assert after == before
 

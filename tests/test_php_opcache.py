@@ -73,12 +73,21 @@ PRELOAD = "class Preloaded { const WHERE = 'prototype'; public static $pid; stat
 @pytest.mark.parametrize("how", ["command line", "configuration"])
 def test_preloading(folder, serve, run, how):
     preload = folder.php("preload.php", PRELOAD)
-    folder.php("index.php", "echo json_encode([class_exists('Preloaded', false), Preloaded::f(), preloaded(), isset(opcache_get_status()['preload_statistics'])]);")
+    folder.php(
+        "index.php",
+        "echo json_encode([class_exists('Preloaded', false), Preloaded::f(), preloaded(), isset(opcache_get_status()['preload_statistics'])]);",
+    )
     if how == "command line":
         server = serve(ini={"opcache.preload": str(preload)})
     else:
         options = {"admin": {"opcache.preload": str(preload)}}
-        server = run({"applications": {"app": {"type": "php", "root": str(folder.root), "index": "index.php", "options": options}}})
+        server = run(
+            {
+                "applications": {
+                    "app": {"type": "php", "root": str(folder.root), "index": "index.php", "options": options}
+                }
+            }
+        )
     for _ in range(4):
         assert server.get("/").json() == [True, "yes", 1, True]
 
@@ -106,12 +115,16 @@ def test_each_worker_draws_numbers_of_its_own(tmp_path, seeded):
     """The first thing that each of four workers does after its fork is to draw. The prototype may have drawn already."""
     from conftest import Site, readable, stop_all
 
-    (tmp_path / "preload.php").write_text("<?php mt_rand(); rand(); lcg_value(); uniqid('', true); openssl_random_pseudo_bytes(8);")
+    (tmp_path / "preload.php").write_text(
+        "<?php mt_rand(); rand(); lcg_value(); uniqid('', true); openssl_random_pseudo_bytes(8);"
+    )
     readable(tmp_path)
     site = Site(tmp_path / "s", processes=4, ini={"opcache.preload": f"{tmp_path}/preload.php"} if seeded else {})
     try:
         readable(tmp_path)
-        drawn = [answer.json() for answer in site.in_each_worker(4, RANDOM + "echo json_encode([getmypid(), $values]);")]
+        drawn = [
+            answer.json() for answer in site.in_each_worker(4, RANDOM + "echo json_encode([getmypid(), $values]);")
+        ]
     finally:
         stop_all([site.server])
     assert len({pid for pid, _ in drawn}) == 4

@@ -18,7 +18,9 @@ SITE = {"ini": {"output_buffering": "0", "zlib.output_compression": "0"}}
 
 def test_flush_reaches_the_client_while_the_script_runs(site, server):
     go = site.scratch / "go"
-    path = site.page("echo 'first'; flush(); for ($turn = 0; !file_exists(SCRATCH . '/go') && $turn < 15000; $turn++) { usleep(1000); } echo 'second';")
+    path = site.page(
+        "echo 'first'; flush(); await(SCRATCH . '/go'); echo 'second';"
+    )
     with server.connect() as connection:
         connection.send_request("GET", path)
         response, body = connection.stream()
@@ -37,7 +39,7 @@ def test_each_flush_arrives_by_itself(site, server):
         header('Content-Type: text/event-stream'); header('Cache-Control: no-cache');
         for ($i = 0; $i < 20; $i++) {
             echo "data: $i\\n\\n"; flush();
-            for ($turn = 0; !file_exists(SCRATCH . "/steps/$i") && $turn < 15000; $turn++) { usleep(1000); }
+            await(SCRATCH . "/steps/$i");
         }"""
     with server.connect() as connection:
         connection.send_request("GET", site.page(code))
@@ -51,7 +53,7 @@ def test_each_flush_arrives_by_itself(site, server):
 
 def test_implicit_flush(site, server):
     path = site.page(
-        "ob_implicit_flush(); echo 'first'; for ($turn = 0; !file_exists(SCRATCH . '/implicit') && $turn < 15000; $turn++) { usleep(1000); } echo 'end';"
+        "ob_implicit_flush(); echo 'first'; await(SCRATCH . '/implicit'); echo 'end';"
     )
     with server.connect() as connection:
         connection.send_request("GET", path)
@@ -73,7 +75,9 @@ def test_output_buffers(site):
 
 
 def test_a_buffer_of_php_ini_holds_what_flush_does_not(folder, serve):
-    folder.php("index.php", "echo 'x'; flush(); header('X-Late: 1'); echo json_encode([ob_get_level(), headers_sent()]);")
+    folder.php(
+        "index.php", "echo 'x'; flush(); header('X-Late: 1'); echo json_encode([ob_get_level(), headers_sent()]);"
+    )
     response = serve(ini={"output_buffering": "4096"}).get("/")
     assert response.text == "x[1,false]" and response.header("X-Late") == "1"
 
@@ -148,7 +152,9 @@ def test_files_sent_by_php(site, code):
     if not file.exists():
         file.write_bytes(os.urandom(20_000_000))
         file.chmod(0o644)
-    assert site.get("$file = __DIR__ . '/large.bin'; header('Content-Type: image/png');" + code).body == file.read_bytes()
+    assert (
+        site.get("$file = __DIR__ . '/large.bin'; header('Content-Type: image/png');" + code).body == file.read_bytes()
+    )
 
 
 # --- fastcgi_finish_request()
@@ -160,7 +166,7 @@ def test_a_finished_request_is_answered_while_the_script_goes_on(site, server):
         echo 'answer';
         $first = fastcgi_finish_request();
         echo 'nobody reads this'; header('X-Late: 1');
-        for ($turn = 0; !file_exists(SCRATCH . '/finish') && $turn < 15000; $turn++) { usleep(1000); }
+        await(SCRATCH . '/finish');
         file_put_contents(SCRATCH . '/finished.tmp', json_encode([$first, fastcgi_finish_request(), connection_status()]));
         rename(SCRATCH . '/finished.tmp', SCRATCH . '/finished');"""
     path = site.page(code)
@@ -226,7 +232,7 @@ def test_a_client_that_stays_is_not_taken_for_gone(site):
 def test_a_script_that_says_nothing_runs_to_its_end_when_its_client_has_gone(site, server):
     """As under PHP-FPM: only output finds out that nobody listens."""
     path = site.page(
-        "touch(SCRATCH . '/silent'); for ($turn = 0; !file_exists(SCRATCH . '/speak') && $turn < 15000; $turn++) { usleep(1000); } touch(SCRATCH . '/done');"
+        "touch(SCRATCH . '/silent'); await(SCRATCH . '/speak'); touch(SCRATCH . '/done');"
     )
     with server.connect() as connection:
         connection.send_request("GET", path)

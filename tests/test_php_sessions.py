@@ -35,7 +35,7 @@ def test_requests_of_one_session_wait_for_each_other(site, server):
 def test_a_session_that_is_closed_early_lets_the_next_in(site, server):
     path = site.page(
         START + "session_write_close(); if (isset($_GET['wait'])) {"
-        "touch(SCRATCH . '/closed'); for ($turn = 0; !file_exists(SCRATCH . '/go') && $turn < 15000; $turn++) { usleep(1000); } } echo 'done';"
+        "touch(SCRATCH . '/closed'); await(SCRATCH . '/go'); } echo 'done';"
     )
     cookie = session_of(server.get(path))
     with ThreadPoolExecutor(1) as pool:
@@ -70,7 +70,9 @@ def test_the_session_of_one_request_is_not_seen_by_the_next(site, server):
 
 
 def test_a_session_is_written_when_the_script_fails(site, server):
-    path = site.page(START + "if (isset($_GET['fail'])) { $_SESSION['n'] = 'written'; fail(); } echo $_SESSION['n'] ?? 'no';")
+    path = site.page(
+        START + "if (isset($_GET['fail'])) { $_SESSION['n'] = 'written'; fail(); } echo $_SESSION['n'] ?? 'no';"
+    )
     cookie = session_of(server.get(path))
     assert server.get(path + "?fail", cookie).status == 500
     assert server.get(path, cookie).text == "written"

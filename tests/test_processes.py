@@ -22,7 +22,7 @@ def scripts(folder) -> Folder:
     folder.php(
         "wait.php",
         "set_time_limit(0); touch(SCRATCH . '/' . $_GET['started']);"
-        "for ($turn = 0; !file_exists(SCRATCH . '/' . $_GET['until']) && $turn < 15000; $turn++) { usleep(1000); } echo 'waited ', getmypid();",
+        "await(SCRATCH . '/' . $_GET['until']); echo 'waited ', getmypid();",
     )
     folder.write("hello.txt", "hello")
     return folder
@@ -115,7 +115,7 @@ def test_only_the_request_of_a_killed_worker_fails(scripts, serve):
     queued = [server.connect() for _ in range(10)]
     for connection in queued:
         connection.send_request("GET", "/pid.php")
-    (first, second) = server.workers(count=2)
+    first, second = server.workers(count=2)
     # Which of the two runs the doomed request shows in what dies with it.
     first.kill()
     answers = []
@@ -207,7 +207,9 @@ def test_a_prototype_that_is_killed_is_replaced_and_no_request_fails(scripts, se
     with ThreadPoolExecutor(4) as pool:
         clients = [pool.submit(load) for _ in range(4)]
         before.kill()
-        wait_for(lambda: any(p.pid != before.pid for p in server.titled('howdah: "app" prototype')), "another prototype")
+        wait_for(
+            lambda: any(p.pid != before.pid for p in server.titled('howdah: "app" prototype')), "another prototype"
+        )
         assert running.response().status == 200, "the worker finishes what it does"
         wait_for(lambda: not any(worker.alive() for worker in workers), "the old workers to go")
         fresh = server.workers(count=2)
@@ -277,6 +279,8 @@ def test_a_connection_made_while_there_is_no_router_waits_in_the_backlog(scripts
     server = serve(processes=1)
     router = server.router()
     router.kill(signal.SIGSTOP)
+    stats = [entry / "stat" for entry in Path(f"/proc/{router.pid}/task").iterdir()]
+    wait_for(lambda: all(") T " in stat.read_text() for stat in stats), "each thread to have stopped")
     with server.connect() as connection:
         connection.send_request("GET", "/pid.php")
         router.kill()
@@ -479,7 +483,9 @@ def test_what_php_started_and_left_is_reaped(scripts, serve):
         assert server.get("/leave.php").text == "left"
         assert server.get("/die-with-child.php").status == 502
     wait_for(lambda: not [p for p in server.leftovers() if p.title.startswith("sleep")], "the children to end")
-    wait_for(lambda: server.zombies() == [] and not [p for p in server.leftovers() if p.state == "Z"], "them to be reaped")
+    wait_for(
+        lambda: server.zombies() == [] and not [p for p in server.leftovers() if p.state == "Z"], "them to be reaped"
+    )
     server.workers(count=2)
 
 

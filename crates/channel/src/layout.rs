@@ -86,7 +86,7 @@ pub(crate) mod flags {
 impl Geometry {
     /// A geometry for so many workers and router threads: enough slots that no worker waits while the router is busy.
     pub fn for_workers(workers: u32, threads: u16) -> Geometry {
-        let slots = workers.saturating_mul(4).clamp(256, u32::from(MAX_SLOTS)).next_power_of_two();
+        let slots = workers.saturating_mul(4).clamp(64, u32::from(MAX_SLOTS)).next_power_of_two();
         Geometry { slots: slots as u16, threads: threads.clamp(1, MAX_THREADS) }
     }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn slots_follow_the_number_of_workers() {
-        assert_eq!(Geometry::for_workers(2, 2).slots, 256);
+        assert_eq!(Geometry::for_workers(2, 2).slots, 64);
         assert_eq!(Geometry::for_workers(100, 2).slots, 512);
         assert_eq!(Geometry::for_workers(u32::MAX, 2).slots, MAX_SLOTS);
     }

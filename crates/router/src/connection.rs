@@ -13,7 +13,6 @@ use howdah_config::Http;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use socket2::SockRef;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -27,9 +26,9 @@ use tokio::net::{TcpStream, UnixStream};
 
 /// A connection as it was accepted.
 pub enum Accepted {
-    /// Over TCP, with the client's address.
+    /// Over TCP, not blocking, with the client's address.
     Tcp(std::net::TcpStream, SocketAddr),
-    /// Over a unix socket, with the listener's path.
+    /// Over a unix socket, not blocking, with the listener's path.
     Unix(std::os::unix::net::UnixStream, String),
 }
 
@@ -71,10 +70,6 @@ enum Phase {
 const BUFFER_BYTES: usize = 64 * 1024;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 256;
-
-/// Bytes that wait in a socket beyond what the network takes: more would only be copied early and fall out of the
-/// processor's cache. (The window of a fast, distant client is not limited by it: tcp(7), TCP_NOTSENT_LOWAT.)
-const UNSENT_BYTES: u32 = 128 * 1024;
 
 /// Serves a connection to its end.
 pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
@@ -192,9 +187,6 @@ impl Socket {
     fn new(accepted: Accepted, listener: usize) -> io::Result<(Socket, Peer)> {
         match accepted {
             Accepted::Tcp(stream, remote) => {
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES)?;
                 let local = stream.local_addr()?;
                 let peer = Peer {
                     remote_addr: remote.ip().to_canonical().to_string().into(),
@@ -206,7 +198,6 @@ impl Socket {
                 Ok((Socket::Tcp(TcpStream::from_std(stream)?), peer))
             }
             Accepted::Unix(stream, path) => {
-                stream.set_nonblocking(true)?;
                 let peer = Peer {
                     remote_addr: "unix:".into(),
                     remote_port: String::new(),

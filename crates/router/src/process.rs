@@ -27,6 +27,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tokio::sync::{Semaphore, mpsc};
 
+/// Bytes that wait in a socket beyond what the network takes: more would only be copied early and fall out of the
+/// processor's cache. (The window of a fast, distant client is not limited by it: tcp(7), TCP_NOTSENT_LOWAT.)
+const UNSENT_BYTES: u32 = 32 * 1024;
+
 struct Threads {
     handles: Vec<JoinHandle<io::Result<()>>>,
     commands: Vec<mpsc::UnboundedSender<Command>>,
@@ -121,14 +125,20 @@ impl Threads {
         let access_log = if boot.access_log { Some(Arc::new(File::from(next()?))) } else { None };
 
         let count = usize::from(boot.threads.max(1));
-        let mut listeners: Vec<Vec<(usize, Listening)>> = (0..count).map(|_| Vec::new()).collect();
+        let mut listening = Vec::new();
         for (place, listener) in configuration.listeners.iter().enumerate() {
             let socket = next()?;
-            let listening = match &listener.address {
-                Address::Tcp(_) => Listening::Tcp(socket.into()),
+            let listener = match &listener.address {
+                Address::Tcp(_) => {
+                    // Accepted sockets inherit both.
+                    let socket = socket2::Socket::from(socket);
+                    socket.set_tcp_nodelay(true)?;
+                    socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
+                    Listening::Tcp(socket.into())
+                }
                 Address::Unix(path) => Listening::Unix(socket.into(), path.display().to_string()),
             };
-            listeners[place % count].push((place, listening));
+            listening.push((place, listener));
         }
         let mut bells: Vec<Vec<OwnedFd>> = (0..count).map(|_| Vec::new()).collect();
         let mut generations = Vec::new();
@@ -147,7 +157,11 @@ impl Threads {
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let loads: Arc<[AtomicUsize]> = (0..count).map(|_| AtomicUsize::new(0)).collect();
         let mut handles = Vec::new();
-        for (index, ((listeners, bells), receiver)) in listeners.into_iter().zip(bells).zip(receivers).enumerate() {
+        for (index, (bells, receiver)) in bells.into_iter().zip(receivers).enumerate() {
+            let listeners = listening
+                .iter()
+                .map(|(place, listener)| Ok((*place, listener.try_clone()?)))
+                .collect::<io::Result<_>>()?;
             let setup = Setup {
                 index: index as u16,
                 configuration: Arc::clone(&configuration),

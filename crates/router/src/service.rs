@@ -222,6 +222,10 @@ async fn run_php(
     let declared = copy_headers(&head, &mut response);
     let first = started.bytes.slice(at..);
     if !started.complete {
+        if request.version == Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH) {
+            // Without chunks only the end of the connection tells the end of the body; hyper would promise to keep it.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         return Ok(response.map(|()| ResponseBody::php(first, running, port)));
     }
     if request.method != Method::HEAD && declared.is_some_and(|declared| declared != first.len() as u64) {

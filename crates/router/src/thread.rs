@@ -10,6 +10,7 @@ use crate::static_files::StaticFiles;
 use howdah_channel::WorkerId;
 use howdah_channel::request::HeadWriter;
 use howdah_config::Configuration;
+use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::File;
@@ -93,6 +94,8 @@ pub struct Registered<'t> {
     key: u64,
 }
 
+/// What an accepted socket is from its beginning.
+const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// How often time-outs and lost wake-ups are looked for.
 const SWEEP: Duration = Duration::from_millis(250);
 
@@ -237,11 +240,24 @@ async fn accept(thread: Rc<Thread>, listening: AsyncFd<Listening>, place: usize)
 impl Listening {
     fn accept(&self) -> io::Result<Accepted> {
         match self {
-            Listening::Tcp(listener) => listener.accept().map(|(stream, remote)| Accepted::Tcp(stream, remote)),
+            Listening::Tcp(listener) => {
+                let (stream, remote) = acceptfrom_with(listener, ACCEPTED)?;
+                let remote = remote.and_then(|remote| remote.try_into().ok());
+                let remote = remote.ok_or(io::Error::from(io::ErrorKind::ConnectionAborted))?;
+                Ok(Accepted::Tcp(stream.into(), remote))
+            }
             Listening::Unix(listener, path) => {
-                listener.accept().map(|(stream, _)| Accepted::Unix(stream, path.clone()))
+                Ok(Accepted::Unix(accept_with(listener, ACCEPTED)?.into(), path.clone()))
             }
         }
+    }
+
+    /// Another handle of the same socket, for another thread.
+    pub fn try_clone(&self) -> io::Result<Listening> {
+        Ok(match self {
+            Listening::Tcp(listener) => Listening::Tcp(listener.try_clone()?),
+            Listening::Unix(listener, path) => Listening::Unix(listener.try_clone()?, path.clone()),
+        })
     }
 }
 
@@ -280,11 +296,12 @@ impl Thread {
         self.access_log.borrow().is_on()
     }
 
-    /// Gives a connection to the thread that has the fewest.
+    /// Keeps a connection, or gives it to a thread that has clearly fewer.
     fn distribute(self: &Rc<Self>, accepted: Accepted, listener: usize) {
         let load = |n: usize| self.loads[n].load(Ordering::Relaxed);
         let least = (0..self.loads.len()).fold(self.index, |least, n| if load(n) < load(least) { n } else { least });
-        if least == self.index {
+        // All threads accept: a few more or less are not worth waking another one.
+        if load(self.index) <= load(least) + load(least) / 4 + 8 {
             self.spawn(accepted, listener);
         } else {
             self.loads[least].fetch_add(1, Ordering::Relaxed);
