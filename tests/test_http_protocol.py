@@ -272,7 +272,6 @@ BAD = {
     "length and chunked": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunked and length": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
     "two lengths": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
-    "two equal lengths": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
     "a list of lengths": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: 5, 5\r\n\r\nhello",
     "a negative length": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n",
     "a length with a sign": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: +5\r\n\r\nhello",
@@ -328,6 +327,13 @@ def test_a_bad_request_is_answered_once_and_hung_up_on(site, server, name):
     assert raw.count(b"HTTP/1.1 ") == 1, raw
     assert server.get("/pid.php").status == 200
     assert not (site.scratch / "smuggled").exists()
+
+
+def test_two_equal_lengths_are_one(server):
+    """RFC 9110, 8.6 leaves the choice: refuse them, or take them as one, as hyper does. The framing must hold."""
+    twice = b"POST /pid.php HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello"
+    raw = server.raw(twice + b"GET /pid.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert raw.count(b"HTTP/1.1 200 ") == 2, raw
 
 
 def test_a_bad_request_does_not_take_back_the_answers_before_it(server):

@@ -16,7 +16,7 @@ fn round_trip(c: &mut Criterion) {
     let worker = std::thread::spawn(move || {
         let end = channel.worker(WorkerId { index: 0, incarnation: 0 });
         let mut head = Vec::new();
-        while let Next::Run(mut claim) = end.next() {
+        while let Next::Run(mut claim) = end.next(|| false) {
             claim.head(&mut head).expect("a head");
             claim.write(&head).expect("a client");
             claim.finish();

@@ -206,7 +206,7 @@ impl Stage {
             return; // it would sleep
         }
         let end = self.workers.worker(HONEST);
-        let Next::Run(mut claim) = end.next() else { return };
+        let Next::Run(mut claim) = end.next(|| false) else { return };
         let mut head = Vec::new();
         if claim.head(&mut head).is_ok() {
             assert!(head.len() <= REQUEST_HEAD_BYTES);
@@ -269,7 +269,7 @@ impl Stage {
         let end = self.workers.worker(WorkerId { index: 1, incarnation: 2 });
         for n in 0..SLOTS {
             let mut exchange = self.router.submit(0, &[n as u8], b"", true).expect("a slot");
-            let Next::Run(mut claim) = end.next() else { panic!("told to stop") };
+            let Next::Run(mut claim) = end.next(|| false) else { panic!("told to stop") };
             claim.write(&[n as u8; 3]).expect("a client");
             claim.finish();
             self.out.clear();

@@ -82,8 +82,9 @@ impl WorkerChannel {
 // === impl WorkerEnd ===
 
 impl WorkerEnd {
-    /// Waits for a request and claims it.
-    pub fn next(&self) -> Next<'_> {
+    /// Waits for a request and claims it. `look_after` is called before the worker sleeps, and again after a second while
+    /// it answers `true`: for what the worker has to watch besides, such as children of PHP.
+    pub fn next(&self, mut look_after: impl FnMut() -> bool) -> Next<'_> {
         let view = &*self.channel.view;
         loop {
             if self.must_stop() {
@@ -92,11 +93,12 @@ impl WorkerEnd {
             if let Some(claim) = self.claim() {
                 return Next::Run(claim);
             }
+            let timeout = look_after().then_some(LOOK_AGAIN);
             let doorbell = view.doorbell(self.me.index);
             let seen = doorbell.load(Ordering::Acquire);
             view.idle().enter(self.me.index);
             if !view.queue().has_hint() && !self.must_stop() {
-                futex::wait(doorbell, seen, None);
+                futex::wait(doorbell, seen, timeout);
             }
             view.idle().leave(self.me.index);
         }

@@ -52,7 +52,7 @@ impl Channel {
         std::thread::spawn(move || {
             let end = channel.worker(WorkerId { index, incarnation: 9 });
             let mut head = Vec::new();
-            while let Next::Run(mut claim) = end.next() {
+            while let Next::Run(mut claim) = end.next(|| false) {
                 claim.head(&mut head).unwrap();
                 claim.write(&head).unwrap();
                 claim.finish();

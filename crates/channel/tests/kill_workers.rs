@@ -89,7 +89,7 @@ fn worker_process() {
     let channel = WorkerChannel::attach(memfd, GEOMETRY, descriptors.collect()).expect("the workers' end");
     let end = channel.worker(WorkerId { index: numbers[0] as u16, incarnation: numbers[1] as u16 });
     let (mut head, mut body, mut part) = (Vec::new(), Vec::new(), vec![0; 8192]);
-    while let Next::Run(mut claim) = end.next() {
+    while let Next::Run(mut claim) = end.next(|| false) {
         claim.head(&mut head).expect("a head");
         body.clear();
         loop {

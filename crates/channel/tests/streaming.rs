@@ -81,7 +81,7 @@ impl Setup {
     /// The worker of one plan; tells what it has read of the body.
     fn work(channel: WorkerChannel, plan: &Plan, read: &mpsc::Sender<Vec<u8>>) {
         let end = channel.worker(WorkerId { index: 0, incarnation: 0 });
-        let Next::Run(mut claim) = end.next() else { panic!("told to stop") };
+        let Next::Run(mut claim) = end.next(|| false) else { panic!("told to stop") };
         let response = pattern(2, plan.response);
         let (early, late) = response.split_at(if plan.answer_first { plan.response / 2 } else { 0 });
         let write = |claim: &mut howdah_channel::Claim<'_>, bytes: &[u8]| {

@@ -6,6 +6,8 @@
 use crate::sapi;
 use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
 use howdah_channel::{Next, WorkerEnd};
+use nix::errno::Errno;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
@@ -20,7 +22,7 @@ struct Request {
 /// Serves until told to stop.
 pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString]) {
     let mut request = Request::default();
-    while let Next::Run(claim) = end.next() {
+    while let Next::Run(claim) = end.next(reap_children) {
         let read = claim.head(&mut request.head).and_then(|()| parse_head(&request.head, &mut request.variables));
         if let Err(violation) = read {
             crate::log(&format!("{violation}; this worker ends"));
@@ -30,6 +32,18 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString]) {
         sapi::begin(sapi::Exchange::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.
         unsafe { sapi::howdah_php_run(&for_php) };
+    }
+}
+
+/// Reaps what PHP started and did not wait for; says whether some of it still runs. Between requests only: within one,
+/// children are PHP's to wait for.
+fn reap_children() -> bool {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => return true,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return false,
+        }
     }
 }
 

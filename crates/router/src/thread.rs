@@ -84,6 +84,8 @@ pub struct Thread {
     next_clock: Cell<u64>,
     draining: Cell<bool>,
     ended: Notify,
+    /// Makes the event loop run another round instead of sleeping.
+    stay_awake: Notify,
     everyone: Vec<mpsc::UnboundedSender<Command>>,
     loads: Arc<[AtomicUsize]>,
 }
@@ -96,6 +98,8 @@ pub struct Registered<'t> {
 
 /// What an accepted socket is from its beginning.
 const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+/// How often mailboxes are emptied in a row before the event loop looks elsewhere.
+const DRAINS_BEFORE_SLEEP: u32 = 8;
 /// How often time-outs and lost wake-ups are looked for.
 const SWEEP: Duration = Duration::from_millis(250);
 
@@ -141,6 +145,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
         next_clock: Cell::new(0),
         draining: Cell::new(false),
         ended: Notify::new(),
+        stay_awake: Notify::new(),
         everyone: setup.everyone,
         loads: setup.loads,
     });
@@ -154,6 +159,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
         accepting.push(spawn_local(accept(Rc::clone(&thread), watch(listening)?, place)));
     }
     spawn_local(sweep(Rc::clone(&thread)));
+    spawn_local(run_on_request(Rc::clone(&thread)));
 
     let mut commands = setup.commands;
     while let Some(command) = commands.recv().await {
@@ -205,6 +211,13 @@ fn watch<T: AsRawFd>(source: T) -> io::Result<AsyncFd<T>> {
 async fn answer_bell(bell: AsyncFd<OwnedFd>) {
     while let Ok(mut ready) = bell.readable().await {
         let _ = ready.try_io(|bell| Ok(rustix::io::read(bell, &mut [0u8; 8])?));
+    }
+}
+
+/// Does nothing: that it is woken is enough.
+async fn run_on_request(thread: Rc<Thread>) {
+    loop {
+        thread.stay_awake.notified().await;
     }
 }
 
@@ -325,8 +338,15 @@ impl Thread {
     fn prepare_to_sleep(&self) {
         self.access_log.borrow_mut().flush();
         for port in self.ports.values() {
-            if !port.prepare_to_sleep() {
+            let mut rounds = 0;
+            // Whoever writes on and on must not keep the other tasks waiting: they get a turn, then it goes on.
+            while !port.prepare_to_sleep() {
                 port.drain();
+                rounds += 1;
+                if rounds == DRAINS_BEFORE_SLEEP {
+                    self.stay_awake.notify_one();
+                    break;
+                }
             }
         }
     }
