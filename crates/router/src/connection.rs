@@ -53,6 +53,8 @@ pub struct Clock {
     write_blocked_since: Cell<Option<Instant>>,
     overdue: Cell<bool>,
     draining: Cell<bool>,
+    /// Whether a request has come: a connection that was just accepted is owed an answer to its first.
+    used: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -71,6 +73,9 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 256;
 
+/// How long a new connection may take to its first request while the router ends.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
 /// Serves a connection to its end.
 pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
     let Ok((socket, peer)) = Socket::new(accepted, listener) else { return };
@@ -80,6 +85,7 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
         write_blocked_since: Cell::new(None),
         overdue: Cell::new(false),
         draining: Cell::new(thread.is_draining()),
+        used: Cell::new(false),
         waker: RefCell::default(),
     });
     let _registered = thread.register(&clock);
@@ -89,6 +95,7 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
         let (thread, clock) = (Rc::clone(&thread), Rc::clone(&clock));
         service_fn(move |request| {
             clock.enter(Phase::Busy);
+            clock.used.set(true);
             let answer = Box::pin(service::answer(Rc::clone(&thread), Rc::clone(&peer), Rc::clone(&clock), request));
             async move { Ok::<hyper::Response<ResponseBody>, std::convert::Infallible>(answer.await) }
         })
@@ -106,7 +113,7 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
         if clock.overdue.get() {
             return Poll::Ready(Ok(()));
         }
-        if clock.draining.get() && !told {
+        if clock.draining.get() && clock.may_close() && !told {
             told = true;
             connection.as_mut().graceful_shutdown();
         }
@@ -136,8 +143,9 @@ impl Clock {
 
     /// Closes the connection if its time is over.
     pub fn check(&self, now: Instant, limits: &Http) {
-        if self.is_overdue(now, limits) {
-            self.overdue.set(true);
+        let overdue = self.is_overdue(now, limits);
+        self.overdue.set(overdue);
+        if overdue || self.draining.get() {
             self.wake();
         }
     }
@@ -146,6 +154,10 @@ impl Clock {
     pub fn drain(&self) {
         self.draining.set(true);
         self.wake();
+    }
+
+    fn may_close(&self) -> bool {
+        self.used.get() || self.since.get().elapsed() > FIRST_REQUEST
     }
 
     fn is_overdue(&self, now: Instant, limits: &Http) -> bool {
