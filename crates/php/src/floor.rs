@@ -16,6 +16,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     const USAGE: &str = "usage: --floor SCRIPT REQUESTS [PHP_INI]";
     let script = arguments.first().ok_or(USAGE)?;
     let requests: u32 = arguments.get(1).and_then(|text| text.parse().ok()).filter(|n| *n > 0).ok_or(USAGE)?;
+    // Without it PHP would be measured failing.
+    if !std::path::Path::new(script).is_file() {
+        return Err(format!("{script} is no file"));
+    }
     let c = |text: &str| CString::new(text).map_err(|_| USAGE);
     let ini = arguments.get(2).map(|path| c(path)).transpose()?;
     // SAFETY: once, on the only thread; the strings are literals or outlive PHP.
