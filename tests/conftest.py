@@ -1,5 +1,6 @@
 """Fixtures of the end-to-end tests. See harness.py for what they are made of."""
 
+import atexit
 import itertools
 import os
 import shutil
@@ -20,12 +21,15 @@ if "PYTEST_DEBUG_TEMPROOT" not in os.environ:
     OWN_PLACE = os.environ["PYTEST_DEBUG_TEMPROOT"]
 else:
     OWN_PLACE = None
+FINISHED: list[str] = []
+atexit.register(lambda: [shutil.rmtree(place, ignore_errors=True) for place in FINISHED])
 
 
 def pytest_sessionfinish(exitstatus):
     """Leaves the folders of a run that failed for a look at them."""
+    # pytest tidies up in them at its own exit: what was registered before is called after that.
     if OWN_PLACE and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        shutil.rmtree(OWN_PLACE, ignore_errors=True)
+        FINISHED.append(OWN_PLACE)
 
 
 @pytest.fixture
