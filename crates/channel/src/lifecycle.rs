@@ -5,8 +5,13 @@
 
 use crate::layout::Geometry;
 use crate::state::WorkerId;
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Uid, initgroups, setgid, setgroups, setuid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
@@ -18,6 +23,26 @@ pub const CONTROL_FD: RawFd = 3;
 pub struct Identity {
     /// User and group id.
     pub ids: Option<(u32, u32)>,
+}
+
+impl Identity {
+    /// Becomes this user, for good: groups first, while that is still allowed. Only while the process has one thread.
+    ///
+    /// # Errors
+    /// When the process may not.
+    pub fn assume(self, user: Option<&str>) -> io::Result<()> {
+        let Some((uid, gid)) = self.ids else { return Ok(()) };
+        let gid = Gid::from_raw(gid);
+        match user.and_then(|name| CString::new(name).ok()) {
+            Some(name) => initgroups(&name, gid)?,
+            None => setgroups(&[gid])?,
+        }
+        setgid(gid)?;
+        setuid(Uid::from_raw(uid))?;
+        // A change of user clears it.
+        prctl::set_pdeathsig(Signal::SIGKILL)?;
+        Ok(())
+    }
 }
 
 /// Supervisor to prototype.

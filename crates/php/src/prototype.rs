@@ -6,7 +6,7 @@
 
 use crate::{ini, sapi, worker};
 use howdah_channel::control::{ControlSocket, inherited};
-use howdah_channel::lifecycle::{CONTROL_FD, FromPrototype, Identity, ProcessEnd, PrototypeBoot, ToPrototype};
+use howdah_channel::lifecycle::{CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype};
 use howdah_channel::request::NAMES;
 use howdah_channel::{WorkerChannel, WorkerId};
 use nix::errno::Errno;
@@ -15,7 +15,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, initgroups, setgid, setgroups, setuid};
+use nix::unistd::{ForkResult, Pid, fork};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -73,7 +73,9 @@ impl Prototype {
         let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
         let supervisor = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
             .map_err(|error| format!("cannot watch the supervisor: {error}"))?;
-        become_user(boot.identity, boot.user.as_deref())?;
+        boot.identity
+            .assume(boot.user.as_deref())
+            .map_err(|error| format!("cannot become the application's user: {error}"))?;
         if let Some(folder) = &boot.working_directory {
             std::env::set_current_dir(folder).map_err(|error| {
                 format!(
@@ -213,21 +215,6 @@ fn start_php(boot: &PrototypeBoot) -> Result<(bool, u64), String> {
 pub fn php_version() -> String {
     // SAFETY: a string literal.
     unsafe { CStr::from_ptr(sapi::howdah_php_version()) }.to_string_lossy().into_owned()
-}
-
-fn become_user(identity: Identity, user: Option<&str>) -> Result<(), String> {
-    let Some((uid, gid)) = identity.ids else { return Ok(()) };
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-    let groups = match user {
-        Some(name) => initgroups(&c_string(name), gid),
-        None => setgroups(&[gid]),
-    };
-    groups
-        .and_then(|()| setgid(gid))
-        .and_then(|()| setuid(uid))
-        // Changing the user clears it.
-        .and_then(|()| prctl::set_pdeathsig(Signal::SIGKILL))
-        .map_err(|error| format!("cannot become user {uid}, group {gid}: {error}"))
 }
 
 fn receive(control: &ControlSocket) -> Result<Option<(ToPrototype, Vec<OwnedFd>)>, String> {

@@ -14,9 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Uid, initgroups, setgid, setgroups, setuid};
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
@@ -56,7 +54,7 @@ fn run() -> io::Result<()> {
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    become_user(&boot)?;
+    boot.identity.assume(boot.user.as_deref())?;
     let threads = Threads::start(&control, boot, descriptors)?;
     control.send(&FromRouter::Ready, &[])?;
     while let Some((message, mut descriptors)) = receive(&control)? {
@@ -82,20 +80,6 @@ fn run() -> io::Result<()> {
             ToRouter::Boot(_) => return Err(io::Error::other("a second boot message")),
         }
     }
-    Ok(())
-}
-
-fn become_user(boot: &RouterBoot) -> io::Result<()> {
-    let Some((uid, gid)) = boot.identity.ids else { return Ok(()) };
-    let gid = Gid::from_raw(gid);
-    match boot.user.as_deref().and_then(|name| CString::new(name).ok()) {
-        Some(name) => initgroups(&name, gid)?,
-        None => setgroups(&[gid])?,
-    }
-    setgid(gid)?;
-    setuid(Uid::from_raw(uid))?;
-    // Changing the user clears it.
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
     Ok(())
 }
 
