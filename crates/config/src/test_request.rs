@@ -1,6 +1,7 @@
 //! A request for tests.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use crate::request::{self, Argument, Peer, Request, Scheme};
 use crate::variable::{Variable, Variables};
@@ -16,6 +17,8 @@ pub(crate) struct TestRequest {
     pub source: Peer,
     pub destination: Peer,
     pub headers: Vec<(String, String)>,
+    /// How often the host or the URI were asked for.
+    pub asked: Cell<usize>,
 }
 
 impl TestRequest {
@@ -47,6 +50,7 @@ impl Default for TestRequest {
             source: Peer::Ip("192.0.2.1:4711".parse().expect("address")),
             destination: Peer::Ip("127.0.0.1:80".parse().expect("address")),
             headers: Vec::new(),
+            asked: Cell::new(0),
         }
     }
 }
@@ -81,10 +85,12 @@ impl Request for TestRequest {
     }
 
     fn host(&self) -> &str {
+        self.asked.set(self.asked.get() + 1);
         self.host
     }
 
     fn uri(&self) -> &str {
+        self.asked.set(self.asked.get() + 1);
         self.uri
     }
 

@@ -56,7 +56,6 @@ impl Upstream {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Configuration;
 
     fn parse(upstream: &str) -> Result<Vec<(String, f64)>, String> {
