@@ -1,7 +1,7 @@
 //! The data plane: an unprivileged process that speaks HTTP, routes, serves files and hands requests to PHP.
 //!
 //! [`main`] is what the executable runs when the supervisor starts it as `howdah: router`. A process has one control
-//! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`):
+//! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`, `socket`):
 //!
 //! - `service`: one request → the route's action → a response
 //! - `static_files`: files
@@ -23,6 +23,7 @@ mod request_body;
 mod response_body;
 mod script;
 mod service;
+mod socket;
 mod spool;
 mod static_files;
 mod thread;

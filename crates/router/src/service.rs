@@ -2,12 +2,13 @@
 
 use crate::access_log::Entry;
 use crate::cgi;
-use crate::connection::{Clock, Peer};
+use crate::connection::Clock;
 use crate::failure::{self, Failure};
 use crate::php::{Port, Running};
 use crate::request_body::{self, Buffered};
 use crate::response_body::ResponseBody;
 use crate::script::{self, Resolved, Script};
+use crate::socket::Peer;
 use crate::static_files::{self, Outcome};
 use crate::thread::Thread;
 use howdah_channel::response;

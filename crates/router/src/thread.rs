@@ -4,8 +4,9 @@
 //! first. While it is busy the workers make no system call to tell it anything.
 
 use crate::access_log::AccessLog;
-use crate::connection::{self, Accepted, Clock};
+use crate::connection::{self, Clock};
 use crate::php::Port;
+use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
 use howdah_channel::WorkerId;
 use howdah_channel::request::HeadWriter;
@@ -297,6 +298,11 @@ impl Thread {
         let key = self.next_clock.replace(self.next_clock.get() + 1);
         self.clocks.borrow_mut().insert(key, Rc::clone(clock));
         Registered { thread: self, key }
+    }
+
+    /// How many connections it has.
+    pub fn connections(&self) -> usize {
+        self.clocks.borrow().len()
     }
 
     /// Whether the thread ends as soon as its requests are answered.
