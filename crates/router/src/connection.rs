@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// What a connection does, and since when.
 pub struct Clock {
+    thread: Rc<Thread>,
+    listener: u64,
     phase: Cell<Phase>,
     since: Cell<Instant>,
     write_blocked_since: Cell<Option<Instant>>,
@@ -69,9 +71,9 @@ enum Ended {
 }
 
 /// Serves a connection to its end.
-pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
+pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
     let Ok((socket, peer)) = Socket::new(accepted, listener) else { return };
-    let clock = Rc::new(Clock::new(thread.is_draining()));
+    let clock = Rc::new(Clock::new(&thread, listener));
     let _registered = thread.register(&clock);
     let remote = Rc::clone(&peer.remote_addr);
     let peer = Rc::new(peer);
@@ -100,6 +102,8 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
             }
         }
     }
+    // Nobody may be left to say so: the client went away while its request was under way.
+    clock.enter(Phase::Idle);
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
         // hyper has answered, or could not: the request never came to a line of its own.
@@ -112,13 +116,15 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
 // === impl Clock ===
 
 impl Clock {
-    fn new(draining: bool) -> Clock {
+    fn new(thread: &Rc<Thread>, listener: u64) -> Clock {
         Clock {
+            thread: Rc::clone(thread),
+            listener,
             phase: Cell::new(Phase::Idle),
             since: Cell::new(Instant::now()),
             write_blocked_since: Cell::new(None),
             overdue: Cell::new(false),
-            draining: Cell::new(draining),
+            draining: Cell::new(thread.is_draining(listener)),
             used: Cell::new(false),
             flushed: Cell::new(true),
             read_blocked: Cell::new(false),
@@ -130,6 +136,11 @@ impl Clock {
     pub fn request_ended(&self) {
         self.flushed.set(false);
         self.enter(Phase::Idle);
+    }
+
+    /// The listener that the connection came from.
+    pub fn listener(&self) -> u64 {
+        self.listener
     }
 
     /// Bytes came in, or the end.
@@ -236,7 +247,12 @@ impl Clock {
     }
 
     fn enter(&self, phase: Phase) {
-        self.phase.set(phase);
+        match (self.phase.replace(phase), phase) {
+            (Phase::Busy, Phase::Busy) => {}
+            (_, Phase::Busy) => self.thread.load().request_began(),
+            (Phase::Busy, _) => self.thread.load().request_ended(),
+            _ => {}
+        }
         self.since.set(Instant::now());
     }
 

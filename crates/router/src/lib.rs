@@ -13,16 +13,20 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
 mod access_log;
 mod cgi;
 mod connection;
+mod control;
 mod failure;
+mod load;
 mod php;
 mod process;
 mod request_body;
 mod response_body;
 mod script;
 mod service;
+mod snapshot;
 mod socket;
 mod spool;
 mod static_files;

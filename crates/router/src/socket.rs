@@ -28,8 +28,8 @@ pub struct Peer {
     pub server_addr: String,
     /// SERVER_PORT.
     pub server_port: String,
-    /// The listener's place in the configuration.
-    pub listener: usize,
+    /// The listener's number.
+    pub listener: u64,
 }
 
 /// The socket of a client.
@@ -55,7 +55,7 @@ impl Socket {
     ///
     /// # Errors
     /// When the client is gone already, or no more descriptors can be watched.
-    pub fn new(accepted: Accepted, listener: usize) -> io::Result<(Socket, Peer)> {
+    pub fn new(accepted: Accepted, listener: u64) -> io::Result<(Socket, Peer)> {
         match accepted {
             Accepted::Tcp(stream, remote) => {
                 let local = stream.local_addr()?;
