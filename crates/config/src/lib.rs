@@ -13,7 +13,7 @@
 //!
 //! How it is changed: a [`Document`] is the configuration as it was written, without its comments. An edit by
 //! [`DocumentPath`] makes another document, which is read as a `Configuration`; [`answer`] says in NGINX Unit's words
-//! what came of it.
+//! what came of it. [`SCHEMA`] describes the language to editors and makes the tables of docs/configuration.md.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -37,6 +37,7 @@ mod percent;
 mod php;
 mod print;
 mod routes;
+mod schema;
 mod settings;
 mod share;
 mod target;
@@ -58,6 +59,7 @@ pub use pass::Pass;
 pub use pattern::{Pattern, Patterns};
 pub use php::{PhpOptions, PhpVersion};
 pub use routes::{Route, Routes};
+pub use schema::SCHEMA;
 pub use settings::{Http, Settings};
 pub use share::Share;
 pub use target::{Target, Targets};
