@@ -28,7 +28,7 @@ pub struct Document {
 impl Document {
     /// What a server has that was never configured: no listeners, no routes, no applications.
     pub fn initial() -> Self {
-        Self { root: json::parse(INITIAL).unwrap_or_else(|_| empty_object()) }
+        Self { root: json::parse(INITIAL).expect("INITIAL is JSON") }
     }
 
     /// Reads a JSON text, with comments and a byte-order mark as in [`Configuration::parse`](crate::Configuration::parse).
