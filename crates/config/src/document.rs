@@ -110,8 +110,8 @@ impl Document {
         match descend(&mut root, path.segments())? {
             Value::Array(elements) => elements.push(value.root),
             other => {
-                let kind = other.kind();
-                let problem = format!("POST adds to an array, but \"{path}\" is {kind}; PUT replaces it");
+                let (path, kind) = (quoted(&path.to_string()), other.kind());
+                let problem = format!("POST adds to an array, but {path} is {kind}; PUT replaces it");
                 return Err(Refusal::method_not_allowed(problem));
             }
         }

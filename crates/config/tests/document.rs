@@ -201,3 +201,16 @@ fn a_body_that_is_not_utf_8_is_refused_with_its_place() {
     assert!(Document::parse_bytes("\u{feff}{} // ä".as_bytes()).is_ok());
     assert!(Document::parse_bytes(&vec![b'['; 10 << 20]).is_err());
 }
+
+#[test]
+fn a_refusal_is_short_whatever_the_names_are() {
+    let long = "x".repeat(1 << 20);
+    let document = value(&format!(r#"{{"{long}": 1}}"#));
+    for result in [
+        document.post(&path(&long), value("1")),
+        document.get(&path(&format!("{long}/y"))),
+        document.delete(&path(&format!("{long}z"))),
+    ] {
+        assert!(result.expect_err("a refusal").to_json().len() < 1000);
+    }
+}
