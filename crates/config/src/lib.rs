@@ -10,6 +10,10 @@
 //!
 //! How a text travels: `json` makes values of it (comments, duplicate keys, limits), `node` walks the values and
 //! knows the path of each for errors, and one module for each subject reads its part from nodes.
+//!
+//! How it is changed: a [`Document`] is the configuration as it was written, without its comments. An edit by
+//! [`DocumentPath`] makes another document, which is read as a `Configuration`; [`answer`] says in NGINX Unit's words
+//! what came of it. [`SCHEMA`] describes the language to editors and makes the tables of docs/configuration.md.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -17,9 +21,13 @@
 mod access_log;
 mod action;
 mod address;
+pub mod answer;
 mod application;
 mod condition;
+mod document;
+mod document_path;
 mod error;
+pub mod etag;
 mod json;
 mod listener;
 mod node;
@@ -27,7 +35,9 @@ mod pass;
 mod pattern;
 mod percent;
 mod php;
+mod print;
 mod routes;
+mod schema;
 mod settings;
 mod share;
 mod target;
@@ -38,14 +48,18 @@ use std::collections::BTreeMap;
 pub use access_log::AccessLog;
 pub use action::Action;
 pub use address::Address;
+pub use answer::Refusal;
 pub use application::Application;
 pub use condition::{Condition, RequestView};
+pub use document::Document;
+pub use document_path::DocumentPath;
 pub use error::{Error, Location};
 pub use listener::Listener;
 pub use pass::Pass;
 pub use pattern::{Pattern, Patterns};
 pub use php::{PhpOptions, PhpVersion};
 pub use routes::{Route, Routes};
+pub use schema::SCHEMA;
 pub use settings::{Http, Settings};
 pub use share::Share;
 pub use target::{Target, Targets};
@@ -80,8 +94,20 @@ impl Configuration {
     /// The first thing that is wrong. [`Error::location`] is set if the text is not JSON; otherwise
     /// [`Error::detail`] begins with the path of the option in the configuration.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let value = json::parse(text)?;
-        let root = Node::root(&value);
+        Self::read(&json::parse(text)?)
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong; [`Error::detail`] begins with the path of the option.
+    pub fn of(document: &Document) -> Result<Self, Error> {
+        Self::read(document.root())
+    }
+
+    fn read(value: &json::Value) -> Result<Self, Error> {
+        let root = Node::root(value);
         if root.is_dump_of_units_api() {
             return Err(root
                 .error(r#"this is everything that NGINX Unit's control API holds; give only the value of "config""#));
