@@ -124,10 +124,18 @@ pub enum ProcessEnd {
 /// Supervisor to router.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToRouter {
-    /// Serve. Descriptors: the configuration's text; the access log, if one is configured; one listening socket for each
-    /// of the configuration's listeners, in its order; then for each generation its channel's memory and one eventfd
-    /// for each thread.
+    /// Become a user, and start the threads. The first message.
     Boot(RouterBoot),
+    /// A generation that a configuration will name. Descriptors: its channel's memory, then one eventfd for each thread.
+    Generation(GenerationBoot),
+    /// A listening socket that a configuration will name. Descriptors: the socket.
+    Listener {
+        /// Its number, unique for the life of the supervisor.
+        id: u64,
+    },
+    /// Serve by this configuration from now on. Descriptors: its text; the certificates, a JSON object of names and PEM
+    /// bundles; the access log, if there is one.
+    Configure(RouterConfiguration),
     /// A worker is dead: its request is lost.
     WorkerDied {
         /// The generation it belonged to.
@@ -142,23 +150,21 @@ pub enum ToRouter {
     },
     /// Write the access log to this descriptor from now on.
     ReopenLog,
+    /// Say how much there is to do: see [`FromRouter::Load`].
+    TellLoad,
     /// Accept no more connections, finish the requests under way, then exit.
     Drain,
 }
 
-/// What a router needs to know.
+/// What a router needs to know first.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RouterBoot {
     /// Becomes this user.
     pub identity: Identity,
     /// User's name, for supplementary groups.
     pub user: Option<String>,
-    /// Whether an access log is among the descriptors.
-    pub access_log: bool,
     /// How many event-loop threads to run.
     pub threads: u16,
-    /// The generations, in the order of their descriptors.
-    pub generations: Vec<GenerationBoot>,
 }
 
 /// A generation that a router submits requests to.
@@ -172,11 +178,39 @@ pub struct GenerationBoot {
     pub geometry: Geometry,
 }
 
+/// What a configuration is about, besides its text.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RouterConfiguration {
+    /// Its number: later ones are larger.
+    pub version: u64,
+    /// The numbers of its listening sockets, in the order of its text. What is not named here is closed.
+    pub listeners: Vec<u64>,
+    /// The generation of each application. What is not named here is released.
+    pub generations: BTreeMap<String, u64>,
+    /// Whether an access log is among the descriptors.
+    pub access_log: bool,
+}
+
 /// Router to supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromRouter {
-    /// It serves.
-    Ready,
+    /// All threads serve by this configuration.
+    Configured {
+        /// Its number.
+        version: u64,
+    },
+    /// This configuration can't be served; the one before it goes on.
+    Refused {
+        /// Its number.
+        version: u64,
+        /// Why, in a sentence.
+        reason: String,
+    },
+    /// No request uses this generation any more, nor will one.
+    Released {
+        /// The generation.
+        generation: u64,
+    },
     /// A worker of this generation broke the channel's rules: all its workers must be replaced.
     Violation {
         /// The generation.
@@ -184,6 +218,28 @@ pub enum FromRouter {
         /// Which rule.
         rule: String,
     },
+    /// Requests of this generation wait, and no worker is idle.
+    Wanting {
+        /// The generation.
+        generation: u64,
+    },
+    /// The answer to [`ToRouter::TellLoad`].
+    Load(RouterLoad),
+}
+
+/// How much a router has to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterLoad {
+    /// Connections of clients accepted since it started.
+    pub connections_accepted: u64,
+    /// Of these, the ones that are closed.
+    pub connections_closed: u64,
+    /// Connections on which a request is under way.
+    pub connections_active: u64,
+    /// Requests since it started.
+    pub requests_total: u64,
+    /// Requests under way or waiting, by generation.
+    pub requests_active: BTreeMap<u64, u64>,
 }
 
 impl std::fmt::Display for ProcessEnd {

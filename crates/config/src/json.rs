@@ -11,7 +11,10 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 
 use crate::error::{Error, Location, quoted};
 
-const MAX_BYTES: usize = 4 << 20;
+/// The longest text that is read, in bytes.
+pub(crate) const MAX_BYTES: usize = 4 << 20;
+/// How many arrays and objects may lie in each other. serde_json refuses more by itself.
+pub(crate) const MAX_DEPTH: usize = 127;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A JSON value.
@@ -28,14 +31,8 @@ pub(crate) enum Value {
 }
 
 pub(crate) fn parse(text: &str) -> Result<Value, Error> {
-    if text.len() > MAX_BYTES {
-        return Err(Error::configuration(format!(
-            "the configuration has {} bytes; at most {MAX_BYTES} are accepted",
-            text.len()
-        )));
-    }
+    check_size(text.len())?;
     let json = blank_comments(text)?;
-    // serde_json refuses more than 127 levels by itself.
     let mut deserializer = serde_json::Deserializer::from_str(&json);
     Value::deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
@@ -121,12 +118,37 @@ fn explain(json: &str, error: &serde_json::Error) -> String {
         "trailing comma" => r#"a comma before "}" or "]"; remove it"#.into(),
         "trailing characters" => "text after the end of the configuration; remove it".into(),
         "key must be a string" => "a key must be written in double quotes".into(),
-        "recursion limit exceeded" => "the configuration is nested too deeply; at most 127 levels are accepted".into(),
+        "recursion limit exceeded" => too_deep(),
         other => other.to_owned(),
     }
 }
 
+/// Refuses texts that are too long.
+pub(crate) fn check_size(bytes: usize) -> Result<(), Error> {
+    if bytes > MAX_BYTES {
+        let problem = format!("the configuration has {bytes} bytes; at most {MAX_BYTES} are accepted");
+        return Err(Error::configuration(problem));
+    }
+    Ok(())
+}
+
+/// What is said of a value that lies deeper than [`MAX_DEPTH`].
+pub(crate) fn too_deep() -> String {
+    format!("the configuration is nested too deeply; at most {MAX_DEPTH} levels are accepted")
+}
+
 // === impl Value ===
+
+impl Value {
+    /// How many arrays and objects lie in each other, this one included.
+    pub fn depth(&self) -> usize {
+        match self {
+            Self::Array(elements) => 1 + elements.iter().map(Self::depth).max().unwrap_or(0),
+            Self::Object(members) => 1 + members.values().map(Self::depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

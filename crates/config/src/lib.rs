@@ -5,11 +5,15 @@
 //! range, routes do not lead in a circle. What only the machine can tell (does this folder exist? this user?) is not
 //! checked here: the crate does no I/O.
 //!
-//! Nothing is ignored in silence. An option that is unknown, or that NGINX Unit has and howdah does not have yet, is
-//! an error that names it.
+//! Nothing is ignored in silence. An option that is unknown, or that NGINX Unit has and howdah does not, is an error
+//! that names it.
 //!
 //! How a text travels: `json` makes values of it (comments, duplicate keys, limits), `node` walks the values and
 //! knows the path of each for errors, and one module for each subject reads its part from nodes.
+//!
+//! How it is changed: a [`Document`] is the configuration as it was written, without its comments. An edit by
+//! [`DocumentPath`] makes another document, which is read as a `Configuration`; [`answer`] says in NGINX Unit's words
+//! what came of it. [`SCHEMA`] describes the language to editors and makes the tables of docs/configuration.md.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -18,11 +22,15 @@ mod access_log;
 mod action;
 mod address;
 mod address_pattern;
+pub mod answer;
 mod application;
 mod circles;
 mod compression;
 mod condition;
+mod document;
+mod document_path;
 mod error;
+pub mod etag;
 mod fields;
 mod forwarded;
 mod http;
@@ -38,12 +46,14 @@ mod pattern;
 mod percent;
 mod php;
 mod predicate;
+mod print;
 mod processes;
 mod regular_expression;
 mod request;
 mod response_headers;
 mod route_index;
 mod routes;
+mod schema;
 mod scope;
 mod settings;
 mod share;
@@ -62,9 +72,12 @@ pub use access_log::{AccessLog, LogDestination, LogFormat};
 pub use action::{Action, ActionKind, RedirectTarget};
 pub use address::{Address, Endpoint};
 pub use address_pattern::AddressPatterns;
+pub use answer::Refusal;
 pub use application::Application;
 pub use compression::{Compression, Compressor, Encoding};
 pub use condition::Condition;
+pub use document::Document;
+pub use document_path::DocumentPath;
 pub use error::{Error, Location};
 pub use forwarded::Forwarded;
 pub use http::Http;
@@ -81,6 +94,7 @@ pub use processes::Processes;
 pub use request::{Argument, Peer, Request, Scheme, cookies, decode_query, parse_arguments};
 pub use response_headers::HeaderChange;
 pub use routes::{Route, Routes, Step};
+pub use schema::SCHEMA;
 pub use scope::Context;
 pub use settings::Settings;
 pub use share::Share;
@@ -139,10 +153,28 @@ impl Configuration {
     ///
     /// As [`Configuration::parse`].
     pub fn parse_in(text: &str, context: Context<'_>) -> Result<Self, Error> {
-        Self::from_value(&json::parse(text)?, context)
+        Self::read(&json::parse(text)?, context)
     }
 
-    pub(crate) fn from_value(value: &Value, context: Context<'_>) -> Result<Self, Error> {
+    /// Reads a document. Any name of a certificate will do.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong; [`Error::detail`] begins with the path of the option.
+    pub fn of(document: &Document) -> Result<Self, Error> {
+        Self::of_in(document, Context::default())
+    }
+
+    /// As [`Configuration::of`], for a context in which the names of the certificates are known.
+    ///
+    /// # Errors
+    ///
+    /// As [`Configuration::of`].
+    pub fn of_in(document: &Document, context: Context<'_>) -> Result<Self, Error> {
+        Self::read(document.root(), context)
+    }
+
+    fn read(value: &Value, context: Context<'_>) -> Result<Self, Error> {
         let root = Node::root(value);
         if root.is_dump_of_units_api() {
             return Err(root

@@ -78,6 +78,20 @@ pub(crate) fn encode_header_value(text: &str) -> String {
     encoded
 }
 
+/// The text as one segment of a URL's path: everything is escaped that would end the segment or the path, or that a
+/// URL cannot hold.
+pub(crate) fn encode_segment(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~!*+,;:=@()[]".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,10 @@ mod serve;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
+/// For the router: it keeps memory of different sizes apart, and gives it back after a burst.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     diagnostics::start();
     let title = std::env::args_os().next().unwrap_or_default();

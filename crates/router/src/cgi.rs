@@ -1,7 +1,7 @@
 //! The CGI variables of a request (RFC 3875, and those that nginx and FPM add), written for the channel.
 
-use crate::connection::Peer;
 use crate::script::Script;
+use crate::socket::Peer;
 use howdah_channel::request::{HeadWriter, code};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, USER_AGENT};
 use http::request::Parts;

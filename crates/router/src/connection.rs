@@ -8,46 +8,24 @@
 use crate::access_log::Entry;
 use crate::response_body::ResponseBody;
 use crate::service;
+use crate::socket::{Accepted, Socket, Watched};
 use crate::thread::Thread;
 use howdah_config::Http;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::io;
-use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
-
-/// A connection as it was accepted.
-pub enum Accepted {
-    /// Over TCP, not blocking, with the client's address.
-    Tcp(std::net::TcpStream, SocketAddr),
-    /// Over a unix socket, not blocking, with the listener's path.
-    Unix(std::os::unix::net::UnixStream, String),
-}
-
-/// Both ends' names, as CGI variables say them.
-pub struct Peer {
-    /// REMOTE_ADDR; `unix:` for a unix socket.
-    pub remote_addr: Rc<str>,
-    /// REMOTE_PORT.
-    pub remote_port: String,
-    /// SERVER_ADDR.
-    pub server_addr: String,
-    /// SERVER_PORT.
-    pub server_port: String,
-    /// The listener's place in the configuration.
-    pub listener: usize,
-}
 
 /// What a connection does, and since when.
 pub struct Clock {
+    thread: Rc<Thread>,
+    listener: u64,
     phase: Cell<Phase>,
     since: Cell<Instant>,
     write_blocked_since: Cell<Option<Instant>>,
@@ -55,6 +33,10 @@ pub struct Clock {
     draining: Cell<bool>,
     /// Whether a request has come: a connection that was just accepted is owed an answer to its first.
     used: Cell<bool>,
+    /// Whether all of the last response has gone to the socket.
+    flushed: Cell<bool>,
+    /// Whether the last attempt to read found nothing.
+    read_blocked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -76,54 +58,52 @@ const MAX_HEADERS: usize = 256;
 /// How long a new connection may take to its first request while the router ends.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
+/// With more connections than this on a thread, those between two requests give their buffers back: hyper keeps two of
+/// 8 KiB for each. (With fewer, making them anew for each request costs more than the memory is worth.)
+const CONNECTIONS_WITH_BUFFERS: usize = 256;
+
+/// How a while of serving ended.
+enum Ended {
+    /// The connection is closed, or is to be.
+    Closed(hyper::Result<()>),
+    /// It is between two requests, with nothing left to write.
+    Idle,
+}
+
 /// Serves a connection to its end.
-pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
+pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
     let Ok((socket, peer)) = Socket::new(accepted, listener) else { return };
-    let clock = Rc::new(Clock {
-        phase: Cell::new(Phase::Idle),
-        since: Cell::new(Instant::now()),
-        write_blocked_since: Cell::new(None),
-        overdue: Cell::new(false),
-        draining: Cell::new(thread.is_draining()),
-        used: Cell::new(false),
-        waker: RefCell::default(),
-    });
+    let clock = Rc::new(Clock::new(&thread, listener));
     let _registered = thread.register(&clock);
     let remote = Rc::clone(&peer.remote_addr);
     let peer = Rc::new(peer);
-    let service = {
-        let (thread, clock) = (Rc::clone(&thread), Rc::clone(&clock));
-        service_fn(move |request| {
-            clock.enter(Phase::Busy);
-            clock.used.set(true);
+    let mut watched = Watched::new(socket, Rc::clone(&clock));
+    let mut result = Ok(());
+    while clock.until_readable(&watched).await {
+        let service = service_fn(|request| {
+            clock.request_began();
             let answer = Box::pin(service::answer(Rc::clone(&thread), Rc::clone(&peer), Rc::clone(&clock), request));
-            async move { Ok::<hyper::Response<ResponseBody>, std::convert::Infallible>(answer.await) }
-        })
-    };
-    let io = TokioIo::new(Watched { socket, clock: Rc::clone(&clock) });
-    let mut connection = pin!(
-        http1::Builder::new()
+            async move { Ok::<hyper::Response<ResponseBody>, Infallible>(answer.await) }
+        });
+        let mut connection = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES)
             .max_headers(MAX_HEADERS)
             .header_read_timeout(None)
-            .serve_connection(io, service)
-    );
-    let mut told = false;
-    let result = poll_fn(|context| {
-        if clock.overdue.get() {
-            return Poll::Ready(Ok(()));
+            .serve_connection(TokioIo::new(watched), service);
+        match poll_fn(|context| clock.poll_connection(&thread, Pin::new(&mut connection), context)).await {
+            Ended::Closed(ended) => {
+                result = ended;
+                break;
+            }
+            Ended::Idle => {
+                let parts = connection.into_parts();
+                watched = parts.io.into_inner();
+                watched.unread(parts.read_buf);
+            }
         }
-        if clock.draining.get() && clock.may_close() && !told {
-            told = true;
-            connection.as_mut().graceful_shutdown();
-        }
-        match &mut *clock.waker.borrow_mut() {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-        connection.as_mut().poll(context)
-    })
-    .await;
+    }
+    // Nobody may be left to say so: the client went away while its request was under way.
+    clock.enter(Phase::Idle);
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
         // hyper has answered, or could not: the request never came to a line of its own.
@@ -136,9 +116,105 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: usize) {
 // === impl Clock ===
 
 impl Clock {
+    fn new(thread: &Rc<Thread>, listener: u64) -> Clock {
+        Clock {
+            thread: Rc::clone(thread),
+            listener,
+            phase: Cell::new(Phase::Idle),
+            since: Cell::new(Instant::now()),
+            write_blocked_since: Cell::new(None),
+            overdue: Cell::new(false),
+            draining: Cell::new(thread.is_draining(listener)),
+            used: Cell::new(false),
+            flushed: Cell::new(true),
+            read_blocked: Cell::new(false),
+            waker: RefCell::default(),
+        }
+    }
+
     /// The response has been handed out: the connection waits for the next request.
     pub fn request_ended(&self) {
+        self.flushed.set(false);
         self.enter(Phase::Idle);
+    }
+
+    /// The listener that the connection came from.
+    pub fn listener(&self) -> u64 {
+        self.listener
+    }
+
+    /// Bytes came in, or the end.
+    pub fn read(&self, bytes: usize) {
+        self.read_blocked.set(false);
+        if bytes > 0 && self.phase.get() == Phase::Idle {
+            self.enter(Phase::Head);
+        }
+    }
+
+    /// There was nothing to read.
+    pub fn read_blocked(&self) {
+        self.read_blocked.set(true);
+    }
+
+    /// Bytes went out, or did not.
+    pub fn wrote(&self, written: bool) {
+        if written {
+            self.write_blocked_since.set(None);
+        } else if self.write_blocked_since.get().is_none() {
+            self.write_blocked_since.set(Some(Instant::now()));
+        }
+    }
+
+    /// hyper has written all that it had.
+    pub fn flushed(&self) {
+        self.flushed.set(true);
+    }
+
+    /// Waits until the client sends something; `false` if the connection is to be closed.
+    async fn until_readable(&self, socket: &Watched) -> bool {
+        poll_fn(|context| {
+            if self.overdue.get() || self.draining.get() && self.may_close() {
+                return Poll::Ready(false);
+            }
+            self.keep_waker(context);
+            socket.poll_readable(context).map(|()| true)
+        })
+        .await
+    }
+
+    fn poll_connection<C: Serving>(
+        &self,
+        thread: &Thread,
+        mut connection: Pin<&mut C>,
+        context: &mut Context<'_>,
+    ) -> Poll<Ended> {
+        if self.overdue.get() {
+            return Poll::Ready(Ended::Closed(Ok(())));
+        }
+        if self.draining.get() && self.may_close() {
+            connection.as_mut().finish();
+        }
+        self.keep_waker(context);
+        if let Poll::Ready(result) = connection.poll(context) {
+            return Poll::Ready(Ended::Closed(result));
+        }
+        let idle = self.phase.get() == Phase::Idle && self.flushed.get() && self.read_blocked.get();
+        if idle && thread.connections() > CONNECTIONS_WITH_BUFFERS {
+            return Poll::Ready(Ended::Idle);
+        }
+        Poll::Pending
+    }
+
+    fn request_began(&self) {
+        self.enter(Phase::Busy);
+        self.used.set(true);
+    }
+
+    fn keep_waker(&self, context: &Context<'_>) {
+        match &mut *self.waker.borrow_mut() {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
     }
 
     /// Closes the connection if its time is over.
@@ -171,7 +247,12 @@ impl Clock {
     }
 
     fn enter(&self, phase: Phase) {
-        self.phase.set(phase);
+        match (self.phase.replace(phase), phase) {
+            (Phase::Busy, Phase::Busy) => {}
+            (_, Phase::Busy) => self.thread.load().request_began(),
+            (Phase::Busy, _) => self.thread.load().request_ended(),
+            _ => {}
+        }
         self.since.set(Instant::now());
     }
 
@@ -182,114 +263,18 @@ impl Clock {
     }
 }
 
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+/// hyper's connection, whose type has no name.
+trait Serving: Future<Output = hyper::Result<()>> {
+    /// Answers what has come, then closes.
+    fn finish(self: Pin<&mut Self>);
 }
 
-/// A socket that tells its connection's clock.
-struct Watched {
-    socket: Socket,
-    clock: Rc<Clock>,
-}
-
-// === impl Socket ===
-
-impl Socket {
-    fn new(accepted: Accepted, listener: usize) -> io::Result<(Socket, Peer)> {
-        match accepted {
-            Accepted::Tcp(stream, remote) => {
-                let local = stream.local_addr()?;
-                let peer = Peer {
-                    remote_addr: remote.ip().to_canonical().to_string().into(),
-                    remote_port: remote.port().to_string(),
-                    server_addr: local.ip().to_canonical().to_string(),
-                    server_port: local.port().to_string(),
-                    listener,
-                };
-                Ok((Socket::Tcp(TcpStream::from_std(stream)?), peer))
-            }
-            Accepted::Unix(stream, path) => {
-                let peer = Peer {
-                    remote_addr: "unix:".into(),
-                    remote_port: String::new(),
-                    server_addr: format!("unix:{path}"),
-                    server_port: String::new(),
-                    listener,
-                };
-                Ok((Socket::Unix(UnixStream::from_std(stream)?), peer))
-            }
-        }
-    }
-}
-
-// === impl Watched ===
-
-impl Watched {
-    fn note_write<T>(&self, result: Poll<T>) -> Poll<T> {
-        if result.is_ready() {
-            self.clock.write_blocked_since.set(None);
-        } else if self.clock.write_blocked_since.get().is_none() {
-            self.clock.write_blocked_since.set(Some(Instant::now()));
-        }
-        result
-    }
-}
-
-impl AsyncRead for Watched {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let result = match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Socket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
-        };
-        if buffer.filled().len() > before && self.clock.phase.get() == Phase::Idle {
-            self.clock.enter(Phase::Head);
-        }
-        result
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let result = match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
-        };
-        self.note_write(result)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffers: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let result = match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, buffers),
-            Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(context, buffers),
-        };
-        self.note_write(result)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+impl<S> Serving for http1::Connection<TokioIo<Watched>, S>
+where
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = ResponseBody>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn finish(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
     }
 }

@@ -1,7 +1,7 @@
 //! The data plane: an unprivileged process that speaks HTTP, routes, serves files and hands requests to PHP.
 //!
 //! [`main`] is what the executable runs when the supervisor starts it as `howdah: router`. A process has one control
-//! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`):
+//! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`, `socket`):
 //!
 //! - `service`: one request → the route's action → a response
 //! - `static_files`: files
@@ -13,16 +13,21 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
 mod access_log;
 mod cgi;
 mod connection;
+mod control;
 mod failure;
+mod load;
 mod php;
 mod process;
 mod request_body;
 mod response_body;
 mod script;
 mod service;
+mod snapshot;
+mod socket;
 mod spool;
 mod static_files;
 mod thread;

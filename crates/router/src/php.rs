@@ -7,19 +7,23 @@
 //! What can go wrong, all of it answered and logged: the worker dies (502, or a cut response if it had begun), the
 //! worker breaks the channel's rules (502; the supervisor replaces the generation's workers), the disk is full (500).
 
+use crate::control::{Supervisor, TellOnDrop};
 use crate::failure::Failure;
 use crate::spool::Spool;
 use bytes::Bytes;
+use howdah_channel::lifecycle::FromRouter;
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -35,6 +39,17 @@ pub struct Generation {
     pub channel: Arc<RouterEnd>,
     /// One permit for each slot: requests wait for them in order.
     pub slots: Arc<Semaphore>,
+    /// How many slots there are.
+    pub slot_count: usize,
+    /// The eventfd of each thread, until the thread takes it.
+    pub bells: Mutex<Vec<Option<OwnedFd>>>,
+    /// Whether the supervisor was told of a broken rule, and has not replaced the workers yet.
+    pub violated: AtomicBool,
+    /// Tells the supervisor of broken rules.
+    pub supervisor: Supervisor,
+    /// Tells the supervisor when nobody uses the generation any more.
+    #[expect(dead_code, reason = "its drop is its use")]
+    pub released: TellOnDrop,
 }
 
 /// One thread's port to a generation.
@@ -43,8 +58,6 @@ pub struct Port {
     pub generation: Arc<Generation>,
     thread: u16,
     active: RefCell<Vec<Option<Rc<Running>>>>,
-    spool_folder: Option<std::path::PathBuf>,
-    report: Box<dyn Fn(u64, Violation)>,
 }
 
 /// The rest of a request's body, that did not fit into its slot.
@@ -90,24 +103,55 @@ const SPOOL_MEMORY: usize = 512 * 1024;
 /// How long a request may wait for a worker.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
+// === impl Generation ===
+
+impl Generation {
+    /// The eventfd by which workers wake this thread; `None` the second time.
+    pub fn take_bell(&self, thread: usize) -> Option<OwnedFd> {
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.get_mut(thread).and_then(Option::take)
+    }
+
+    /// Its workers have been replaced: what they may write is worth nothing any more.
+    pub fn workers_replaced(&self) {
+        self.violated.store(false, Ordering::Relaxed);
+        self.channel.release_quarantined();
+    }
+
+    /// How many requests are under way or wait for a worker.
+    pub fn active_requests(&self) -> u64 {
+        self.slot_count.saturating_sub(self.slots.available_permits()) as u64
+    }
+
+    /// A broken rule is reported once: all workers are replaced anyway.
+    fn report(&self, violation: Violation) {
+        if !self.violated.swap(true, Ordering::Relaxed) {
+            tracing::error!(%violation, application = self.application, "the workers of this application are replaced");
+            let rule = violation.0.into();
+            self.supervisor.tell(&FromRouter::Violation { generation: self.id, rule });
+        }
+    }
+}
+
 // === impl Port ===
 
 impl Port {
-    /// A thread's port; `report` tells the supervisor of a broken rule.
-    pub fn new(
-        generation: Arc<Generation>,
-        thread: u16,
-        spool_folder: Option<&Path>,
-        report: Box<dyn Fn(u64, Violation)>,
-    ) -> Port {
-        Port { generation, thread, active: RefCell::default(), spool_folder: spool_folder.map(Path::to_owned), report }
+    /// A thread's port.
+    pub fn new(generation: Arc<Generation>, thread: u16) -> Port {
+        Port { generation, thread, active: RefCell::default() }
     }
 
     /// Waits for a slot and submits the request: its head, and the beginning of its body.
     ///
     /// # Errors
     /// 431 for a head that no slot can hold; 503 when no slot is free in time; 502 for a broken channel.
-    pub async fn submit(&self, head: &[u8], body: &[u8], remainder: Remainder) -> Result<Rc<Running>, Failure> {
+    pub async fn submit(
+        &self,
+        head: &[u8],
+        body: &[u8],
+        remainder: Remainder,
+        spool_folder: Option<&Path>,
+    ) -> Result<Rc<Running>, Failure> {
         let permit = match Arc::clone(&self.generation.slots).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => tokio::time::timeout(QUEUE_TIMEOUT, Arc::clone(&self.generation.slots).acquire_owned())
@@ -123,7 +167,7 @@ impl Port {
                 // Slots of clients that left come back when their workers have finished.
                 Err(Refused::NoSlot) => tokio::time::sleep(Duration::from_millis(1)).await,
                 Err(Refused::Broken(violation)) => {
-                    (self.report)(self.generation.id, violation);
+                    self.generation.report(violation);
                     return Err(Failure::BadGateway);
                 }
             }
@@ -138,7 +182,7 @@ impl Port {
             exchange: RefCell::new(Some(exchange)),
             _permit: permit,
             remainder: RefCell::new(remainder),
-            spool: RefCell::new(Spool::new(SPOOL_MEMORY, self.spool_folder.as_deref())),
+            spool: RefCell::new(Spool::new(SPOOL_MEMORY, spool_folder)),
             outcome: Cell::new(Outcome::UnderWay),
             waker: RefCell::default(),
             submitted: Instant::now(),
@@ -233,12 +277,12 @@ impl Port {
 
     fn mend(&self) {
         if let Err(violation) = self.generation.channel.sweep() {
-            (self.report)(self.generation.id, violation);
+            self.generation.report(violation);
         }
     }
 
     fn violated(&self, slot: u16, running: &Rc<Running>, violation: Violation) {
-        (self.report)(self.generation.id, violation);
+        self.generation.report(violation);
         if let Some(exchange) = running.exchange.borrow_mut().take() {
             exchange.quarantine();
         }

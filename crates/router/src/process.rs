@@ -1,39 +1,48 @@
 //! The router's process: takes its boot message, drops its privileges, starts its threads, and then only passes on what
 //! the supervisor says.
 //!
-//! The control socket's end of file is the supervisor's death: the process ends with it. A boot that fails is one line
-//! in the log and exit code 1; the supervisor tells the operator.
+//! The control socket's end of file is the supervisor's death: the process ends with it. An event-loop thread that ends
+//! by itself takes the process with it, and the supervisor starts another.
 
-use crate::php::{Generation, Port};
-use crate::thread::{self, Command, Listening, Setup};
+use crate::accept::Listening;
+use crate::control::Supervisor;
+use crate::load::Load;
+use crate::php::Generation;
+use crate::snapshot::Snapshot;
+use crate::thread::{self, Command, Reconfiguration, Setup};
+use howdah_channel::RouterEnd;
 use howdah_channel::control::{ControlSocket, inherited};
-use howdah_channel::lifecycle::{CONTROL_FD, FromRouter, RouterBoot, ToRouter};
-use howdah_channel::{RouterEnd, Violation};
-use howdah_config::{Address, Configuration};
+use howdah_channel::lifecycle::{
+    CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter,
+};
+use howdah_config::Configuration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
-use std::rc::Rc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Bytes that wait in a socket beyond what the network takes: more would only be copied early and fall out of the
-/// processor's cache. (The window of a fast, distant client is not limited by it: tcp(7), TCP_NOTSENT_LOWAT.)
-const UNSENT_BYTES: u32 = 32 * 1024;
-
-struct Threads {
-    handles: Vec<JoinHandle<io::Result<()>>>,
+struct Process {
+    control: Arc<ControlSocket>,
+    supervisor: Supervisor,
+    threads: Vec<JoinHandle<()>>,
     commands: Vec<mpsc::UnboundedSender<Command>>,
-    generations: Vec<Arc<Generation>>,
+    loads: Arc<[Load]>,
+    listeners: BTreeMap<u64, Arc<Listening>>,
+    /// Those that no configuration has named yet.
+    arriving: BTreeMap<u64, Arc<Generation>>,
+    /// All that somebody uses.
+    generations: Vec<Weak<Generation>>,
 }
+
+type Descriptors = std::vec::IntoIter<OwnedFd>;
 
 /// Runs as a router until the supervisor says otherwise.
 pub fn main() -> ExitCode {
@@ -49,36 +58,19 @@ pub fn main() -> ExitCode {
 fn run() -> io::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let control = Arc::new(ControlSocket::from(inherited(CONTROL_FD)?));
-    let Some((ToRouter::Boot(boot), descriptors)) = receive(&control)? else {
+    let Some((ToRouter::Boot(boot), _)) = receive(&control)? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     boot.identity.assume(boot.user.as_deref())?;
-    let threads = Threads::start(&control, boot, descriptors)?;
-    control.send(&FromRouter::Ready, &[])?;
-    while let Some((message, mut descriptors)) = receive(&control)? {
-        match message {
-            ToRouter::WorkerDied { generation, worker } => {
-                threads.tell(|| Command::WorkerDied(generation, worker));
-            }
-            ToRouter::WorkersReplaced { generation } => {
-                for known in threads.generations.iter().filter(|known| known.id == generation) {
-                    known.channel.release_quarantined();
-                }
-            }
-            ToRouter::ReopenLog => {
-                if let Some(file) = descriptors.pop() {
-                    let file = Arc::new(File::from(file));
-                    threads.tell(|| Command::ReopenLog(Arc::clone(&file)));
-                }
-            }
-            ToRouter::Drain => {
-                threads.tell(|| Command::Drain);
-                return threads.drain(&control);
-            }
-            ToRouter::Boot(_) => return Err(io::Error::other("a second boot message")),
+    let mut process = Process::start(&control, &boot)?;
+    while let Some((message, descriptors)) = receive(&control)? {
+        if matches!(message, ToRouter::Drain) {
+            process.tell(|| Command::Drain);
+            return process.drain();
         }
+        process.obey(message, descriptors.into_iter())?;
     }
     Ok(())
 }
@@ -95,71 +87,123 @@ fn receive(control: &ControlSocket) -> io::Result<Option<(ToRouter, Vec<OwnedFd>
     }
 }
 
-// === impl Threads ===
+// === impl Process ===
 
-impl Threads {
-    fn start(control: &Arc<ControlSocket>, boot: RouterBoot, descriptors: Vec<OwnedFd>) -> io::Result<Threads> {
-        let mut descriptors = descriptors.into_iter();
-        let mut next = || descriptors.next().ok_or_else(|| io::Error::other("the boot message lacks descriptors"));
-        let mut text = String::new();
-        let mut file = File::from(next()?);
-        file.rewind()?;
-        file.read_to_string(&mut text)?;
-        let configuration = Arc::new(Configuration::parse(&text).map_err(io::Error::other)?);
-        let access_log = if boot.access_log { Some(Arc::new(File::from(next()?))) } else { None };
-
-        let count = usize::from(boot.threads.max(1));
-        let mut listening = Vec::new();
-        for (place, listener) in configuration.listeners.iter().enumerate() {
-            let socket = next()?;
-            let listener = match &listener.address {
-                Address::Tcp(_) => {
-                    // Accepted sockets inherit both.
-                    let socket = socket2::Socket::from(socket);
-                    socket.set_tcp_nodelay(true)?;
-                    socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
-                    Listening::Tcp(socket.into())
-                }
-                Address::Unix(path) => Listening::Unix(socket.into(), path.display().to_string()),
-            };
-            listening.push((place, listener));
-        }
-        let mut bells: Vec<Vec<OwnedFd>> = (0..count).map(|_| Vec::new()).collect();
-        let mut generations = Vec::new();
-        for generation in boot.generations {
-            let channel = RouterEnd::attach(next()?, generation.geometry)?;
-            for bells in bells.iter_mut().take(generation.geometry.threads.into()) {
-                bells.push(next()?);
-            }
-            generations.push(Arc::new(Generation {
-                id: generation.id,
-                application: generation.application,
-                channel,
-                slots: Arc::new(Semaphore::new(generation.geometry.slots.into())),
-            }));
-        }
+impl Process {
+    fn start(control: &Arc<ControlSocket>, boot: &RouterBoot) -> io::Result<Process> {
+        let count = boot.threads.max(1);
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
-        let loads: Arc<[AtomicUsize]> = (0..count).map(|_| AtomicUsize::new(0)).collect();
-        let mut handles = Vec::new();
-        for (index, (bells, receiver)) in bells.into_iter().zip(receivers).enumerate() {
-            let listeners = listening
-                .iter()
-                .map(|(place, listener)| Ok((*place, listener.try_clone()?)))
-                .collect::<io::Result<_>>()?;
-            let setup = Setup {
-                index: index as u16,
-                configuration: Arc::clone(&configuration),
-                listeners,
-                ports: ports(control, &generations, index as u16, &configuration),
-                bells,
-                access_log: access_log.clone(),
-                everyone: commands.clone(),
-                loads: Arc::clone(&loads),
-                commands: receiver,
-            };
-            handles.push(std::thread::Builder::new().name(format!("event loop {index}")).spawn(|| thread::run(setup))?);
+        let loads: Arc<[Load]> = (0..count).map(|_| Load::default()).collect();
+        let mut threads = Vec::new();
+        for (index, receiver) in (0..count).zip(receivers) {
+            let setup =
+                Setup { index, everyone: commands.clone(), loads: Arc::clone(&loads), commands: receiver };
+            threads.push(std::thread::Builder::new().name(format!("event loop {index}")).spawn(|| {
+                let ends_early = AbortOnPanic;
+                if let Err(error) = thread::run(setup) {
+                    tracing::error!(%error, "an event loop cannot start; the router ends");
+                    std::process::exit(1);
+                }
+                std::mem::forget(ends_early);
+            })?);
         }
-        Ok(Threads { handles, commands, generations })
+        Ok(Process {
+            supervisor: Supervisor::new(Arc::clone(control)),
+            control: Arc::clone(control),
+            threads,
+            commands,
+            loads,
+            listeners: BTreeMap::new(),
+            arriving: BTreeMap::new(),
+            generations: Vec::new(),
+        })
+    }
+
+    fn obey(&mut self, message: ToRouter, mut descriptors: Descriptors) -> io::Result<()> {
+        match message {
+            ToRouter::Generation(boot) => self.add_generation(boot, descriptors)?,
+            ToRouter::Listener { id } => {
+                self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
+            }
+            ToRouter::Configure(new) => self.configure(&new, descriptors)?,
+            ToRouter::WorkerDied { generation, worker } => self.tell(|| Command::WorkerDied(generation, worker)),
+            ToRouter::WorkersReplaced { generation } => {
+                self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());
+            }
+            ToRouter::ReopenLog => {
+                let file = Arc::new(File::from(next(&mut descriptors)?));
+                self.tell(|| Command::ReopenLog(Arc::clone(&file)));
+            }
+            ToRouter::TellLoad => self.supervisor.tell(&FromRouter::Load(self.load())),
+            ToRouter::Boot(_) | ToRouter::Drain => return Err(io::Error::other("a second boot message")),
+        }
+        Ok(())
+    }
+
+    fn add_generation(&mut self, boot: GenerationBoot, mut descriptors: Descriptors) -> io::Result<()> {
+        let channel = RouterEnd::attach(next(&mut descriptors)?, boot.geometry)?;
+        let generation = Arc::new(Generation {
+            id: boot.id,
+            application: boot.application,
+            channel,
+            slots: Arc::new(Semaphore::new(boot.geometry.slots.into())),
+            slot_count: boot.geometry.slots.into(),
+            bells: Mutex::new(descriptors.map(Some).collect()),
+            violated: false.into(),
+            supervisor: self.supervisor.clone(),
+            released: self.supervisor.tell_on_drop(FromRouter::Released { generation: boot.id }),
+        });
+        self.generations.push(Arc::downgrade(&generation));
+        self.arriving.insert(boot.id, generation);
+        Ok(())
+    }
+
+    /// Passes a configuration on to the threads. What can't be served is refused, and nothing changes.
+    fn configure(&mut self, new: &RouterConfiguration, mut descriptors: Descriptors) -> io::Result<()> {
+        let text = read(next(&mut descriptors)?)?;
+        let _certificates = read(next(&mut descriptors)?)?;
+        let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
+        let version = new.version;
+        let configuration = match Configuration::parse(&text) {
+            Ok(configuration) => configuration,
+            Err(error) => {
+                self.supervisor.tell(&FromRouter::Refused { version, reason: error.to_string() });
+                return Ok(());
+            }
+        };
+        self.listeners.retain(|id, _| new.listeners.contains(id));
+        let mut generations = BTreeMap::new();
+        for (application, id) in &new.generations {
+            let known = self.each_generation().find(|generation| generation.id == *id);
+            let known = known.ok_or_else(|| io::Error::other(format!("generation {id} is not known")))?;
+            generations.insert(application.clone(), known);
+        }
+        let reconfiguration = Reconfiguration {
+            snapshot: Arc::new(Snapshot {
+                configuration,
+                listeners: new.listeners.iter().enumerate().map(|(place, id)| (*id, place)).collect(),
+                generations,
+                access_log,
+            }),
+            listeners: Arc::new(self.listeners.clone()),
+            done: Arc::new(self.supervisor.tell_on_drop(FromRouter::Configured { version })),
+        };
+        self.tell(|| Command::Configure(reconfiguration.clone()));
+        self.arriving.clear();
+        self.generations.retain(|generation| generation.strong_count() > 0);
+        Ok(())
+    }
+
+    fn load(&self) -> RouterLoad {
+        let mut report = RouterLoad::default();
+        self.loads.iter().for_each(|load| load.add_to(&mut report));
+        report.requests_active =
+            self.each_generation().map(|generation| (generation.id, generation.active_requests())).collect();
+        report
+    }
+
+    fn each_generation(&self) -> impl Iterator<Item = Arc<Generation>> {
+        self.generations.iter().filter_map(Weak::upgrade)
     }
 
     fn tell(&self, command: impl Fn() -> Command) {
@@ -170,44 +214,37 @@ impl Threads {
     }
 
     /// Goes on passing deaths of workers on until all threads have finished.
-    fn drain(self, control: &ControlSocket) -> io::Result<()> {
-        while self.handles.iter().any(|handle| !handle.is_finished()) {
-            poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLIN)], PollTimeout::from(20u8))?;
-            match control.receive() {
-                Ok(Some((ToRouter::WorkerDied { generation, worker }, _))) => {
-                    self.tell(|| Command::WorkerDied(generation, worker));
-                }
+    fn drain(mut self) -> io::Result<()> {
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            poll(&mut [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)], PollTimeout::from(20u8))?;
+            match self.control.receive() {
+                Ok(Some((ToRouter::Drain, _))) | Err(_) => {}
+                Ok(Some((message, descriptors))) => self.obey(message, descriptors.into_iter())?,
                 Ok(None) => return Ok(()),
-                _ => {}
             }
         }
         Ok(())
     }
 }
 
-fn ports(
-    control: &Arc<ControlSocket>,
-    generations: &[Arc<Generation>],
-    thread: u16,
-    configuration: &Arc<Configuration>,
-) -> Box<dyn FnOnce() -> HashMap<String, Rc<Port>> + Send> {
-    let (control, generations, configuration) = (Arc::clone(control), generations.to_vec(), Arc::clone(configuration));
-    // Each broken rule once: the workers are replaced anyway.
-    let reported = Arc::new(Mutex::new(None::<std::time::Instant>));
-    Box::new(move || {
-        let port = |generation: Arc<Generation>| {
-            let (control, reported) = (Arc::clone(&control), Arc::clone(&reported));
-            let report = move |generation: u64, violation: Violation| {
-                let mut last = reported.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                if last.is_none_or(|at| at.elapsed().as_secs() >= 1) {
-                    *last = Some(std::time::Instant::now());
-                    tracing::error!(%violation, "the workers of this application are replaced");
-                    let _ = control.send(&FromRouter::Violation { generation, rule: violation.0.into() }, &[]);
-                }
-            };
-            let folder = configuration.settings.http.body_temp_path.as_deref();
-            (generation.application.clone(), Rc::new(Port::new(generation, thread, folder, Box::new(report))))
-        };
-        generations.into_iter().map(port).collect()
-    })
+/// Without this thread its connections would hang: another router serves them better.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        tracing::error!("an event loop panicked; the router ends");
+        std::process::abort();
+    }
+}
+
+fn next(descriptors: &mut Descriptors) -> io::Result<OwnedFd> {
+    descriptors.next().ok_or_else(|| io::Error::other("a message of the supervisor lacks descriptors"))
+}
+
+fn read(file: OwnedFd) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = File::from(file);
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }

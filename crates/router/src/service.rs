@@ -2,12 +2,14 @@
 
 use crate::access_log::Entry;
 use crate::cgi;
-use crate::connection::{Clock, Peer};
+use crate::connection::Clock;
 use crate::failure::{self, Failure};
 use crate::php::{Port, Running};
 use crate::request_body::{self, Buffered};
 use crate::response_body::ResponseBody;
 use crate::script::{self, Resolved, Script};
+use crate::snapshot::View;
+use crate::socket::Peer;
 use crate::static_files::{self, Outcome};
 use crate::thread::Thread;
 use howdah_channel::response;
@@ -31,8 +33,9 @@ pub async fn answer(
     request: http::Request<Incoming>,
 ) -> Response<ResponseBody> {
     let (parts, body) = request.into_parts();
+    let view = thread.view();
     let entry = thread.logs_access().then(|| Box::new(Entry::new(Rc::clone(&peer.remote_addr), &parts)));
-    let answer = dispatch(&thread, &peer, &parts, body).await;
+    let answer = dispatch(&thread, &view, &peer, &parts, body).await;
     let mut response = answer.unwrap_or_else(|failure| {
         if let Failure::BadRequest(why) = failure {
             tracing::debug!(why, "a bad request");
@@ -40,7 +43,7 @@ pub async fn answer(
         failure.response().map(ResponseBody::bytes)
     });
     let server =
-        if thread.configuration.settings.http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
+        if view.configuration().settings.http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
     let status = response.status().as_u16();
     response.map(|body| {
@@ -54,7 +57,7 @@ pub async fn answer(
     })
 }
 
-async fn dispatch(thread: &Rc<Thread>, peer: &Peer, request: &Parts, body: Incoming) -> Answer {
+async fn dispatch(thread: &Rc<Thread>, view: &View, peer: &Peer, request: &Parts, body: Incoming) -> Answer {
     if matches!(request.method, Method::TRACE | Method::CONNECT) {
         return Err(Failure::MethodNotAllowed);
     }
@@ -71,24 +74,25 @@ async fn dispatch(thread: &Rc<Thread>, peer: &Peer, request: &Parts, body: Incom
         "*" if request.method == Method::OPTIONS => "/".into(),
         path => static_files::normalise(path).map_err(|_| Failure::BadRequest("the path"))?,
     };
-    let view = RequestView { method: request.method.as_str(), host: &host, uri: &path };
-    let mut pass = &thread.configuration.listeners[peer.listener].pass;
+    let subject = RequestView { method: request.method.as_str(), host: &host, uri: &path };
+    // The listener may be gone since the connection came.
+    let mut pass = &view.listener(peer.listener).ok_or(Failure::Unavailable)?.pass;
     // The configuration has no circles: this ends.
     loop {
         let mut action = match pass {
             Pass::Application { name, target } => {
-                return application(thread, peer, request, body, &view, name, target.as_deref()).await;
+                return application(thread, view, peer, request, body, &subject, name, target.as_deref()).await;
             }
             Pass::Routes(name) => {
-                let steps = thread.configuration.routes.steps(name.as_deref()).unwrap_or_default();
-                &steps.iter().find(|route| route.condition.matches(&view)).ok_or(Failure::NotFound)?.action
+                let steps = view.configuration().routes.steps(name.as_deref()).unwrap_or_default();
+                &steps.iter().find(|route| route.condition.matches(&subject)).ok_or(Failure::NotFound)?.action
             }
         };
         pass = loop {
             match action {
                 Action::Pass(pass) => break pass,
                 Action::Return { status, location } => return redirect(*status, location.as_deref()),
-                Action::Share(share) => match share_file(thread, share, request, &view)? {
+                Action::Share(share) => match share_file(thread, view, share, request, &subject)? {
                     Some(response) => return Ok(response),
                     None => action = share.fallback.as_deref().ok_or(Failure::NotFound)?,
                 },
@@ -134,20 +138,21 @@ fn redirect(status: u16, location: Option<&str>) -> Answer {
 /// `None`: no such file here, ask the fallback.
 fn share_file(
     thread: &Thread,
+    view: &View,
     share: &Share,
     request: &Parts,
-    view: &RequestView<'_>,
+    subject: &RequestView<'_>,
 ) -> Result<Option<Response<ResponseBody>>, Failure> {
     let mut forbidden = false;
     for template in &share.paths {
-        let path = template.render(view);
+        let path = template.render(subject);
         let base = share.chroot.as_deref().unwrap_or(Path::new(template.constant_prefix()));
         let share = static_files::Share {
             path: &path,
             base,
             index: &share.index,
             follow_symlinks: share.follow_symlinks,
-            mime_types: &thread.configuration.settings.http.mime_types,
+            mime_types: &view.configuration().settings.http.mime_types,
         };
         match thread.static_files.serve(&share, request) {
             Outcome::Response(response) => return Ok(Some(response.map(ResponseBody::file))),
@@ -159,22 +164,24 @@ fn share_file(
     if forbidden { Err(Failure::Forbidden) } else { Ok(None) }
 }
 
+#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
 async fn application(
     thread: &Rc<Thread>,
+    view: &View,
     peer: &Peer,
     request: &Parts,
     body: Incoming,
-    view: &RequestView<'_>,
+    subject: &RequestView<'_>,
     name: &str,
     target: Option<&str>,
 ) -> Answer {
-    let target = thread
-        .configuration
+    let target = view
+        .configuration()
         .applications
         .get(name)
         .and_then(|application| application.target(target))
         .ok_or(Failure::NotFound)?;
-    let script = match script::resolve(target, view.uri) {
+    let script = match script::resolve(target, subject.uri) {
         Resolved::Script(script) => script,
         Resolved::Nothing => return Err(Failure::NotFound),
         Resolved::Folder => return redirect_to_folder(request),
@@ -185,28 +192,30 @@ async fn application(
     };
     let has_body = !body.is_end_stream();
     let body =
-        if has_body { request_body::read(body, &thread.configuration.settings.http).await? } else { Buffered::EMPTY };
+        if has_body { request_body::read(body, &view.configuration().settings.http).await? } else { Buffered::EMPTY };
     let body_len = (has_body || request.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
-    run_php(thread, peer, request, view, name, target, &script, body, body_len).await
+    let port = Rc::clone(view.ports.get(name).ok_or(Failure::Internal)?);
+    let spool_folder = view.configuration().settings.http.body_temp_path.as_deref();
+    run_php(thread, port, spool_folder, peer, request, subject, target, &script, body, body_len).await
 }
 
 #[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
 async fn run_php(
     thread: &Rc<Thread>,
+    port: Rc<Port>,
+    spool_folder: Option<&Path>,
     peer: &Peer,
     request: &Parts,
-    view: &RequestView<'_>,
-    name: &str,
+    subject: &RequestView<'_>,
     target: &Target,
     script: &Script,
     body: Buffered,
     body_len: Option<u64>,
 ) -> Answer {
-    let port = Rc::clone(thread.ports.get(name).ok_or(Failure::Internal)?);
     let (memory, remainder) = body.into_parts();
     let mut head = thread.head_writers.borrow_mut().pop().unwrap_or_default();
-    cgi::write(&mut head, request, peer, view.host, view.uri, &target.root, script, body_len);
-    let running = port.submit(head.finish(), &memory, remainder).await;
+    cgi::write(&mut head, request, peer, subject.host, subject.uri, &target.root, script, body_len);
+    let running = port.submit(head.finish(), &memory, remainder, spool_folder).await;
     thread.head_writers.borrow_mut().push(head);
     let running = AbandonOnDrop { port: &port, running: Some(running?) };
     let started = running.get().head().await?;

@@ -2,34 +2,38 @@
 //!
 //! Before the thread sleeps it has drained its mailboxes, and said in them that it sleeps; when it wakes it drains them
 //! first. While it is busy the workers make no system call to tell it anything.
+//!
+//! A new configuration replaces the thread's [`View`] whole. Ports and listeners that it names again are kept.
 
+use crate::accept::{self, Accepting, Listening};
 use crate::access_log::AccessLog;
-use crate::connection::{self, Accepted, Clock};
-use crate::php::Port;
+use crate::connection::{self, Clock};
+use crate::control::TellOnDrop;
+use crate::load::Load;
+use crate::php::{Generation, Port};
+use crate::snapshot::{Snapshot, View};
+use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
 use howdah_channel::WorkerId;
 use howdah_channel::request::HeadWriter;
-use howdah_config::Configuration;
-use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixListener;
-use std::rc::Rc;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 /// What other threads ask of one.
 pub enum Command {
-    /// Serve this connection, of the listener at this place.
-    Serve(Accepted, usize),
+    /// Serve this connection, of the listener with this number.
+    Serve(Accepted, u64),
+    /// Serve by this configuration from now on.
+    Configure(Reconfiguration),
     /// A worker of a generation is dead.
     WorkerDied(u64, WorkerId),
     /// Write the access log here from now on.
@@ -38,46 +42,40 @@ pub enum Command {
     Drain,
 }
 
+/// A configuration for a thread.
+#[derive(Clone)]
+pub struct Reconfiguration {
+    /// The configuration.
+    pub snapshot: Arc<Snapshot>,
+    /// Its listening sockets by number.
+    pub listeners: Arc<BTreeMap<u64, Arc<Listening>>>,
+    /// Dropped when the thread serves by it.
+    #[expect(dead_code, reason = "its drop is its use")]
+    pub done: Arc<TellOnDrop>,
+}
+
 /// What a thread starts with.
 pub struct Setup {
     /// Its place among the threads.
     pub index: u16,
-    /// The configuration.
-    pub configuration: Arc<Configuration>,
-    /// Its listening sockets, with their places in the configuration.
-    pub listeners: Vec<(usize, Listening)>,
-    /// Makes its ports, on the thread itself.
-    pub ports: Box<dyn FnOnce() -> HashMap<String, Rc<Port>> + Send>,
-    /// The eventfds that its workers write.
-    pub bells: Vec<OwnedFd>,
-    /// The access log.
-    pub access_log: Option<Arc<File>>,
     /// All threads' command queues, its own too.
     pub everyone: Vec<mpsc::UnboundedSender<Command>>,
-    /// How many connections each thread has.
-    pub loads: Arc<[AtomicUsize]>,
+    /// How much each thread has to do.
+    pub loads: Arc<[Load]>,
     /// Its commands.
     pub commands: mpsc::UnboundedReceiver<Command>,
 }
 
-/// A listening socket.
-pub enum Listening {
-    /// Over TCP.
-    Tcp(TcpListener),
-    /// Over a unix socket at this path.
-    Unix(UnixListener, String),
-}
-
 /// A thread's state, for the tasks on it.
 pub struct Thread {
-    /// The configuration.
-    pub configuration: Arc<Configuration>,
     /// Files.
     pub static_files: StaticFiles,
-    /// Ports to the applications' generations, by application.
-    pub ports: HashMap<String, Rc<Port>>,
     /// Buffers for heads that nobody uses now.
     pub head_writers: RefCell<Vec<HeadWriter>>,
+    view: RefCell<Rc<View>>,
+    /// All ports that are in use: of this view and of older ones.
+    ports: RefCell<Vec<Known>>,
+    accepting: RefCell<HashMap<u64, Accepting>>,
     index: usize,
     access_log: RefCell<AccessLog>,
     clocks: RefCell<HashMap<u64, Rc<Clock>>>,
@@ -87,7 +85,7 @@ pub struct Thread {
     /// Makes the event loop run another round instead of sleeping.
     stay_awake: Notify,
     everyone: Vec<mpsc::UnboundedSender<Command>>,
-    loads: Arc<[AtomicUsize]>,
+    loads: Arc<[Load]>,
 }
 
 /// A connection's place in the thread's list; dropping it ends it.
@@ -96,8 +94,13 @@ pub struct Registered<'t> {
     key: u64,
 }
 
-/// What an accepted socket is from its beginning.
-const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+/// A port as long as somebody uses it.
+struct Known {
+    port: Weak<Port>,
+    /// Listens to the workers' eventfd.
+    bell: Option<AbortHandle>,
+}
+
 /// How often mailboxes are emptied in a row before the event loop looks elsewhere.
 const DRAINS_BEFORE_SLEEP: u32 = 8;
 /// How often time-outs and lost wake-ups are looked for.
@@ -118,12 +121,22 @@ pub fn run(setup: Setup) -> io::Result<()> {
         .on_thread_unpark(|| with_current(Thread::woke))
         .build()?;
     let tasks = LocalSet::new();
-    tasks.block_on(&runtime, serve(setup))
+    tasks.block_on(&runtime, serve(setup));
+    Ok(())
 }
 
 /// The access log of the thread that asks.
 pub fn with_access_log(act: impl FnOnce(&mut AccessLog)) {
     with_current(|thread| act(&mut thread.access_log.borrow_mut()));
+}
+
+/// Registers a descriptor with the event loop.
+///
+/// # Errors
+/// When no more descriptors can be watched.
+#[allow(deprecated)] // `new` is deprecated for types whose descriptor could change: those here own one and keep it.
+pub fn watch<T: AsRawFd>(source: T) -> io::Result<AsyncFd<T>> {
+    AsyncFd::new(source)
 }
 
 fn with_current(act: impl FnOnce(&Thread)) {
@@ -133,12 +146,13 @@ fn with_current(act: impl FnOnce(&Thread)) {
     }
 }
 
-async fn serve(setup: Setup) -> io::Result<()> {
+async fn serve(setup: Setup) {
     let thread = Rc::new(Thread {
-        configuration: setup.configuration,
         static_files: StaticFiles::new(),
-        ports: (setup.ports)(),
         head_writers: RefCell::default(),
+        view: RefCell::new(Rc::new(View::nothing())),
+        ports: RefCell::default(),
+        accepting: RefCell::default(),
         index: setup.index.into(),
         access_log: RefCell::default(),
         clocks: RefCell::default(),
@@ -149,46 +163,20 @@ async fn serve(setup: Setup) -> io::Result<()> {
         everyone: setup.everyone,
         loads: setup.loads,
     });
-    thread.access_log.borrow_mut().reopen(setup.access_log);
     CURRENT.with_borrow_mut(|current| *current = Some(Rc::clone(&thread)));
-    for bell in setup.bells {
-        spawn_local(answer_bell(watch(bell)?));
-    }
-    let mut accepting = Vec::new();
-    for (place, listening) in setup.listeners {
-        accepting.push(spawn_local(accept(Rc::clone(&thread), watch(listening)?, place)));
-    }
     spawn_local(sweep(Rc::clone(&thread)));
     spawn_local(run_on_request(Rc::clone(&thread)));
 
     let mut commands = setup.commands;
-    while let Some(command) = commands.recv().await {
-        match command {
-            Command::Serve(accepted, listener) => thread.spawn(accepted, listener),
-            Command::WorkerDied(generation, worker) => {
-                for port in thread.ports.values().filter(|port| port.generation.id == generation) {
-                    port.worker_died(worker);
-                }
-            }
-            Command::ReopenLog(file) => thread.access_log.borrow_mut().reopen(Some(file)),
-            Command::Drain => break,
-        }
+    while !thread.draining.get() {
+        let Some(command) = commands.recv().await else { break };
+        thread.obey(command);
     }
-    thread.draining.set(true);
-    for task in accepting {
-        task.abort();
-    }
-    let clocks: Vec<_> = thread.clocks.borrow().values().cloned().collect();
-    clocks.iter().for_each(|clock| clock.drain());
     loop {
         // Connections that another thread accepted before it heard of the drain, and deaths of workers.
         tokio::select! {
             () = thread.ended.notified(), if !thread.clocks.borrow().is_empty() => {}
-            command = commands.recv() => match command {
-                Some(Command::Serve(accepted, listener)) => thread.spawn(accepted, listener),
-                Some(Command::WorkerDied(_, worker)) => thread.ports.values().for_each(|port| port.worker_died(worker)),
-                _ => {}
-            },
+            Some(command) = commands.recv() => thread.obey(command),
             () = tokio::time::sleep(Duration::from_millis(20)) => {
                 if thread.clocks.borrow().is_empty() {
                     break;
@@ -198,13 +186,6 @@ async fn serve(setup: Setup) -> io::Result<()> {
     }
     thread.access_log.borrow_mut().flush();
     CURRENT.with_borrow_mut(Option::take);
-    Ok(())
-}
-
-/// Registers a descriptor with the event loop.
-#[allow(deprecated)] // `new` is deprecated for types whose descriptor could change: those here own one and keep it.
-fn watch<T: AsRawFd>(source: T) -> io::Result<AsyncFd<T>> {
-    AsyncFd::new(source)
 }
 
 /// The eventfd only ends the sleep; what there is to do is in the mailboxes.
@@ -226,65 +207,27 @@ async fn sweep(thread: Rc<Thread>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        thread.ports.values().for_each(|port| port.sweep());
+        thread.ports.borrow_mut().retain(Known::is_used);
+        thread.for_each_port(Port::sweep);
+        let view = thread.view();
         let now = Instant::now();
-        let limits = &thread.configuration.settings.http;
+        let limits = &view.configuration().settings.http;
         thread.clocks.borrow().values().for_each(|clock| clock.check(now, limits));
     }
 }
 
-async fn accept(thread: Rc<Thread>, listening: AsyncFd<Listening>, place: usize) {
-    loop {
-        let Ok(mut ready) = listening.readable().await else { return };
-        match ready.try_io(|listening| listening.get_ref().accept()) {
-            Err(_would_block) => {}
-            Ok(Ok(accepted)) => thread.distribute(accepted, place),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Ok(Err(error)) => {
-                tracing::error!(%error, "cannot accept connections; they wait in the backlog (see `ulimit -n`)");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
+// === impl Known ===
+
+impl Known {
+    fn is_used(&self) -> bool {
+        self.port.strong_count() > 0
     }
 }
 
-// === impl Listening ===
-
-impl Listening {
-    fn accept(&self) -> io::Result<Accepted> {
-        match self {
-            Listening::Tcp(listener) => {
-                let (stream, remote) = acceptfrom_with(listener, ACCEPTED)?;
-                let remote = remote.and_then(|remote| remote.try_into().ok());
-                let remote = remote.ok_or(io::Error::from(io::ErrorKind::ConnectionAborted))?;
-                Ok(Accepted::Tcp(stream.into(), remote))
-            }
-            Listening::Unix(listener, path) => {
-                Ok(Accepted::Unix(accept_with(listener, ACCEPTED)?.into(), path.clone()))
-            }
-        }
-    }
-
-    /// Another handle of the same socket, for another thread.
-    pub fn try_clone(&self) -> io::Result<Listening> {
-        Ok(match self {
-            Listening::Tcp(listener) => Listening::Tcp(listener.try_clone()?),
-            Listening::Unix(listener, path) => Listening::Unix(listener.try_clone()?, path.clone()),
-        })
-    }
-}
-
-impl AsRawFd for Listening {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
-
-impl AsFd for Listening {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Listening::Tcp(listener) => listener.as_fd(),
-            Listening::Unix(listener, _) => listener.as_fd(),
+impl Drop for Known {
+    fn drop(&mut self) {
+        if let Some(bell) = &self.bell {
+            bell.abort();
         }
     }
 }
@@ -292,6 +235,16 @@ impl AsFd for Listening {
 // === impl Thread ===
 
 impl Thread {
+    /// The configuration in force.
+    pub fn view(&self) -> Rc<View> {
+        Rc::clone(&self.view.borrow())
+    }
+
+    /// Its counters.
+    pub fn load(&self) -> &Load {
+        &self.loads[self.index]
+    }
+
     /// Adds a connection to those whose time is watched.
     pub fn register(&self, clock: &Rc<Clock>) -> Registered<'_> {
         let key = self.next_clock.replace(self.next_clock.get() + 1);
@@ -299,9 +252,14 @@ impl Thread {
         Registered { thread: self, key }
     }
 
-    /// Whether the thread ends as soon as its requests are answered.
-    pub fn is_draining(&self) -> bool {
-        self.draining.get()
+    /// How many connections it has.
+    pub fn connections(&self) -> usize {
+        self.clocks.borrow().len()
+    }
+
+    /// Whether connections of this listener end as soon as their requests are answered.
+    pub fn is_draining(&self, listener: u64) -> bool {
+        self.draining.get() || self.view.borrow().listener(listener).is_none()
     }
 
     /// Whether answers are logged.
@@ -310,34 +268,99 @@ impl Thread {
     }
 
     /// Keeps a connection, or gives it to a thread that has clearly fewer.
-    fn distribute(self: &Rc<Self>, accepted: Accepted, listener: usize) {
-        let load = |n: usize| self.loads[n].load(Ordering::Relaxed);
+    pub fn distribute(self: &Rc<Self>, accepted: Accepted, listener: u64) {
+        let load = |n: usize| self.loads[n].connections();
         let least = (0..self.loads.len()).fold(self.index, |least, n| if load(n) < load(least) { n } else { least });
         // All threads accept: a few more or less are not worth waking another one.
         if load(self.index) <= load(least) + load(least) / 4 + 8 {
             self.spawn(accepted, listener);
-        } else {
-            self.loads[least].fetch_add(1, Ordering::Relaxed);
-            let sent = self.everyone[least].send(Command::Serve(accepted, listener));
-            self.loads[least].fetch_sub(1, Ordering::Relaxed);
-            if let Err(mpsc::error::SendError(Command::Serve(accepted, listener))) = sent {
-                self.spawn(accepted, listener);
+        } else if let Err(mpsc::error::SendError(Command::Serve(accepted, listener))) =
+            self.everyone[least].send(Command::Serve(accepted, listener))
+        {
+            self.spawn(accepted, listener);
+        }
+    }
+
+    fn spawn(self: &Rc<Self>, accepted: Accepted, listener: u64) {
+        self.load().connection_began();
+        let thread = Rc::clone(self);
+        spawn_local(async move {
+            connection::serve(Rc::clone(&thread), accepted, listener).await;
+            thread.load().connection_ended();
+        });
+    }
+
+    fn obey(self: &Rc<Self>, command: Command) {
+        match command {
+            Command::Serve(accepted, listener) => self.spawn(accepted, listener),
+            Command::Configure(reconfiguration) => self.configure(&reconfiguration),
+            Command::WorkerDied(generation, worker) => self.for_each_port(|port| {
+                if port.generation.id == generation {
+                    port.worker_died(worker);
+                }
+            }),
+            Command::ReopenLog(file) => self.access_log.borrow_mut().reopen(Some(file)),
+            Command::Drain => {
+                self.draining.set(true);
+                self.accepting.borrow_mut().clear();
+                let clocks: Vec<_> = self.clocks.borrow().values().cloned().collect();
+                clocks.iter().for_each(|clock| clock.drain());
             }
         }
     }
 
-    fn spawn(self: &Rc<Self>, accepted: Accepted, listener: usize) {
-        self.loads[self.index].fetch_add(1, Ordering::Relaxed);
-        let thread = Rc::clone(self);
-        spawn_local(async move {
-            connection::serve(Rc::clone(&thread), accepted, listener).await;
-            thread.loads[thread.index].fetch_sub(1, Ordering::Relaxed);
+    fn configure(self: &Rc<Self>, new: &Reconfiguration) {
+        let snapshot = &new.snapshot;
+        let ports = snapshot.generations.iter().map(|(name, generation)| (name.clone(), self.port(generation)));
+        let view = View::new(Arc::clone(snapshot), ports.collect());
+        let old = self.view.replace(Rc::new(view));
+        self.access_log.borrow_mut().reopen(snapshot.access_log.clone());
+        drop(old);
+        if self.draining.get() {
+            return;
+        }
+        let mut accepting = self.accepting.borrow_mut();
+        accepting.retain(|id, _| new.listeners.contains_key(id));
+        for (id, listening) in new.listeners.iter() {
+            if !accepting.contains_key(id) {
+                match accept::accept(self, *id, listening) {
+                    Ok(task) => drop(accepting.insert(*id, task)),
+                    Err(error) => tracing::error!(%error, "a thread cannot watch a listener (see `ulimit -n`)"),
+                }
+            }
+        }
+        let clocks: Vec<_> = self.clocks.borrow().values().cloned().collect();
+        clocks.iter().filter(|clock| !snapshot.listeners.contains_key(&clock.listener())).for_each(|clock| clock.drain());
+    }
+
+    /// The port to a generation: the one that there is, or a new one.
+    fn port(&self, generation: &Arc<Generation>) -> Rc<Port> {
+        let mut ports = self.ports.borrow_mut();
+        let known = ports.iter().filter_map(|known| known.port.upgrade()).find(|port| port.generation.id == generation.id);
+        if let Some(port) = known {
+            return port;
+        }
+        let port = Rc::new(Port::new(Arc::clone(generation), self.index as u16));
+        let bell = generation.take_bell(self.index).and_then(|bell| match watch(bell) {
+            Ok(bell) => Some(spawn_local(answer_bell(bell)).abort_handle()),
+            Err(error) => {
+                tracing::error!(%error, "a thread cannot watch its workers (see `ulimit -n`); it looks after them seldom");
+                None
+            }
         });
+        ports.push(Known { port: Rc::downgrade(&port), bell });
+        port
+    }
+
+    fn for_each_port(&self, mut act: impl FnMut(&Port)) {
+        for port in self.ports.borrow().iter().filter_map(|known| known.port.upgrade()) {
+            act(&port);
+        }
     }
 
     fn prepare_to_sleep(&self) {
         self.access_log.borrow_mut().flush();
-        for port in self.ports.values() {
+        self.for_each_port(|port| {
             let mut rounds = 0;
             // Whoever writes on and on must not keep the other tasks waiting: they get a turn, then it goes on.
             while !port.prepare_to_sleep() {
@@ -348,14 +371,14 @@ impl Thread {
                     break;
                 }
             }
-        }
+        });
     }
 
     fn woke(&self) {
-        for port in self.ports.values() {
+        self.for_each_port(|port| {
             port.woke();
             port.drain();
-        }
+        });
     }
 }
 

@@ -4,7 +4,9 @@
 //! a title and no secrets. The supervisor is one thread, because a child's death signal follows the thread that
 //! forked it, and because everything here happens seldom.
 //!
-//! - `start`, `boot`: from the command line to a supervisor that holds its sockets
+//! - `start`, `boot`: from the command line to a supervisor with its first configuration
+//! - `change`: from one configuration to the next, without losing a request
+//! - `plan`: what an application asks for, checked against the machine
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
 //! - `backoff`, `workers`: the policy, pure: when is which worker started again
@@ -19,12 +21,14 @@
 mod backoff;
 mod banner;
 mod boot;
+mod change;
 mod generation;
 pub mod identity;
 mod link;
 mod listen;
 mod logs;
 pub mod php;
+mod plan;
 mod reap;
 mod shutdown;
 mod signals;

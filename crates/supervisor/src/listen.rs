@@ -6,6 +6,7 @@
 use howdah_config::Address;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
@@ -27,15 +28,19 @@ pub enum ChosenBy {
     Configuration,
 }
 
-/// All listening sockets, in the order of the configuration.
+/// All listening sockets by number. A number is not given again.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    sockets: Vec<Socket>,
+    sockets: BTreeMap<u64, Socket>,
+    last: u64,
 }
 
 #[derive(Debug)]
 struct Socket {
     fd: OwnedFd,
+    /// As it is configured.
+    configured: Address,
+    /// Where it really listens: with the port that the kernel chose.
     address: Address,
     /// Removed when the socket is closed.
     _file: Option<SocketFile>,
@@ -51,30 +56,37 @@ struct SocketFile {
 // === impl Listeners ===
 
 impl Listeners {
-    /// Listens on all these addresses.
-    pub fn open<'a>(
-        addresses: impl IntoIterator<Item = &'a Address>,
-        chosen_by: ChosenBy,
-    ) -> Result<Listeners, String> {
+    /// The socket that listens on this address already.
+    pub fn find(&self, address: &Address) -> Option<u64> {
+        self.sockets.iter().find(|(_, socket)| socket.configured == *address).map(|(id, _)| *id)
+    }
+
+    /// Listens on this address, too. Returns the socket's number.
+    pub fn open(&mut self, address: &Address, chosen_by: ChosenBy) -> Result<u64, String> {
         let backlog = backlog();
-        let open = |address: &'a Address| {
-            let opened = match address {
-                Address::Tcp(address) => open_tcp(*address, backlog),
-                Address::Unix(path) => open_unix(path, backlog),
-            };
-            opened.map_err(|error| explain(address, &error, chosen_by))
+        let opened = match address {
+            Address::Tcp(address) => open_tcp(*address, backlog),
+            Address::Unix(path) => open_unix(path, backlog),
         };
-        Ok(Listeners { sockets: addresses.into_iter().map(open).collect::<Result<_, _>>()? })
+        let socket = opened.map_err(|error| explain(address, &error, chosen_by))?;
+        self.last += 1;
+        self.sockets.insert(self.last, socket);
+        Ok(self.last)
     }
 
-    /// Copies of the sockets, for a router.
-    pub fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
-        self.sockets.iter().map(|socket| socket.fd.try_clone()).collect()
+    /// A copy of a socket, for a router.
+    pub fn descriptor(&self, id: u64) -> io::Result<OwnedFd> {
+        self.sockets.get(&id).ok_or(io::ErrorKind::NotFound)?.fd.try_clone()
     }
 
-    /// Where they really listen: with the port that the kernel chose.
+    /// Where they really listen.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
-        self.sockets.iter().map(|socket| &socket.address)
+        self.sockets.values().map(|socket| &socket.address)
+    }
+
+    /// Closes all but these.
+    pub fn keep(&mut self, ids: &[u64]) {
+        self.sockets.retain(|id, _| ids.contains(id));
     }
 
     /// Closes them: once the router has done so too, connections are refused.
@@ -101,8 +113,8 @@ fn open_tcp(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
     }
     rustix::net::bind(&fd, &address)?;
     rustix::net::listen(&fd, backlog)?;
-    let address = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
-    Ok(Socket { fd, address: Address::Tcp(address), _file: None })
+    let real = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
+    Ok(Socket { fd, configured: Address::Tcp(address), address: Address::Tcp(real), _file: None })
 }
 
 fn open_unix(path: &Path, backlog: i32) -> io::Result<Socket> {
@@ -113,7 +125,8 @@ fn open_unix(path: &Path, backlog: i32) -> io::Result<Socket> {
     let file = SocketFile { path: path.to_owned(), device_and_inode: device_and_inode(path)? };
     std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
     rustix::net::listen(&fd, backlog)?;
-    Ok(Socket { fd, address: Address::Unix(path.to_owned()), _file: Some(file) })
+    let address = Address::Unix(path.to_owned());
+    Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
 }
 
 /// Removes the file of a socket on which nobody listens any more.
@@ -183,7 +196,8 @@ mod tests {
     use super::*;
 
     fn open(address: &Address) -> Result<Listeners, String> {
-        Listeners::open([address], ChosenBy::Option)
+        let mut listeners = Listeners::default();
+        listeners.open(address, ChosenBy::Option).map(|_| listeners)
     }
 
     #[test]

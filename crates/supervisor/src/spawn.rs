@@ -16,10 +16,18 @@ use std::process::{Command, Stdio};
 /// The router's `argv[0]`.
 pub const ROUTER_TITLE: &str = "howdah: router";
 
+/// Settings of the allocator, jemalloc, and their variable: memory that a burst of connections took goes back after a
+/// second.
+const ALLOCATOR_VARIABLE: &str = "_RJEM_MALLOC_CONF";
+const ALLOCATOR_SETTINGS: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0";
+
 /// Starts a router: this executable, under another title.
 pub fn router() -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(ROUTER_TITLE);
+    if std::env::var_os(ALLOCATOR_VARIABLE).is_none() {
+        command.env(ALLOCATOR_VARIABLE, ALLOCATOR_SETTINGS);
+    }
     spawn(command)
 }
 

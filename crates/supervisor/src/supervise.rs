@@ -1,6 +1,7 @@
 //! The event loop: what children say, what signals ask for, and what the clock brings.
 
 use crate::backoff::Backoff;
+use crate::change::{Change, Current};
 use crate::generation::Generation;
 use crate::identity::Account;
 use crate::link::Link;
@@ -8,8 +9,8 @@ use crate::listen::Listeners;
 use crate::reap::{self, Reaped};
 use crate::shutdown::Stage;
 use crate::signals::{Request, Signals};
-use crate::start::{Start, memory_file};
-use crate::{banner, logs, spawn};
+use crate::start::Start;
+use crate::{logs, spawn};
 use howdah_channel::WorkerId;
 use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, ToRouter};
 use howdah_config::AccessLog;
@@ -25,19 +26,23 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Supervisor {
     pub(crate) start: Start,
-    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) cores: usize,
     /// How many threads a router has.
     pub(crate) threads: u16,
     pub(crate) listeners: Listeners,
+    /// Those of the configuration in force, those that a change starts, and those that end.
     pub(crate) generations: Vec<Generation>,
+    pub(crate) next_generation: u64,
+    pub(crate) current: Current,
+    pub(crate) change: Option<Change>,
+    /// Why the first configuration does not run.
+    pub(crate) start_failure: Option<String>,
     pub(crate) signals: Signals,
     pub(crate) router: Option<Router>,
     pub(crate) router_backoff: Backoff,
     /// When to start a router.
     pub(crate) router_due: Option<Instant>,
     pub(crate) stage: Stage,
-    /// Why the router did not come up.
-    pub(crate) boot_failure: Option<String>,
     /// Workers that died lately: a new router hears of them again, since the former may not have.
     pub(crate) recent_deaths: VecDeque<(Instant, u64, WorkerId)>,
 }
@@ -68,12 +73,9 @@ enum Event {
 impl Supervisor {
     /// Runs until a signal ends it; fails if the applications or the router do not come up.
     pub async fn run(mut self) -> Result<(), String> {
-        let mut result = Ok(());
         self.on_time(Instant::now());
-        if self.generations.is_empty() {
-            // No application's message will ever start it.
-            result = self.go_on_booting(Instant::now());
-        }
+        // Without applications nobody's message would ever start the router.
+        let mut result = self.go_on_changing(Instant::now());
         while !self.is_over() {
             let event = self.next_event().await;
             let handled = self.handle(event, Instant::now());
@@ -120,7 +122,8 @@ impl Supervisor {
     fn next_deadline(&self) -> Option<Instant> {
         let generations = self.generations.iter().filter_map(Generation::next_deadline);
         let router = self.router.as_ref().and_then(|router| router.kill_at);
-        generations.chain(self.router_due).chain(router).chain(self.stage.deadline()).min()
+        let change = self.change.as_ref().and_then(Change::deadline);
+        generations.chain(self.router_due).chain(router).chain(change).chain(self.stage.deadline()).min()
     }
 
     fn handle(&mut self, event: Event, now: Instant) -> Result<(), String> {
@@ -142,43 +145,27 @@ impl Supervisor {
             Event::Time => self.on_time(now),
         }
         self.pass_notices();
-        if matches!(self.stage, Stage::Booting) {
-            self.go_on_booting(now)?;
-        }
-        Ok(())
-    }
-
-    /// The router is started when every application has been seen to work.
-    fn go_on_booting(&mut self, now: Instant) -> Result<(), String> {
-        if let Some(reason) = self.boot_failure.take() {
-            return Err(reason);
-        }
-        for generation in &self.generations {
-            if let Some(reason) = generation.failure() {
-                return Err(format!("the application {:?} does not start: {reason}", generation.name()));
-            }
-        }
-        if self.router.is_none() && self.generations.iter().all(Generation::is_proven) {
-            self.start_router(now).map_err(|error| format!("the router cannot be started: {error}"))?;
-        }
-        Ok(())
+        self.go_on_changing(now)
     }
 
     fn on_router_message(&mut self, message: FromRouter, now: Instant) {
         match message {
-            FromRouter::Ready if matches!(self.stage, Stage::Booting) => {
-                self.stage = Stage::Serving;
-                banner::print(&self.start, &self.listeners, &self.generations);
-            }
-            FromRouter::Ready => {}
+            FromRouter::Configured { version } => self.configured(version, now),
+            FromRouter::Refused { version, reason } => self.router_refused(version, &reason),
+            FromRouter::Released { generation } => self.released(generation),
             FromRouter::Violation { generation: id, rule } => {
-                if let Some(generation) = self.generations.iter_mut().find(|generation| generation.id() == id) {
+                if let Some(generation) = self.generation_mut(id) {
                     let name = generation.name();
                     tracing::error!("a worker of {name:?} broke the channel's rules ({rule}); all are replaced");
                     generation.replace_workers(now);
                 }
             }
+            FromRouter::Wanting { .. } | FromRouter::Load(_) => {}
         }
+    }
+
+    pub(crate) fn generation_mut(&mut self, id: u64) -> Option<&mut Generation> {
+        self.generations.iter_mut().find(|generation| generation.id() == id)
     }
 
     fn on_time(&mut self, now: Instant) {
@@ -227,8 +214,9 @@ impl Supervisor {
         }
         let Some(router) = self.router.take() else { return };
         match self.stage {
-            Stage::Booting => self.boot_failure = Some(format!("the router {end} before it was ready")),
+            Stage::Booting => self.fail_change(&format!("the router {end} before it was ready")),
             Stage::Serving => {
+                self.router_lost(now);
                 tracing::error!("the router (pid {}) {end}; another one is started", router.pid.as_raw_pid());
                 self.router_due = Some(now + self.router_backoff.after_death(now - router.since));
                 self.on_time(now);
@@ -237,33 +225,23 @@ impl Supervisor {
         }
     }
 
-    fn start_router(&mut self, now: Instant) -> io::Result<()> {
+    /// Starts a router with the configuration in force.
+    pub(crate) fn start_router(&mut self, now: Instant) -> io::Result<()> {
         let account: &Account = &self.start.account;
-        let mut descriptors = vec![memory_file(self.start.configuration.as_bytes())?];
-        if let Some(log) = &self.access_log {
-            descriptors.push(logs::open(log).map_err(io::Error::other)?);
-        }
-        descriptors.extend(self.listeners.descriptors()?);
-        let mut generations = Vec::new();
-        for generation in &self.generations {
-            let (boot, shared) = generation.for_router()?;
-            generations.push(boot);
-            descriptors.extend(shared);
-        }
-        let boot = RouterBoot {
-            identity: account.identity(),
-            user: account.name.clone(),
-            access_log: self.access_log.is_some(),
-            threads: self.threads,
-            generations,
-        };
+        let boot =
+            RouterBoot { identity: account.identity(), user: account.name.clone(), threads: self.threads };
         let (pid, socket) = spawn::router()?;
         let mut link = Link::new(socket)?;
-        link.send(ToRouter::Boot(boot), descriptors);
-        for (_, generation, worker) in &self.recent_deaths {
-            link.send(ToRouter::WorkerDied { generation: *generation, worker: *worker }, Vec::new());
-        }
+        link.send(ToRouter::Boot(boot), Vec::new());
         self.router = Some(Router { pid, link, since: now, kill_at: None });
+        let listeners = self.current.listeners.clone();
+        let generations: Vec<_> = self.current.generations.values().copied().collect();
+        self.configure_router(&generations, &listeners)?;
+        if let Some(router) = &mut self.router {
+            for (_, generation, worker) in &self.recent_deaths {
+                router.link.send(ToRouter::WorkerDied { generation: *generation, worker: *worker }, Vec::new());
+            }
+        }
         Ok(())
     }
 
@@ -281,7 +259,8 @@ impl Supervisor {
     }
 
     fn reopen_logs(&mut self) {
-        let (Some(log @ AccessLog::Path(_)), Some(router)) = (&self.access_log, &mut self.router) else {
+        let (Some(log @ AccessLog::Path(_)), Some(router)) = (&self.current.configuration.access_log, &mut self.router)
+        else {
             return;
         };
         match logs::open(log) {

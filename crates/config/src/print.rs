@@ -1,0 +1,200 @@
+//! JSON values to text: compact, as it is stored and hashed, and pretty, as NGINX Unit's API answers.
+//!
+//! What is printed can be read again and is the same value, numbers included. Members keep their order.
+
+use std::fmt::Write;
+
+use crate::json::Value;
+
+/// Without any space.
+pub(crate) fn compact(value: &Value) -> String {
+    let mut text = String::new();
+    push_compact(&mut text, value);
+    text
+}
+
+/// As NGINX Unit's control API: one tab a level, CRLF at the end of a line, an empty line after a member that is a
+/// non-empty object or array. No CRLF at the end.
+pub(crate) fn pretty(value: &Value) -> String {
+    let mut text = String::new();
+    push_pretty(&mut text, value, 0);
+    text
+}
+
+fn push_compact(text: &mut String, value: &Value) {
+    match value {
+        Value::Array(elements) => {
+            text.push('[');
+            for (index, element) in elements.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                push_compact(text, element);
+            }
+            text.push(']');
+        }
+        Value::Object(members) => {
+            text.push('{');
+            for (index, (key, member)) in members.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                push_string(text, key);
+                text.push(':');
+                push_compact(text, member);
+            }
+            text.push('}');
+        }
+        scalar => push_scalar(text, scalar),
+    }
+}
+
+fn push_pretty(text: &mut String, value: &Value, level: usize) {
+    match value {
+        Value::Array(elements) if !elements.is_empty() => {
+            text.push('[');
+            for (index, element) in elements.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                push_line(text, level + 1);
+                push_pretty(text, element, level + 1);
+            }
+            push_line(text, level);
+            text.push(']');
+        }
+        Value::Object(members) if !members.is_empty() => {
+            text.push('{');
+            let mut after_block = false;
+            for (index, (key, member)) in members.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                if after_block {
+                    text.push_str("\r\n");
+                }
+                push_line(text, level + 1);
+                push_string(text, key);
+                text.push_str(": ");
+                push_pretty(text, member, level + 1);
+                after_block = is_block(member);
+            }
+            push_line(text, level);
+            text.push('}');
+        }
+        other => push_compact(text, other),
+    }
+}
+
+fn push_line(text: &mut String, level: usize) {
+    text.push_str("\r\n");
+    text.extend(std::iter::repeat_n('\t', level));
+}
+
+/// Whether the value takes more than one line.
+fn is_block(value: &Value) -> bool {
+    match value {
+        Value::Array(elements) => !elements.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        _ => false,
+    }
+}
+
+fn push_scalar(text: &mut String, value: &Value) {
+    // Writing to a string cannot fail.
+    let _ = match value {
+        Value::Bool(boolean) => write!(text, "{boolean}"),
+        Value::Integer(number) => write!(text, "{number}"),
+        // Rust's Debug form of a finite number is JSON, and the shortest that is read back as the same number. What
+        // comes from JSON text is finite.
+        Value::Float(number) => write!(text, "{number:?}"),
+        Value::String(string) => {
+            push_string(text, string);
+            Ok(())
+        }
+        Value::Null | Value::Array(_) | Value::Object(_) => write!(text, "null"),
+    };
+}
+
+/// Only what must be escaped is: slashes, DEL and what is not ASCII stay.
+fn push_string(text: &mut String, string: &str) {
+    text.push('"');
+    for c in string.chars() {
+        match c {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '\u{8}' => text.push_str("\\b"),
+            '\u{c}' => text.push_str("\\f"),
+            control if control < ' ' => {
+                let _ = write!(text, "\\u{:04X}", u32::from(control));
+            }
+            other => text.push(other),
+        }
+    }
+    text.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn pretty_text_is_laid_out_as_by_unit() {
+        let value = json::parse(
+            r#"{"listeners": {"*:80": {"pass": "routes"}}, "empty": {}, "none": [], "list": [[1], {"a": null}, []], "last": true}"#,
+        )
+        .expect("JSON");
+        let expected = [
+            "{",
+            "\t\"listeners\": {",
+            "\t\t\"*:80\": {",
+            "\t\t\t\"pass\": \"routes\"",
+            "\t\t}",
+            "\t},",
+            "",
+            "\t\"empty\": {},",
+            "\t\"none\": [],",
+            "\t\"list\": [",
+            "\t\t[",
+            "\t\t\t1",
+            "\t\t],",
+            "\t\t{",
+            "\t\t\t\"a\": null",
+            "\t\t},",
+            "\t\t[]",
+            "\t],",
+            "",
+            "\t\"last\": true",
+            "}",
+        ];
+        assert_eq!(pretty(&value), expected.join("\r\n"));
+    }
+
+    #[test]
+    fn compact_text_has_no_space_and_escapes_what_it_must() {
+        let cases = [
+            (r#"{ "b" : [ 1 , -2 ] , "a" : { } }"#, r#"{"b":[1,-2],"a":{}}"#),
+            (r#""\/\u00e4\u007f\"\\\n\r\t\b\f\u0000\u001f""#, "\"/ä\u{7f}\\\"\\\\\\n\\r\\t\\b\\f\\u0000\\u001F\""),
+            ("null", "null"),
+            ("[true, false]", "[true,false]"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("1.0", "1.0"),
+            ("-0", "-0.0"),
+            ("0.1", "0.1"),
+            ("1e400", ""),
+            ("1e300", "1e300"),
+            ("5e-324", "5e-324"),
+            ("100000000000000000000", "1e20"),
+        ];
+        for (json, expected) in cases {
+            match json::parse(json) {
+                Ok(value) => assert_eq!(compact(&value), expected, "{json}"),
+                Err(error) => assert_eq!(expected, "", "{json}: {error}"),
+            }
+        }
+    }
+}

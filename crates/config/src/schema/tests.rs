@@ -1,0 +1,164 @@
+//! That the schema is one, accepts what it should and nothing else, and is what docs/configuration.md says.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::tables::{Schema, object, string};
+use crate::{Configuration, Document, SCHEMA, json};
+
+/// Configurations as operators write them, with comments.
+const EXAMPLES: &str = include_str!("../../examples/configurations.json");
+
+fn schema() -> Value {
+    serde_json::from_str(SCHEMA).expect("schema.json is JSON")
+}
+
+fn examples() -> Vec<(String, Value)> {
+    let examples = Document::parse(EXAMPLES).expect("JSON").compact();
+    let examples: serde_json::Map<String, Value> = serde_json::from_str(&examples).expect("an object");
+    examples.into_iter().collect()
+}
+
+#[test]
+fn the_schema_is_a_json_schema() {
+    if let Err(error) = jsonschema::draft202012::meta::validate(&schema()) {
+        panic!("{error} at {}", error.instance_path());
+    }
+}
+
+#[test]
+fn every_example_validates() {
+    let validator = jsonschema::draft202012::new(&schema()).expect("a schema");
+    for (name, example) in examples() {
+        let errors: Vec<String> =
+            validator.iter_errors(&example).map(|error| format!("{error} at {}", error.instance_path())).collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+    }
+}
+
+#[test]
+fn every_example_is_read() {
+    for (name, example) in examples() {
+        if let Err(error) = Configuration::parse(&example.to_string()) {
+            panic!("{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn the_examples_use_every_option() {
+    let text = EXAMPLES;
+    for table in Schema::new().objects() {
+        for (name, option) in object(&table["properties"]) {
+            let refused = object(option).contains_key("not") && !object(option).contains_key("type");
+            assert!(refused || text.contains(&format!("\"{name}\"")), "{}: {name}", string(&table["title"]));
+        }
+    }
+}
+
+#[test]
+fn a_wrong_configuration_does_not_validate() {
+    let validator = jsonschema::draft202012::new(&schema()).expect("a schema");
+    let listener = |json: &str| format!(r#"{{"listeners": {{"*:80": {json}}}}}"#);
+    let action = |json: &str| format!(r#"{{"routes": [{{"action": {json}}}]}}"#);
+    let application = |json: &str| format!(r#"{{"applications": {{"a": {json}}}}}"#);
+    let http = |json: &str| format!(r#"{{"settings": {{"http": {json}}}}}"#);
+    let cases = [
+        r#"{"listener": {}}"#.to_owned(),
+        r#"{"listeners": {"80": {"pass": "routes"}}}"#.to_owned(),
+        listener("{}"),
+        listener(r#"{"application": "x"}"#),
+        listener(r#"{"pass": "routes", "backlog": -2}"#),
+        listener(r#"{"pass": "routes", "forwarded": {"source": "unix"}}"#),
+        listener(r#"{"pass": "routes", "tls": {"certificate": []}}"#),
+        listener(r#"{"pass": "routes", "tls": {"certificate": "x", "session": {"tickets": "short"}}}"#),
+        listener(r#"{"pass": "route"}"#),
+        r#"{"routes": [{}]}"#.to_owned(),
+        r#"{"routes": [{"match": {"scheme": "ftp"}, "action": {"return": 200}}]}"#.to_owned(),
+        r#"{"routes": [{"match": {"uri": []}, "action": {"return": 200}}]}"#.to_owned(),
+        action("{}"),
+        action(r#"{"pass": "routes", "return": 200}"#),
+        action(r#"{"return": 199}"#),
+        action(r#"{"return": 200, "index": "x"}"#),
+        action(r#"{"pass": "routes", "location": "/"}"#),
+        action(r#"{"share": "www$uri"}"#),
+        action(r#"{"share": []}"#),
+        action(r#"{"proxy": "https://127.0.0.1:80"}"#),
+        action(r#"{"pass": "routes", "response_headers": {"a b": "x"}}"#),
+        action(r#"{"pass": "routes", "response_headers": {"content-length": "1"}}"#),
+        application(r#"{"type": "python 3", "root": "/"}"#),
+        application(r#"{"type": "php"}"#),
+        application(r#"{"type": "php", "root": "/", "targets": {"a": {"root": "/"}}}"#),
+        application(r#"{"type": "php", "index": "x.php", "targets": {"a": {"root": "/"}}}"#),
+        application(r#"{"type": "php", "root": "/", "script": "a.php", "front_controller": "a.php"}"#),
+        application(r#"{"type": "php", "root": "/", "processes": 0}"#),
+        application(r#"{"type": "php", "root": "/", "limits": {"shm": 1}}"#),
+        application(r#"{"type": "php", "root": "/", "environment": {"A=B": "x"}}"#),
+        application(r#"{"type": "php", "root": "/", "isolation": {"uidmap": [{"container": 0}]}}"#),
+        http(r#"{"idle_timeout": 0}"#),
+        http(r#"{"compression": {"compressors": {"encoding": "lzma"}}}"#),
+        http(r#"{"compression": {"compressors": [{"encoding": "br", "level": 12}]}}"#),
+        http(r#"{"static": {"mime_types": {"text": ".x"}}}"#),
+        r#"{"settings": {"js_module": "x"}}"#.to_owned(),
+        r#"{"access_log": {"format": "x"}}"#.to_owned(),
+        r#"{"access_log": {"path": "/x", "format": "`${host}`"}}"#.to_owned(),
+        r#"{"upstreams": {"a": {"servers": {}}}}"#.to_owned(),
+    ];
+    for case in cases {
+        assert!(!validator.is_valid(&serde_json::from_str(&case).expect(&case)), "{case}");
+        assert!(Configuration::parse(&case).is_err(), "{case}");
+    }
+}
+
+#[test]
+fn every_option_is_described_and_says_what_became_of_it() {
+    for table in Schema::new().objects() {
+        for (name, option) in object(&table["properties"]) {
+            let place = format!("{}: {name}", string(&table["title"]));
+            let option = object(option);
+            let description = string(option.get("description").unwrap_or_else(|| panic!("{place}: description")));
+            assert!(!description.is_empty() && !description.ends_with('.'), "{place}: no full stop in a table");
+            match option.get("x-unit").unwrap_or_else(|| panic!("{place}: x-unit")) {
+                json::Value::String(word) => assert!(["works", "ours"].contains(&word.as_str()), "{place}"),
+                detail => {
+                    let (word, detail) = object(detail).first().expect("one word");
+                    assert!(["differs", "refused"].contains(&word.as_str()), "{place}");
+                    assert!(!string(detail).is_empty(), "{place}");
+                    let nothing_is_valid = option.get("not").is_some_and(|not| object(not).is_empty());
+                    assert_eq!(word == "refused", nothing_is_valid, "{place}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_default_is_valid() {
+    let root = schema();
+    for (name, definition) in root["$defs"].as_object().expect("$defs") {
+        let Some(options) = definition.get("properties").and_then(Value::as_object) else { continue };
+        for (option, _) in options.iter().filter(|(_, option)| option.get("default").is_some()) {
+            let place = format!("#/$defs/{name}/properties/{option}");
+            let schema = serde_json::json!({ "$defs": root["$defs"], "$ref": place });
+            let validator = jsonschema::draft202012::new(&schema).expect("a schema");
+            assert!(validator.is_valid(&options[option]["default"]), "{place}");
+        }
+    }
+}
+
+#[test]
+fn the_tables_of_the_documentation_are_the_schemas() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = std::fs::read_to_string(&path).expect("docs/configuration.md");
+    let rewritten = Schema::new().rewrite(&page);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        return std::fs::write(&path, rewritten).expect("docs/configuration.md can be written");
+    }
+    let differs = page.lines().zip(rewritten.lines()).find(|(old, new)| old != new);
+    assert!(
+        page == rewritten,
+        "docs/configuration.md is not what crates/config/schema.json says; run UPDATE_DOCS=1 cargo test -p \
+         howdah-config tables_of_the_documentation, look at the difference and commit it. The first one: {differs:#?}"
+    );
+}

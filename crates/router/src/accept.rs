@@ -1,0 +1,144 @@
+//! Listening sockets: every thread accepts from all of them.
+//!
+//! A listener that is removed is emptied first: who is in its backlog has been promised a connection.
+
+use crate::socket::Accepted;
+use crate::thread::Thread;
+use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, acceptfrom_with, getsockname};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+
+/// A listening socket.
+#[derive(Debug)]
+pub enum Listening {
+    /// Over TCP.
+    Tcp(TcpListener),
+    /// Over a unix socket, with its name.
+    Unix(UnixListener, String),
+}
+
+/// A thread accepts from a listener until this is dropped.
+pub struct Accepting {
+    _stop: oneshot::Sender<()>,
+}
+
+/// Bytes that wait in a socket beyond what the network takes: more would only be copied early and fall out of the
+/// processor's cache. (The window of a fast, distant client is not limited by it: tcp(7), TCP_NOTSENT_LOWAT.)
+const UNSENT_BYTES: u32 = 32 * 1024;
+/// What an accepted socket is from its beginning.
+const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+/// How long to wait when there are no descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Begins to accept on this thread.
+///
+/// # Errors
+/// When no more descriptors can be watched.
+pub fn accept(thread: &Rc<Thread>, id: u64, listening: &Arc<Listening>) -> io::Result<Accepting> {
+    let (stop, mut stopped) = oneshot::channel();
+    let listening = crate::thread::watch(listening.try_clone()?)?;
+    let thread = Rc::clone(thread);
+    spawn_local(async move {
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut stopped => break,
+                ready = listening.readable() => match ready {
+                    Ok(mut ready) => {
+                        if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
+                            took(&thread, id, accepted).await;
+                        }
+                    }
+                    Err(_) => break,
+                },
+            }
+        }
+        loop {
+            match listening.get_ref().accept() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // It may be gone for good: it is not waited for descriptors.
+                Err(error) if error.kind() != io::ErrorKind::ConnectionAborted => break,
+                accepted => took(&thread, id, accepted).await,
+            }
+        }
+    });
+    Ok(Accepting { _stop: stop })
+}
+
+async fn took(thread: &Rc<Thread>, id: u64, accepted: io::Result<Accepted>) {
+    match accepted {
+        Ok(accepted) => thread.distribute(accepted, id),
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
+        Err(error) => {
+            tracing::error!(%error, "cannot accept connections; they wait in the backlog (see `ulimit -n`)");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+// === impl Listening ===
+
+impl Listening {
+    /// Takes a listening socket, and sets what accepted ones inherit.
+    ///
+    /// # Errors
+    /// When it is no such socket.
+    pub fn new(socket: OwnedFd) -> io::Result<Listening> {
+        let address = getsockname(&socket)?;
+        if let Ok(unix) = SocketAddrUnix::try_from(address) {
+            let name = match unix.abstract_name() {
+                Some(name) => format!("@{}", String::from_utf8_lossy(name)),
+                None => unix.path().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+            };
+            return Ok(Listening::Unix(socket.into(), name));
+        }
+        let socket = socket2::Socket::from(socket);
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
+        Ok(Listening::Tcp(socket.into()))
+    }
+
+    fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Listening::Tcp(listener) => {
+                let (stream, remote) = acceptfrom_with(listener, ACCEPTED)?;
+                let remote = remote.and_then(|remote| remote.try_into().ok());
+                let remote = remote.ok_or(io::Error::from(io::ErrorKind::ConnectionAborted))?;
+                Ok(Accepted::Tcp(stream.into(), remote))
+            }
+            Listening::Unix(listener, path) => {
+                Ok(Accepted::Unix(accept_with(listener, ACCEPTED)?.into(), path.clone()))
+            }
+        }
+    }
+
+    /// Another handle of the same socket, for another thread.
+    fn try_clone(&self) -> io::Result<Listening> {
+        Ok(match self {
+            Listening::Tcp(listener) => Listening::Tcp(listener.try_clone()?),
+            Listening::Unix(listener, path) => Listening::Unix(listener.try_clone()?, path.clone()),
+        })
+    }
+}
+
+impl AsRawFd for Listening {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl AsFd for Listening {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listening::Tcp(listener) => listener.as_fd(),
+            Listening::Unix(listener, _) => listener.as_fd(),
+        }
+    }
+}

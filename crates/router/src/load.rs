@@ -1,0 +1,52 @@
+//! How much a thread has to do, in numbers that other threads may read.
+
+use howdah_channel::lifecycle::RouterLoad;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The counters of a thread.
+#[derive(Debug, Default)]
+pub struct Load {
+    accepted: AtomicU64,
+    closed: AtomicU64,
+    active: AtomicU64,
+    requests: AtomicU64,
+}
+
+// === impl Load ===
+
+impl Load {
+    /// The connections that are open.
+    pub fn connections(&self) -> u64 {
+        // Two loads at two moments: the difference may be off by what happens between them.
+        self.accepted.load(Ordering::Relaxed).saturating_sub(self.closed.load(Ordering::Relaxed))
+    }
+
+    /// A connection came.
+    pub fn connection_began(&self) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection is closed.
+    pub fn connection_ended(&self) {
+        self.closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request began on a connection.
+    pub fn request_began(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.active.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It ended.
+    pub fn request_ended(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Adds these numbers to a report.
+    pub fn add_to(&self, report: &mut RouterLoad) {
+        report.connections_accepted += self.accepted.load(Ordering::Relaxed);
+        report.connections_closed += self.closed.load(Ordering::Relaxed);
+        report.connections_active += self.active.load(Ordering::Relaxed);
+        report.requests_total += self.requests.load(Ordering::Relaxed);
+    }
+}

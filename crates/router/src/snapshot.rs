@@ -1,0 +1,55 @@
+//! The configuration that is in force, whole: what the threads share of it, and a thread's own view.
+//!
+//! A request keeps the view that it started with. When the last request lets an old view go, the generations that only
+//! it named go with it, and the supervisor is told ([`Generation`]).
+
+use crate::php::{Generation, Port};
+use howdah_config::{Configuration, Listener};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A configuration, as all threads share it.
+#[derive(Default)]
+pub struct Snapshot {
+    /// The configuration.
+    pub configuration: Configuration,
+    /// Where in the configuration the listener with a number is.
+    pub listeners: HashMap<u64, usize>,
+    /// The generation of each application.
+    pub generations: BTreeMap<String, Arc<Generation>>,
+    /// The access log.
+    pub access_log: Option<Arc<File>>,
+}
+
+/// A configuration, as one thread serves by it.
+pub struct View {
+    snapshot: Arc<Snapshot>,
+    /// The thread's ports to the applications' generations, by application.
+    pub ports: HashMap<String, Rc<Port>>,
+}
+
+// === impl View ===
+
+impl View {
+    /// A thread's view of a snapshot.
+    pub fn new(snapshot: Arc<Snapshot>, ports: HashMap<String, Rc<Port>>) -> View {
+        View { snapshot, ports }
+    }
+
+    /// The view before the first configuration.
+    pub fn nothing() -> View {
+        View::new(Arc::default(), HashMap::new())
+    }
+
+    /// The configuration.
+    pub fn configuration(&self) -> &Configuration {
+        &self.snapshot.configuration
+    }
+
+    /// The listener with this number; `None` once it was removed.
+    pub fn listener(&self, id: u64) -> Option<&Listener> {
+        self.snapshot.listeners.get(&id).map(|place| &self.snapshot.configuration.listeners[*place])
+    }
+}
