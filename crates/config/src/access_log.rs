@@ -7,7 +7,7 @@ use crate::node::{Node, Options};
 use crate::predicate::Predicate;
 use crate::template::Template;
 
-const OPTIONS: Options = Options { known: &["path", "format", "if"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["path", "format", "if"], refused: &[] };
 
 /// The combined format of other servers.
 const COMBINED: &str = "$remote_addr - - [$time_local] \"$request_line\" $status $body_bytes_sent \

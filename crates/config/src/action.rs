@@ -13,7 +13,7 @@ use crate::share::Share;
 use crate::template::Template;
 use crate::variable::Variables;
 
-const OPTIONS: Options = Options {
+pub(crate) const OPTIONS: Options = Options {
     known: &[
         "pass",
         "share",

@@ -11,7 +11,7 @@ use crate::php::{self, PhpOptions, PhpVersion};
 use crate::processes::Processes;
 use crate::target::{Target, Targets};
 
-const OPTIONS: Options = Options {
+pub(crate) const OPTIONS: Options = Options {
     known: &[
         "type",
         "root",

@@ -7,8 +7,8 @@ use crate::node::{Node, Options};
 use crate::pattern::{Patterns, Subject};
 use crate::scope::Scope;
 
-const OPTIONS: Options = Options { known: &["types", "compressors"], refused: &[] };
-const COMPRESSOR_OPTIONS: Options = Options { known: &["encoding", "level", "min_length"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["types", "compressors"], refused: &[] };
+pub(crate) const COMPRESSOR_OPTIONS: Options = Options { known: &["encoding", "level", "min_length"], refused: &[] };
 
 const MAX_MIN_LENGTH_BYTES: u64 = i64::MAX as u64;
 

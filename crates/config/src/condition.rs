@@ -9,7 +9,7 @@ use crate::predicate::Predicate;
 use crate::request::{Request, Scheme};
 use crate::scope::Scope;
 
-const OPTIONS: Options = Options {
+pub(crate) const OPTIONS: Options = Options {
     known: &[
         "method",
         "host",

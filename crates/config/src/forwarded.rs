@@ -5,10 +5,10 @@ use crate::error::{Error, quoted};
 use crate::fields::is_token;
 use crate::node::{Node, Object, Options};
 
-const OPTIONS: Options = Options { known: &["client_ip", "protocol", "source", "recursive"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["client_ip", "protocol", "source", "recursive"], refused: &[] };
 
 /// The older form, in which the listener's `client_ip` is an object.
-const CLIENT_IP_OPTIONS: Options = Options { known: &["header", "source", "recursive"], refused: &[] };
+pub(crate) const CLIENT_IP_OPTIONS: Options = Options { known: &["header", "source", "recursive"], refused: &[] };
 
 const SOURCE_MEANING: &str = "the addresses of your proxies, as in \"source\": \"10.0.0.0/8\"";
 

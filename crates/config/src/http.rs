@@ -9,7 +9,7 @@ use crate::mime_types::MimeTypes;
 use crate::node::{Node, Options};
 use crate::scope::Scope;
 
-const OPTIONS: Options = Options {
+pub(crate) const OPTIONS: Options = Options {
     known: &[
         "header_read_timeout",
         "body_read_timeout",
@@ -35,7 +35,7 @@ const OPTIONS: Options = Options {
 
 const HEAD_ADVICE: &str = "the head of a request may have 64 KiB, without any setting; remove it";
 
-const STATIC_OPTIONS: Options = Options { known: &["mime_types"], refused: &[] };
+pub(crate) const STATIC_OPTIONS: Options = Options { known: &["mime_types"], refused: &[] };
 
 const MAX_SECONDS: u64 = i32::MAX as u64 / 1000;
 const MAX_BODY_BYTES: u64 = 1 << 40;

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use crate::error::{Error, quoted};
 use crate::node::{Node, Object, Options};
 
-const OPTIONS: Options =
+pub(crate) const OPTIONS: Options =
     Options { known: &["namespaces", "uidmap", "gidmap", "rootfs", "automount", "cgroup", "new_privs"], refused: &[] };
-const NAMESPACES: Options =
+pub(crate) const NAMESPACE_OPTIONS: Options =
     Options { known: &["cgroup", "credential", "mount", "network", "pid", "uname"], refused: &[] };
-const MAP_OPTIONS: Options = Options { known: &["container", "host", "size"], refused: &[] };
-const AUTOMOUNT_OPTIONS: Options = Options { known: &["language_deps", "procfs", "tmpfs"], refused: &[] };
-const CGROUP_OPTIONS: Options = Options { known: &["path"], refused: &[] };
+pub(crate) const MAP_OPTIONS: Options = Options { known: &["container", "host", "size"], refused: &[] };
+pub(crate) const AUTOMOUNT_OPTIONS: Options = Options { known: &["language_deps", "procfs", "tmpfs"], refused: &[] };
+pub(crate) const CGROUP_OPTIONS: Options = Options { known: &["path"], refused: &[] };
 
 /// What the processes of an application share with the rest of the machine: everything, unless said otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl Cgroup {
 
 impl Namespaces {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        let object = node.object(&NAMESPACES)?;
+        let object = node.object(&NAMESPACE_OPTIONS)?;
         let has = |key| flag(&object, key, false);
         Ok(Self {
             cgroup: has("cgroup")?,

@@ -111,7 +111,7 @@ use node::{Node, Options};
 use pass::Names;
 use scope::Scope;
 
-const OPTIONS: Options =
+pub(crate) const OPTIONS: Options =
     Options { known: &["listeners", "routes", "applications", "upstreams", "settings", "access_log"], refused: &[] };
 
 /// A whole configuration, checked.

@@ -5,12 +5,9 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::node::{Node, Options};
 
-const OPTIONS: Options = Options {
+pub(crate) const OPTIONS: Options = Options {
     known: &["timeout", "requests"],
-    refused: &[
-        ("shm", "howdah's shared memory has room for each request by itself; remove it"),
-        ("reschedule_timeout", "howdah gives a request to a worker that is free; remove it"),
-    ],
+    refused: &[("shm", "the channel's size follows from \"processes\"; remove it")],
 };
 
 const MAX_TIMEOUT_SECONDS: u64 = i32::MAX as u64 / 1000;
@@ -66,7 +63,7 @@ mod tests {
             (
                 r#"{"shm": 1048576}"#,
                 "shm: howdah does not have this option of NGINX Unit; \
-                 howdah's shared memory has room for each request by itself; remove it",
+                 the channel's size follows from \"processes\"; remove it",
             ),
             (r#"{"request": 1}"#, "request: there is no such option; did you mean \"requests\"?"),
         ];

@@ -10,7 +10,7 @@ use crate::pass::Pass;
 use crate::scope::Scope;
 use crate::tls::Tls;
 
-const OPTIONS: Options = Options {
+pub(crate) const OPTIONS: Options = Options {
     known: &["pass", "tls", "forwarded", "client_ip", "backlog"],
     refused: &[("application", "write \"pass\": \"applications/NAME\" in its place")],
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::node::{Node, Options};
 
-const OPTIONS: Options = Options { known: &["max", "spare", "idle_timeout"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["max", "spare", "idle_timeout"], refused: &[] };
 
 /// A slip of the keyboard should not fork until the machine is full.
 const MAX_PROCESSES: u32 = 4096;

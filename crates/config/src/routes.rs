@@ -11,7 +11,7 @@ use crate::request::Request;
 use crate::route_index::RouteIndex;
 use crate::scope::Scope;
 
-const STEP_OPTIONS: Options = Options { known: &["match", "action"], refused: &[] };
+pub(crate) const STEP_OPTIONS: Options = Options { known: &["match", "action"], refused: &[] };
 
 /// All routes: one without a name, or any number with names.
 #[derive(Clone, Debug, Default, PartialEq)]

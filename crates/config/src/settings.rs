@@ -6,7 +6,7 @@ use crate::node::{Node, Options};
 use crate::scope::Scope;
 use crate::telemetry::Telemetry;
 
-const OPTIONS: Options = Options {
+pub(crate) const OPTIONS: Options = Options {
     known: &["listen_threads", "http", "telemetry"],
     refused: &[(
         "js_module",

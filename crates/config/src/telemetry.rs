@@ -4,7 +4,8 @@ use crate::error::{Error, quoted};
 use crate::node::{Node, Options};
 use crate::scope::Scope;
 
-const OPTIONS: Options = Options { known: &["endpoint", "protocol", "batch_size", "sampling_ratio"], refused: &[] };
+pub(crate) const OPTIONS: Options =
+    Options { known: &["endpoint", "protocol", "batch_size", "sampling_ratio"], refused: &[] };
 
 const MAX_BATCH: u32 = 65_536;
 const DEFAULT_BATCH: u32 = 128;

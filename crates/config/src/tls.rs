@@ -11,8 +11,8 @@ use crate::node::{Node, Options};
 use crate::scope::Scope;
 use crate::tls_policy::TlsPolicy;
 
-const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], refused: &[] };
-const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], refused: &[] };
+pub(crate) const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], refused: &[] };
 
 const MAX_CACHED_SESSIONS: u64 = 10_000_000;
 const MAX_TIMEOUT_SECONDS: u64 = 7 * 24 * 60 * 60;

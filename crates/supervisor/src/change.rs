@@ -11,7 +11,7 @@ use crate::plan::plan;
 use crate::shutdown::Stage;
 use crate::start::memory_file;
 use crate::supervise::Supervisor;
-use crate::{logs, supervise};
+use crate::{logs, not_yet, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
 use howdah_config::Configuration;
 use std::collections::BTreeMap;
@@ -93,6 +93,7 @@ impl Supervisor {
         reply: Option<oneshot::Sender<Result<(), String>>>,
         now: Instant,
     ) -> Result<(), String> {
+        not_yet::refuse(&configuration)?;
         let mut plans = Vec::new();
         let mut generations = BTreeMap::new();
         for (name, application) in &configuration.applications {
@@ -103,7 +104,7 @@ impl Supervisor {
             }
         }
         if let Some(log) = &configuration.access_log {
-            logs::open(log)?;
+            logs::open(&log.destination)?;
         }
         let listeners = self.open_listeners(&configuration)?;
         let mut started = Vec::new();
@@ -226,7 +227,7 @@ impl Supervisor {
         let current = &self.current;
         let mut descriptors = vec![memory_file(current.text.as_bytes())?, memory_file(b"{}")?];
         if let Some(log) = &current.configuration.access_log {
-            descriptors.push(logs::open(log).map_err(io::Error::other)?);
+            descriptors.push(logs::open(&log.destination).map_err(io::Error::other)?);
         }
         let configuration = RouterConfiguration {
             version: current.version,

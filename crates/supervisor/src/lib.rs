@@ -27,6 +27,7 @@ pub mod identity;
 mod link;
 mod listen;
 mod logs;
+mod not_yet;
 pub mod php;
 mod plan;
 mod reap;

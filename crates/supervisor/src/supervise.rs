@@ -13,7 +13,7 @@ use crate::start::Start;
 use crate::{logs, spawn};
 use howdah_channel::WorkerId;
 use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, ToRouter};
-use howdah_config::AccessLog;
+use howdah_config::LogDestination;
 use rustix::process::Pid;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -228,8 +228,7 @@ impl Supervisor {
     /// Starts a router with the configuration in force.
     pub(crate) fn start_router(&mut self, now: Instant) -> io::Result<()> {
         let account: &Account = &self.start.account;
-        let boot =
-            RouterBoot { identity: account.identity(), user: account.name.clone(), threads: self.threads };
+        let boot = RouterBoot { identity: account.identity(), user: account.name.clone(), threads: self.threads };
         let (pid, socket) = spawn::router()?;
         let mut link = Link::new(socket)?;
         link.send(ToRouter::Boot(boot), Vec::new());
@@ -259,8 +258,8 @@ impl Supervisor {
     }
 
     fn reopen_logs(&mut self) {
-        let (Some(log @ AccessLog::Path(_)), Some(router)) = (&self.current.configuration.access_log, &mut self.router)
-        else {
+        let log = self.current.configuration.access_log.as_ref().map(|log| &log.destination);
+        let (Some(log @ LogDestination::Path(_)), Some(router)) = (log, &mut self.router) else {
             return;
         };
         match logs::open(log) {
