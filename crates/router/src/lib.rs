@@ -6,6 +6,7 @@
 //! - `service`: one request → the route's action → a response
 //! - `static_files`: files
 //! - `script`, `cgi`, `request_body`, `php`, `spool`: a request's way to PHP and back, over the channel
+//! - `proxy`: requests that other HTTP servers answer, and WebSockets through them
 //! - `failure`: the answers that are ours
 //! - `access_log`: one line for each answer
 //!
@@ -22,6 +23,7 @@ mod failure;
 mod load;
 mod php;
 mod process;
+mod proxy;
 mod request_body;
 mod response_body;
 mod script;

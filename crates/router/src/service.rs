@@ -5,6 +5,7 @@ use crate::cgi;
 use crate::connection::Clock;
 use crate::failure::{self, Failure};
 use crate::php::{Port, Running};
+use crate::proxy::Origin;
 use crate::request_body::{self, Buffered};
 use crate::response_body::ResponseBody;
 use crate::script::{self, Resolved, Script};
@@ -91,7 +92,10 @@ async fn dispatch(thread: &Rc<Thread>, view: &View, peer: &Peer, request: &Parts
                 let route = view.configuration().routes.find(name.as_deref()).ok_or(Failure::NotFound)?;
                 &route.first_match(&subject).ok_or(Failure::NotFound)?.action
             }
-            Destination::Upstream(_) => return not_yet("upstreams"),
+            Destination::Upstream(name) => {
+                let balancer = view.balancers.get(name).ok_or(Failure::Internal)?;
+                return proxy(thread, view, Origin::Upstream(balancer), request, body).await;
+            }
         };
         pass = loop {
             if action.rewrite.is_some() {
@@ -102,7 +106,7 @@ async fn dispatch(thread: &Rc<Thread>, view: &View, peer: &Peer, request: &Parts
             }
             match &action.kind {
                 ActionKind::Pass(pass) => break pass,
-                ActionKind::Proxy(_) => return not_yet("proxy"),
+                ActionKind::Proxy(server) => return proxy(thread, view, Origin::Server(server), request, body).await,
                 ActionKind::Return { status, location } => {
                     let location = location.as_ref().map(|location| RedirectTarget::render(location, &subject));
                     return redirect(*status, location.as_deref().filter(|location| !location.is_empty()));
@@ -116,6 +120,11 @@ async fn dispatch(thread: &Rc<Thread>, view: &View, peer: &Peer, request: &Parts
     }
     tracing::error!(uri = subject.uri, "a request was passed on {MAX_PASSES} times and is given up");
     Err(Failure::Internal)
+}
+
+async fn proxy(thread: &Thread, view: &View, origin: Origin<'_>, request: &Parts, body: Incoming) -> Answer {
+    let target = request.uri.path_and_query().ok_or(Failure::BadRequest("the target"))?;
+    thread.proxy.forward(origin, request, target, body, &view.configuration().settings.http).await
 }
 
 /// What the configuration has and the router does not.

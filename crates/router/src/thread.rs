@@ -11,6 +11,7 @@ use crate::connection::{self, Clock};
 use crate::control::TellOnDrop;
 use crate::load::Load;
 use crate::php::{Generation, Port};
+use crate::proxy::Proxy;
 use crate::snapshot::{Snapshot, View};
 use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
@@ -70,6 +71,8 @@ pub struct Setup {
 pub struct Thread {
     /// Files.
     pub static_files: StaticFiles,
+    /// Connections to other servers.
+    pub proxy: Proxy,
     /// Buffers for heads that nobody uses now.
     pub head_writers: RefCell<Vec<HeadWriter>>,
     view: RefCell<Rc<View>>,
@@ -149,6 +152,7 @@ fn with_current(act: impl FnOnce(&Thread)) {
 async fn serve(setup: Setup) {
     let thread = Rc::new(Thread {
         static_files: StaticFiles::new(),
+        proxy: Proxy::default(),
         head_writers: RefCell::default(),
         view: RefCell::new(Rc::new(View::nothing())),
         ports: RefCell::default(),
@@ -209,6 +213,7 @@ async fn sweep(thread: Rc<Thread>) {
         ticks.tick().await;
         thread.ports.borrow_mut().retain(Known::is_used);
         thread.for_each_port(Port::sweep);
+        thread.proxy.sweep();
         let view = thread.view();
         let now = Instant::now();
         let limits = &view.configuration().settings.http;
@@ -330,13 +335,17 @@ impl Thread {
             }
         }
         let clocks: Vec<_> = self.clocks.borrow().values().cloned().collect();
-        clocks.iter().filter(|clock| !snapshot.listeners.contains_key(&clock.listener())).for_each(|clock| clock.drain());
+        clocks
+            .iter()
+            .filter(|clock| !snapshot.listeners.contains_key(&clock.listener()))
+            .for_each(|clock| clock.drain());
     }
 
     /// The port to a generation: the one that there is, or a new one.
     fn port(&self, generation: &Arc<Generation>) -> Rc<Port> {
         let mut ports = self.ports.borrow_mut();
-        let known = ports.iter().filter_map(|known| known.port.upgrade()).find(|port| port.generation.id == generation.id);
+        let known =
+            ports.iter().filter_map(|known| known.port.upgrade()).find(|port| port.generation.id == generation.id);
         if let Some(port) = known {
             return port;
         }
