@@ -7,6 +7,7 @@
 //! - `start`, `boot`: from the command line to a supervisor with its first configuration
 //! - `change`: from one configuration to the next, without losing a request
 //! - `plan`: what an application asks for, checked against the machine
+//! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
 //! - `backoff`, `workers`: the policy, pure: when is which worker started again
@@ -21,6 +22,7 @@
 mod backoff;
 mod banner;
 mod boot;
+mod certificates;
 mod change;
 mod generation;
 pub mod identity;

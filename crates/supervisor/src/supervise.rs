@@ -228,8 +228,7 @@ impl Supervisor {
     /// Starts a router with the configuration in force.
     pub(crate) fn start_router(&mut self, now: Instant) -> io::Result<()> {
         let account: &Account = &self.start.account;
-        let boot =
-            RouterBoot { identity: account.identity(), user: account.name.clone(), threads: self.threads };
+        let boot = RouterBoot { identity: account.identity(), user: account.name.clone(), threads: self.threads };
         let (pid, socket) = spawn::router()?;
         let mut link = Link::new(socket)?;
         link.send(ToRouter::Boot(boot), Vec::new());
