@@ -96,8 +96,7 @@ impl Process {
         let loads: Arc<[Load]> = (0..count).map(|_| Load::default()).collect();
         let mut threads = Vec::new();
         for (index, receiver) in (0..count).zip(receivers) {
-            let setup =
-                Setup { index, everyone: commands.clone(), loads: Arc::clone(&loads), commands: receiver };
+            let setup = Setup { index, everyone: commands.clone(), loads: Arc::clone(&loads), commands: receiver };
             threads.push(std::thread::Builder::new().name(format!("event loop {index}")).spawn(|| {
                 let ends_early = AbortOnPanic;
                 if let Err(error) = thread::run(setup) {

@@ -127,6 +127,11 @@ impl Generation {
         self.workers.wanted()
     }
 
+    /// How many of its workers run, and how many are being started.
+    pub fn process_counts(&self) -> (usize, usize) {
+        self.workers.counts()
+    }
+
     /// The PHP that it runs on, once it is loaded.
     pub fn loaded(&self) -> Option<&Loaded> {
         self.loaded.as_ref()
