@@ -92,6 +92,9 @@ impl Supervisor {
         self.on_time(Instant::now());
         // Without applications nobody's message would ever start the router.
         let mut result = self.go_on_changing(Instant::now());
+        if result.is_err() {
+            self.quit();
+        }
         while !self.is_over() {
             let event = self.next_event().await;
             let handled = self.handle(event, Instant::now());
