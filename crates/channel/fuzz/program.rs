@@ -262,10 +262,7 @@ impl Stage {
         self.replace_workers();
         self.router.sweep().expect("nothing is broken any more");
         assert_eq!(self.router.free_slots(), SLOTS, "a slot is lost");
-        // The words that stop workers are the supervisor's to mend.
-        for offset in (0..offsets::mailboxes(GEOMETRY)).step_by(8) {
-            self.memory.u64(offset).store(0, Ordering::SeqCst);
-        }
+        let _ = self.control.check_orders();
         let end = self.workers.worker(WorkerId { index: 1, incarnation: 2 });
         for n in 0..SLOTS {
             let mut exchange = self.router.submit(0, &[n as u8], b"", true).expect("a slot");

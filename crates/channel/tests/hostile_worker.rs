@@ -61,7 +61,7 @@ impl Channel {
     }
 
     /// All hostile workers are dead: everything is as new, and fresh workers answer a request in every slot.
-    fn assert_recovers(self) {
+    fn assert_recovers(mut self) {
         self.router.worker_died(MALLORY);
         self.router.release_quarantined();
         self.router.sweep().expect("nothing is broken any more");
@@ -200,7 +200,7 @@ fn a_response_that_is_completed_twice_does_not_answer_the_next_request() {
 #[test]
 fn a_head_of_the_queue_out_of_range_is_a_violation_and_is_mended() {
     for delta in [-129i64, -1000, 2, 1000, i64::MIN, i64::MAX] {
-        let channel = Channel::new();
+        let mut channel = Channel::new();
         let mut waiting = channel.submit(b"waiting");
         let mut cancelled = channel.submit(b"cancelled");
         assert!(cancelled.cancel());
@@ -223,7 +223,7 @@ fn a_head_of_the_queue_out_of_range_is_a_violation_and_is_mended() {
 #[test]
 fn hints_that_a_worker_skipped_or_overwrote_are_pushed_again() {
     for overwrite in [false, true] {
-        let channel = Channel::new();
+        let mut channel = Channel::new();
         let mut exchanges: Vec<_> = (0..SLOTS).map(|_| channel.submit(b"still here")).collect();
         let head = channel.hostile.queue_head();
         if overwrite {
@@ -273,7 +273,7 @@ fn a_slot_that_was_given_back_can_not_be_set_aside_too() {
 #[test]
 fn garbage_everywhere_at_any_time_is_survived() {
     let rounds = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
-    let channel = Channel::new();
+    let mut channel = Channel::new();
     let stop = AtomicBool::new(false);
     let mut violations = 0;
     std::thread::scope(|scope| {
@@ -334,9 +334,29 @@ fn garbage_everywhere_at_any_time_is_survived() {
     channel.hostile.state(last.slot()).store(0, Ordering::SeqCst);
     assert!(last.progress().is_err());
     last.quarantine();
-    // The words that stop workers are the supervisor's to mend.
-    for offset in (0..offsets::mailboxes(GEOMETRY)).step_by(8) {
-        channel.hostile.u64(offset).store(0, Ordering::SeqCst);
-    }
+    let _ = channel.control.check_orders();
     channel.assert_recovers();
+}
+
+#[test]
+fn workers_that_another_worker_stopped_are_noticed_and_replaced() {
+    for everyone in [true, false] {
+        let mut channel = Channel::new();
+        let worker = channel.spawn_worker(0);
+        if everyone {
+            channel.hostile.order_all_to_stop(true);
+        } else {
+            channel.hostile.order_to_stop(0, Some(9));
+        }
+        // The worker sleeps, or takes the request and then ends.
+        let mut exchange = channel.submit(b"request");
+        worker.join().unwrap();
+        assert!(channel.control.check_orders().is_err());
+        channel.control.workers_replaced();
+        assert_eq!(channel.control.check_orders(), Ok(()));
+        let worker = channel.spawn_worker(0);
+        assert_eq!(answer(&channel, &mut exchange), b"request");
+        channel.control.stop_all();
+        worker.join().unwrap();
+    }
 }

@@ -275,6 +275,7 @@ impl Supervisor {
         self.workers[victim].kill();
         let dead = self.workers[victim].id;
         self.control.worker_died(dead);
+        self.control.check_orders().expect("no rule is broken");
         for (notices, bell) in self.notices.iter().zip(&self.bells) {
             notices.send(dead).expect("the router's thread lives");
             let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
@@ -355,7 +356,7 @@ fn killed_workers_lose_their_own_request_only() {
 
 #[test]
 fn a_worker_that_dies_between_taking_and_claiming_strands_no_request() {
-    let control = ControlEnd::create(GEOMETRY).unwrap();
+    let mut control = ControlEnd::create(GEOMETRY).unwrap();
     let router = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
     let memory = HostileMemory::map(control.memfd(), GEOMETRY);
     let mut exchange = router.submit(0, &Request { id: 5 }.head(), &Request { id: 5 }.body(), true).unwrap();

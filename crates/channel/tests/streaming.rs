@@ -156,7 +156,7 @@ proptest! {
 
     #[test]
     fn what_one_side_writes_the_other_reads(plan in plan()) {
-        let setup = Setup::new();
+        let mut setup = Setup::new();
         let body = pattern(1, plan.body);
         let channel =
             WorkerChannel::attach(setup.control.memfd(), GEOMETRY, vec![setup.bell.try_clone().unwrap()]).unwrap();

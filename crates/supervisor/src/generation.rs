@@ -364,6 +364,13 @@ impl Generation {
         };
         self.control.worker_died(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
+        // A worker that ends because another one told it to is the first sign that there is such an order.
+        if let Err(violation) = self.control.check_orders()
+            && !self.replacing
+        {
+            tracing::error!("{violation}; all workers of {:?} are replaced", self.plan.name);
+            return self.replace_workers(now);
+        }
         self.finish_replacing(now);
         self.on_time(now);
     }
@@ -371,6 +378,7 @@ impl Generation {
     fn finish_replacing(&mut self, now: Instant) {
         if self.replacing && self.workers.alive().next().is_none() {
             self.replacing = false;
+            self.control.workers_replaced();
             self.notices.push(ToRouter::WorkersReplaced { generation: self.id });
             self.on_time(now);
         }
