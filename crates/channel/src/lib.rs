@@ -6,6 +6,7 @@
 //! - [`state`]: the slot's word, and the table of who may make which transition
 //! - `submission`, `idle`, `mailbox`: the three lock-free structures, each explored by loom
 //! - [`RouterEnd`], [`WorkerChannel`], [`ControlEnd`]: the ends of the router, the workers and the supervisor
+//! - [`Exchange`]: one request, as the router sees it
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`control`], [`lifecycle`]: the sockets beside the channel, between the supervisor and its children
 //!
@@ -16,6 +17,8 @@
 pub mod control;
 #[cfg(not(loom))]
 mod control_end;
+#[cfg(not(loom))]
+mod exchange;
 #[cfg(not(loom))]
 mod futex;
 mod idle;
@@ -48,11 +51,13 @@ mod worker_end;
 #[cfg(not(loom))]
 pub use control_end::ControlEnd;
 #[cfg(not(loom))]
+pub use exchange::{Exchange, Progress};
+#[cfg(not(loom))]
 pub use layout::{
     BODY_RING_BYTES, Geometry, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES,
 };
 #[cfg(not(loom))]
-pub use router_end::{Exchange, Progress, Refused, RouterEnd};
+pub use router_end::{Refused, RouterEnd};
 pub use state::{SlotState, Violation, WorkerId};
 #[cfg(not(loom))]
 pub use worker_end::{Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
