@@ -6,7 +6,8 @@
 use crate::idle;
 use crate::layout::{MAX_WORKERS, flags};
 use crate::ring::{readable, writable};
-use crate::router_end::{RouterEnd, Slots};
+use crate::rounds::Suspicion;
+use crate::router_end::{NO_SUCH_WORKER, RouterEnd};
 use crate::state::{SlotState, Violation, WorkerId, pack, unpack};
 use crate::sync::{Ordering, fence};
 use std::sync::Arc;
@@ -25,19 +26,51 @@ pub enum Progress {
 /// A request in the channel. Dropping it gives the slot back as soon as that is safe.
 #[derive(Debug)]
 pub struct Exchange {
-    pub(crate) channel: Arc<RouterEnd>,
-    pub(crate) slot: u16,
-    pub(crate) sequence: u32,
-    pub(crate) ticket: u64,
-    pub(crate) progress: Progress,
-    pub(crate) body_written: u64,
-    pub(crate) response_read: u64,
-    pub(crate) released: bool,
+    channel: Arc<RouterEnd>,
+    slot: u16,
+    sequence: u32,
+    ticket: u64,
+    progress: Progress,
+    // What the router wrote into its own words of the slot, for `check`.
+    thread: u16,
+    flags: u32,
+    body_written: u64,
+    response_read: u64,
+    /// It was claimed in this name, and nobody of this name lives.
+    stranger: Suspicion<WorkerId>,
+    released: bool,
+}
+
+/// A request as it has been written into its slot and pushed on the queue.
+pub(crate) struct Submitted {
+    pub slot: u16,
+    pub sequence: u32,
+    pub ticket: u64,
+    pub thread: u16,
+    pub flags: u32,
+    pub body_written: u64,
 }
 
 // === impl Exchange ===
 
 impl Exchange {
+    pub(crate) fn new(channel: Arc<RouterEnd>, submitted: Submitted) -> Exchange {
+        let Submitted { slot, sequence, ticket, thread, flags, body_written } = submitted;
+        Exchange {
+            channel,
+            slot,
+            sequence,
+            ticket,
+            progress: Progress::Queued,
+            thread,
+            flags,
+            body_written,
+            response_read: 0,
+            stranger: Suspicion::none(),
+            released: false,
+        }
+    }
+
     /// The slot that the request is in: what [`RouterEnd::drain`] reports.
     pub fn slot(&self) -> u16 {
         self.slot
@@ -66,6 +99,33 @@ impl Exchange {
             _ => return Err(Violation("a slot's state went where it may not")),
         };
         Ok(self.progress)
+    }
+
+    /// Looks for what would make the request wait for ever: a claim in the name of a worker that does not live, or words of
+    /// the router's in the slot that somebody else has written. Call it some times a second.
+    ///
+    /// # Errors
+    /// When it finds such, and as [`Exchange::progress`].
+    pub fn check(&mut self) -> Result<(), Violation> {
+        let words = self.channel.view.slot(self.slot);
+        // Only this thread writes them, so that they can't be late.
+        if words.response_read().load(Ordering::Relaxed) != self.response_read
+            || words.body_written().load(Ordering::Relaxed) != self.body_written
+            || words.flags().load(Ordering::Relaxed) != self.flags
+            || words.thread().load(Ordering::Relaxed) != u32::from(self.thread)
+        {
+            return Err(Violation("a worker overwrote the router's words in a slot"));
+        }
+        let owner = match self.progress()? {
+            Progress::Running(worker) => Some(worker),
+            Progress::Queued | Progress::Done(_) => None,
+        };
+        let books = self.channel.lock();
+        let stranger = owner.filter(|worker| !books.living.lives(*worker));
+        if self.stranger.is_proven(stranger, books.rounds.number()) {
+            return Err(Violation(NO_SUCH_WORKER));
+        }
+        Ok(())
     }
 
     /// Appends what the worker has written since to `out`; returns how many bytes.
@@ -120,6 +180,7 @@ impl Exchange {
     /// Says that the whole body is in the channel, or (`false`) that the rest will never come.
     pub fn end_body(&mut self, whole: bool) {
         let flag = if whole { flags::BODY_END } else { flags::BODY_FAILED };
+        self.flags |= flag;
         self.channel.view.slot(self.slot).flags().fetch_or(flag, Ordering::Release);
         self.wake_waiting_worker();
     }
@@ -149,7 +210,7 @@ impl Exchange {
     /// Pushes the hint again if it was taken, but the slot not claimed: the worker died in between. A second hint for a
     /// worker that is only slow does no harm: one claim succeeds.
     pub fn resubmit_if_stranded(&mut self) {
-        if self.progress == Progress::Queued && self.channel.view.queue().is_taken(self.ticket) {
+        if self.progress == Progress::Queued && self.channel.is_taken(self.ticket) {
             self.ticket = self.channel.push(self.slot, self.sequence);
         }
     }
@@ -173,16 +234,12 @@ impl Exchange {
             return;
         }
         self.released = true;
-        let mut slots = self.channel.lock();
-        let Slots { orphans, quarantined, .. } = &mut *slots;
-        quarantined.append(orphans);
-        quarantined.push((self.slot, self.sequence));
+        self.channel.quarantine(self.slot, self.sequence);
     }
 
     fn release(&mut self) {
         self.released = true;
-        self.channel.view.slot(self.slot).state().store(pack(self.sequence, SlotState::Free), Ordering::Release);
-        self.channel.lock().free.push((self.slot, self.sequence));
+        self.channel.release(self.slot, self.sequence);
     }
 
     fn wake_waiting_worker(&self) {
@@ -202,11 +259,7 @@ impl Drop for Exchange {
         if matches!(self.progress, Progress::Done(_)) {
             self.release();
         } else if !self.cancel() {
-            // A worker runs it: it learns that nobody listens, and the slot comes back when it has finished.
-            let words = self.channel.view.slot(self.slot);
-            words.flags().fetch_or(flags::CLIENT_GONE, Ordering::SeqCst);
-            idle::ring(words.doorbell());
-            self.channel.lock().orphans.push((self.slot, self.sequence));
+            self.channel.adopt(self.slot, self.sequence);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - `submission`, `idle`, `mailbox`: the three lock-free structures, each explored by loom
 //! - [`RouterEnd`], [`WorkerChannel`], [`ControlEnd`]: the ends of the router, the workers and the supervisor
 //! - [`Exchange`]: one request, as the router sees it
+//! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`control`], [`lifecycle`]: the sockets beside the channel, between the supervisor and its children
 //!
@@ -38,6 +39,10 @@ pub mod request;
 pub mod response;
 #[cfg(not(loom))]
 mod ring;
+#[cfg(not(loom))]
+mod roster;
+#[cfg(not(loom))]
+mod rounds;
 #[cfg(not(loom))]
 mod router_end;
 pub mod state;

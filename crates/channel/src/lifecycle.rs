@@ -128,6 +128,13 @@ pub enum ToRouter {
     /// of the configuration's listeners, in its order; then for each generation its channel's memory and one eventfd
     /// for each thread.
     Boot(RouterBoot),
+    /// A worker is started: it may claim requests. Of each that lives, after the boot message and from then on.
+    WorkerStarted {
+        /// The generation it belongs to.
+        generation: u64,
+        /// Its name.
+        worker: WorkerId,
+    },
     /// A worker is dead: its request is lost.
     WorkerDied {
         /// The generation it belonged to.

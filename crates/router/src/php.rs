@@ -20,6 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -35,6 +36,8 @@ pub struct Generation {
     pub channel: Arc<RouterEnd>,
     /// One permit for each slot: requests wait for them in order.
     pub slots: Arc<Semaphore>,
+    /// Whether the supervisor has been told of a broken rule, and has not replaced the workers yet.
+    pub reported: AtomicBool,
 }
 
 /// One thread's port to a generation.
@@ -44,7 +47,8 @@ pub struct Port {
     thread: u16,
     active: RefCell<Vec<Option<Rc<Running>>>>,
     spool_folder: Option<std::path::PathBuf>,
-    report: Box<dyn Fn(u64, Violation)>,
+    /// Tells the supervisor of a broken rule; `false` if it can't be told now.
+    report: Box<dyn Fn(u64, Violation) -> bool>,
 }
 
 /// The rest of a request's body, that did not fit into its slot.
@@ -93,12 +97,12 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 // === impl Port ===
 
 impl Port {
-    /// A thread's port; `report` tells the supervisor of a broken rule.
+    /// A thread's port; `report` tells the supervisor of a broken rule, and says whether it could.
     pub fn new(
         generation: Arc<Generation>,
         thread: u16,
         spool_folder: Option<&Path>,
-        report: Box<dyn Fn(u64, Violation)>,
+        report: Box<dyn Fn(u64, Violation) -> bool>,
     ) -> Port {
         Port { generation, thread, active: RefCell::default(), spool_folder: spool_folder.map(Path::to_owned), report }
     }
@@ -123,7 +127,7 @@ impl Port {
                 // Slots of clients that left come back when their workers have finished.
                 Err(Refused::NoSlot) => tokio::time::sleep(Duration::from_millis(1)).await,
                 Err(Refused::Broken(violation)) => {
-                    (self.report)(self.generation.id, violation);
+                    self.report(violation);
                     return Err(Failure::BadGateway);
                 }
             }
@@ -195,17 +199,26 @@ impl Port {
         self.for_each_active(|slot, running| {
             self.attend(slot);
             let timed_out = match running.exchange.borrow_mut().as_mut() {
-                Some(exchange) => {
+                Some(exchange) => exchange.check().map(|()| {
                     exchange.resubmit_if_stranded();
                     running.submitted.elapsed() > QUEUE_TIMEOUT && exchange.cancel()
-                }
-                None => false,
+                }),
+                None => Ok(false),
             };
-            if timed_out {
-                let failure = self.queue_is_too_long();
-                self.end(slot, running, Outcome::Failed(failure));
+            match timed_out {
+                Ok(true) => {
+                    let failure = self.queue_is_too_long();
+                    self.end(slot, running, Outcome::Failed(failure));
+                }
+                Ok(false) => {}
+                Err(violation) => self.violated(slot, running, violation),
             }
         });
+    }
+
+    /// The thread ends: nobody waits for it any more.
+    pub fn leave(&self) {
+        self.generation.channel.leave(self.thread);
     }
 
     /// The client left: the request is taken back, or its response dropped.
@@ -232,13 +245,22 @@ impl Port {
     }
 
     fn mend(&self) {
-        if let Err(violation) = self.generation.channel.sweep() {
-            (self.report)(self.generation.id, violation);
+        if let Err(violation) = self.generation.channel.sweep(self.thread, Instant::now()) {
+            self.report(violation);
+        }
+    }
+
+    /// Tells the supervisor once for each replacement of the workers: a second report could cost those that replaced them
+    /// their requests. What goes on being wrong is found again by the next sweep.
+    fn report(&self, violation: Violation) {
+        let reported = &self.generation.reported;
+        if !reported.swap(true, Ordering::SeqCst) && !(self.report)(self.generation.id, violation) {
+            reported.store(false, Ordering::SeqCst);
         }
     }
 
     fn violated(&self, slot: u16, running: &Rc<Running>, violation: Violation) {
-        (self.report)(self.generation.id, violation);
+        self.report(violation);
         if let Some(exchange) = running.exchange.borrow_mut().take() {
             exchange.quarantine();
         }

@@ -20,8 +20,8 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -59,13 +59,8 @@ fn run() -> io::Result<()> {
     control.send(&FromRouter::Ready, &[])?;
     while let Some((message, mut descriptors)) = receive(&control)? {
         match message {
-            ToRouter::WorkerDied { generation, worker } => {
-                threads.tell(|| Command::WorkerDied(generation, worker));
-            }
-            ToRouter::WorkersReplaced { generation } => {
-                for known in threads.generations.iter().filter(|known| known.id == generation) {
-                    known.channel.release_quarantined();
-                }
+            ToRouter::WorkerStarted { .. } | ToRouter::WorkerDied { .. } | ToRouter::WorkersReplaced { .. } => {
+                threads.on_workers(&message);
             }
             ToRouter::ReopenLog => {
                 if let Some(file) = descriptors.pop() {
@@ -136,6 +131,7 @@ impl Threads {
                 application: generation.application,
                 channel,
                 slots: Arc::new(Semaphore::new(generation.geometry.slots.into())),
+                reported: AtomicBool::new(false),
             }));
         }
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
@@ -169,14 +165,30 @@ impl Threads {
         }
     }
 
-    /// Goes on passing deaths of workers on until all threads have finished.
+    /// Workers came or went.
+    fn on_workers(&self, message: &ToRouter) {
+        let known = |id: u64| self.generations.iter().filter(move |known| known.id == id);
+        match *message {
+            ToRouter::WorkerStarted { generation, worker } => {
+                known(generation).for_each(|known| known.channel.worker_started(worker));
+            }
+            ToRouter::WorkerDied { generation, worker } => self.tell(|| Command::WorkerDied(generation, worker)),
+            ToRouter::WorkersReplaced { generation } => {
+                for known in known(generation) {
+                    known.channel.release_quarantined();
+                    known.reported.store(false, Ordering::SeqCst);
+                }
+            }
+            ToRouter::Boot(_) | ToRouter::ReopenLog | ToRouter::Drain => {}
+        }
+    }
+
+    /// Goes on passing on what happens to workers until all threads have finished.
     fn drain(self, control: &ControlSocket) -> io::Result<()> {
         while self.handles.iter().any(|handle| !handle.is_finished()) {
             poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLIN)], PollTimeout::from(20u8))?;
             match control.receive() {
-                Ok(Some((ToRouter::WorkerDied { generation, worker }, _))) => {
-                    self.tell(|| Command::WorkerDied(generation, worker));
-                }
+                Ok(Some((message, _))) => self.on_workers(&message),
                 Ok(None) => return Ok(()),
                 _ => {}
             }
@@ -192,18 +204,12 @@ fn ports(
     configuration: &Arc<Configuration>,
 ) -> Box<dyn FnOnce() -> HashMap<String, Rc<Port>> + Send> {
     let (control, generations, configuration) = (Arc::clone(control), generations.to_vec(), Arc::clone(configuration));
-    // Each broken rule once: the workers are replaced anyway.
-    let reported = Arc::new(Mutex::new(None::<std::time::Instant>));
     Box::new(move || {
         let port = |generation: Arc<Generation>| {
-            let (control, reported) = (Arc::clone(&control), Arc::clone(&reported));
+            let control = Arc::clone(&control);
             let report = move |generation: u64, violation: Violation| {
-                let mut last = reported.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                if last.is_none_or(|at| at.elapsed().as_secs() >= 1) {
-                    *last = Some(std::time::Instant::now());
-                    tracing::error!(%violation, "the workers of this application are replaced");
-                    let _ = control.send(&FromRouter::Violation { generation, rule: violation.0.into() }, &[]);
-                }
+                tracing::error!(%violation, "the workers of this application are replaced");
+                control.send(&FromRouter::Violation { generation, rule: violation.0.into() }, &[]).is_ok()
             };
             let folder = configuration.settings.http.body_temp_path.as_deref();
             (generation.application.clone(), Rc::new(Port::new(generation, thread, folder, Box::new(report))))

@@ -165,11 +165,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
     while let Some(command) = commands.recv().await {
         match command {
             Command::Serve(accepted, listener) => thread.spawn(accepted, listener),
-            Command::WorkerDied(generation, worker) => {
-                for port in thread.ports.values().filter(|port| port.generation.id == generation) {
-                    port.worker_died(worker);
-                }
-            }
+            Command::WorkerDied(generation, worker) => thread.worker_died(generation, worker),
             Command::ReopenLog(file) => thread.access_log.borrow_mut().reopen(Some(file)),
             Command::Drain => break,
         }
@@ -186,7 +182,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
             () = thread.ended.notified(), if !thread.clocks.borrow().is_empty() => {}
             command = commands.recv() => match command {
                 Some(Command::Serve(accepted, listener)) => thread.spawn(accepted, listener),
-                Some(Command::WorkerDied(_, worker)) => thread.ports.values().for_each(|port| port.worker_died(worker)),
+                Some(Command::WorkerDied(generation, worker)) => thread.worker_died(generation, worker),
                 _ => {}
             },
             () = tokio::time::sleep(Duration::from_millis(20)) => {
@@ -196,6 +192,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
             }
         }
     }
+    thread.ports.values().for_each(|port| port.leave());
     thread.access_log.borrow_mut().flush();
     CURRENT.with_borrow_mut(Option::take);
     Ok(())
@@ -307,6 +304,12 @@ impl Thread {
     /// Whether answers are logged.
     pub fn logs_access(&self) -> bool {
         self.access_log.borrow().is_on()
+    }
+
+    fn worker_died(&self, generation: u64, worker: WorkerId) {
+        for port in self.ports.values().filter(|port| port.generation.id == generation) {
+            port.worker_died(worker);
+        }
     }
 
     /// Keeps a connection, or gives it to a thread that has clearly fewer.

@@ -144,6 +144,11 @@ impl Generation {
         Ok((boot, self.descriptors()?))
     }
 
+    /// The workers that a router must know.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
+        self.workers.alive().map(|(worker, _)| worker)
+    }
+
     /// Does what is due: starts a prototype, starts workers, kills those that should have left.
     pub fn on_time(&mut self, now: Instant) {
         if matches!(self.prototype, Prototype::Down { again } if again <= now)
@@ -168,6 +173,7 @@ impl Generation {
         };
         if !self.replacing {
             for worker in self.workers.start_due(now) {
+                self.notices.push(ToRouter::WorkerStarted { generation: self.id, worker });
                 link.send(ToPrototype::Start(worker), Vec::new());
             }
         }

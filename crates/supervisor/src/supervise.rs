@@ -260,6 +260,11 @@ impl Supervisor {
         let (pid, socket) = spawn::router()?;
         let mut link = Link::new(socket)?;
         link.send(ToRouter::Boot(boot), descriptors);
+        for generation in &self.generations {
+            for worker in generation.workers() {
+                link.send(ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new());
+            }
+        }
         for (_, generation, worker) in &self.recent_deaths {
             link.send(ToRouter::WorkerDied { generation: *generation, worker: *worker }, Vec::new());
         }
