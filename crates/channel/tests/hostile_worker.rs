@@ -595,6 +595,24 @@ fn a_worker_that_is_made_to_wait_by_a_word_of_the_routers_is_freed() {
 }
 
 #[test]
+fn a_response_that_a_wrong_position_cut_off_does_not_pass_for_a_whole_one() {
+    let mut channel = Channel::new();
+    let mut exchange = channel.submit(b"");
+    channel.hostile.control(exchange.slot(), offsets::RESPONSE_READ).store(1 << 40, Ordering::SeqCst);
+    let worker = channel.spawn_worker_that(0, |claim| {
+        assert_eq!(claim.write(b"a response"), Err(ClientGone));
+        assert_eq!(claim.write(b"more of it"), Err(ClientGone));
+    });
+    while !matches!(exchange.progress(), Ok(Progress::Done(_))) {
+        std::thread::yield_now();
+    }
+    assert!(exchange.read(&mut Vec::new()).is_err());
+    exchange.quarantine();
+    channel.control.stop_all();
+    worker.join().unwrap();
+}
+
+#[test]
 fn words_of_the_routers_that_a_worker_wrote_are_a_violation() {
     for (word, bits) in [
         (offsets::RESPONSE_READ, 1),
