@@ -125,6 +125,11 @@ impl Process {
                 self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
+            ToRouter::WorkerStarted { generation, worker } => {
+                self.each_generation()
+                    .filter(|known| known.id == generation)
+                    .for_each(|known| known.channel.worker_started(worker));
+            }
             ToRouter::WorkerDied { generation, worker } => self.tell(|| Command::WorkerDied(generation, worker)),
             ToRouter::WorkersReplaced { generation } => {
                 self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());

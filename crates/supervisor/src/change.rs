@@ -278,6 +278,9 @@ impl Supervisor {
         for generation in self.generations.iter().filter(|generation| generations.contains(&generation.id())) {
             let (boot, descriptors) = generation.for_router()?;
             link.send(ToRouter::Generation(boot), descriptors);
+            for worker in generation.workers() {
+                link.send(ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new());
+            }
         }
         for id in listeners {
             link.send(ToRouter::Listener { id: *id }, vec![self.listeners.descriptor(*id)?]);

@@ -149,6 +149,11 @@ impl Generation {
         Ok((boot, self.descriptors()?))
     }
 
+    /// The workers that a router must know.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
+        self.workers.alive().map(|(worker, _)| worker)
+    }
+
     /// Does what is due: starts a prototype, starts workers, kills those that should have left.
     pub fn on_time(&mut self, now: Instant) {
         if matches!(self.prototype, Prototype::Down { again } if again <= now)
@@ -173,6 +178,7 @@ impl Generation {
         };
         if !self.replacing {
             for worker in self.workers.start_due(now) {
+                self.notices.push(ToRouter::WorkerStarted { generation: self.id, worker });
                 link.send(ToPrototype::Start(worker), Vec::new());
             }
         }
@@ -369,6 +375,13 @@ impl Generation {
         };
         self.control.worker_died(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
+        // A worker that ends because another one told it to is the first sign that there is such an order.
+        if let Err(violation) = self.control.check_orders()
+            && !self.replacing
+        {
+            tracing::error!("{violation}; all workers of {:?} are replaced", self.plan.name);
+            return self.replace_workers(now);
+        }
         self.finish_replacing(now);
         self.on_time(now);
     }
@@ -376,6 +389,7 @@ impl Generation {
     fn finish_replacing(&mut self, now: Instant) {
         if self.replacing && self.workers.alive().next().is_none() {
             self.replacing = false;
+            self.control.workers_replaced();
             self.notices.push(ToRouter::WorkersReplaced { generation: self.id });
             self.on_time(now);
         }
