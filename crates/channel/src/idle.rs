@@ -52,6 +52,11 @@ impl IdleSet<'_> {
         None
     }
 
+    /// Nobody sleeps: all workers are dead.
+    pub fn clear(&self) {
+        self.bits.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+    }
+
     fn word(&self, index: u16) -> &AtomicU64 {
         &self.bits[usize::from(index) / 64]
     }

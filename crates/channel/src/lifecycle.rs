@@ -136,6 +136,13 @@ pub enum ToRouter {
     /// Serve by this configuration from now on. Descriptors: its text; the certificates, a JSON object of names and PEM
     /// bundles; the access log, if there is one.
     Configure(RouterConfiguration),
+    /// A worker is started: it may claim requests. Of each that lives, after the boot message and from then on.
+    WorkerStarted {
+        /// The generation it belongs to.
+        generation: u64,
+        /// Its name.
+        worker: WorkerId,
+    },
     /// A worker is dead: its request is lost.
     WorkerDied {
         /// The generation it belonged to.

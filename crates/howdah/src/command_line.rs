@@ -2,6 +2,7 @@
 //!
 //! Options that do not exist end it with clap's message and exit code 2; whatever else is wrong with one line and 1.
 
+use crate::places::Places;
 use crate::{php_versions, serve};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use howdah_config::Configuration;
@@ -76,9 +77,31 @@ pub struct Serve {
 
 #[derive(Debug, Args)]
 struct Run {
-    /// The configuration, a JSON file; - is standard input.
+    /// The configuration to start with, a JSON file; - is standard input. The one of the last time, if nothing is said.
     #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
+    /// Where the configuration and certificates are kept; /var/lib/howdah, or ~/.local/state/howdah, if nothing is said.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Where the control API listens: unix:/path or 127.0.0.1:PORT; unix:/run/howdah/control.sock, or control.sock in
+    /// the state directory, if nothing is said.
+    #[arg(long, value_name = "ADDR")]
+    control: Option<String>,
+    /// Write messages to this file; standard error, if nothing is said.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Write howdah's process id to this file.
+    #[arg(long, value_name = "FILE")]
+    pid: Option<PathBuf>,
+    /// The folder of temporary files.
+    #[arg(long, value_name = "DIR")]
+    tmp_dir: Option<PathBuf>,
+    /// As whom the router, and PHP that names no user, run when howdah is started as root; www-data if nothing is said.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// In which group they run.
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
 }
 
 /// Does what the command line says. Returns only if it does not become the supervisor.
@@ -99,7 +122,7 @@ pub fn main() -> ExitCode {
     }
     let result = match command_line.command {
         Some(Command::Serve(options)) => serve(&options),
-        Some(Command::Run(options)) => run(&options.config),
+        Some(Command::Run(options)) => run(options),
         None => Err("there is nothing to do; see `howdah --help`".to_owned()),
     };
     match result {
@@ -123,18 +146,68 @@ fn serve(options: &Serve) -> Result<(), String> {
         Some(user) => Account::named(user, None).map_err(|problem| format!("--user: {problem}"))?,
         None => Account::for_folder(&served.folder),
     };
-    become_supervisor(&Start { configuration, account, recognised: Some(served.description) })
+    become_supervisor(&Start {
+        configuration: Some(configuration),
+        account,
+        recognised: Some(served.description),
+        state_dir: None,
+        control: None,
+        pid_file: None,
+        log_file: None,
+        tmp_dir: None,
+    })
 }
 
-fn run(path: &Path) -> Result<(), String> {
-    let configuration = match path.to_str() {
+fn run(options: Run) -> Result<(), String> {
+    let configuration = options.config.as_deref().map(read_configuration).transpose()?;
+    let account = match (&options.user, &options.group) {
+        (Some(user), group) => {
+            Account::named(user, group.as_deref()).map_err(|problem| format!("--user, --group: {problem}"))?
+        }
+        (None, Some(group)) => {
+            Account::unprivileged().in_group(group).map_err(|problem| format!("--group: {problem}"))?
+        }
+        (None, None) => Account::unprivileged(),
+    };
+    if let Some(folder) = options.tmp_dir.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err(format!("--tmp-dir: there is no folder {}; create it", folder.display()));
+    }
+    let places = Places::of_this_user();
+    let state_dir = absolute(&options.state_dir.unwrap_or_else(|| places.state_dir.clone()))?;
+    let control = match options.control {
+        Some(address) => address,
+        None => places.control_in(&state_dir)?,
+    };
+    if let Some(log) = &options.log {
+        howdah_supervisor::logs::write_errors_to(log)?;
+    }
+    become_supervisor(&Start {
+        configuration,
+        account,
+        recognised: None,
+        state_dir: Some(state_dir),
+        control: Some(control),
+        pid_file: options.pid.as_deref().map(absolute).transpose()?,
+        log_file: options.log.as_deref().map(absolute).transpose()?,
+        tmp_dir: options.tmp_dir.as_deref().map(absolute).transpose()?,
+    })
+}
+
+fn read_configuration(path: &Path) -> Result<String, String> {
+    let text = match path.to_str() {
         Some("-") => io::read_to_string(io::stdin()),
         _ => std::fs::read_to_string(path),
     };
-    let configuration = configuration
-        .map_err(|error| format!("the configuration {} cannot be read: {}", path.display(), error.kind()))?;
-    Configuration::parse(&configuration).map_err(|error| format!("{}: {error}", path.display()))?;
-    become_supervisor(&Start { configuration, account: Account::unprivileged(), recognised: None })
+    let text = text.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("--config: there is no file {}; correct the path", path.display()),
+        _ => format!("--config: {} cannot be read: {error}", path.display()),
+    })?;
+    Configuration::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn become_supervisor(start: &Start) -> Result<(), String> {

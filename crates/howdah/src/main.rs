@@ -7,6 +7,7 @@
 mod command_line;
 mod diagnostics;
 mod php_versions;
+mod places;
 mod recognition;
 mod serve;
 

@@ -239,15 +239,19 @@ impl Port {
         self.for_each_active(|slot, running| {
             self.attend(slot);
             let timed_out = match running.exchange.borrow_mut().as_mut() {
-                Some(exchange) => {
+                Some(exchange) => exchange.check().map(|()| {
                     exchange.resubmit_if_stranded();
                     running.submitted.elapsed() > QUEUE_TIMEOUT && exchange.cancel()
-                }
-                None => false,
+                }),
+                None => Ok(false),
             };
-            if timed_out {
-                let failure = self.queue_is_too_long();
-                self.end(slot, running, Outcome::Failed(failure));
+            match timed_out {
+                Ok(true) => {
+                    let failure = self.queue_is_too_long();
+                    self.end(slot, running, Outcome::Failed(failure));
+                }
+                Ok(false) => {}
+                Err(violation) => self.violated(slot, running, violation),
             }
         });
     }
@@ -276,7 +280,7 @@ impl Port {
     }
 
     fn mend(&self) {
-        if let Err(violation) = self.generation.channel.sweep() {
+        if let Err(violation) = self.generation.channel.sweep(self.thread, Instant::now()) {
             self.generation.report(violation);
         }
     }
@@ -318,6 +322,13 @@ impl Port {
         for (slot, running) in active {
             act(slot, &running);
         }
+    }
+}
+
+impl Drop for Port {
+    /// Nothing on this thread uses the generation any more: nobody waits for it.
+    fn drop(&mut self) {
+        self.generation.channel.leave(self.thread);
     }
 }
 

@@ -96,8 +96,7 @@ impl Process {
         let loads: Arc<[Load]> = (0..count).map(|_| Load::default()).collect();
         let mut threads = Vec::new();
         for (index, receiver) in (0..count).zip(receivers) {
-            let setup =
-                Setup { index, everyone: commands.clone(), loads: Arc::clone(&loads), commands: receiver };
+            let setup = Setup { index, everyone: commands.clone(), loads: Arc::clone(&loads), commands: receiver };
             threads.push(std::thread::Builder::new().name(format!("event loop {index}")).spawn(|| {
                 let ends_early = AbortOnPanic;
                 if let Err(error) = thread::run(setup) {
@@ -126,6 +125,11 @@ impl Process {
                 self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
+            ToRouter::WorkerStarted { generation, worker } => {
+                self.each_generation()
+                    .filter(|known| known.id == generation)
+                    .for_each(|known| known.channel.worker_started(worker));
+            }
             ToRouter::WorkerDied { generation, worker } => self.tell(|| Command::WorkerDied(generation, worker)),
             ToRouter::WorkersReplaced { generation } => {
                 self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());

@@ -330,13 +330,17 @@ impl Thread {
             }
         }
         let clocks: Vec<_> = self.clocks.borrow().values().cloned().collect();
-        clocks.iter().filter(|clock| !snapshot.listeners.contains_key(&clock.listener())).for_each(|clock| clock.drain());
+        clocks
+            .iter()
+            .filter(|clock| !snapshot.listeners.contains_key(&clock.listener()))
+            .for_each(|clock| clock.drain());
     }
 
     /// The port to a generation: the one that there is, or a new one.
     fn port(&self, generation: &Arc<Generation>) -> Rc<Port> {
         let mut ports = self.ports.borrow_mut();
-        let known = ports.iter().filter_map(|known| known.port.upgrade()).find(|port| port.generation.id == generation.id);
+        let known =
+            ports.iter().filter_map(|known| known.port.upgrade()).find(|port| port.generation.id == generation.id);
         if let Some(port) = known {
             return port;
         }

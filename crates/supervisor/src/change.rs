@@ -4,6 +4,7 @@
 //! whose options did not change keeps its processes, a listener its socket. Whatever fails on the way ends the change,
 //! and nothing has happened. The first configuration of a supervisor is a change like any other.
 
+use crate::api::Reply;
 use crate::banner;
 use crate::generation::Generation;
 use crate::listen::ChosenBy;
@@ -13,19 +14,18 @@ use crate::start::memory_file;
 use crate::supervise::Supervisor;
 use crate::{logs, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
-use howdah_config::Configuration;
+use howdah_config::{Configuration, Document};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 
 /// The configuration in force.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Current {
     /// Its number: a change has a larger one.
     pub version: u64,
-    /// Its text.
-    pub text: String,
+    /// As it was written.
+    pub document: Document,
     /// The configuration.
     pub configuration: Configuration,
     /// The generation of each application.
@@ -42,17 +42,17 @@ pub struct Change {
     /// The generations that it starts.
     started: Vec<u64>,
     progress: Progress,
-    /// Who waits for it.
-    reply: Option<oneshot::Sender<Result<(), String>>>,
 }
 
 /// Where a change comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Origin {
-    /// It is the first one: if it fails, so does the start.
+    /// The command line: if it fails, so does the start.
     Start,
+    /// The state directory: if it fails, howdah starts with an empty configuration.
+    Stored,
     /// The control API.
-    Api,
+    Api(Reply),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +63,26 @@ enum Progress {
     Switching,
 }
 
+/// The generation of each application, the new ones, and the listening sockets.
+type Prepared = (BTreeMap<String, u64>, Vec<u64>, Vec<u64>);
+
 /// How long an application may take to start.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
+
+// === impl Current ===
+
+impl Current {
+    /// Before the first configuration.
+    pub fn nothing() -> Current {
+        Current {
+            version: 0,
+            document: Document::initial(),
+            configuration: Configuration::default(),
+            generations: BTreeMap::new(),
+            listeners: Vec::new(),
+        }
+    }
+}
 
 // === impl Change ===
 
@@ -81,23 +99,46 @@ impl Change {
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Begins a change: checks it against the machine, opens its sockets, starts its new generations.
-    ///
-    /// # Errors
-    /// What is in the way, with its place in the configuration. Nothing has changed then.
+    /// Begins a change: checks it against the machine, opens its sockets, starts its new generations. The application
+    /// `restart` gets a new generation, too. How it ends is told to its origin.
     pub(crate) fn begin_change(
         &mut self,
-        text: String,
+        document: Document,
         configuration: Configuration,
         origin: Origin,
-        reply: Option<oneshot::Sender<Result<(), String>>>,
+        restart: Option<&str>,
         now: Instant,
-    ) -> Result<(), String> {
+    ) {
+        let prepared = self.prepare(&configuration, restart, now);
+        let (generations, started, listeners, failure) = match prepared {
+            Ok((generations, started, listeners)) => (generations, started, listeners, None),
+            Err(failure) => (BTreeMap::new(), Vec::new(), Vec::new(), Some(failure)),
+        };
+        self.change = Some(Change {
+            next: Current { version: self.current.version + 1, document, configuration, generations, listeners },
+            origin,
+            started,
+            progress: Progress::Booting(now + BOOT_TIMEOUT),
+        });
+        match failure {
+            Some(reason) => self.fail_change(&reason, now),
+            None => self.generations.iter_mut().for_each(|generation| generation.on_time(now)),
+        }
+    }
+
+    /// The generation of each application, those that are new, and the listening sockets.
+    fn prepare(
+        &mut self,
+        configuration: &Configuration,
+        restart: Option<&str>,
+        now: Instant,
+    ) -> Result<Prepared, String> {
         let mut plans = Vec::new();
         let mut generations = BTreeMap::new();
         for (name, application) in &configuration.applications {
-            let unchanged = self.current.configuration.applications.get(name) == Some(application);
-            match self.current.generations.get(name).filter(|_| unchanged) {
+            let kept = self.current.configuration.applications.get(name) == Some(application)
+                && restart != Some(name.as_str());
+            match self.current.generations.get(name).filter(|_| kept) {
                 Some(id) => drop(generations.insert(name.clone(), *id)),
                 None => plans.push(plan(name, application, &self.start, self.cores)?),
             }
@@ -105,7 +146,7 @@ impl Supervisor {
         if let Some(log) = &configuration.access_log {
             logs::open(log)?;
         }
-        let listeners = self.open_listeners(&configuration)?;
+        let listeners = self.open_listeners(configuration)?;
         let mut started = Vec::new();
         for plan in plans {
             let (id, name) = (self.next_generation, plan.name.clone());
@@ -119,17 +160,7 @@ impl Supervisor {
             generations.insert(name, id);
             started.push(id);
         }
-        self.change = Some(Change {
-            next: Current { version: self.current.version + 1, text, configuration, generations, listeners },
-            origin,
-            started,
-            progress: Progress::Booting(now + BOOT_TIMEOUT),
-            reply,
-        });
-        for generation in &mut self.generations {
-            generation.on_time(now);
-        }
-        Ok(())
+        Ok((generations, started, listeners))
     }
 
     /// Takes the next step of a change, if it is time for it.
@@ -145,10 +176,12 @@ impl Supervisor {
         let new = || self.generations.iter().filter(|generation| change.started.contains(&generation.id()));
         if let Some((name, reason)) = new().find_map(|new| Some((new.name(), new.failure()?))) {
             let reason = format!("the application {name:?} does not start: {reason}");
-            return self.refuse_change(&reason);
+            self.fail_change(&reason, now);
+            return Ok(());
         }
         if new().all(Generation::is_proven) {
-            return self.switch(now);
+            self.switch(now);
+            return Ok(());
         }
         if until <= now {
             let name = new().find(|new| !new.is_proven()).map(Generation::name).unwrap_or_default();
@@ -156,7 +189,7 @@ impl Supervisor {
                 "the application {name:?} did not start in {} s; does its opcache.preload hang?",
                 BOOT_TIMEOUT.as_secs()
             );
-            return self.refuse_change(&reason);
+            self.fail_change(&reason, now);
         }
         Ok(())
     }
@@ -171,16 +204,17 @@ impl Supervisor {
             self.stage = Stage::Serving;
             banner::print(&self.start, &self.listeners, &self.generations);
         }
-        if let Some(Change { reply: Some(reply), .. }) = self.change.take() {
-            let _ = reply.send(Ok(()));
+        if let Some(Change { origin: Origin::Api(reply), .. }) = self.change.take() {
+            reply.send(Ok(&self.current.document));
         }
-        self.forget_ended(now);
+        self.next_ask(now);
     }
 
     /// The router cannot serve by the configuration: a bug, as it was checked before.
-    pub(crate) fn router_refused(&mut self, version: u64, reason: &str) {
+    pub(crate) fn router_refused(&mut self, version: u64, reason: &str, now: Instant) {
         if version == self.current.version {
-            self.fail_change(&format!("the router refused the configuration: {reason}"));
+            tracing::error!("the router refused the configuration: {reason}");
+            self.fail_change(&format!("the router refused the configuration: {reason}"), now);
         }
     }
 
@@ -194,7 +228,7 @@ impl Supervisor {
     }
 
     /// The router is dead, and with it all requests: nobody uses old generations any more.
-    pub(crate) fn router_lost(&mut self, now: Instant) {
+    pub(crate) fn router_lost(&mut self) {
         let change = self.change.as_ref().map(|change| change.started.clone()).unwrap_or_default();
         let current = &self.current.generations;
         for generation in &mut self.generations {
@@ -202,29 +236,35 @@ impl Supervisor {
                 generation.stop();
             }
         }
-        self.forget_ended(now);
     }
 
     /// Forgets generations of which nothing is left.
-    pub(crate) fn forget_ended(&mut self, _now: Instant) {
+    pub(crate) fn forget_ended(&mut self) {
         self.generations.retain(|generation| !generation.is_over());
     }
 
     /// Ends a change that cannot be finished.
-    pub(crate) fn fail_change(&mut self, reason: &str) {
+    pub(crate) fn fail_change(&mut self, reason: &str, now: Instant) {
         let Some(change) = self.change.take() else { return };
         self.give_up(&change.started);
-        match change.reply {
-            Some(reply) => drop(reply.send(Err(reason.to_owned()))),
-            None if change.origin == Origin::Start => self.start_failure = Some(reason.to_owned()),
-            None => {}
+        match change.origin {
+            Origin::Api(reply) => {
+                tracing::error!("a new configuration was not put in force: {reason}");
+                reply.send(Err(reason));
+                self.next_ask(now);
+            }
+            Origin::Start => self.start_failure = Some(reason.to_owned()),
+            Origin::Stored => {
+                tracing::error!("the stored configuration does not run; howdah starts with an empty one: {reason}");
+                self.begin_change(Document::initial(), Configuration::default(), Origin::Start, None, now);
+            }
         }
     }
 
     /// Sends the router the configuration in force, with these generations and sockets, which it does not know yet.
     pub(crate) fn configure_router(&mut self, generations: &[u64], listeners: &[u64]) -> io::Result<()> {
         let current = &self.current;
-        let mut descriptors = vec![memory_file(current.text.as_bytes())?, memory_file(b"{}")?];
+        let mut descriptors = vec![memory_file(current.document.compact().as_bytes())?, memory_file(b"{}")?];
         if let Some(log) = &current.configuration.access_log {
             descriptors.push(logs::open(log).map_err(io::Error::other)?);
         }
@@ -238,6 +278,9 @@ impl Supervisor {
         for generation in self.generations.iter().filter(|generation| generations.contains(&generation.id())) {
             let (boot, descriptors) = generation.for_router()?;
             link.send(ToRouter::Generation(boot), descriptors);
+            for worker in generation.workers() {
+                link.send(ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new());
+            }
         }
         for id in listeners {
             link.send(ToRouter::Listener { id: *id }, vec![self.listeners.descriptor(*id)?]);
@@ -266,25 +309,32 @@ impl Supervisor {
     }
 
     /// All that is new works: from now on it is in force.
-    fn switch(&mut self, now: Instant) -> Result<(), String> {
-        let Some(change) = &mut self.change else { return Ok(()) };
+    fn switch(&mut self, now: Instant) {
+        let Some(change) = &mut self.change else { return };
+        let is_stored = matches!(change.origin, Origin::Stored);
+        if let Some(state) = self.state.as_ref().filter(|_| !is_stored)
+            && let Err(reason) = state.store_configuration(&change.next.document.compact())
+        {
+            return self.fail_change(&reason, now);
+        }
         change.progress = Progress::Switching;
         let new_listeners: Vec<_> =
             change.next.listeners.iter().filter(|id| !self.current.listeners.contains(id)).copied().collect();
         let started = change.started.clone();
-        self.current = std::mem::take(&mut change.next);
-        if self.router.is_none() {
-            // If it was due to be started again, it starts with the new configuration now.
-            self.router_due = None;
-            return self.start_router(now).map_err(|error| format!("the router cannot be started: {error}"));
+        std::mem::swap(&mut self.current, &mut change.next);
+        let result = match self.router {
+            Some(_) => self.configure_router(&started, &new_listeners),
+            None => {
+                // If it was due to be started again, it starts with the new configuration now.
+                self.router_due = None;
+                self.start_router(now)
+            }
+        };
+        if let Err(error) = result {
+            let reason = format!("the router cannot be configured: {error}");
+            tracing::error!("{reason}");
+            self.fail_change(&reason, now);
         }
-        self.configure_router(&started, &new_listeners)
-            .map_err(|error| format!("the router cannot be configured: {error}"))
-    }
-
-    fn refuse_change(&mut self, reason: &str) -> Result<(), String> {
-        self.fail_change(reason);
-        self.start_failure.take().map_or(Ok(()), Err)
     }
 
     /// Ends what a change had started.

@@ -127,6 +127,11 @@ impl Generation {
         self.workers.wanted()
     }
 
+    /// How many of its workers run, and how many are being started.
+    pub fn process_counts(&self) -> (usize, usize) {
+        self.workers.counts()
+    }
+
     /// The PHP that it runs on, once it is loaded.
     pub fn loaded(&self) -> Option<&Loaded> {
         self.loaded.as_ref()
@@ -142,6 +147,11 @@ impl Generation {
         let boot =
             GenerationBoot { id: self.id, application: self.plan.name.clone(), geometry: self.control.geometry() };
         Ok((boot, self.descriptors()?))
+    }
+
+    /// The workers that a router must know.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
+        self.workers.alive().map(|(worker, _)| worker)
     }
 
     /// Does what is due: starts a prototype, starts workers, kills those that should have left.
@@ -168,6 +178,7 @@ impl Generation {
         };
         if !self.replacing {
             for worker in self.workers.start_due(now) {
+                self.notices.push(ToRouter::WorkerStarted { generation: self.id, worker });
                 link.send(ToPrototype::Start(worker), Vec::new());
             }
         }
@@ -364,6 +375,13 @@ impl Generation {
         };
         self.control.worker_died(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
+        // A worker that ends because another one told it to is the first sign that there is such an order.
+        if let Err(violation) = self.control.check_orders()
+            && !self.replacing
+        {
+            tracing::error!("{violation}; all workers of {:?} are replaced", self.plan.name);
+            return self.replace_workers(now);
+        }
         self.finish_replacing(now);
         self.on_time(now);
     }
@@ -371,6 +389,7 @@ impl Generation {
     fn finish_replacing(&mut self, now: Instant) {
         if self.replacing && self.workers.alive().next().is_none() {
             self.replacing = false;
+            self.control.workers_replaced();
             self.notices.push(ToRouter::WorkersReplaced { generation: self.id });
             self.on_time(now);
         }

@@ -6,6 +6,7 @@
 //!
 //! - `start`, `boot`: from the command line to a supervisor with its first configuration
 //! - `change`: from one configuration to the next, without losing a request
+//! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
 //! - `plan`: what an application asks for, checked against the machine
 //! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
@@ -19,16 +20,18 @@
 
 #![forbid(unsafe_code)]
 
+mod api;
 mod backoff;
 mod banner;
 mod boot;
 mod certificates;
 mod change;
+mod control_socket;
 mod generation;
 pub mod identity;
 mod link;
 mod listen;
-mod logs;
+pub mod logs;
 pub mod php;
 mod plan;
 mod reap;
@@ -36,6 +39,8 @@ mod shutdown;
 mod signals;
 mod spawn;
 mod start;
+mod state;
+mod status;
 mod supervise;
 mod workers;
 
@@ -64,5 +69,13 @@ pub fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let start = Start::inherited()?;
-    boot::boot(start)?.run().await
+    let pid_file = start.pid_file.clone();
+    let result = match boot::boot(start) {
+        Ok(supervisor) => supervisor.run().await,
+        Err(reason) => Err(reason),
+    };
+    if let Some(file) = pid_file {
+        boot::remove_pid(&file);
+    }
+    result
 }

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Who may connect to a Unix socket is decided by the permissions of its folder.
 const SOCKET_MODE: u32 = 0o666;
+/// The control API is for the owner.
+const CONTROL_MODE: u32 = 0o600;
 /// When the kernel does not tell.
 const DEFAULT_BACKLOG: i32 = 4096;
 
@@ -26,6 +28,8 @@ pub enum ChosenBy {
     Option,
     /// `listeners` in the configuration
     Configuration,
+    /// `--control`
+    Control,
 }
 
 /// All listening sockets by number. A number is not given again.
@@ -64,9 +68,10 @@ impl Listeners {
     /// Listens on this address, too. Returns the socket's number.
     pub fn open(&mut self, address: &Address, chosen_by: ChosenBy) -> Result<u64, String> {
         let backlog = backlog();
+        let mode = if chosen_by == ChosenBy::Control { CONTROL_MODE } else { SOCKET_MODE };
         let opened = match address {
             Address::Tcp(address) => open_tcp(*address, backlog),
-            Address::Unix(path) => open_unix(path, backlog),
+            Address::Unix(path) => open_unix(path, mode, backlog),
         };
         let socket = opened.map_err(|error| explain(address, &error, chosen_by))?;
         self.last += 1;
@@ -117,13 +122,14 @@ fn open_tcp(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
     Ok(Socket { fd, configured: Address::Tcp(address), address: Address::Tcp(real), _file: None })
 }
 
-fn open_unix(path: &Path, backlog: i32) -> io::Result<Socket> {
+fn open_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Socket> {
     let address = SocketAddrUnix::new(path)?;
     remove_stale(path, &address)?;
     let fd = socket(AddressFamily::UNIX)?;
+    // Nobody may connect before `listen`: until then the file's mode is of no importance.
     rustix::net::bind(&fd, &address)?;
     let file = SocketFile { path: path.to_owned(), device_and_inode: device_and_inode(path)? };
-    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
+    std::fs::set_permissions(path, Permissions::from_mode(mode))?;
     rustix::net::listen(&fd, backlog)?;
     let address = Address::Unix(path.to_owned());
     Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
@@ -161,6 +167,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
     let place = match chosen_by {
         ChosenBy::Option => "with --listen",
         ChosenBy::Configuration => "in \"listeners\"",
+        ChosenBy::Control => "with --control",
     };
     match (error.kind(), address) {
         (io::ErrorKind::AddrInUse, Address::Tcp(tcp)) => {

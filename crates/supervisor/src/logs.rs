@@ -1,4 +1,4 @@
-//! The access log's file. The supervisor opens it, as it may be root, and the router writes to it.
+//! Log files. The supervisor opens them, as it may be root; the router writes the access log.
 
 use howdah_config::AccessLog;
 use std::fs::{File, OpenOptions};
@@ -22,6 +22,15 @@ pub fn open(log: &AccessLog) -> Result<OwnedFd, String> {
         AccessLog::Stdout => format!("access_log: standard output cannot be used: {reason}"),
         AccessLog::Path(path) => format!("access_log: {path:?} cannot be opened: {reason}; choose another file"),
     })
+}
+
+/// Makes this file our standard error, and that of the children that are started from now on.
+///
+/// # Errors
+/// A sentence.
+pub fn write_errors_to(path: &Path) -> Result<(), String> {
+    let redirected = append_to(path).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
+    redirected.map_err(|error| format!("the log {path:?} cannot be opened: {error}; choose another with --log"))
 }
 
 fn append_to(path: &Path) -> io::Result<File> {

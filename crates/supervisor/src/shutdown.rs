@@ -44,8 +44,10 @@ impl Stage {
 impl Supervisor {
     /// Finishes what is under way, then ends. Asked twice, ends at once.
     pub(crate) fn drain(&mut self, now: Instant) {
+        self.control_listeners.close();
         match self.stage {
             Stage::Serving => {
+                self.fail_change("howdah is shutting down", now);
                 self.stage = Stage::Draining(now + ROUTER_GRACE);
                 self.router_due = None;
                 self.listeners.close();

@@ -1,5 +1,6 @@
 //! The event loop: what children say, what signals ask for, and what the clock brings.
 
+use crate::api::Ask;
 use crate::backoff::Backoff;
 use crate::change::{Change, Current};
 use crate::generation::Generation;
@@ -10,9 +11,10 @@ use crate::reap::{self, Reaped};
 use crate::shutdown::Stage;
 use crate::signals::{Request, Signals};
 use crate::start::Start;
+use crate::state::State;
 use crate::{logs, spawn};
 use howdah_channel::WorkerId;
-use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, ToRouter};
+use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, RouterLoad, ToRouter};
 use howdah_config::AccessLog;
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -21,6 +23,7 @@ use std::io;
 use std::io::IsTerminal;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
 
 /// Everything that runs.
 #[derive(Debug)]
@@ -30,11 +33,23 @@ pub struct Supervisor {
     /// How many threads a router has.
     pub(crate) threads: u16,
     pub(crate) listeners: Listeners,
+    /// The control API's.
+    pub(crate) control_listeners: Listeners,
     /// Those of the configuration in force, those that a change starts, and those that end.
     pub(crate) generations: Vec<Generation>,
     pub(crate) next_generation: u64,
     pub(crate) current: Current,
     pub(crate) change: Option<Change>,
+    /// Changes that wait for the one under way.
+    pub(crate) asks: VecDeque<Ask>,
+    /// Who waits for the router's numbers.
+    pub(crate) status_asks: Vec<Ask>,
+    /// What the control sockets ask for.
+    pub(crate) control: mpsc::UnboundedReceiver<Ask>,
+    /// Where the configuration is stored.
+    pub(crate) state: Option<State>,
+    /// The router's latest numbers.
+    pub(crate) load: RouterLoad,
     /// Why the first configuration does not run.
     pub(crate) start_failure: Option<String>,
     pub(crate) signals: Signals,
@@ -65,6 +80,7 @@ enum Event {
     Router(Option<FromRouter>),
     /// Of the generation in this place.
     Prototype(usize, Option<FromPrototype>),
+    Ask(Ask),
     Time,
 }
 
@@ -76,6 +92,9 @@ impl Supervisor {
         self.on_time(Instant::now());
         // Without applications nobody's message would ever start the router.
         let mut result = self.go_on_changing(Instant::now());
+        if result.is_err() {
+            self.quit();
+        }
         while !self.is_over() {
             let event = self.next_event().await;
             let handled = self.handle(event, Instant::now());
@@ -105,6 +124,9 @@ impl Supervisor {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if let Poll::Ready(request) = self.signals.poll_next(cx) {
             return Poll::Ready(Event::Signal(request));
+        }
+        if let Poll::Ready(Some(ask)) = self.control.poll_recv(cx) {
+            return Poll::Ready(Event::Ask(ask));
         }
         if let Some(router) = &mut self.router
             && let Poll::Ready(message) = router.link.poll_receive(cx)
@@ -142,8 +164,10 @@ impl Supervisor {
             }
             Event::Prototype(place, Some(message)) => self.generations[place].on_message(message, now),
             Event::Prototype(place, None) => self.generations[place].on_close(now),
+            Event::Ask(ask) => self.on_ask(ask, now),
             Event::Time => self.on_time(now),
         }
+        self.forget_ended();
         self.pass_notices();
         self.go_on_changing(now)
     }
@@ -151,7 +175,7 @@ impl Supervisor {
     fn on_router_message(&mut self, message: FromRouter, now: Instant) {
         match message {
             FromRouter::Configured { version } => self.configured(version, now),
-            FromRouter::Refused { version, reason } => self.router_refused(version, &reason),
+            FromRouter::Refused { version, reason } => self.router_refused(version, &reason, now),
             FromRouter::Released { generation } => self.released(generation),
             FromRouter::Violation { generation: id, rule } => {
                 if let Some(generation) = self.generation_mut(id) {
@@ -160,7 +184,11 @@ impl Supervisor {
                     generation.replace_workers(now);
                 }
             }
-            FromRouter::Wanting { .. } | FromRouter::Load(_) => {}
+            FromRouter::Wanting { .. } => {}
+            FromRouter::Load(load) => {
+                self.load = load;
+                self.answer_status();
+            }
         }
     }
 
@@ -214,9 +242,11 @@ impl Supervisor {
         }
         let Some(router) = self.router.take() else { return };
         match self.stage {
-            Stage::Booting => self.fail_change(&format!("the router {end} before it was ready")),
+            Stage::Booting => self.fail_change(&format!("the router {end} before it was ready"), now),
             Stage::Serving => {
-                self.router_lost(now);
+                self.router_lost();
+                self.load = RouterLoad::default();
+                self.answer_status();
                 tracing::error!("the router (pid {}) {end}; another one is started", router.pid.as_raw_pid());
                 self.router_due = Some(now + self.router_backoff.after_death(now - router.since));
                 self.on_time(now);
@@ -258,6 +288,11 @@ impl Supervisor {
     }
 
     fn reopen_logs(&mut self) {
+        if let Some(log) = &self.start.log_file
+            && let Err(reason) = logs::write_errors_to(log)
+        {
+            tracing::error!("{reason}");
+        }
         let (Some(log @ AccessLog::Path(_)), Some(router)) = (&self.current.configuration.access_log, &mut self.router)
         else {
             return;

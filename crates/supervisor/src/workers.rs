@@ -61,6 +61,15 @@ impl Workers {
         self.wanted
     }
 
+    /// How many run, and how many are being started.
+    pub fn counts(&self) -> (usize, usize) {
+        let running = |place: &&Place| {
+            matches!(place.life, Life::Running { pid: Some(_), .. } | Life::Leaving { pid: Some(_), .. })
+        };
+        let starting = |place: &&Place| matches!(place.life, Life::Running { pid: None, .. } | Life::Waiting(_));
+        (self.places.iter().filter(running).count(), self.places.iter().filter(starting).count())
+    }
+
     /// The workers to start now; from now on they count as running.
     pub fn start_due(&mut self, now: Instant) -> Vec<WorkerId> {
         let taken = self.places.iter().filter(|p| matches!(p.life, Life::Waiting(_) | Life::Running { .. })).count();
