@@ -38,10 +38,13 @@ mod php;
 mod print;
 mod routes;
 mod schema;
+mod scope;
 mod settings;
 mod share;
 mod target;
 mod template;
+mod tls;
+mod tls_policy;
 
 use std::collections::BTreeMap;
 
@@ -60,10 +63,13 @@ pub use pattern::{Pattern, Patterns};
 pub use php::{PhpOptions, PhpVersion};
 pub use routes::{Route, Routes};
 pub use schema::SCHEMA;
+pub use scope::Context;
 pub use settings::{Http, Settings};
 pub use share::Share;
 pub use target::{Target, Targets};
 pub use template::Template;
+pub use tls::{TicketKey, Tickets, Tls, TlsSession};
+pub use tls_policy::{CipherSuite, KeyExchangeGroup, TlsPolicy, TlsVersions};
 
 use node::{Node, Options};
 use pass::{Destinations, RouteNames};
@@ -94,7 +100,16 @@ impl Configuration {
     /// The first thing that is wrong. [`Error::location`] is set if the text is not JSON; otherwise
     /// [`Error::detail`] begins with the path of the option in the configuration.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        Self::read(&json::parse(text)?)
+        Self::parse_in(text, Context::default())
+    }
+
+    /// As [`Configuration::parse`], for a context in which the names of the certificates are known.
+    ///
+    /// # Errors
+    ///
+    /// As [`Configuration::parse`].
+    pub fn parse_in(text: &str, context: Context<'_>) -> Result<Self, Error> {
+        Self::read(&json::parse(text)?, context)
     }
 
     /// Reads a document.
@@ -103,10 +118,19 @@ impl Configuration {
     ///
     /// The first thing that is wrong; [`Error::detail`] begins with the path of the option.
     pub fn of(document: &Document) -> Result<Self, Error> {
-        Self::read(document.root())
+        Self::of_in(document, Context::default())
     }
 
-    fn read(value: &json::Value) -> Result<Self, Error> {
+    /// As [`Configuration::of`], for a context in which the names of the certificates are known.
+    ///
+    /// # Errors
+    ///
+    /// As [`Configuration::of`].
+    pub fn of_in(document: &Document, context: Context<'_>) -> Result<Self, Error> {
+        Self::read(document.root(), context)
+    }
+
+    fn read(value: &json::Value, context: Context<'_>) -> Result<Self, Error> {
         let root = Node::root(value);
         if root.is_dump_of_units_api() {
             return Err(root
@@ -117,7 +141,8 @@ impl Configuration {
         let applications = object.read("applications", application::read_all)?.unwrap_or_default();
         let route_names = object.read("routes", RouteNames::read)?.unwrap_or_default();
         let destinations = Destinations { applications: &applications, routes: &route_names };
-        let listeners = object.read("listeners", |node| listener::read_all(node, &destinations))?;
+        let scope = scope::Scope { context };
+        let listeners = object.read("listeners", |node| listener::read_all(node, &destinations, &scope))?;
         let routes = object.read("routes", |node| Routes::read(node, &destinations))?;
 
         Ok(Self {

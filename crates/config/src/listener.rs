@@ -6,8 +6,10 @@ use crate::address::{self, Address};
 use crate::error::{Error, quoted};
 use crate::node::{Node, Options};
 use crate::pass::{Destinations, Pass};
+use crate::scope::Scope;
+use crate::tls::Tls;
 
-const OPTIONS: Options = Options { known: &["pass"], not_yet: &["tls", "forwarded", "client_ip", "backlog"] };
+const OPTIONS: Options = Options { known: &["pass", "tls"], not_yet: &["forwarded", "client_ip", "backlog"] };
 
 /// A socket on which requests come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,10 +18,16 @@ pub struct Listener {
     pub address: Address,
     /// Where its requests go.
     pub pass: Pass,
+    /// TLS; `None` is none.
+    pub tls: Option<Tls>,
 }
 
 /// The listeners, in the order of the text, each with an address of its own.
-pub(crate) fn read_all(node: &Node<'_>, destinations: &Destinations<'_>) -> Result<Vec<Listener>, Error> {
+pub(crate) fn read_all(
+    node: &Node<'_>,
+    destinations: &Destinations<'_>,
+    scope: &Scope<'_>,
+) -> Result<Vec<Listener>, Error> {
     let mut listeners = Vec::new();
     let mut keys = HashMap::new();
     for (key, node) in node.named()? {
@@ -29,7 +37,8 @@ pub(crate) fn read_all(node: &Node<'_>, destinations: &Destinations<'_>) -> Resu
         }
         let object = node.object(&OPTIONS)?;
         let pass = object.require("pass", "where its requests go, as in \"pass\": \"routes\"")?;
-        listeners.push(Listener { address, pass: Pass::read(&pass, destinations)? });
+        let tls = object.read("tls", |node| Tls::read(node, scope))?;
+        listeners.push(Listener { address, pass: Pass::read(&pass, destinations)?, tls });
     }
     Ok(listeners)
 }
@@ -64,7 +73,7 @@ mod tests {
             (r#"{"*:80": {"pas": "routes"}}"#, "listeners/*:80/pas: there is no such option; did you mean \"pass\"?"),
             (
                 r#"{"*:80": {"pass": "routes", "tls": {}}}"#,
-                "listeners/*:80/tls: howdah does not support this option of NGINX Unit yet; remove it",
+                "listeners/*:80/tls: \"certificate\" is missing; add the name of a certificate that is stored",
             ),
             (
                 r#"{"*:80": {"pass": "routes"}, "0.0.0.0:80": {"pass": "routes"}}"#,

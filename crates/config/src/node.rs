@@ -73,6 +73,10 @@ impl<'a> Node<'a> {
         matches!(self.value, Value::Object(_))
     }
 
+    pub fn is_string(&self) -> bool {
+        matches!(self.value, Value::String(_))
+    }
+
     /// An object with fixed options.
     pub fn object(&'a self, options: &Options) -> Result<Object<'a>, Error> {
         let members = self.members()?;

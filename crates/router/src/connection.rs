@@ -5,22 +5,27 @@
 //! does not come to its end (`header_read_timeout`), a client that does not take its response (`send_timeout`). An
 //! overdue connection is closed. hyper answers broken requests itself (400, 431) and closes too.
 
+use crate::accept::Origin;
 use crate::access_log::Entry;
 use crate::response_body::ResponseBody;
 use crate::service;
-use crate::socket::{Accepted, Socket, Watched};
+use crate::socket::{Accepted, Peer, Socket, Transport, Watched};
 use crate::thread::Thread;
+use crate::tls::{self, HandshakeError, Negotiated};
 use howdah_config::Http;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio_rustls::server::TlsStream;
 
 /// What a connection does, and since when.
 pub struct Clock {
@@ -71,11 +76,21 @@ enum Ended {
 }
 
 /// Serves a connection to its end.
-pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
-    let Ok((socket, peer)) = Socket::new(accepted, listener) else { return };
-    let clock = Rc::new(Clock::new(&thread, listener));
+pub async fn serve(thread: Rc<Thread>, accepted: Accepted, origin: Origin) {
+    let Ok((transport, mut peer)) = Transport::new(accepted, origin.listener) else { return };
+    let clock = Rc::new(Clock::new(&thread, origin.listener));
     let _registered = thread.register(&clock);
     let remote = Rc::clone(&peer.remote_addr);
+    let socket = match origin.tls {
+        None => Socket::Plain(transport),
+        Some(config) => match clock.shake_hands(transport, config, &peer).await {
+            Some(stream) => {
+                peer.tls = Some(Negotiated::of(stream.get_ref().1));
+                Socket::Tls(Box::new(stream))
+            }
+            None => return,
+        },
+    };
     let peer = Rc::new(peer);
     let mut watched = Watched::new(socket, Rc::clone(&clock));
     let mut result = Ok(());
@@ -168,6 +183,40 @@ impl Clock {
     /// hyper has written all that it had.
     pub fn flushed(&self) {
         self.flushed.set(true);
+    }
+
+    /// Encrypts the connection. A client may take as long for it as for the head of a request.
+    async fn shake_hands(
+        &self,
+        transport: Transport,
+        config: Arc<ServerConfig>,
+        peer: &Peer,
+    ) -> Option<TlsStream<Transport>> {
+        self.enter(Phase::Head);
+        let mut handshake = pin!(tls::handshake(transport, config));
+        let result = poll_fn(|context| {
+            if self.overdue.get() || self.draining.get() && self.may_close() {
+                return Poll::Ready(None);
+            }
+            self.keep_waker(context);
+            handshake.as_mut().poll(context).map(Some)
+        });
+        let reason = match result.await {
+            Some(Ok(stream)) => {
+                self.enter(Phase::Idle);
+                return Some(stream);
+            }
+            Some(Err(error)) => {
+                if matches!(error, HandshakeError::PlainHttp) && self.thread.logs_access() {
+                    Entry::of_no_request(Rc::clone(&peer.remote_addr)).write();
+                }
+                error.to_string()
+            }
+            None => "it took too long".to_owned(),
+        };
+        let client = &peer.remote_addr;
+        tracing::debug!(%client, port = peer.remote_port, reason, "a TLS handshake failed");
+        None
     }
 
     /// Waits until the client sends something; `false` if the connection is to be closed.

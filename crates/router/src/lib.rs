@@ -3,6 +3,7 @@
 //! [`main`] is what the executable runs when the supervisor starts it as `howdah: router`. A process has one control
 //! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`, `socket`):
 //!
+//! - `tls`: encrypted connections, and their certificates
 //! - `service`: one request → the route's action → a response
 //! - `static_files`: files
 //! - `script`, `cgi`, `request_body`, `php`, `spool`: a request's way to PHP and back, over the channel
@@ -31,5 +32,6 @@ mod socket;
 mod spool;
 mod static_files;
 mod thread;
+mod tls;
 
 pub use process::main;

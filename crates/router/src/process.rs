@@ -10,6 +10,7 @@ use crate::load::Load;
 use crate::php::Generation;
 use crate::snapshot::Snapshot;
 use crate::thread::{self, Command, Reconfiguration, Setup};
+use crate::tls::{Certificates, TlsConfigs};
 use howdah_channel::RouterEnd;
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{
@@ -36,6 +37,7 @@ struct Process {
     commands: Vec<mpsc::UnboundedSender<Command>>,
     loads: Arc<[Load]>,
     listeners: BTreeMap<u64, Arc<Listening>>,
+    tls: TlsConfigs,
     /// Those that no configuration has named yet.
     arriving: BTreeMap<u64, Arc<Generation>>,
     /// All that somebody uses.
@@ -113,6 +115,7 @@ impl Process {
             commands,
             loads,
             listeners: BTreeMap::new(),
+            tls: TlsConfigs::default(),
             arriving: BTreeMap::new(),
             generations: Vec::new(),
         })
@@ -165,7 +168,7 @@ impl Process {
     /// Passes a configuration on to the threads. What can't be served is refused, and nothing changes.
     fn configure(&mut self, new: &RouterConfiguration, mut descriptors: Descriptors) -> io::Result<()> {
         let text = read(next(&mut descriptors)?)?;
-        let _certificates = read(next(&mut descriptors)?)?;
+        let certificates: Certificates = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
         let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
         let version = new.version;
         let configuration = match Configuration::parse(&text) {
@@ -175,6 +178,14 @@ impl Process {
                 return Ok(());
             }
         };
+        let tls = match self.tls.update(&configuration, &certificates) {
+            Ok(tls) => tls,
+            Err(reason) => {
+                self.supervisor.tell(&FromRouter::Refused { version, reason });
+                return Ok(());
+            }
+        };
+        let tls = new.listeners.iter().zip(tls).filter_map(|(id, config)| Some((*id, config?))).collect();
         self.listeners.retain(|id, _| new.listeners.contains(id));
         let mut generations = BTreeMap::new();
         for (application, id) in &new.generations {
@@ -186,6 +197,7 @@ impl Process {
             snapshot: Arc::new(Snapshot {
                 configuration,
                 listeners: new.listeners.iter().enumerate().map(|(place, id)| (*id, place)).collect(),
+                tls,
                 generations,
                 access_log,
             }),

@@ -5,6 +5,7 @@
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -81,7 +82,9 @@ impl State {
 /// Whatever the file system says. Nothing has changed then.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    // A hidden name is no name of a certificate.
+    let mut name = OsString::from(".");
+    name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
     name.push(".new");
     let temporary = folder.join(name);
     let written = (|| {

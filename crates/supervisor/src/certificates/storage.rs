@@ -1,8 +1,9 @@
 //! The files of certificates: `certs/NAME` in the state directory.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use crate::state::replace;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The folder, which exists.
@@ -13,7 +14,6 @@ pub struct Storage {
 
 const FOLDER: &str = "certs";
 const FOLDER_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
 
 // === impl Storage ===
 
@@ -43,20 +43,8 @@ impl Storage {
     /// Writes a file, whole or not at all.
     pub fn write(&self, name: &str, content: &str) -> Result<(), String> {
         let path = self.folder.join(name);
-        let beside = self.folder.join(format!(".{name}.new"));
-        let written = (|| {
-            // It may be left over from a crash, with another mode.
-            let _ = std::fs::remove_file(&beside);
-            let mut file = OpenOptions::new().create_new(true).write(true).mode(FILE_MODE).open(&beside)?;
-            file.write_all(content.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&beside, &path)?;
-            self.sync()
-        })();
-        written.map_err(|error| {
-            let _ = std::fs::remove_file(&beside);
-            format!("{path:?} cannot be written: {error}; make room, or choose another --state-dir")
-        })
+        replace(&path, content.as_bytes())
+            .map_err(|error| format!("{path:?} cannot be written: {error}; make room, or choose another --state-dir"))
     }
 
     /// Removes a file. That it is gone already is as good.
