@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn random_keys_change_and_the_former_is_accepted_for_a_while() {
-        let start = Instant::now();
         let ticketer = Ticketer::with_random_keys(TIMEOUT).unwrap();
+        let start = Instant::now();
         let ticket = ticketer.seal(b"x", start, NOON).unwrap();
         let opens = |now| ticketer.open(&ticket, now, NOON).is_some();
         assert!(opens(start + ROTATION - Duration::from_secs(1)));
