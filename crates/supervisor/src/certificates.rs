@@ -13,7 +13,7 @@ mod storage;
 
 use bundle::Bundle;
 use howdah_config::answer::text;
-use howdah_config::{Document, Refusal};
+use howdah_config::{Configuration, Document, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use storage::Storage;
@@ -118,6 +118,12 @@ impl Certificates {
         let detail = || format!("there is no certificate {name:?}");
         self.by_name.get(name).ok_or_else(|| Refusal::new(404, text::NO_SUCH_CERTIFICATE, detail()))
     }
+}
+
+/// The names of the certificates that listeners use.
+pub fn used(configuration: &Configuration) -> BTreeSet<&str> {
+    let tls = configuration.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    tls.flat_map(|tls| &tls.certificates).map(String::as_str).collect()
 }
 
 /// A name is a file name that is not hidden: files that are being written are.

@@ -6,6 +6,7 @@
 
 use crate::api::Reply;
 use crate::banner;
+use crate::certificates;
 use crate::generation::Generation;
 use crate::listen::ChosenBy;
 use crate::plan::plan;
@@ -202,7 +203,7 @@ impl Supervisor {
         self.listeners.keep(&self.current.listeners);
         if matches!(self.stage, Stage::Booting) {
             self.stage = Stage::Serving;
-            banner::print(&self.start, &self.listeners, &self.generations);
+            banner::print(&self.start, &self.listeners, &self.current, &self.generations);
         }
         if let Some(Change { origin: Origin::Api(reply), .. }) = self.change.take() {
             reply.send(Ok(&self.current.document));
@@ -264,7 +265,9 @@ impl Supervisor {
     /// Sends the router the configuration in force, with these generations and sockets, which it does not know yet.
     pub(crate) fn configure_router(&mut self, generations: &[u64], listeners: &[u64]) -> io::Result<()> {
         let current = &self.current;
-        let mut descriptors = vec![memory_file(current.document.compact().as_bytes())?, memory_file(b"{}")?];
+        let certificates = self.certificates.for_router(certificates::used(&current.configuration));
+        let mut descriptors =
+            vec![memory_file(current.document.compact().as_bytes())?, memory_file(certificates.as_bytes())?];
         if let Some(log) = &current.configuration.access_log {
             descriptors.push(logs::open(log).map_err(io::Error::other)?);
         }

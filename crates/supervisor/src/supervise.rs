@@ -2,6 +2,7 @@
 
 use crate::api::Ask;
 use crate::backoff::Backoff;
+use crate::certificates::Certificates;
 use crate::change::{Change, Current};
 use crate::generation::Generation;
 use crate::identity::Account;
@@ -48,6 +49,7 @@ pub struct Supervisor {
     pub(crate) control: mpsc::UnboundedReceiver<Ask>,
     /// Where the configuration is stored.
     pub(crate) state: Option<State>,
+    pub(crate) certificates: Certificates,
     /// The router's latest numbers.
     pub(crate) load: RouterLoad,
     /// Why the first configuration does not run.
