@@ -199,7 +199,8 @@ static void finish_response(void)
 	}
 }
 
-static int sapi_howdah_activate(void)
+/* What php.ini's sections and .user.ini set for this request. */
+static int sapi_howdah_activate_settings(void)
 {
 	if (request) {
 		if (php_ini_has_per_host_config()) {
@@ -245,7 +246,12 @@ static sapi_module_struct howdah_sapi = {
 	.pretty_name = "howdah",
 	.startup = sapi_howdah_startup,
 	.shutdown = php_module_shutdown_wrapper,
-	.activate = sapi_howdah_activate,
+#if PHP_VERSION_ID >= 80500
+	/* Before the body is read, so that post_max_size counts. FPM does the same, and until 8.4 comes too late as well. */
+	.pre_request_init = sapi_howdah_activate_settings,
+#else
+	.activate = sapi_howdah_activate_settings,
+#endif
 	.deactivate = sapi_howdah_deactivate,
 	.ub_write = sapi_howdah_ub_write,
 	.flush = sapi_howdah_flush,
