@@ -160,7 +160,8 @@ def test_the_name_of_the_sapi_and_phpinfo(site):
     assert site.get("echo php_sapi_name(), PHP_SAPI;").text == "fpm-fcgifpm-fcgi"
     page = site.get("phpinfo();")
     assert page.header("Content-Type").startswith("text/html")
-    assert "howdah" in page.text and "<html" in page.text and "Zend&nbsp;Engine" in page.text
+    assert "howdah" in page.text and "<html" in page.text
+    assert "Zend Engine" in page.text.replace("&nbsp;", " "), "PHP 8.4 breaks the line elsewhere than 8.2"
     assert "4.2" in page.text or "PHP Version" in page.text
     credits = site.get("phpcredits();")
     assert credits.status == 200
