@@ -24,6 +24,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -198,7 +199,8 @@ static void finish_response(void)
 	}
 }
 
-static int sapi_howdah_activate(void)
+/* What php.ini's sections and .user.ini set for this request. */
+static int sapi_howdah_activate_settings(void)
 {
 	if (request) {
 		if (php_ini_has_per_host_config()) {
@@ -244,7 +246,12 @@ static sapi_module_struct howdah_sapi = {
 	.pretty_name = "howdah",
 	.startup = sapi_howdah_startup,
 	.shutdown = php_module_shutdown_wrapper,
-	.activate = sapi_howdah_activate,
+#if PHP_VERSION_ID >= 80500
+	/* Before the body is read, so that post_max_size counts. FPM does the same, and until 8.4 comes too late as well. */
+	.pre_request_init = sapi_howdah_activate_settings,
+#else
+	.activate = sapi_howdah_activate_settings,
+#endif
 	.deactivate = sapi_howdah_deactivate,
 	.ub_write = sapi_howdah_ub_write,
 	.flush = sapi_howdah_flush,
@@ -283,12 +290,13 @@ static void add_request_header(zval *array, const char *name, size_t len, const 
 	char *header = estrndup(name, len);
 	int upper = 1;
 
+	zend_str_tolower(header, len);
 	for (size_t i = 0; i < len; i++) {
 		if (header[i] == '_') {
 			header[i] = '-';
 			upper = 1;
-		} else {
-			header[i] = upper ? header[i] : (char) zend_tolower_ascii(header[i]);
+		} else if (upper) {
+			header[i] = name[i];
 			upper = 0;
 		}
 	}
@@ -373,9 +381,7 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 	/* Rust's handlers would swallow the first SIGSEGV that is sent, not raised. A crash of PHP must be a crash. */
 	signal(SIGSEGV, SIG_DFL);
 	signal(SIGBUS, SIG_DFL);
-#if defined(ZEND_SIGNALS) || PHP_VERSION_ID >= 80100
 	zend_signal_startup();
-#endif
 	sapi_startup(&howdah_sapi);
 	/* sapi_startup() clears it. */
 	howdah_sapi.ini_entries = (char *) ini_entries;
@@ -445,7 +451,15 @@ void howdah_php_after_fork(void)
 	RANDOM_G(combined_lcg_seeded) = false;
 	RANDOM_G(mt19937_seeded) = false;
 #else
-	LCG(seeded) = 0;
+	uint16_t draws;
+
+	/* 8.1 keeps the state of its LCG to itself. Each worker goes on from another place of the sequence. */
+	if (getrandom(&draws, sizeof(draws), 0) != sizeof(draws)) {
+		draws = (uint16_t) getpid();
+	}
+	while (draws--) {
+		php_combined_lcg();
+	}
 	BG(mt_rand_is_seeded) = 0;
 #endif
 }
