@@ -15,18 +15,8 @@
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/head.h"
 #include "ext/standard/info.h"
-#if PHP_VERSION_ID >= 80200
-# include "ext/random/php_random.h"
-#else
-# include "ext/standard/php_lcg.h"
-# include "ext/standard/php_mt_rand.h"
-#endif
-#include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #ifdef ZTS
 # error "howdah runs the distribution's NTS build of PHP: this php-config belongs to a ZTS build"
@@ -434,36 +424,6 @@ int howdah_php_opcache_is_on(void)
 	return on;
 }
 
-/* A setting as a number of bytes. */
-long howdah_php_setting(const char *name)
-{
-	zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), name, strlen(name));
-
-	return entry && entry->value ? (long) ZEND_STRTOL(ZSTR_VAL(entry->value), NULL, 10) *
-		(strpbrk(ZSTR_VAL(entry->value), "gG") ? 1L << 30 : strpbrk(ZSTR_VAL(entry->value), "mM") ? 1L << 20 :
-		strpbrk(ZSTR_VAL(entry->value), "kK") ? 1L << 10 : 1) : 0;
-}
-
-/* What a fork must not share with its siblings. (OpenSSL notices forks by itself.) */
-void howdah_php_after_fork(void)
-{
-#if PHP_VERSION_ID >= 80200
-	RANDOM_G(combined_lcg_seeded) = false;
-	RANDOM_G(mt19937_seeded) = false;
-#else
-	uint16_t draws;
-
-	/* 8.1 keeps the state of its LCG to itself. Each worker goes on from another place of the sequence. */
-	if (getrandom(&draws, sizeof(draws), 0) != sizeof(draws)) {
-		draws = (uint16_t) getpid();
-	}
-	while (draws--) {
-		php_combined_lcg();
-	}
-	BG(mt_rand_is_seeded) = 0;
-#endif
-}
-
 static void run_script(void)
 {
 	zend_file_handle script;
@@ -520,49 +480,4 @@ void howdah_php_shutdown(void)
 const char *howdah_php_version(void)
 {
 	return PHP_VERSION;
-}
-
-/* ---- the process ---- */
-
-static char *title_start;
-static size_t title_room;
-static int supervisor = -1;
-
-__attribute__((constructor)) static void remember_arguments(int argc, char **argv)
-{
-	if (argc > 0) {
-		title_start = argv[0];
-		title_room = (size_t) (argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
-	}
-}
-
-/* Writes over the arguments that ps(1) shows; no longer than they were. */
-void howdah_set_title(const char *title)
-{
-	if (title_start) {
-		size_t len = strlen(title) < title_room ? strlen(title) : title_room;
-		memset(title_start, 0, title_room);
-		memcpy(title_start, title, len);
-	}
-}
-
-static void prototype_died(int signal)
-{
-	struct pollfd watched = { .fd = supervisor, .events = POLLIN };
-
-	(void) signal;
-	/* Without a supervisor nobody would ever end this process. With one, it finishes its request and is told to go. */
-	if (poll(&watched, 1, 0) > 0) {
-		_exit(0);
-	}
-}
-
-void howdah_die_with_prototype(int supervisor_pidfd)
-{
-	struct sigaction action = { .sa_handler = prototype_died, .sa_flags = SA_RESTART };
-	int died = SIGRTMIN + 5;
-
-	supervisor = supervisor_pidfd;
-	sigaction(died, &action, NULL);
-	prctl(PR_SET_PDEATHSIG, died);
 }

@@ -33,13 +33,14 @@ struct howdah_request {
 int howdah_php_startup(const char *ini_file, const char *ini_entries, const char *server_software);
 void howdah_php_lock_setting(const char *name);
 int howdah_php_opcache_is_on(void);
-long howdah_php_setting(const char *name);
-void howdah_php_after_fork(void);
 void howdah_php_run(const struct howdah_request *request);
 void howdah_php_shutdown(void);
 const char *howdah_php_version(void);
+
+/* Rust calls process.c. */
 void howdah_set_title(const char *title);
 void howdah_die_with_prototype(int supervisor_pidfd);
+void howdah_php_after_fork(void);
 
 /* C calls Rust. None of these calls PHP, so no bailout (longjmp) ever crosses a Rust frame. */
 size_t howdah_read_body(char *out, size_t len);

@@ -85,8 +85,8 @@ impl Prototype {
                 )
             })?;
         }
-        let (opcache, post_max_bytes) = start_php(&boot)?;
-        let booted = FromPrototype::Booted { php_version: php_version(), opcache, post_max_bytes };
+        let opcache = start_php(&boot)?;
+        let booted = FromPrototype::Booted { php_version: php_version(), opcache };
         let prototype =
             Prototype { control, channel, application: boot.application, supervisor, workers: HashMap::new() };
         Ok((prototype, booted))
@@ -181,7 +181,8 @@ impl Prototype {
     }
 }
 
-fn start_php(boot: &PrototypeBoot) -> Result<(bool, u64), String> {
+/// Whether opcache is on.
+fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
     let ini_file = boot.php_ini.as_ref().map(|path| {
         std::fs::metadata(path)
             .map_err(|error| format!("applications/{}/options/file: {}: {error}", boot.application, path.display()))?;
@@ -206,9 +207,7 @@ fn start_php(boot: &PrototypeBoot) -> Result<(bool, u64), String> {
         unsafe { sapi::howdah_php_lock_setting(c_string(name).as_ptr()) };
     }
     // SAFETY: PHP is started, no request runs.
-    let (opcache, post_max) =
-        unsafe { (sapi::howdah_php_opcache_is_on() != 0, sapi::howdah_php_setting(c"post_max_size".as_ptr())) };
-    Ok((opcache, post_max.max(0) as u64))
+    Ok(unsafe { sapi::howdah_php_opcache_is_on() != 0 })
 }
 
 /// PHP's full version, such as `8.2.35`: of the headers that this was compiled against.

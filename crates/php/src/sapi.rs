@@ -43,7 +43,6 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn howdah_php_lock_setting(name: *const c_char);
     pub fn howdah_php_opcache_is_on() -> c_int;
-    pub fn howdah_php_setting(name: *const c_char) -> c_long;
     pub fn howdah_php_after_fork();
     pub fn howdah_php_run(request: *const Request);
     pub fn howdah_php_shutdown();

@@ -216,7 +216,7 @@ impl Generation {
     /// The prototype said something.
     pub fn on_message(&mut self, message: FromPrototype, now: Instant) {
         match message {
-            FromPrototype::Booted { php_version, opcache, .. } => {
+            FromPrototype::Booted { php_version, opcache } => {
                 self.loaded = Some(Loaded { version: php_version, opcache });
                 self.failure = None;
                 if let Prototype::Up { booted, .. } = &mut self.prototype {
