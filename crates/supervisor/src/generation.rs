@@ -8,7 +8,8 @@ use crate::backoff::Backoff;
 use crate::identity::Account;
 use crate::link::Link;
 use crate::php::Php;
-use crate::workers::{Dead, Workers};
+use crate::process::{self, Told};
+use crate::workers::Workers;
 use crate::{reap, spawn};
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, PrototypeBoot, ToPrototype, ToRouter};
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
@@ -167,9 +168,9 @@ impl Generation {
         {
             reap::kill(*pid);
         }
-        for (worker, pid) in self.workers.overdue(now) {
-            match pid {
-                Some(pid) => reap::kill(pid),
+        for (worker, process) in self.workers.overdue(now) {
+            match process {
+                Some(process) => process.kill(),
                 None => self.worker_died(worker, now),
             }
         }
@@ -217,22 +218,28 @@ impl Generation {
     pub fn on_message(&mut self, message: FromPrototype, now: Instant) {
         match message {
             FromPrototype::Booted { php_version, opcache } => {
+                match &mut self.prototype {
+                    Prototype::Up { booted, .. } if !*booted => *booted = true,
+                    _ => return self.breach("it booted twice"),
+                }
                 self.loaded = Some(Loaded { version: php_version, opcache });
                 self.failure = None;
-                if let Prototype::Up { booted, .. } = &mut self.prototype {
-                    *booted = true;
-                }
                 self.on_time(now);
             }
             FromPrototype::Failed { reason } => self.failure = Some(reason),
-            FromPrototype::Started { worker, pid } => {
-                let Some(pid) = Pid::from_raw(pid) else { return };
-                self.proven = true;
-                if !self.workers.started(worker, pid) || self.replacing {
-                    reap::kill(pid);
+            FromPrototype::Started { worker, pid } => self.worker_started(worker, pid),
+            FromPrototype::Exited { worker, pid, end } => {
+                let known = self.workers.alive().find(|(alive, _)| *alive == worker);
+                match known {
+                    None => return self.breach("it told the death of a worker that does not live"),
+                    // It is reaped before it is told. One that still runs would answer a request that is given up.
+                    Some((_, Some(process))) if process.exists() => {
+                        return self.breach("it told the death of a worker that lives");
+                    }
+                    Some(_) => {}
                 }
+                self.worker_ended(worker, pid, end, now);
             }
-            FromPrototype::Exited { worker, pid, end } => self.worker_ended(worker, pid, end, now),
         }
     }
 
@@ -272,8 +279,8 @@ impl Generation {
     /// A worker broke the channel's rules: all of them may have.
     pub fn replace_workers(&mut self, now: Instant) {
         self.replacing = true;
-        for pid in self.workers.alive().filter_map(|(_, pid)| pid) {
-            reap::kill(pid);
+        for process in self.workers.alive().filter_map(|(_, process)| process) {
+            process.kill();
         }
         self.finish_replacing(now);
     }
@@ -293,15 +300,15 @@ impl Generation {
         if let Prototype::Up { pid, .. } = self.prototype {
             reap::kill_group(pid);
         }
-        for pid in self.workers.alive().filter_map(|(_, pid)| pid) {
-            reap::kill(pid);
+        for process in self.workers.alive().filter_map(|(_, process)| process) {
+            process.kill();
         }
     }
 
     /// Whether none of its processes is left.
     pub fn is_over(&self) -> bool {
         matches!(self.prototype, Prototype::Ended)
-            && !self.workers.alive().any(|(_, pid)| pid.is_some_and(reap::is_child))
+            && !self.workers.alive().any(|(_, process)| process.is_some_and(process::Process::is_child))
     }
 
     fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
@@ -349,13 +356,43 @@ impl Generation {
             tracing::error!("the prototype of {:?} is started again: {reason}", self.plan.name);
         }
         self.prototype = Prototype::Down { again: now + self.backoff.after_death(lived) };
-        for (worker, pid) in self.workers.leave(now) {
-            match pid {
+        for (worker, process) in self.workers.leave(now) {
+            match process {
                 // The prototype reaped it, but could not say so any more.
-                Some(pid) if !reap::is_child(pid) => self.worker_died(worker, now),
+                Some(process) if !process.is_child() => self.worker_died(worker, now),
                 _ => self.control.stop_worker(worker),
             }
         }
+    }
+
+    /// The prototype says that it has forked this worker. Code of the application runs in it, so it may say anything.
+    fn worker_started(&mut self, worker: WorkerId, pid: i32) {
+        let Prototype::Up { pid: prototype, .. } = self.prototype else { return };
+        let named = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+        let process = match named.map_or(Told::Stranger, |pid| process::told(pid, prototype)) {
+            Told::Kin(process) => Some(process),
+            Told::Gone => None,
+            Told::Stranger => return self.breach("it called a process its worker that is none"),
+        };
+        if !self.workers.started(worker, process) {
+            return self.breach("it started a worker that nobody asked for");
+        }
+        self.proven = true;
+        if let Some(process) = process.filter(|_| self.replacing) {
+            process.kill();
+        }
+    }
+
+    /// The prototype broke the rules: it is not listened to any more, and replaced.
+    fn breach(&mut self, rule: &str) {
+        let Prototype::Up { pid, link, .. } = &mut self.prototype else { return };
+        tracing::error!("the prototype of {:?} broke the rules ({rule}); it is killed", self.plan.name);
+        self.failure =
+            Some(format!("its prototype broke the rules: {rule}; does preloaded code write to descriptor 3?"));
+        if let Some(link) = link {
+            link.close();
+        }
+        reap::kill(*pid);
     }
 
     fn worker_ended(&mut self, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
@@ -370,9 +407,9 @@ impl Generation {
     }
 
     fn worker_died(&mut self, worker: WorkerId, now: Instant) {
-        let Some(Dead { worker, .. }) = self.workers.died(worker, now) else {
+        if !self.workers.died(worker, now) {
             return;
-        };
+        }
         self.control.worker_died(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
         // A worker that ends because another one told it to is the first sign that there is such an order.
@@ -405,3 +442,7 @@ fn describe_death(php: &Php, end: ProcessEnd) -> String {
         _ => format!("its process {end}"),
     }
 }
+
+#[cfg(test)]
+#[path = "generation_tests.rs"]
+mod tests;

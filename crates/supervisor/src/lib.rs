@@ -10,6 +10,7 @@
 //! - `plan`: what an application asks for, checked against the machine
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
+//! - `process`: whose a process is that somebody else started, and how to kill it and no other
 //! - `backoff`, `workers`: the policy, pure: when is which worker started again
 //! - `generation`: one application: its prototype, its workers, its channel
 //! - `supervise`, `shutdown`, `banner`: the event loop, its end, and what it says when all is up
@@ -32,6 +33,7 @@ mod listen;
 pub mod logs;
 pub mod php;
 mod plan;
+mod process;
 mod reap;
 mod shutdown;
 mod signals;

@@ -42,21 +42,24 @@ pub fn reap() -> Reaped {
     }
 }
 
-/// Whether this process is our child, alive or not yet reaped.
-pub fn is_child(pid: Pid) -> bool {
+/// Kills a child. One that has been reaped is left alone: its number may be somebody else's.
+pub fn kill(pid: Pid) {
+    if is_child(pid) {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Kills a prototype with all that it forked. Its group keeps its number for as long as it has not been reaped.
+pub fn kill_group(pid: Pid) {
+    if is_child(pid) {
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        kill(pid);
+    }
+}
+
+fn is_child(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     rustix::process::waitid(WaitId::Pid(pid), options).is_ok()
-}
-
-/// Kills a process, if it is still there.
-pub fn kill(pid: Pid) {
-    let _ = rustix::process::kill_process(pid, Signal::KILL);
-}
-
-/// Kills a prototype with all that it forked.
-pub fn kill_group(pid: Pid) {
-    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-    kill(pid);
 }
 
 fn end_of(status: WaitStatus) -> Option<ProcessEnd> {
