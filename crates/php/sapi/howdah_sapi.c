@@ -22,6 +22,7 @@
 # error "howdah runs the distribution's NTS build of PHP: this php-config belongs to a ZTS build"
 #endif
 
+/* NULL while there is none: when scripts are preloaded, and when opcache is asked whether it is on. */
 static const struct howdah_request *request;
 static int response_finished;
 static const char *server_software;
@@ -76,8 +77,8 @@ static void import_environment(zval *array)
 
 static void sapi_howdah_register_server_variables(zval *array)
 {
-	const char *script = request->script_name ? request->script_name : "";
-	const char *info = request->path_info ? request->path_info : "";
+	const char *script = request && request->script_name ? request->script_name : "";
+	const char *info = request && request->path_info ? request->path_info : "";
 	size_t script_len = strlen(script), info_len = strlen(info);
 	char *php_self = emalloc(script_len + info_len + 1);
 
@@ -104,7 +105,7 @@ static size_t sapi_howdah_read_post(char *buffer, size_t len)
 
 static char *sapi_howdah_read_cookies(void)
 {
-	return (char *) request->cookie;
+	return request ? (char *) request->cookie : NULL;
 }
 
 /* ---- the response ---- */
