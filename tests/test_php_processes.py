@@ -43,3 +43,89 @@ def test_preloaded_code_cannot_make_the_supervisor_kill_others(folder, victim, f
         Howdah.serve(folder, ini={"opcache.preload": preload})
     assert 'the application "app" does not start: its prototype broke the rules' in str(failure.value)
     assert victim.poll() is None, "it was killed"
+
+
+# --- Forks
+
+
+def test_a_forked_child_stays_out_of_the_answer(folder, serve):
+    """What it prints, its headers, its end of the request: all of it is its own. Its exit code reaches its parent."""
+    folder.php(
+        "fork.php",
+        """register_shutdown_function(function () { echo 'shutdown ', getmypid(); touch(SCRATCH . '/down-' . getmypid()); });
+        echo "begin\\n";
+        $child = pcntl_fork();
+        if ($child === 0) {
+            header('X-Child: 1'); http_response_code(500);
+            echo str_repeat('child', 50000); flush(); fastcgi_finish_request(); file_get_contents('php://input');
+            exit(3);
+        }
+        pcntl_waitpid($child, $status);
+        header('X-Parent: 1');
+        echo json_encode([pcntl_wexitstatus($status), file_exists(SCRATCH . "/down-$child")]), "\\n";""",
+    )
+    server = serve(processes=1, ini={"output_buffering": "4096"})
+    (worker,) = server.workers(count=1)
+    for _ in range(20):
+        answer = server.post("/fork.php", b"x" * 100_000, {"Content-Type": "text/plain"})
+        assert (answer.status, answer.header("X-Parent"), answer.header("X-Child")) == (200, "1", None)
+        assert answer.text == f"begin\n[3,true]\nshutdown {worker.pid}"
+    assert server.workers() == [worker]
+
+
+def test_a_forked_child_that_goes_on_alone_takes_no_request(folder, serve):
+    folder.php(
+        "leave.php",
+        """$child = pcntl_fork();
+        if ($child === 0) { await(SCRATCH . '/go'); echo 'late'; file_put_contents(SCRATCH . '/done', getmypid()); exit; }
+        echo $child;""",
+    )
+    folder.php("pid.php", "echo getmypid();")
+    server = serve(processes=1)
+    (worker,) = server.workers(count=1)
+    child = int(server.get("/leave.php").text)
+    for _ in range(50):
+        assert server.get("/pid.php").text == str(worker.pid)
+    (folder.scratch / "go").touch()
+    wait_for((folder.scratch / "done").exists, "the child to finish")
+    wait_for(lambda: Process.of(child) is None, "it to end and be reaped")
+    assert server.get("/pid.php").text == str(worker.pid)
+
+
+FORK_FOR_EVER = "if (pcntl_fork() === 0) { set_time_limit(0); while (true) { sleep(1); } } echo 'forked';"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_forked_child_is_left_at_the_end(folder, number):
+    folder.php("fork.php", FORK_FOR_EVER)
+    with Howdah.serve(folder, processes=2) as server:
+        for _ in range(3):
+            assert server.get("/fork.php").text == "forked"
+        tree = server.processes()
+        assert len(tree) == 3 + 2 + 3
+        server.send_signal(number)
+        server.exit_code()
+        wait_for(lambda: not any(process.alive() for process in tree), "all to go", timeout=5)
+
+
+def test_a_forked_child_lives_on_when_its_worker_dies(folder, serve):
+    """As a child of any program does."""
+    folder.php("fork.php", FORK_FOR_EVER)
+    server = serve(processes=1)
+    (worker,) = server.workers(count=1)
+    server.get("/fork.php")
+    (child,) = [process for process in server.processes() if process.parent == worker.pid]
+    worker.kill()
+    wait_for(lambda: (p := Process.of(child.pid)) and p.parent == server.pid, "it to be adopted")
+    server.workers(count=2)  # One of them, by its title, is the child.
+    assert child.alive()
+
+
+def test_preloaded_code_that_forks_does_not_make_a_second_prototype(folder, serve):
+    preload = folder.php("preload.php", "if (pcntl_fork() === 0) { touch(SCRATCH . '/forked'); } function f() { return 1; }")
+    folder.php("index.php", "echo f();")
+    server = serve(processes=1, ini={"opcache.preload": str(preload)})
+    wait_for((folder.scratch / "forked").exists)
+    assert [server.get("/").text for _ in range(3)] == ["1"] * 3
+    server.prototype()
+    wait_for(lambda: len(server.processes()) == 4 and not server.zombies(), "the child to be gone")

@@ -17,6 +17,7 @@
 #include "ext/standard/info.h"
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #ifdef ZTS
 # error "howdah runs the distribution's NTS build of PHP: this php-config belongs to a ZTS build"
@@ -27,6 +28,13 @@ static const struct howdah_request *request;
 static int response_finished;
 static const char *server_software;
 static void (*import_process_environment)(zval *array);
+
+/* Whether the exchange with the client is this process's to go on with. A process that a script forked has the same
+ * request before its eyes, but it is its parent's: whatever such a child says goes nowhere. */
+static int exchange_is_open(void)
+{
+	return request && !response_finished && !howdah_forked;
+}
 
 /* ---- the request ---- */
 
@@ -93,7 +101,7 @@ static size_t sapi_howdah_read_post(char *buffer, size_t len)
 {
 	size_t total = 0;
 
-	while (!response_finished && total < len) {
+	while (exchange_is_open() && total < len) {
 		size_t got = howdah_read_body(buffer + total, len - total);
 		if (!got) {
 			break;
@@ -113,7 +121,7 @@ static char *sapi_howdah_read_cookies(void)
 static size_t sapi_howdah_ub_write(const char *bytes, size_t len)
 {
 	/* After fastcgi_finish_request() output goes nowhere, and the script goes on. */
-	if (request && !response_finished && !howdah_write(bytes, len)) {
+	if (exchange_is_open() && !howdah_write(bytes, len)) {
 		php_handle_aborted_connection();
 		return 0;
 	}
@@ -123,7 +131,7 @@ static size_t sapi_howdah_ub_write(const char *bytes, size_t len)
 static void sapi_howdah_flush(void *server_context)
 {
 	(void) server_context;
-	if (!request || response_finished) {
+	if (!exchange_is_open()) {
 		return;
 	}
 	howdah_flush();
@@ -149,7 +157,7 @@ static int sapi_howdah_send_headers(sapi_headers_struct *headers)
 	const char *reason = "";
 	int status = headers->http_response_code ? headers->http_response_code : 200;
 
-	if (!request || response_finished) {
+	if (!exchange_is_open()) {
 		return SAPI_HEADER_SENT_SUCCESSFULLY;
 	}
 	if (headers->http_status_line) {
@@ -184,7 +192,7 @@ static int sapi_howdah_send_headers(sapi_headers_struct *headers)
 
 static void finish_response(void)
 {
-	if (request && !response_finished) {
+	if (exchange_is_open()) {
 		response_finished = 1;
 		howdah_finish();
 	}
@@ -266,7 +274,7 @@ ZEND_END_ARG_INFO()
 static PHP_FUNCTION(fastcgi_finish_request)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
-	if (!request || response_finished) {
+	if (!exchange_is_open()) {
 		RETURN_FALSE;
 	}
 	php_output_end_all();
@@ -347,8 +355,17 @@ static PHP_MINFO_FUNCTION(howdah)
 	php_info_print_table_end();
 }
 
+/* All functions are known, and nothing has been preloaded. */
+static PHP_MINIT_FUNCTION(howdah)
+{
+	(void) type;
+	(void) module_number;
+	howdah_follow_pcntl_fork();
+	return SUCCESS;
+}
+
 static zend_module_entry howdah_module = {
-	STANDARD_MODULE_HEADER, "howdah", howdah_functions, NULL, NULL, NULL, NULL, PHP_MINFO(howdah), "0.1.0",
+	STANDARD_MODULE_HEADER, "howdah", howdah_functions, PHP_MINIT(howdah), NULL, NULL, NULL, PHP_MINFO(howdah), "0.1.0",
 	STANDARD_MODULE_PROPERTIES
 };
 
@@ -376,7 +393,12 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 	sapi_startup(&howdah_sapi);
 	/* sapi_startup() clears it. */
 	howdah_sapi.ini_entries = (char *) ini_entries;
-	if (howdah_sapi.startup(&howdah_sapi) == FAILURE) {
+	int started = howdah_sapi.startup(&howdah_sapi) == SUCCESS;
+	if (howdah_forked) {
+		/* A preload script forked it. There is one prototype. */
+		_exit(EG(exit_status));
+	}
+	if (!started) {
 		return 0;
 	}
 	import_process_environment = php_import_environment_variables;
@@ -464,6 +486,10 @@ void howdah_php_run(const struct howdah_request *new_request)
 		} zend_end_try();
 	}
 	php_request_shutdown(NULL);
+	if (howdah_forked) {
+		/* A script forked it, and its part of the script is done. The next request is its parent's. */
+		_exit(EG(exit_status));
+	}
 	finish_response();
 	SG(server_context) = NULL;
 	request = NULL;

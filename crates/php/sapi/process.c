@@ -12,6 +12,7 @@
 # include "ext/standard/php_mt_rand.h"
 #endif
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -42,9 +43,11 @@ void howdah_set_title(const char *title)
 
 /* ---- death ---- */
 
+#define PARENT_DIED (SIGRTMIN + 5)
+
 static int supervisor = -1;
 
-static void prototype_died(int signal)
+static void parent_died(int signal)
 {
 	struct pollfd watched = { .fd = supervisor, .events = POLLIN };
 
@@ -55,21 +58,67 @@ static void prototype_died(int signal)
 	}
 }
 
-void howdah_die_with_prototype(int supervisor_pidfd)
+/* A parent that died before this was asked for has sent no signal: the caller looks. */
+static void hear_of_parents_death(void)
 {
-	struct sigaction action = { .sa_handler = prototype_died, .sa_flags = SA_RESTART };
-	int died = SIGRTMIN + 5;
+	prctl(PR_SET_PDEATHSIG, PARENT_DIED);
+}
+
+void howdah_die_with_prototype(int supervisor_pidfd, int prototype_pid)
+{
+	struct sigaction action = { .sa_handler = parent_died, .sa_flags = SA_RESTART };
 
 	supervisor = supervisor_pidfd;
-	sigaction(died, &action, NULL);
-	prctl(PR_SET_PDEATHSIG, died);
+	sigaction(PARENT_DIED, &action, NULL);
+	hear_of_parents_death();
+	if (getppid() != prototype_pid) {
+		/* The prototype is dead already: nobody has heard of this worker, and it has claimed nothing. */
+		_exit(0);
+	}
 }
 
 /* ---- forks ---- */
 
+int howdah_forked;
+static zif_handler pcntl_fork;
+
+static void forked(void)
+{
+	howdah_forked = 1;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forked);
+}
+
+/* A fork has no death signal. A child that goes on with the script must have one, or nothing would end it when
+ * howdah is killed. Not so a child that executes a program: the program would inherit it. */
+static ZEND_NAMED_FUNCTION(fork_and_follow)
+{
+	pid_t parent = getpid();
+
+	pcntl_fork(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+	if (getpid() != parent) {
+		hear_of_parents_death();
+		parent_died(PARENT_DIED);
+	}
+}
+
+void howdah_follow_pcntl_fork(void)
+{
+	zend_internal_function *function = zend_hash_str_find_ptr(CG(function_table), "pcntl_fork", sizeof("pcntl_fork") - 1);
+
+	if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+		pcntl_fork = function->handler;
+		function->handler = fork_and_follow;
+	}
+}
+
 /* What a fork must not share with its siblings. (OpenSSL notices forks by itself.) */
 void howdah_php_after_fork(void)
 {
+	howdah_forked = 0;
 #if PHP_VERSION_ID >= 80200
 	RANDOM_G(combined_lcg_seeded) = false;
 	RANDOM_G(mt19937_seeded) = false;

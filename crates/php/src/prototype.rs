@@ -15,13 +15,14 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, getpid};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 struct Prototype {
+    pid: Pid,
     control: ControlSocket,
     channel: WorkerChannel,
     application: String,
@@ -54,7 +55,8 @@ pub fn run() -> Result<(), String> {
         Ok(Loaded { channel, supervisor, opcache }) => {
             send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
             // The only descriptor of the socket goes in, so that a worker that drops it has none.
-            Prototype { control, channel, application: boot.application, supervisor, workers: HashMap::new() }.serve()
+            let (pid, workers) = (getpid(), HashMap::new());
+            Prototype { pid, control, channel, application: boot.application, supervisor, workers }.serve()
         }
         Err(reason) => {
             send(&control, &FromPrototype::Failed { reason: reason.clone() });
@@ -132,7 +134,7 @@ impl Prototype {
         // SAFETY: the title is a C string; PHP was started before the fork.
         unsafe {
             sapi::howdah_set_title(title.as_ptr());
-            sapi::howdah_die_with_prototype(self.supervisor.as_raw_fd());
+            sapi::howdah_die_with_prototype(self.supervisor.as_raw_fd(), self.pid.as_raw());
             sapi::howdah_php_after_fork();
         }
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();

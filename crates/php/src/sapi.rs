@@ -48,7 +48,7 @@ unsafe extern "C" {
     pub fn howdah_php_shutdown();
     pub fn howdah_php_version() -> *const c_char;
     pub fn howdah_set_title(title: *const c_char);
-    pub fn howdah_die_with_prototype(supervisor_pidfd: c_int);
+    pub fn howdah_die_with_prototype(supervisor_pidfd: c_int, prototype_pid: c_int);
 }
 
 /// Where a request's bytes come from and go to.
