@@ -129,3 +129,47 @@ def test_preloaded_code_that_forks_does_not_make_a_second_prototype(folder, serv
     assert [server.get("/").text for _ in range(3)] == ["1"] * 3
     server.prototype()
     wait_for(lambda: len(server.processes()) == 4 and not server.zombies(), "the child to be gone")
+
+
+# --- Background processes
+
+BACKGROUND = {
+    "of a shell": "exec('sleep 777 > /dev/null 2>&1 &');",
+    "in a session of its own": "exec('setsid sleep 777 > /dev/null 2>&1 &');",
+    "with children": "exec('(sh -c \"sleep 777; true\" & sleep 777; true) > /dev/null 2>&1 &');",
+    "never waited for": "$p = proc_open(['sleep', '777'], [], $pipes);",
+    "deaf": "exec('(trap \"\" TERM HUP INT; sleep 777; true) > /dev/null 2>&1 &');",
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("code", BACKGROUND.values(), ids=BACKGROUND.keys())
+def test_what_php_left_running_ends_with_howdah(folder, code, number):
+    folder.php("start.php", code + "echo 'started';")
+    with Howdah.serve(folder, processes=1) as server:
+        assert server.get("/start.php").text == "started"
+        wait_for(lambda: [p for p in server.processes() if p.title.startswith("sleep")], "it to run")
+        started = [p for p in server.processes() if not p.title.startswith("howdah")]
+        server.stop(number)
+        assert not [process for process in started if process.alive()]
+
+
+def test_what_php_left_running_goes_on_until_then(folder, serve):
+    folder.php("start.php", "exec('sleep 777 > /dev/null 2>&1 & echo $!', $lines); echo $lines[0];")
+    server = serve(processes=1)
+    background = Process.of(int(server.get("/start.php").text))
+    for process in [*server.workers(), server.prototype()]:
+        process.kill()
+        wait_for(lambda: not process.alive())
+        server.workers(count=1)
+    assert background.alive() and server.get("/start.php").status == 200
+
+
+def test_what_whoever_started_howdah_had_running_is_left_alone(folder):
+    prefix = ["sh", "-c", 'setsid sleep 777 & exec "$@"', "sh"]
+    with Howdah.serve(folder, prefix=prefix) as server:
+        (other,) = wait_for(lambda: [p for p in server.processes() if p.title == "sleep 777"], "it to run")
+        server.send_signal(signal.SIGTERM)
+        assert server.exit_code() == 0
+        assert other.alive()
+        other.kill()

@@ -15,6 +15,17 @@ pub struct Process {
     pub born: u64,
 }
 
+/// A child of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// Itself.
+    pub process: Process,
+    /// Its process group.
+    pub group: i32,
+    /// Dead, and not yet reaped.
+    pub dead: bool,
+}
+
 /// Whose process it is that a prototype told us about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
@@ -29,6 +40,7 @@ pub enum Told {
 /// What the kernel says of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
+    dead: bool,
     parent: i32,
     group: i32,
     born: u64,
@@ -46,14 +58,14 @@ pub fn told(pid: Pid, prototype: Pid) -> Told {
     Told::Stranger
 }
 
-/// All our children, those that are dead and not yet reaped, too, with their process groups.
-pub fn children() -> Vec<(Process, Pid)> {
+/// All our children: those that we started, and those that we adopted.
+pub fn children() -> Vec<Child> {
     let own = own_pid();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse::<u32>().ok()? as i32));
     pids.filter_map(|pid| {
-        let stat = Stat::of(pid).filter(|stat| stat.parent == own)?;
-        Some((Process { pid, born: stat.born }, Pid::from_raw(stat.group.max(0))?))
+        let Stat { dead, parent, group, born } = Stat::of(pid)?;
+        (parent == own).then_some(Child { process: Process { pid, born }, group, dead })
     })
     .collect()
 }
@@ -95,6 +107,7 @@ impl Stat {
         let (_, fields) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         Some(Stat {
+            dead: matches!(*fields.first()?, "Z" | "X"),
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             born: fields.get(19)?.parse().ok()?,
@@ -110,13 +123,13 @@ fn own_pid() -> i32 {
 mod tests {
     use super::*;
     use std::os::unix::process::CommandExt;
-    use std::process::{Child, Command, Stdio};
+    use std::process::{Command, Stdio};
 
-    fn pid(child: &Child) -> Pid {
+    fn pid(child: &std::process::Child) -> Pid {
         Pid::from_child(child)
     }
 
-    fn end(mut child: Child) {
+    fn end(mut child: std::process::Child) {
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -124,7 +137,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_confuse() {
         let text = "77 (a) b (c) S 12 34 5 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 987 1 1\n";
-        assert_eq!(Stat::parse(text), Some(Stat { parent: 12, group: 34, born: 987 }));
+        assert_eq!(Stat::parse(text), Some(Stat { dead: false, parent: 12, group: 34, born: 987 }));
         assert_eq!(Stat::parse("77 (a) S 12"), None);
     }
 
@@ -161,12 +174,13 @@ mod tests {
     #[test]
     fn our_children_are_found_with_their_groups() {
         let child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
-        let found = children().into_iter().find(|(process, _)| process.pid == pid(&child)).unwrap();
-        assert_eq!(found.1, pid(&child));
-        assert!(found.0.is_child());
-        found.0.kill();
-        assert!(found.0.is_child(), "until it is reaped");
+        let found = || children().into_iter().find(|found| found.process.pid == pid(&child));
+        let Child { process, group, dead } = found().unwrap();
+        assert_eq!((group, dead), (pid(&child).as_raw_pid(), false));
+        process.kill();
+        while !found().unwrap().dead {}
+        assert!(process.is_child(), "until it is reaped");
         end(child);
-        assert!(!found.0.exists());
+        assert!(!process.exists());
     }
 }

@@ -15,29 +15,17 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// What there is to reap.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Reaped {
-    /// This child is dead, and gone.
-    Dead(Pid, ProcessEnd),
-    /// All children are alive.
-    NoneDead,
-    /// There are no children.
-    NoChildren,
-}
-
-/// Reaps one dead child.
-pub fn reap() -> Reaped {
+/// Reaps one dead child, if there is one.
+pub fn reap() -> Option<(Pid, ProcessEnd)> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) => {
                 if let Some(end) = end_of(status) {
-                    return Reaped::Dead(pid, end);
+                    return Some((pid, end));
                 }
             }
-            Ok(None) => return Reaped::NoneDead,
             Err(Errno::INTR) => {}
-            Err(_) => return Reaped::NoChildren,
+            Ok(None) | Err(_) => return None,
         }
     }
 }
