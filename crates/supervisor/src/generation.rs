@@ -65,6 +65,8 @@ pub struct Generation {
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
     failure: Option<String>,
+    /// The process groups of dead prototypes of which a worker may live whose process is not known.
+    nameless: Vec<Pid>,
     /// A worker broke the channel's rules: none is started before all are dead.
     replacing: bool,
     /// Whether a worker has been forked ever.
@@ -86,6 +88,8 @@ enum Prototype {
     },
     /// To be started then.
     Down { again: Instant },
+    /// It has never worked, and is not tried again: the failure is an answer that somebody waits for.
+    Failed,
     /// Not to be started any more.
     Ended,
 }
@@ -106,6 +110,7 @@ impl Generation {
             backoff: Backoff::default(),
             loaded: None,
             failure: None,
+            nameless: Vec::new(),
             replacing: false,
             proven: false,
             notices: Vec::new(),
@@ -168,10 +173,10 @@ impl Generation {
         {
             reap::kill(*pid);
         }
-        for (worker, process) in self.workers.overdue(now) {
+        for (_, process) in self.workers.overdue(now) {
             match process {
                 Some(process) => process.kill(),
-                None => self.worker_died(worker, now),
+                None => self.kill_nameless(now),
             }
         }
         let Prototype::Up { booted: true, link: Some(link), .. } = &mut self.prototype else {
@@ -282,6 +287,7 @@ impl Generation {
         for process in self.workers.alive().filter_map(|(_, process)| process) {
             process.kill();
         }
+        self.kill_nameless(now);
         self.finish_replacing(now);
     }
 
@@ -349,20 +355,59 @@ impl Generation {
                 return;
             }
             Prototype::Up { since, .. } => now - *since,
-            Prototype::Down { .. } => Default::default(),
+            Prototype::Down { .. } | Prototype::Failed => Default::default(),
         };
         let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
         if self.proven {
             tracing::error!("the prototype of {:?} is started again: {reason}", self.plan.name);
         }
-        self.prototype = Prototype::Down { again: now + self.backoff.after_death(lived) };
+        let group = match self.prototype {
+            Prototype::Up { pid, .. } => Some(pid),
+            _ => None,
+        };
+        self.prototype = match self.proven {
+            true => Prototype::Down { again: now + self.backoff.after_death(lived) },
+            false => Prototype::Failed,
+        };
         for (worker, process) in self.workers.leave(now) {
             match process {
                 // The prototype reaped it, but could not say so any more.
                 Some(process) if !process.is_child() => self.worker_died(worker, now),
-                _ => self.control.stop_worker(worker),
+                Some(_) => self.control.stop_worker(worker),
+                None => {
+                    self.control.stop_worker(worker);
+                    self.nameless.extend(group);
+                }
             }
         }
+        self.settle_nameless(now);
+    }
+
+    /// A prototype may die between the fork of a worker and the word about it. Such a worker counts as alive for as long
+    /// as its prototype's group has a child of ours that we do not know: it may be that one.
+    pub fn settle_nameless(&mut self, now: Instant) {
+        if self.nameless.is_empty() || !self.unknown_children().is_empty() {
+            return;
+        }
+        self.nameless.clear();
+        let leaving = self.workers.nameless_leaving();
+        for worker in leaving {
+            self.worker_died(worker, now);
+        }
+    }
+
+    fn kill_nameless(&mut self, now: Instant) {
+        if !self.workers.nameless_leaving().is_empty() {
+            self.unknown_children().into_iter().for_each(process::Process::kill);
+        }
+        self.settle_nameless(now);
+    }
+
+    fn unknown_children(&self) -> Vec<process::Process> {
+        let of_dead = |group: i32| self.nameless.iter().any(|dead| dead.as_raw_pid() == group);
+        let known = |process| self.workers.alive().any(|(_, worker)| worker == Some(process));
+        let children = process::children().into_iter().filter(|child| !child.dead && of_dead(child.group));
+        children.map(|child| child.process).filter(|process| !known(*process)).collect()
     }
 
     /// The prototype says that it has forked this worker. Code of the application runs in it, so it may say anything.

@@ -162,6 +162,42 @@ async fn what_a_prototype_said_before_its_death_harms_nobody_after_it() {
     neighbour.assert_alive();
 }
 
+/// The dead of whom the router has been told.
+fn told_dead(generation: &Generation) -> Vec<WorkerId> {
+    let died = |notice: &ToRouter| match notice {
+        ToRouter::WorkerDied { worker, .. } => Some(*worker),
+        _ => None,
+    };
+    generation.notices.iter().filter_map(died).collect()
+}
+
+#[tokio::test]
+async fn a_worker_of_which_its_prototype_could_not_say_anything_counts_as_alive_until_it_is_dead() {
+    reap::adopt_orphans().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let mut fake = Fake::booted(&format!("sleep 1000 & echo $! >> {}; wait", file.display()));
+    let worker = Pid::from_raw(pids(&file, 1)[0]).unwrap();
+    reap::kill(fake.prototype());
+    fake.reap_prototype();
+    fake.generation.settle_nameless(fake.now);
+    assert_eq!(told_dead(&fake.generation), [], "both may be the process that lives");
+
+    fake.generation.on_time(fake.now + Duration::from_secs(60));
+    let (_, status) = rustix::process::waitpid(Some(worker), rustix::process::WaitOptions::empty()).unwrap().unwrap();
+    assert_eq!(status.terminating_signal(), Some(9), "its time is over");
+    fake.generation.settle_nameless(fake.now);
+    assert_eq!(told_dead(&fake.generation), [FIRST, WorkerId { index: 1, incarnation: 0 }]);
+}
+
+#[tokio::test]
+async fn workers_that_were_never_forked_are_dead_with_their_prototype() {
+    let mut fake = Fake::booted(SLEEP);
+    reap::kill(fake.prototype());
+    fake.reap_prototype();
+    assert_eq!(told_dead(&fake.generation).len(), 2);
+}
+
 /// The process ids that a script writes to its standard output would end in ours: it names them in a file.
 fn pids(path: &std::path::Path, count: usize) -> Vec<i32> {
     for _ in 0..3000 {

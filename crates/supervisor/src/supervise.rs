@@ -236,6 +236,9 @@ impl Supervisor {
                 let _ = self.generations.iter_mut().any(|generation| generation.on_death(pid, end, now));
             }
         }
+        for generation in &mut self.generations {
+            generation.settle_nameless(now);
+        }
     }
 
     fn router_died(&mut self, end: ProcessEnd, now: Instant) {

@@ -149,6 +149,15 @@ impl Workers {
         overdue
     }
 
+    /// Those that are to go, and whose process is not known: their prototype died before it could say.
+    pub fn nameless_leaving(&self) -> Vec<WorkerId> {
+        let nameless = |place: &Place| match place.life {
+            Life::Leaving { worker, process: None, .. } => Some(worker),
+            _ => None,
+        };
+        self.places.iter().filter_map(nameless).collect()
+    }
+
     /// The worker with this process id.
     pub fn with_pid(&self, wanted: Pid) -> Option<WorkerId> {
         self.alive().find(|(_, process)| process.is_some_and(|it| it.pid == wanted)).map(|(worker, _)| worker)
