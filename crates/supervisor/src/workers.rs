@@ -56,9 +56,9 @@ impl Workers {
     /// How many run, and how many are being started.
     pub fn counts(&self) -> (usize, usize) {
         let running = |place: &&Place| {
-            matches!(place.life, Life::Running { pid: Some(_), .. } | Life::Leaving { pid: Some(_), .. })
+            matches!(place.life, Life::Running { process: Some(_), .. } | Life::Leaving { process: Some(_), .. })
         };
-        let starting = |place: &&Place| matches!(place.life, Life::Running { pid: None, .. } | Life::Waiting(_));
+        let starting = |place: &&Place| matches!(place.life, Life::Running { process: None, .. } | Life::Waiting(_));
         (self.places.iter().filter(running).count(), self.places.iter().filter(starting).count())
     }
 
