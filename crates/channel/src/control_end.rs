@@ -48,6 +48,11 @@ impl ControlEnd {
         self.view.layout.geometry
     }
 
+    /// Whether the worker in this place says that it has nothing to do. It may lie.
+    pub fn says_idle(&self, index: u16) -> bool {
+        self.view.idle().contains(index)
+    }
+
     /// Asks one worker to finish what it does and go.
     pub fn stop_worker(&mut self, worker: WorkerId) {
         let order = u32::from(worker.incarnation) + 1;

@@ -86,8 +86,6 @@ pub enum FromPrototype {
         php_version: String,
         /// Whether opcache is on for requests.
         opcache: bool,
-        /// Largest request body that PHP accepts by its settings, in bytes; 0 for no limit.
-        post_max_bytes: u64,
     },
     /// PHP can't be loaded. The prototype exits.
     Failed {

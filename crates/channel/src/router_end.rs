@@ -159,6 +159,11 @@ impl RouterEnd {
         ))
     }
 
+    /// How many workers say that they have nothing to do, and how many requests wait for a worker. Both may be lies.
+    pub fn demand(&self) -> (u32, u64) {
+        (self.view.idle().count(), self.waiting().unwrap_or(0))
+    }
+
     /// Hands each slot that asks for attention to `visit`. Slots that no exchange of the caller owns are for
     /// [`RouterEnd::sweep`].
     pub fn drain(&self, thread: u16, visit: impl FnMut(u16)) {

@@ -10,6 +10,7 @@ use crate::signals::Signals;
 use crate::start::Start;
 use crate::state::State;
 use crate::supervise::Supervisor;
+use crate::sweep::Sweep;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, Configuration, Context, Document};
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ use tokio::sync::mpsc;
 /// One sentence for the person at the terminal.
 pub fn boot(start: Start) -> Result<Supervisor, String> {
     let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
+    let sweep = Sweep::new();
     reap::adopt_orphans().map_err(system)?;
     let state = start.state_dir.as_deref().map(State::open).transpose()?;
     let certificates = match &state {
@@ -66,6 +68,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         router_backoff: Default::default(),
         router_due: None,
         stage: Stage::Booting,
+        sweep,
         recent_deaths: Default::default(),
         start,
     };

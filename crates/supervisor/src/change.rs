@@ -64,6 +64,13 @@ enum Progress {
     Switching,
 }
 
+/// What a change does next.
+enum Step {
+    Wait,
+    Switch,
+    Fail(String),
+}
+
 /// The generation of each application, the new ones, and the listening sockets.
 type Prepared = (BTreeMap<String, u64>, Vec<u64>, Vec<u64>);
 
@@ -169,30 +176,29 @@ impl Supervisor {
     /// # Errors
     /// Why the supervisor cannot start.
     pub(crate) fn go_on_changing(&mut self, now: Instant) -> Result<(), String> {
-        if let Some(reason) = self.start_failure.take() {
-            return Err(reason);
+        match self.next_step(now) {
+            Step::Wait => {}
+            Step::Switch => self.switch(now),
+            Step::Fail(reason) => self.fail_change(&reason, now),
         }
-        let Some(change) = &self.change else { return Ok(()) };
-        let Progress::Booting(until) = change.progress else { return Ok(()) };
-        let new = || self.generations.iter().filter(|generation| change.started.contains(&generation.id()));
+        self.start_failure.take().map_or(Ok(()), Err)
+    }
+
+    fn next_step(&self, now: Instant) -> Step {
+        let Some(Change { started, progress: Progress::Booting(until), .. }) = &self.change else { return Step::Wait };
+        let new = || self.generations.iter().filter(|generation| started.contains(&generation.id()));
         if let Some((name, reason)) = new().find_map(|new| Some((new.name(), new.failure()?))) {
-            let reason = format!("the application {name:?} does not start: {reason}");
-            self.fail_change(&reason, now);
-            return Ok(());
+            return Step::Fail(format!("the application {name:?} does not start: {reason}"));
         }
-        if new().all(Generation::is_proven) {
-            self.switch(now);
-            return Ok(());
-        }
-        if until <= now {
-            let name = new().find(|new| !new.is_proven()).map(Generation::name).unwrap_or_default();
-            let reason = format!(
-                "the application {name:?} did not start in {} s; does its opcache.preload hang?",
+        match new().find(|new| !new.is_proven()) {
+            None => Step::Switch,
+            Some(slow) if *until <= now => Step::Fail(format!(
+                "the application {:?} did not start in {} s; does its opcache.preload hang?",
+                slow.name(),
                 BOOT_TIMEOUT.as_secs()
-            );
-            self.fail_change(&reason, now);
+            )),
+            Some(_) => Step::Wait,
         }
-        Ok(())
     }
 
     /// The router serves by the configuration with this number.
