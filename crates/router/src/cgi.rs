@@ -53,14 +53,11 @@ pub fn write(
     head.known(code::SERVER_PORT, peer.server_port.as_bytes());
     head.known(code::REMOTE_ADDR, peer.remote_addr.as_bytes());
     head.known(code::REMOTE_PORT, peer.remote_port.as_bytes());
-    match &peer.tls {
-        None => head.known(code::REQUEST_SCHEME, b"http"),
-        Some(tls) => {
-            head.known(code::REQUEST_SCHEME, b"https");
-            head.known(code::HTTPS, b"on");
-            head.named(b"SSL_PROTOCOL", tls.protocol.as_bytes());
-            head.named(b"SSL_CIPHER", tls.cipher.as_bytes());
-        }
+    head.known(code::REQUEST_SCHEME, peer.scheme().as_bytes());
+    if let Some(tls) = &peer.tls {
+        head.known(code::HTTPS, b"on");
+        head.named(b"SSL_PROTOCOL", tls.protocol.as_bytes());
+        head.named(b"SSL_CIPHER", tls.cipher.as_bytes());
     }
     head.known(code::GATEWAY_INTERFACE, b"CGI/1.1");
     head.known(code::REDIRECT_STATUS, b"200");

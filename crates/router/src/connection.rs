@@ -73,6 +73,8 @@ enum Ended {
     Closed(hyper::Result<()>),
     /// It is between two requests, with nothing left to write.
     Idle,
+    /// Its time is over.
+    Overdue,
 }
 
 /// Serves a connection to its end.
@@ -92,9 +94,13 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, origin: Origin) {
         },
     };
     let peer = Rc::new(peer);
-    let mut watched = Watched::new(socket, Rc::clone(&clock));
+    let mut waiting = Some(Watched::new(socket, Rc::clone(&clock)));
     let mut result = Ok(());
-    while clock.until_readable(&watched).await {
+    while let Some(mut watched) = waiting.take() {
+        if !clock.until_readable(&watched).await {
+            watched.say_goodbye().await;
+            break;
+        }
         let service = service_fn(|request| {
             clock.request_began();
             let answer = Box::pin(service::answer(Rc::clone(&thread), Rc::clone(&peer), Rc::clone(&clock), request));
@@ -106,15 +112,14 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, origin: Origin) {
             .header_read_timeout(None)
             .serve_connection(TokioIo::new(watched), service);
         match poll_fn(|context| clock.poll_connection(&thread, Pin::new(&mut connection), context)).await {
-            Ended::Closed(ended) => {
-                result = ended;
-                break;
-            }
+            Ended::Closed(ended) => result = ended,
             Ended::Idle => {
                 let parts = connection.into_parts();
-                watched = parts.io.into_inner();
+                let mut watched = parts.io.into_inner();
                 watched.unread(parts.read_buf);
+                waiting = Some(watched);
             }
+            Ended::Overdue => connection.into_parts().io.into_inner().say_goodbye().await,
         }
     }
     // Nobody may be left to say so: the client went away while its request was under way.
@@ -238,7 +243,7 @@ impl Clock {
         context: &mut Context<'_>,
     ) -> Poll<Ended> {
         if self.overdue.get() {
-            return Poll::Ready(Ended::Closed(Ok(())));
+            return Poll::Ready(Ended::Overdue);
         }
         if self.draining.get() && self.may_close() {
             connection.as_mut().finish();

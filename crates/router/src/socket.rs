@@ -6,6 +6,7 @@ use crate::connection::Clock;
 use crate::tls::Negotiated;
 use bytes::{Buf, Bytes};
 use rustix::net::{RecvFlags, recv};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,6 +63,15 @@ pub struct Watched {
     clock: Rc<Clock>,
     /// What was read before, and comes first.
     read_before: Bytes,
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// How the client's URL begins.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
 }
 
 // === impl Transport ===
@@ -200,6 +210,16 @@ impl Watched {
     /// Reads these bytes first, the next time.
     pub fn unread(&mut self, bytes: Bytes) {
         self.read_before = bytes;
+    }
+
+    /// Says that nothing more comes, as far as the client takes it at once. With TLS it can then tell this end from one
+    /// that somebody else made.
+    pub async fn say_goodbye(&mut self) {
+        poll_fn(|context| {
+            let _ = Pin::new(&mut self.socket).poll_shutdown(context);
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// Ready when there is something to read, or the connection's end.
