@@ -30,6 +30,7 @@ mod snapshot;
 mod socket;
 mod spool;
 mod static_files;
+mod subject;
 mod thread;
 
 pub use process::main;
