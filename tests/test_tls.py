@@ -167,6 +167,21 @@ def test_php_sees_https(start, client, folder):
     assert seen["SSL_PROTOCOL"] == "TLSv1.2" and seen["SSL_CIPHER"].startswith("ECDHE-ECDSA-")
 
 
+def test_routes_tell_https_from_http(start, client):
+    """The usual: whoever comes over HTTP is sent to HTTPS."""
+    config = {
+        "routes": [
+            {"match": {"scheme": "https"}, "action": {"return": 204}},
+            {"action": {"return": 301, "location": "https://$host$request_uri"}},
+        ]
+    }
+    server = start({"certificate": "shop"}, config)
+    assert client(server).get().status == 204
+    assert server.api("DELETE", f"/config/{listener(server)}/tls").status == 200
+    response = server.get("/x?y=z", {"Host": "shop.example"})
+    assert (response.status, response.header("Location")) == (301, "https://shop.example/x?y=z")
+
+
 def test_long_bodies_go_both_ways(start, client, folder):
     folder.php("index.php", "$body = file_get_contents('php://input'); echo md5($body), str_repeat('x', 9000000);")
     (folder.root / "large.bin").write_bytes(large := os.urandom(7_000_000))

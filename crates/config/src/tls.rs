@@ -11,8 +11,8 @@ use crate::node::{Node, Options};
 use crate::scope::Scope;
 use crate::tls_policy::TlsPolicy;
 
-const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], not_yet: &[] };
-const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], not_yet: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], refused: &[] };
+pub(crate) const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], refused: &[] };
 
 const MAX_CACHED_SESSIONS: u64 = 10_000_000;
 const MAX_TIMEOUT_SECONDS: u64 = 7 * 24 * 60 * 60;
@@ -154,5 +154,100 @@ impl fmt::Debug for TicketKey {
             Self::Aes128(_) => "Aes128(..)",
             Self::Aes256(_) => "Aes256(..)",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{Configuration, Context};
+
+    fn parse(tls: &str) -> Result<Tls, String> {
+        let known = BTreeSet::from(["shop".to_owned(), "blog".to_owned()]);
+        let text = format!(r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes", "tls": {tls}}}}}}}"#);
+        let parsed = Configuration::parse_in(&text, Context { certificates: Some(&known) });
+        let mut configuration = parsed.map_err(|error| error.to_string())?;
+        Ok(configuration.listeners.remove(0).tls.expect("TLS"))
+    }
+
+    fn session(session: &str) -> Result<TlsSession, String> {
+        parse(&format!(r#"{{"certificate": "shop", "session": {session}}}"#)).map(|tls| tls.session)
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let one = parse(r#"{"certificate": "shop"}"#).expect("TLS");
+        assert_eq!((one.certificates, one.policy), (vec!["shop".to_owned()], TlsPolicy::default()));
+        assert_eq!(one.session, TlsSession::default());
+        assert_eq!(parse(r#"{"certificate": ["shop", "blog"]}"#).expect("TLS").certificates, ["shop", "blog"]);
+        let key = |length: usize| STANDARD.encode(vec![7; length]);
+        let cases = [
+            ("{}".to_owned(), TlsSession::default()),
+            (
+                r#"{"cache_size": 10240, "timeout": 60, "tickets": true}"#.to_owned(),
+                TlsSession { cache_size: 10240, timeout: Duration::from_secs(60), tickets: Tickets::RandomKey },
+            ),
+            (
+                format!(r#"{{"tickets": "{}"}}"#, key(48)),
+                TlsSession { tickets: Tickets::Keys(vec![TicketKey::Aes128([7; 48])]), ..TlsSession::default() },
+            ),
+            (
+                format!(r#"{{"tickets": ["{}", "{}"]}}"#, key(80), key(48)),
+                TlsSession {
+                    tickets: Tickets::Keys(vec![TicketKey::Aes256([7; 80]), TicketKey::Aes128([7; 48])]),
+                    ..TlsSession::default()
+                },
+            ),
+            (r#"{"tickets": []}"#.to_owned(), TlsSession::default()),
+            (r#"{"tickets": false}"#.to_owned(), TlsSession::default()),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(session(&json), Ok(expected), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_not_told() {
+        let key = TicketKey::Aes128([7; 48]);
+        assert_eq!(format!("{:?}", Tickets::Keys(vec![key])), "Keys([Aes128(..)])");
+        let almost = format!(r#"{{"tickets": "{}"}}"#, STANDARD.encode([7; 47]));
+        let error = session(&almost).expect_err("47 bytes");
+        assert!(!error.contains("BwcH") && error.contains("the key has 47 bytes; write 48 or 80 random"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        let cases = [
+            ("{}", ": \"certificate\" is missing; add the name of a certificate that is stored"),
+            (r#"{"certificate": []}"#, "/certificate: the array is empty; add the name of a certificate"),
+            (r#"{"certificate": "shp"}"#, "/certificate: there is no certificate \"shp\"; did you mean \"shop\"?"),
+            (
+                r#"{"certificate": ["shop", "other"]}"#,
+                "/certificate/1: there is no certificate \"other\"; upload it first: howdah certificate put",
+            ),
+            (r#"{"certificate": ["shop", "shop"]}"#, "/certificate: \"shop\" is there twice; remove one"),
+            (r#"{"certificate": "shop", "key": "x"}"#, "/key: there is no such option; remove it"),
+            (
+                r#"{"certificate": "shop", "session": {"cache_size": -1}}"#,
+                "/session/cache_size: -1 is out of range; write 0 to 10000000 sessions",
+            ),
+            (
+                r#"{"certificate": "shop", "session": {"timeout": 0}}"#,
+                "/session/timeout: 0 is out of range; write 1 to 604800 seconds",
+            ),
+            (
+                r#"{"certificate": "shop", "session": {"tickets": 1}}"#,
+                "/session/tickets: expected true, false, a key or an array of keys, found the number 1",
+            ),
+            (
+                r#"{"certificate": "shop", "session": {"tickets": ["%"]}}"#,
+                "/session/tickets/0: not base64; write 48 or 80 random bytes in base64, as from: openssl rand -base64 80",
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(parse(json), Err(format!("listeners/*:1/tls{expected}")), "{json}");
+        }
     }
 }

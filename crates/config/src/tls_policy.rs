@@ -258,3 +258,85 @@ fn each<T: PartialEq>(
 fn items<'a>(value: &'a str, separators: &'a str) -> impl Iterator<Item = &'a str> {
     value.split(|c| separators.contains(c)).map(str::trim).filter(|item| !item.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn read(json: &str) -> Result<TlsPolicy, String> {
+        let value = json::parse(json).expect("JSON");
+        TlsPolicy::read(&Node::root(&value)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn versions_are_limited() {
+        let cases = [
+            ("{}", TlsVersions::Both),
+            (r#"{"MinProtocol": "TLSv1.2"}"#, TlsVersions::Both),
+            (r#"{"minprotocol": "TLSv1.3"}"#, TlsVersions::Tls13),
+            (r#"{"MaxProtocol": "tlsv1.2"}"#, TlsVersions::Tls12),
+            (r#"{"MaxProtocol": "None"}"#, TlsVersions::Both),
+            (r#"{"Protocol": "-TLSv1.2"}"#, TlsVersions::Tls13),
+            (r#"{"Protocol": "-SSLv3, -TLSv1, -TLSv1.1"}"#, TlsVersions::Both),
+            (r#"{"Protocol": "-ALL,TLSv1.2"}"#, TlsVersions::Tls12),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json).map(|policy| policy.versions), Ok(expected), "{json}");
+        }
+    }
+
+    #[test]
+    fn suites_groups_and_their_order_are_chosen() {
+        let policy = read(
+            r#"{"ciphersuites": "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256",
+                "CipherString": "ECDHE-RSA-AES128-GCM-SHA256",
+                "Curves": "prime256v1:X25519:P-256", "Options": "ServerPreference, NoRenegotiation"}"#,
+        );
+        let expected = TlsPolicy {
+            versions: TlsVersions::Both,
+            cipher_suites: vec![
+                CipherSuite::Tls13Chacha20Poly1305Sha256,
+                CipherSuite::Tls13Aes128GcmSha256,
+                CipherSuite::EcdheRsaAes128GcmSha256,
+            ],
+            groups: vec![KeyExchangeGroup::Secp256r1, KeyExchangeGroup::X25519],
+            prefers_server_order: true,
+        };
+        assert_eq!(policy, Ok(expected));
+        let only_tls12 = read(r#"{"CipherString": "ECDHE-RSA-AES128-GCM-SHA256"}"#).expect("policy");
+        assert_eq!(only_tls12.cipher_suites.iter().filter(|suite| suite.is_tls13()).count(), 3);
+    }
+
+    #[test]
+    fn what_rustls_does_not_have_is_refused() {
+        let cases = [
+            (r#"{"MinProtocol": "TLSv1"}"#, "MinProtocol: howdah does not speak TLSv1; write TLSv1.2 or TLSv1.3"),
+            (r#"{"MinProtocol": "1.2"}"#, "MinProtocol: \"1.2\" is not a version of TLS; write TLSv1.2 or TLSv1.3"),
+            (r#"{"Protocol": "TLSv1"}"#, "Protocol: howdah does not speak TLSv1; remove it"),
+            (r#"{"Protocol": "-ALL"}"#, "no version of TLS is left; allow TLSv1.2 or TLSv1.3"),
+            (r#"{"MinProtocol": "TLSv1.3", "MaxProtocol": "TLSv1.2"}"#, "no version of TLS is left"),
+            (
+                r#"{"CipherString": "HIGH:!aNULL"}"#,
+                "CipherString: howdah's TLS has no cipher suite \"HIGH\"; write some",
+            ),
+            (r#"{"Ciphersuites": "TLS_AES_128_CCM_SHA256"}"#, "Ciphersuites: howdah's TLS has no cipher suite"),
+            (r#"{"Ciphersuites": ":"}"#, "Ciphersuites: the list is empty; remove the command to have all"),
+            (r#"{"Groups": "P-521"}"#, "Groups: howdah's TLS has no group \"P-521\"; write some of X25519:P-256:P-384"),
+            (
+                r#"{"Options": "-SessionTicket"}"#,
+                "Options: write \"session\": {\"tickets\": true} or false in place of",
+            ),
+            (
+                r#"{"Options": "PrioritizeChaCha"}"#,
+                "Options: howdah's TLS has no option \"PrioritizeChaCha\"; remove it",
+            ),
+            (r#"{"VerifyMode": "Peer"}"#, "VerifyMode: howdah's TLS has MinProtocol, MaxProtocol, Protocol"),
+            (r#"{"MinProtocol": 1.2}"#, "MinProtocol: expected a string; write \"1.2\", with quotes"),
+        ];
+        for (json, expected) in cases {
+            let error = read(json).expect_err(json);
+            assert!(error.starts_with(expected), "{json}: {error}");
+        }
+    }
+}

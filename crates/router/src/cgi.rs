@@ -53,7 +53,7 @@ pub fn write(
     head.known(code::SERVER_PORT, peer.server_port.as_bytes());
     head.known(code::REMOTE_ADDR, peer.remote_addr.as_bytes());
     head.known(code::REMOTE_PORT, peer.remote_port.as_bytes());
-    head.known(code::REQUEST_SCHEME, peer.scheme().as_bytes());
+    head.known(code::REQUEST_SCHEME, peer.scheme().as_str().as_bytes());
     if let Some(tls) = &peer.tls {
         head.known(code::HTTPS, b"on");
         head.named(b"SSL_PROTOCOL", tls.protocol.as_bytes());

@@ -31,6 +31,7 @@ mod snapshot;
 mod socket;
 mod spool;
 mod static_files;
+mod subject;
 mod thread;
 mod tls;
 

@@ -11,9 +11,10 @@ use crate::script::{self, Resolved, Script};
 use crate::snapshot::View;
 use crate::socket::Peer;
 use crate::static_files::{self, Outcome};
+use crate::subject::Subject;
 use crate::thread::Thread;
 use howdah_channel::response;
-use howdah_config::{Action, Pass, RequestView, Share, Target};
+use howdah_config::{ActionKind, Destination, RedirectTarget, Share, Target};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue, LOCATION, SERVER, TRANSFER_ENCODING, UPGRADE,
 };
@@ -24,6 +25,9 @@ use std::path::Path;
 use std::rc::Rc;
 
 type Answer = Result<Response<ResponseBody>, Failure>;
+
+/// Passes with variables, or that rewrite the path, may lead in a circle.
+const MAX_PASSES: usize = 255;
 
 /// Answers a request.
 pub async fn answer(
@@ -74,31 +78,50 @@ async fn dispatch(thread: &Rc<Thread>, view: &View, peer: &Peer, request: &Parts
         "*" if request.method == Method::OPTIONS => "/".into(),
         path => static_files::normalise(path).map_err(|_| Failure::BadRequest("the path"))?,
     };
-    let subject = RequestView { method: request.method.as_str(), host: &host, uri: &path };
+    let subject = Subject::new(request, peer, &host, &path);
     // The listener may be gone since the connection came.
     let mut pass = &view.listener(peer.listener).ok_or(Failure::Unavailable)?.pass;
-    // The configuration has no circles: this ends.
-    loop {
-        let mut action = match pass {
-            Pass::Application { name, target } => {
+    for _ in 0..MAX_PASSES {
+        let destination = view.configuration().destination(pass, &subject).ok_or(Failure::NotFound)?;
+        let mut action = match &*destination {
+            Destination::Application { name, target } => {
                 return application(thread, view, peer, request, body, &subject, name, target.as_deref()).await;
             }
-            Pass::Routes(name) => {
-                let steps = view.configuration().routes.steps(name.as_deref()).unwrap_or_default();
-                &steps.iter().find(|route| route.condition.matches(&subject)).ok_or(Failure::NotFound)?.action
+            Destination::Routes(name) => {
+                let route = view.configuration().routes.find(name.as_deref()).ok_or(Failure::NotFound)?;
+                &route.first_match(&subject).ok_or(Failure::NotFound)?.action
             }
+            Destination::Upstream(_) => return not_yet("upstreams"),
         };
         pass = loop {
-            match action {
-                Action::Pass(pass) => break pass,
-                Action::Return { status, location } => return redirect(*status, location.as_deref()),
-                Action::Share(share) => match share_file(thread, view, share, request, &subject)? {
+            if action.rewrite.is_some() {
+                return not_yet("rewrite");
+            }
+            if !action.response_headers.is_empty() {
+                return not_yet("response_headers");
+            }
+            match &action.kind {
+                ActionKind::Pass(pass) => break pass,
+                ActionKind::Proxy(_) => return not_yet("proxy"),
+                ActionKind::Return { status, location } => {
+                    let location = location.as_ref().map(|location| RedirectTarget::render(location, &subject));
+                    return redirect(*status, location.as_deref().filter(|location| !location.is_empty()));
+                }
+                ActionKind::Share(share) => match share_file(thread, view, share, request, &subject)? {
                     Some(response) => return Ok(response),
                     None => action = share.fallback.as_deref().ok_or(Failure::NotFound)?,
                 },
             }
         };
     }
+    tracing::error!(uri = subject.uri, "a request was passed on {MAX_PASSES} times and is given up");
+    Err(Failure::Internal)
+}
+
+/// What the configuration has and the router does not.
+fn not_yet<T>(option: &str) -> Result<T, Failure> {
+    tracing::error!(option, "this option of an action does nothing yet: answered 500; remove it");
+    Err(Failure::Internal)
 }
 
 /// The request's host, lower case, without a port (RFC 9112, 3.2).
@@ -141,12 +164,22 @@ fn share_file(
     view: &View,
     share: &Share,
     request: &Parts,
-    subject: &RequestView<'_>,
+    subject: &Subject<'_>,
 ) -> Result<Option<Response<ResponseBody>>, Failure> {
+    if share.types.is_some() {
+        return not_yet("types");
+    }
+    if !share.traverse_mounts {
+        return not_yet("traverse_mounts");
+    }
+    let chroot = match &share.chroot {
+        Some(chroot) => Some(chroot.render(subject).ok_or(Failure::Forbidden)?),
+        None => None,
+    };
     let mut forbidden = false;
     for template in &share.paths {
-        let path = template.render(subject);
-        let base = share.chroot.as_deref().unwrap_or(Path::new(template.constant_prefix()));
+        let Some(path) = template.render(subject) else { continue };
+        let base = Path::new(chroot.as_deref().unwrap_or(template.constant_prefix()));
         let share = static_files::Share {
             path: &path,
             base,
@@ -171,7 +204,7 @@ async fn application(
     peer: &Peer,
     request: &Parts,
     body: Incoming,
-    subject: &RequestView<'_>,
+    subject: &Subject<'_>,
     name: &str,
     target: Option<&str>,
 ) -> Answer {
@@ -206,7 +239,7 @@ async fn run_php(
     spool_folder: Option<&Path>,
     peer: &Peer,
     request: &Parts,
-    subject: &RequestView<'_>,
+    subject: &Subject<'_>,
     target: &Target,
     script: &Script,
     body: Buffered,

@@ -5,6 +5,7 @@
 use crate::connection::Clock;
 use crate::tls::Negotiated;
 use bytes::{Buf, Bytes};
+use howdah_config::Scheme;
 use rustix::net::{RecvFlags, recv};
 use std::future::poll_fn;
 use std::io;
@@ -69,8 +70,8 @@ pub struct Watched {
 
 impl Peer {
     /// How the client's URL begins.
-    pub fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
+    pub fn scheme(&self) -> Scheme {
+        if self.tls.is_some() { Scheme::Https } else { Scheme::Http }
     }
 }
 

@@ -45,7 +45,7 @@ fn url(address: &Address, scheme: &str) -> String {
             format!("{scheme}://{} (on {address})", SocketAddr::new(loopback, tcp.port()))
         }
         Address::Tcp(tcp) => format!("{scheme}://{tcp}"),
-        Address::Unix(_) => address.to_string(),
+        Address::Unix(_) | Address::Abstract(_) => address.to_string(),
     }
 }
 

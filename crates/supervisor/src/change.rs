@@ -13,7 +13,7 @@ use crate::plan::plan;
 use crate::shutdown::Stage;
 use crate::start::memory_file;
 use crate::supervise::Supervisor;
-use crate::{logs, supervise};
+use crate::{logs, not_yet, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
 use howdah_config::{Configuration, Document};
 use std::collections::BTreeMap;
@@ -141,6 +141,7 @@ impl Supervisor {
         restart: Option<&str>,
         now: Instant,
     ) -> Result<Prepared, String> {
+        not_yet::refuse(configuration)?;
         let mut plans = Vec::new();
         let mut generations = BTreeMap::new();
         for (name, application) in &configuration.applications {
@@ -152,7 +153,7 @@ impl Supervisor {
             }
         }
         if let Some(log) = &configuration.access_log {
-            logs::open(log)?;
+            logs::open(&log.destination)?;
         }
         let listeners = self.open_listeners(configuration)?;
         let mut started = Vec::new();
@@ -275,7 +276,7 @@ impl Supervisor {
         let mut descriptors =
             vec![memory_file(current.document.compact().as_bytes())?, memory_file(certificates.as_bytes())?];
         if let Some(log) = &current.configuration.access_log {
-            descriptors.push(logs::open(log).map_err(io::Error::other)?);
+            descriptors.push(logs::open(&log.destination).map_err(io::Error::other)?);
         }
         let configuration = RouterConfiguration {
             version: current.version,

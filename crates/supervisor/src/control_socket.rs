@@ -44,7 +44,7 @@ impl ControlListener {
     pub fn new(socket: std::os::fd::OwnedFd, address: &Address) -> io::Result<ControlListener> {
         Ok(match address {
             Address::Tcp(_) => ControlListener::Tcp(TcpListener::from_std(socket.into())?),
-            Address::Unix(_) => ControlListener::Unix(UnixListener::from_std(socket.into())?),
+            Address::Unix(_) | Address::Abstract(_) => ControlListener::Unix(UnixListener::from_std(socket.into())?),
         })
     }
 

@@ -33,6 +33,7 @@ pub mod identity;
 mod link;
 mod listen;
 pub mod logs;
+mod not_yet;
 pub mod php;
 mod plan;
 mod process;

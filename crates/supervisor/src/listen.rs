@@ -72,6 +72,7 @@ impl Listeners {
         let opened = match address {
             Address::Tcp(address) => open_tcp(*address, backlog),
             Address::Unix(path) => open_unix(path, mode, backlog),
+            Address::Abstract(name) => open_abstract(name, backlog),
         };
         let socket = opened.map_err(|error| explain(address, &error, chosen_by))?;
         self.last += 1;
@@ -135,6 +136,14 @@ fn open_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Socket> {
     Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
 }
 
+fn open_abstract(name: &str, backlog: i32) -> io::Result<Socket> {
+    let fd = socket(AddressFamily::UNIX)?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    rustix::net::listen(&fd, backlog)?;
+    let address = Address::Abstract(name.to_owned());
+    Ok(Socket { fd, configured: address.clone(), address, _file: None })
+}
+
 /// Removes the file of a socket on which nobody listens any more.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
     let Ok(metadata) = path.symlink_metadata() else {
@@ -174,7 +183,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
             let next = Address::Tcp(SocketAddr::new(tcp.ip(), tcp.port().checked_add(1).unwrap_or(8080)));
             format!("port {} is in use by another program; choose another {place}, as in {next}", tcp.port())
         }
-        (io::ErrorKind::AddrInUse, Address::Unix(_)) => {
+        (io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Abstract(_)) => {
             format!("{address} is in use by another program; choose another {place}")
         }
         (io::ErrorKind::AlreadyExists, _) => {
@@ -185,7 +194,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
         (io::ErrorKind::PermissionDenied, Address::Tcp(_)) => {
             format!("cannot listen on {address}: permission denied; use a port above 1023 or start howdah as root")
         }
-        (io::ErrorKind::PermissionDenied, Address::Unix(_)) => {
+        (io::ErrorKind::PermissionDenied, Address::Unix(_) | Address::Abstract(_)) => {
             format!("cannot listen on {address}: permission denied; choose a folder in which you may write")
         }
         (io::ErrorKind::AddrNotAvailable, _) => {

@@ -17,7 +17,7 @@ use crate::sweep::Sweep;
 use crate::{logs, spawn};
 use howdah_channel::WorkerId;
 use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, RouterLoad, ToRouter};
-use howdah_config::AccessLog;
+use howdah_config::LogDestination;
 use rustix::process::Pid;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -300,8 +300,8 @@ impl Supervisor {
         {
             tracing::error!("{reason}");
         }
-        let (Some(log @ AccessLog::Path(_)), Some(router)) = (&self.current.configuration.access_log, &mut self.router)
-        else {
+        let log = self.current.configuration.access_log.as_ref().map(|log| &log.destination);
+        let (Some(log @ LogDestination::Path(_)), Some(router)) = (log, &mut self.router) else {
             return;
         };
         match logs::open(log) {

@@ -27,7 +27,6 @@ mod version;
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
     os::fd::OwnedFd,
     path::Path,
     rc::Rc,
@@ -35,6 +34,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use howdah_config::MimeTypes;
 use http::{Response, StatusCode, request::Parts};
 use rustix::{
     fs::{self, FileType},
@@ -61,8 +61,8 @@ pub struct Share<'a> {
     pub index: &'a [String],
     /// Links: `true` follows them all, `false` none; `None` follows those that lead to something below `base`.
     pub follow_symlinks: Option<bool>,
-    /// Content types by extension in lower case with its dot (`.thing`), or by whole file name (`README`).
-    pub mime_types: &'a BTreeMap<String, String>,
+    /// The configured content types.
+    pub mime_types: &'a MimeTypes,
 }
 
 /// What became of a request for a file.
