@@ -5,7 +5,7 @@
 //!
 //! - `service`: one request → the route's action → a response
 //! - `static_files`: files
-//! - `script`, `cgi`, `request_body`, `php`, `spool`: a request's way to PHP and back, over the channel
+//! - `script`, `cgi`, `request_body`, `slots`, `php`, `spool`: a request's way to PHP and back, over the channel
 //! - `failure`: the answers that are ours
 //! - `access_log`: one line for each answer
 //!
@@ -23,6 +23,7 @@ mod request_body;
 mod response_body;
 mod script;
 mod service;
+mod slots;
 mod socket;
 mod spool;
 mod static_files;

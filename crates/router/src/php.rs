@@ -8,8 +8,10 @@
 //! worker breaks the channel's rules (502; the supervisor replaces the generation's workers), the disk is full (500).
 
 use crate::failure::Failure;
+use crate::slots::Slots;
 use crate::spool::Spool;
 use bytes::Bytes;
+use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
 use std::cell::{Cell, RefCell};
@@ -21,8 +23,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// A generation, as the router's threads share it.
 #[derive(Debug)]
@@ -33,8 +35,8 @@ pub struct Generation {
     pub application: String,
     /// Its channel.
     pub channel: Arc<RouterEnd>,
-    /// One permit for each slot: requests wait for them in order.
-    pub slots: Arc<Semaphore>,
+    /// Its slots: requests wait for them in order.
+    pub slots: Slots,
 }
 
 /// One thread's port to a generation.
@@ -43,6 +45,10 @@ pub struct Port {
     pub generation: Arc<Generation>,
     thread: u16,
     active: RefCell<Vec<Option<Rc<Running>>>>,
+    /// Written and submitted without a pause: one is enough for all requests.
+    head: RefCell<HeadWriter>,
+    /// How long a request may wait for a worker, in all.
+    queue_timeout: Duration,
     spool_folder: Option<std::path::PathBuf>,
     report: Box<dyn Fn(u64, Violation)>,
 }
@@ -61,12 +67,12 @@ pub enum Remainder {
 pub struct Running {
     /// Gone as soon as the response is complete or lost.
     exchange: RefCell<Option<Exchange>>,
-    _permit: OwnedSemaphorePermit,
     remainder: RefCell<Remainder>,
     spool: RefCell<Spool>,
     outcome: Cell<Outcome>,
     waker: RefCell<Option<Waker>>,
-    submitted: Instant,
+    /// When it is answered 503, unless a worker has taken it.
+    queue_deadline: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,6 +95,10 @@ pub struct Started {
 const SPOOL_MEMORY: usize = 512 * 1024;
 /// How long a request may wait for a worker.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
+/// When to ask again for a slot that should be free.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// The largest buffer for heads that is kept, in bytes written.
+const KEPT_HEAD: usize = 8 * 1024;
 
 // === impl Port ===
 
@@ -100,28 +110,48 @@ impl Port {
         spool_folder: Option<&Path>,
         report: Box<dyn Fn(u64, Violation)>,
     ) -> Port {
-        Port { generation, thread, active: RefCell::default(), spool_folder: spool_folder.map(Path::to_owned), report }
+        Port {
+            generation,
+            thread,
+            active: RefCell::default(),
+            head: RefCell::default(),
+            queue_timeout: QUEUE_TIMEOUT,
+            spool_folder: spool_folder.map(Path::to_owned),
+            report,
+        }
     }
 
-    /// Waits for a slot and submits the request: its head, and the beginning of its body.
+    /// Waits for a slot and submits the request: its head, which is written only then, and the beginning of its body.
     ///
     /// # Errors
     /// 431 for a head that no slot can hold; 503 when no slot is free in time; 502 for a broken channel.
-    pub async fn submit(&self, head: &[u8], body: &[u8], remainder: Remainder) -> Result<Rc<Running>, Failure> {
-        let permit = match Arc::clone(&self.generation.slots).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => tokio::time::timeout(QUEUE_TIMEOUT, Arc::clone(&self.generation.slots).acquire_owned())
-                .await
-                .map_err(|_| self.queue_is_too_long())?
-                .map_err(|_closed| Failure::Unavailable)?,
-        };
+    pub async fn submit(
+        &self,
+        write_head: impl Fn(&mut HeadWriter),
+        body: &[u8],
+        remainder: Remainder,
+    ) -> Result<Rc<Running>, Failure> {
+        // For the slot and the queue together: a client waits once.
+        let queue_deadline = Instant::now() + self.queue_timeout;
         let complete = matches!(remainder, Remainder::None);
         let exchange = loop {
-            match self.generation.channel.submit(self.thread, head, body, complete) {
-                Ok(exchange) => break exchange,
+            let place = match self.generation.slots.try_acquire() {
+                Some(place) => place,
+                None => timeout_at(queue_deadline, self.generation.slots.acquire())
+                    .await
+                    .map_err(|_| self.queue_is_too_long())?,
+            };
+            match self.write_and_submit(&write_head, body, complete) {
+                Ok(exchange) => {
+                    place.used();
+                    break exchange;
+                }
                 Err(Refused::HeadTooLarge) => return Err(Failure::HeadTooLarge),
-                // Slots of clients that left come back when their workers have finished.
-                Err(Refused::NoSlot) => tokio::time::sleep(Duration::from_millis(1)).await,
+                // Who has a place finds a slot, unless a worker spoiled the queue: the sweep sees that, or it passes.
+                Err(Refused::NoSlot) => {
+                    drop(place);
+                    timeout_at(queue_deadline, sleep(ASK_AGAIN)).await.map_err(|_| self.queue_is_too_long())?;
+                }
                 Err(Refused::Broken(violation)) => {
                     (self.report)(self.generation.id, violation);
                     return Err(Failure::BadGateway);
@@ -136,12 +166,11 @@ impl Port {
         let slot = usize::from(exchange.slot());
         let running = Rc::new(Running {
             exchange: RefCell::new(Some(exchange)),
-            _permit: permit,
             remainder: RefCell::new(remainder),
             spool: RefCell::new(Spool::new(SPOOL_MEMORY, self.spool_folder.as_deref())),
             outcome: Cell::new(Outcome::UnderWay),
             waker: RefCell::default(),
-            submitted: Instant::now(),
+            queue_deadline,
         });
         let mut active = self.active.borrow_mut();
         if active.len() <= slot {
@@ -149,6 +178,22 @@ impl Port {
         }
         active[slot] = Some(Rc::clone(&running));
         Ok(running)
+    }
+
+    fn write_and_submit(
+        &self,
+        write_head: impl Fn(&mut HeadWriter),
+        body: &[u8],
+        complete: bool,
+    ) -> Result<Exchange, Refused> {
+        let mut writer = self.head.borrow_mut();
+        write_head(&mut writer);
+        let head = writer.finish();
+        let submitted = self.generation.channel.submit(self.thread, head, body, complete);
+        if head.len() > KEPT_HEAD {
+            *writer = HeadWriter::default();
+        }
+        submitted
     }
 
     /// Looks after each slot that asked for attention.
@@ -187,6 +232,7 @@ impl Port {
             }
         });
         self.generation.channel.worker_died(worker);
+        self.generation.slots.recover();
     }
 
     /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
@@ -197,7 +243,7 @@ impl Port {
             let timed_out = match running.exchange.borrow_mut().as_mut() {
                 Some(exchange) => {
                     exchange.resubmit_if_stranded();
-                    running.submitted.elapsed() > QUEUE_TIMEOUT && exchange.cancel()
+                    Instant::now() > running.queue_deadline && exchange.cancel()
                 }
                 None => false,
             };
@@ -235,6 +281,7 @@ impl Port {
         if let Err(violation) = self.generation.channel.sweep() {
             (self.report)(self.generation.id, violation);
         }
+        self.generation.slots.recover();
     }
 
     fn violated(&self, slot: u16, running: &Rc<Running>, violation: Violation) {
@@ -247,6 +294,7 @@ impl Port {
 
     fn end(&self, slot: u16, running: &Rc<Running>, outcome: Outcome) {
         running.exchange.borrow_mut().take();
+        self.generation.slots.recover();
         if let Some(place) = self.active.borrow_mut().get_mut(usize::from(slot)) {
             *place = None;
         }
@@ -258,7 +306,7 @@ impl Port {
         tracing::warn!(
             application = self.generation.application,
             "no worker took a request within {} s: answered 503; are there too few processes, or do they hang?",
-            QUEUE_TIMEOUT.as_secs()
+            self.queue_timeout.as_secs()
         );
         Failure::Unavailable
     }
@@ -412,3 +460,6 @@ fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Troubl
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! in the log and exit code 1; the supervisor tells the operator.
 
 use crate::php::{Generation, Port};
+use crate::slots::Slots;
 use crate::thread::{self, Command, Listening, Setup};
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{CONTROL_FD, FromRouter, RouterBoot, ToRouter};
@@ -23,7 +24,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 /// Bytes that wait in a socket beyond what the network takes: more would only be copied early and fall out of the
 /// processor's cache. (The window of a fast, distant client is not limited by it: tcp(7), TCP_NOTSENT_LOWAT.)
@@ -134,8 +135,8 @@ impl Threads {
             generations.push(Arc::new(Generation {
                 id: generation.id,
                 application: generation.application,
+                slots: Slots::new(Arc::clone(&channel)),
                 channel,
-                slots: Arc::new(Semaphore::new(generation.geometry.slots.into())),
             }));
         }
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();

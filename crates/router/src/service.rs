@@ -205,11 +205,10 @@ async fn run_php(
 ) -> Answer {
     let port = Rc::clone(thread.ports.get(name).ok_or(Failure::Internal)?);
     let (memory, remainder) = body.into_parts();
-    let mut head = thread.head_writers.borrow_mut().pop().unwrap_or_default();
-    cgi::write(&mut head, request, peer, view.host, view.uri, &target.root, script, body_len);
-    let running = port.submit(head.finish(), &memory, remainder).await;
-    thread.head_writers.borrow_mut().push(head);
-    let running = AbandonOnDrop { port: &port, running: Some(running?) };
+    let write_head =
+        |head: &mut _| cgi::write(head, request, peer, view.host, view.uri, &target.root, script, body_len);
+    let running = port.submit(write_head, &memory, remainder).await?;
+    let running = AbandonOnDrop { port: &port, running: Some(running) };
     let started = running.get().head().await?;
     let running = running.keep();
     let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;

@@ -9,7 +9,6 @@ use crate::php::Port;
 use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
 use howdah_channel::WorkerId;
-use howdah_channel::request::HeadWriter;
 use howdah_config::Configuration;
 use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use std::cell::{Cell, RefCell};
@@ -77,8 +76,6 @@ pub struct Thread {
     pub static_files: StaticFiles,
     /// Ports to the applications' generations, by application.
     pub ports: HashMap<String, Rc<Port>>,
-    /// Buffers for heads that nobody uses now.
-    pub head_writers: RefCell<Vec<HeadWriter>>,
     index: usize,
     access_log: RefCell<AccessLog>,
     clocks: RefCell<HashMap<u64, Rc<Clock>>>,
@@ -139,7 +136,6 @@ async fn serve(setup: Setup) -> io::Result<()> {
         configuration: setup.configuration,
         static_files: StaticFiles::new(),
         ports: (setup.ports)(),
-        head_writers: RefCell::default(),
         index: setup.index.into(),
         access_log: RefCell::default(),
         clocks: RefCell::default(),
