@@ -2,18 +2,20 @@
 //!
 //! A request waits for a slot (in order), is submitted, and from then on is a [`Running`]: the thread's mailbox says
 //! which slots want attention, and [`Port::attend`] moves bytes — response bytes out of the ring into a [`Spool`],
-//! request body bytes into it — whether or not the client is quick. Futures only look at the result.
+//! request body bytes into it — whether or not the client is quick, until the spool is full. Futures take what is in the
+//! spool ([`Port::head`], [`Port::poll_body`]).
 //!
 //! What can go wrong, all of it answered and logged: the worker dies (502, or a cut response if it had begun), the
 //! worker breaks the channel's rules (502; the supervisor replaces the generation's workers), the disk is full (500).
 
 use crate::failure::Failure;
 use crate::slots::Slots;
-use crate::spool::Spool;
+use crate::spool::{Limits, Spool};
 use bytes::Bytes;
 use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::future::poll_fn;
@@ -22,7 +24,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -49,6 +51,8 @@ pub struct Port {
     head: RefCell<HeadWriter>,
     /// How long a request may wait for a worker, in all.
     queue_timeout: Duration,
+    /// How much of a response may wait for its client.
+    spool_limits: Limits,
     spool_folder: Option<std::path::PathBuf>,
     report: Box<dyn Fn(u64, Violation)>,
 }
@@ -69,6 +73,10 @@ pub struct Running {
     exchange: RefCell<Option<Exchange>>,
     remainder: RefCell<Remainder>,
     spool: RefCell<Spool>,
+    /// The spool is full: the response waits in its slot, and PHP with it.
+    held_back: Cell<bool>,
+    /// The client has its status.
+    begun: Cell<bool>,
     outcome: Cell<Outcome>,
     waker: RefCell<Option<Waker>>,
     /// When it is answered 503, unless a worker has taken it.
@@ -91,8 +99,8 @@ pub struct Started {
     pub complete: bool,
 }
 
-/// Bytes of a response that wait in memory before a file is made.
-const SPOOL_MEMORY: usize = 512 * 1024;
+/// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
+const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
 /// How long a request may wait for a worker.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 /// When to ask again for a slot that should be free.
@@ -116,6 +124,7 @@ impl Port {
             active: RefCell::default(),
             head: RefCell::default(),
             queue_timeout: QUEUE_TIMEOUT,
+            spool_limits: SPOOL_LIMITS,
             spool_folder: spool_folder.map(Path::to_owned),
             report,
         }
@@ -167,7 +176,9 @@ impl Port {
         let running = Rc::new(Running {
             exchange: RefCell::new(Some(exchange)),
             remainder: RefCell::new(remainder),
-            spool: RefCell::new(Spool::new(SPOOL_MEMORY, self.spool_folder.as_deref())),
+            spool: RefCell::new(Spool::new(self.spool_limits, self.spool_folder.as_deref())),
+            held_back: Cell::new(false),
+            begun: Cell::new(false),
             outcome: Cell::new(Outcome::UnderWay),
             waker: RefCell::default(),
             queue_deadline,
@@ -196,6 +207,76 @@ impl Port {
         submitted
     }
 
+    /// Waits for the head of the response.
+    ///
+    /// # Errors
+    /// What the client shall be told instead.
+    pub async fn head(&self, running: &Rc<Running>) -> Result<Started, Failure> {
+        let mut arrived = Vec::new();
+        poll_fn(|context| {
+            let bytes = self.take(running).map_err(|_| Failure::Internal)?;
+            if arrived.is_empty() && !bytes.is_empty() {
+                arrived = bytes.into();
+            } else {
+                arrived.extend_from_slice(&bytes);
+            }
+            let more = running.spool.borrow().len() > 0;
+            match (running.outcome.get(), response::parse(&arrived)) {
+                // Nothing has been sent yet: an error is better than a beginning without an end.
+                (Outcome::Failed(failure), _) => Poll::Ready(Err(failure)),
+                (outcome, Ok(Some(_))) => {
+                    running.begun.set(true);
+                    let complete = outcome == Outcome::Complete && !more;
+                    Poll::Ready(Ok(Started { bytes: std::mem::take(&mut arrived).into(), complete }))
+                }
+                (Outcome::Complete, Ok(None)) if !more => {
+                    tracing::warn!("a worker finished a request without a response: answered 502");
+                    Poll::Ready(Err(Failure::BadGateway))
+                }
+                (_, Err(violation)) => {
+                    tracing::warn!(%violation, "answered 502");
+                    Poll::Ready(Err(Failure::BadGateway))
+                }
+                _ => {
+                    if more {
+                        context.waker().wake_by_ref();
+                    }
+                    *running.waker.borrow_mut() = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// The next bytes of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// When the rest will never come.
+    pub fn poll_body(&self, running: &Rc<Running>, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        match self.take(running) {
+            Ok(bytes) if bytes.is_empty() => {}
+            other => return Poll::Ready(Some(other)),
+        }
+        match running.outcome.get() {
+            Outcome::Complete => Poll::Ready(None),
+            Outcome::Failed(_) => Poll::Ready(Some(Err(io::Error::other("the rest of the response was lost")))),
+            Outcome::UnderWay => {
+                *running.waker.borrow_mut() = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Takes what waits of the response, and lets PHP go on if it was held back for it.
+    fn take(&self, running: &Rc<Running>) -> io::Result<Bytes> {
+        let bytes = running.spool.borrow_mut().take().inspect_err(|error| self.disk_failed(running, error))?;
+        if running.held_back.get() && running.spool.borrow().has_room() {
+            running.slot().into_iter().for_each(|slot| self.attend(slot));
+        }
+        Ok(bytes)
+    }
+
     /// Looks after each slot that asked for attention.
     pub fn drain(&self) {
         self.generation.channel.drain(self.thread, |slot| self.attend(slot));
@@ -221,9 +302,10 @@ impl Port {
             };
             match lost {
                 Ok(true) => {
+                    let client_gets = running.client_gets(502);
                     tracing::warn!(
                         application = self.generation.application,
-                        "a worker died; its request is answered 502"
+                        "a worker died; its request is {client_gets}"
                     );
                     self.end(slot, running, Outcome::Failed(Failure::BadGateway));
                 }
@@ -256,8 +338,7 @@ impl Port {
 
     /// The client left: the request is taken back, or its response dropped.
     pub fn abandon(&self, running: &Rc<Running>) {
-        let slot = running.exchange.borrow().as_ref().map(Exchange::slot);
-        if let Some(slot) = slot {
+        if let Some(slot) = running.slot() {
             self.end(slot, running, Outcome::Failed(Failure::BadGateway));
         }
     }
@@ -271,7 +352,7 @@ impl Port {
             Ok(true) => self.end(slot, &running, Outcome::Complete),
             Err(Trouble::Violation(violation)) => self.violated(slot, &running, violation),
             Err(Trouble::Disk(error)) => {
-                tracing::error!(%error, "cannot keep a response or read a request's body in a temporary file");
+                self.disk_failed(&running, &error);
                 self.end(slot, &running, Outcome::Failed(Failure::Internal));
             }
         }
@@ -300,6 +381,15 @@ impl Port {
         }
         running.outcome.set(outcome);
         running.wake();
+    }
+
+    fn disk_failed(&self, running: &Running, error: &io::Error) {
+        tracing::error!(
+            application = self.generation.application,
+            %error,
+            "cannot keep a response or a request's body in a temporary file: {}",
+            running.client_gets(500)
+        );
     }
 
     fn queue_is_too_long(&self) -> Failure {
@@ -333,83 +423,20 @@ enum Trouble {
 // === impl Running ===
 
 impl Running {
-    /// Waits for the head of the response.
-    ///
-    /// # Errors
-    /// What the client shall be told instead.
-    pub async fn head(&self) -> Result<Started, Failure> {
-        let mut arrived = Vec::new();
-        poll_fn(|context| {
-            let bytes = self.spool.borrow_mut().take().map_err(|error| {
-                tracing::error!(%error, "cannot read a response from its temporary file");
-                Failure::Internal
-            })?;
-            if arrived.is_empty() && !bytes.is_empty() {
-                arrived = bytes.into();
-            } else {
-                arrived.extend_from_slice(&bytes);
-            }
-            let more = self.spool.borrow().len() > 0;
-            match (self.outcome.get(), response::parse(&arrived)) {
-                (outcome, Ok(Some(_))) => {
-                    let complete = outcome == Outcome::Complete && !more;
-                    Poll::Ready(Ok(Started { bytes: std::mem::take(&mut arrived).into(), complete }))
-                }
-                (Outcome::Failed(failure), _) => Poll::Ready(Err(failure)),
-                (Outcome::Complete, Ok(None)) if !more => {
-                    tracing::warn!("a worker finished a request without a response: answered 502");
-                    Poll::Ready(Err(Failure::BadGateway))
-                }
-                (_, Err(violation)) => {
-                    tracing::warn!(%violation, "answered 502");
-                    Poll::Ready(Err(Failure::BadGateway))
-                }
-                _ => {
-                    if more {
-                        context.waker().wake_by_ref();
-                    }
-                    *self.waker.borrow_mut() = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
-    }
-
-    /// The next bytes of the body; `None` at its end.
-    ///
-    /// # Errors
-    /// When the rest will never come.
-    pub fn poll_body(&self, context: &mut std::task::Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        match self.spool.borrow_mut().take() {
-            Ok(bytes) if bytes.is_empty() => {}
-            other => return Poll::Ready(Some(other)),
-        }
-        match self.outcome.get() {
-            Outcome::Complete => Poll::Ready(None),
-            Outcome::Failed(_) => Poll::Ready(Some(Err(io::Error::other("the worker died within its response")))),
-            Outcome::UnderWay => {
-                *self.waker.borrow_mut() = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-
     /// Moves bytes; `true` when the response is complete.
     fn advance(&self) -> Result<bool, Trouble> {
         let mut exchange = self.exchange.borrow_mut();
         let Some(exchange) = exchange.as_mut() else { return Ok(true) };
         // Progress first: when it says done, all bytes are there.
         let progress = exchange.progress().map_err(Trouble::Violation)?;
+        let done = matches!(progress, Progress::Done(_));
         let mut spool = self.spool.borrow_mut();
-        if let Some(memory) = spool.memory() {
-            exchange.read(memory).map_err(Trouble::Violation)?;
-        } else {
-            let mut bytes = Vec::new();
-            exchange.read(&mut bytes).map_err(Trouble::Violation)?;
-            spool.push(&bytes).map_err(Trouble::Disk)?;
+        // What is left of a complete response is no more than fits into the slot, and the slot is worth more.
+        self.held_back.set(!done && !spool.has_room());
+        if !self.held_back.get() {
+            receive(exchange, &mut spool)?;
         }
-        if matches!(progress, Progress::Done(_)) {
+        if done {
             return Ok(true);
         }
         let mut remainder = self.remainder.borrow_mut();
@@ -419,11 +446,32 @@ impl Running {
         Ok(false)
     }
 
+    /// Where it is in the channel, while it is.
+    fn slot(&self) -> Option<u16> {
+        self.exchange.borrow().as_ref().map(Exchange::slot)
+    }
+
+    /// What becomes of a request that fails now, for the log.
+    fn client_gets(&self, status: u16) -> Cow<'static, str> {
+        if self.begun.get() { "cut off".into() } else { format!("answered {status}").into() }
+    }
+
     fn wake(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
     }
+}
+
+/// Takes what there is of the response out of the slot.
+fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
+    if let Some(memory) = spool.memory() {
+        exchange.read(memory).map_err(Trouble::Violation)?;
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    exchange.read(&mut bytes).map_err(Trouble::Violation)?;
+    spool.push(&bytes).map_err(Trouble::Disk)
 }
 
 /// Puts as much of the request's body into the slot as has room.

@@ -112,7 +112,7 @@ impl PhpBody {
         if !self.first.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
         }
-        let next = ready!(self.running.poll_body(context));
+        let next = ready!(self.port.poll_body(&self.running, context));
         self.ended = next.is_none();
         Poll::Ready(next)
     }

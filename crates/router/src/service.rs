@@ -209,7 +209,7 @@ async fn run_php(
         |head: &mut _| cgi::write(head, request, peer, view.host, view.uri, &target.root, script, body_len);
     let running = port.submit(write_head, &memory, remainder).await?;
     let running = AbandonOnDrop { port: &port, running: Some(running) };
-    let started = running.get().head().await?;
+    let started = port.head(running.get()).await?;
     let running = running.keep();
     let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
     let mut response = Response::new(());
@@ -282,7 +282,7 @@ struct AbandonOnDrop<'p> {
 // === impl AbandonOnDrop ===
 
 impl AbandonOnDrop<'_> {
-    fn get(&self) -> &Running {
+    fn get(&self) -> &Rc<Running> {
         self.running.as_ref().expect("kept only once, by `keep`")
     }
 

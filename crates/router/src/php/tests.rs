@@ -1,7 +1,7 @@
 //! A port with a real channel. The workers are driven by hand, and so is the time.
 
 use super::*;
-use howdah_channel::{ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd};
+use howdah_channel::{Claim, ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::advance;
@@ -18,12 +18,17 @@ struct Setup {
 
 impl Setup {
     fn new() -> Setup {
+        Setup::with_spool(SPOOL_LIMITS)
+    }
+
+    fn with_spool(spool_limits: Limits) -> Setup {
         let control = ControlEnd::create(GEOMETRY).unwrap();
         let channel = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
         let slots = Slots::new(Arc::clone(&channel));
         let generation = Generation { id: 1, application: "app".into(), channel, slots };
         let report = |_, violation: Violation| panic!("{violation}");
-        Setup { control, port: Rc::new(Port::new(Arc::new(generation), 0, None, Box::new(report))) }
+        let port = Port { spool_limits, ..Port::new(Arc::new(generation), 0, None, Box::new(report)) };
+        Setup { control, port: Rc::new(port) }
     }
 
     fn worker(&self, index: u16) -> WorkerEnd {
@@ -72,12 +77,16 @@ async fn submit(port: Rc<Port>) -> Result<Rc<Running>, Failure> {
     port.submit(HeadWriter::restart, b"", Remainder::None).await
 }
 
-fn answer(worker: &WorkerEnd) {
+fn begin(worker: &WorkerEnd) -> Claim<'_> {
     let Next::Run(mut claim) = worker.next(|| false) else { panic!("asked to stop") };
     let mut head = howdah_channel::response::HeadWriter::default();
     head.restart(200, b"");
     claim.write(head.finish()).unwrap();
-    claim.finish();
+    claim
+}
+
+fn answer(worker: &WorkerEnd) {
+    begin(worker).finish();
 }
 
 const HALF: Duration = QUEUE_TIMEOUT.checked_div(2).unwrap();
@@ -111,7 +120,7 @@ async fn slots_of_clients_that_left_do_not_outlast_the_deadline_of_those_that_wa
             let running = client.await.unwrap().unwrap();
             took.join().unwrap();
             setup.pass(A_SECOND).await;
-            assert!(running.head().await.unwrap().complete);
+            assert!(setup.port.head(&running).await.unwrap().complete);
             assert_eq!(setup.port.generation.channel.free_slots(), SLOTS);
         })
         .await;
@@ -149,4 +158,54 @@ async fn a_response_that_waits_for_its_client_holds_no_slot() {
         setup.port.drain();
     }
     assert!(answered.iter().all(|running| running.outcome.get() == Outcome::Complete));
+}
+
+#[tokio::test]
+async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
+    const TOTAL: u64 = 256 * 1024;
+    const RESPONSE: usize = 8 * 1024 * 1024;
+    let setup = Setup::with_spool(Limits { memory: 32 * 1024, total: TOTAL });
+    let running = setup.submit().await.unwrap();
+    let worker = setup.worker(0);
+    let writer = std::thread::spawn(move || {
+        let mut claim = begin(&worker);
+        let bytes: Vec<u8> = (0..RESPONSE).map(|at| (at % 251) as u8).collect();
+        bytes.chunks(10_000).for_each(|part| claim.write(part).unwrap());
+        claim.finish();
+    });
+    while !running.held_back.get() {
+        setup.port.drain();
+    }
+    for _ in 0..10 {
+        setup.port.sweep();
+        assert!(running.spool.borrow().len() < TOTAL + howdah_channel::RESPONSE_RING_BYTES as u64);
+        assert!(!writer.is_finished());
+    }
+    let mut body = setup.port.head(&running).await.unwrap().bytes[8..].to_vec();
+    while let Some(bytes) = poll_fn(|context| {
+        setup.port.drain();
+        let polled = setup.port.poll_body(&running, context);
+        context.waker().wake_by_ref();
+        polled
+    })
+    .await
+    {
+        body.extend_from_slice(&bytes.unwrap());
+    }
+    writer.join().unwrap();
+    assert_eq!(body.len(), RESPONSE);
+    assert!(body.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+}
+
+#[tokio::test]
+async fn what_fails_before_the_client_has_a_status_is_an_error() {
+    let setup = Setup::new();
+    let running = setup.submit().await.unwrap();
+    let worker = setup.worker(7);
+    let mut claim = begin(&worker);
+    claim.write(b"begun").unwrap();
+    claim.flush();
+    setup.port.drain();
+    setup.port.worker_died(WorkerId { index: 7, incarnation: 0 });
+    assert_eq!(setup.port.head(&running).await.err(), Some(Failure::BadGateway));
 }
