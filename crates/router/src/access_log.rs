@@ -1,9 +1,11 @@
 //! The access log: a line for each answer, in the combined format.
 //!
 //! Lines are collected in memory and written when the thread has nothing else to do, or many have come together. The
-//! file is opened by the supervisor (and again at SIGUSR1); a line is lost only if it can't be written, which is said
-//! once in the log.
+//! file is opened by the supervisor (and again at SIGUSR1). What is no regular file may block: a thread of its own writes
+//! it, one for all event loops, so that lines are whole. A line is lost only if it can't be written, or if nobody reads
+//! while very many come; both are said in the log.
 
+use crate::background_writer::BackgroundWriter;
 use crate::thread;
 use http::HeaderValue;
 use http::header::{REFERER, USER_AGENT};
@@ -13,15 +15,21 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 use time::OffsetDateTime;
 
 /// A thread's log.
 #[derive(Default)]
 pub struct AccessLog {
-    file: Option<Arc<File>>,
+    sink: Option<Sink>,
     pending: String,
     complained: Cell<bool>,
+}
+
+enum Sink {
+    Direct(Arc<File>),
+    Background(Arc<BackgroundWriter>),
 }
 
 /// What a line will say.
@@ -38,6 +46,8 @@ pub struct Entry {
 
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 32 * 1024;
+/// How long the end waits for who reads the log.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 // === impl AccessLog ===
 
@@ -45,13 +55,13 @@ impl AccessLog {
     /// Writes to this file from now on.
     pub fn reopen(&mut self, file: Option<Arc<File>>) {
         self.flush();
-        self.file = file;
+        self.sink = file.map(Sink::new);
         self.complained.set(false);
     }
 
     /// Whether there is anything to write to.
     pub fn is_on(&self) -> bool {
-        self.file.is_some()
+        self.sink.is_some()
     }
 
     /// Writes what has been collected.
@@ -59,11 +69,16 @@ impl AccessLog {
         if self.pending.is_empty() {
             return;
         }
-        if let Some(file) = &self.file
-            && let Err(error) = (&**file).write_all(self.pending.as_bytes())
-            && !self.complained.replace(true)
-        {
-            tracing::error!(%error, "cannot write the access log; lines are lost until it can be written again");
+        match &self.sink {
+            Some(Sink::Background(writer)) => writer.push(self.pending.as_bytes()),
+            Some(Sink::Direct(file)) => {
+                if let Err(error) = (&**file).write_all(self.pending.as_bytes())
+                    && !self.complained.replace(true)
+                {
+                    tracing::error!(%error, "cannot write the access log; lines are lost until it can be written again");
+                }
+            }
+            None => {}
         }
         self.pending.clear();
     }
@@ -94,6 +109,32 @@ impl AccessLog {
         if self.pending.len() >= WRITE_BYTES {
             self.flush();
         }
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.flush();
+        if let Some(Sink::Background(writer)) = &self.sink {
+            writer.finish(PATIENCE);
+        }
+    }
+}
+
+// === impl Sink ===
+
+impl Sink {
+    fn new(file: Arc<File>) -> Sink {
+        /// The last one that was made.
+        static SHARED: Mutex<Weak<BackgroundWriter>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = shared.upgrade().filter(|writer| writer.writes_to(&file)) {
+            return Sink::Background(writer);
+        }
+        let Some(writer) = BackgroundWriter::of(&file, "the access log") else { return Sink::Direct(file) };
+        let writer = Arc::new(writer);
+        *shared = Arc::downgrade(&writer);
+        Sink::Background(writer)
     }
 }
 

@@ -7,13 +7,14 @@
 //! - `static_files`: files
 //! - `script`, `cgi`, `request_body`, `slots`, `php`, `spool`: a request's way to PHP and back, over the channel
 //! - `failure`: the answers that are ours
-//! - `access_log`: one line for each answer
+//! - `access_log`: one line for each answer; `background_writer`, which never makes a thread wait for who reads it
 //!
 //! It never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
 
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod background_writer;
 mod cgi;
 mod connection;
 mod failure;
@@ -29,4 +30,5 @@ mod spool;
 mod static_files;
 mod thread;
 
+pub use background_writer::BackgroundWriter;
 pub use process::main;
