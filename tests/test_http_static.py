@@ -303,10 +303,17 @@ def test_a_folder_without_an_index_is_not_listed(site, server):
         "/%5cdir",
         "/.//dir",
         "/x/..//dir",
+        "/\\evil.example/../dir",
+        # A folder with a script is redirected to elsewhere in the code.
+        "//scripts",
+        "/\\scripts",
+        "/\\evil.example/../scripts",
+        "/\\/evil.example/../scripts",
     ],
 )
 def test_a_redirect_stays_on_this_host(site, server, target):
     site.write("dir/index.html", "x")
+    site.php("scripts/index.php", "echo 'x';")
     site.write("evil.example/x.html", "x")
     with server.connect() as connection:
         response = connection.request("GET", target)

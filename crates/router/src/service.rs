@@ -88,7 +88,11 @@ async fn dispatch(thread: &Rc<Thread>, peer: &Peer, request: &Parts, body: Incom
         pass = loop {
             match action {
                 Action::Pass(pass) => break pass,
-                Action::Return { status, location } => return redirect(*status, location.as_deref()),
+                Action::Return { status, location } => {
+                    let status = StatusCode::from_u16(*status).map_err(|_| Failure::Internal)?;
+                    let location = location.as_deref().map(HeaderValue::from_str).transpose();
+                    return redirect(status, location.map_err(|_| Failure::Internal)?);
+                }
                 Action::Share(share) => match share_file(thread, share, request, &view)? {
                     Some(response) => return Ok(response),
                     None => action = share.fallback.as_deref().ok_or(Failure::NotFound)?,
@@ -123,11 +127,10 @@ fn host(request: &Parts) -> Result<String, Failure> {
     Ok(name.to_ascii_lowercase())
 }
 
-fn redirect(status: u16, location: Option<&str>) -> Answer {
-    let status = StatusCode::from_u16(status).map_err(|_| Failure::Internal)?;
+fn redirect(status: StatusCode, location: Option<HeaderValue>) -> Answer {
     let mut response = failure::page(status);
     if let Some(location) = location {
-        response.headers_mut().insert(LOCATION, HeaderValue::from_str(location).map_err(|_| Failure::Internal)?);
+        response.headers_mut().insert(LOCATION, location);
     }
     Ok(response.map(ResponseBody::bytes))
 }
@@ -178,7 +181,9 @@ async fn application(
     let script = match script::resolve(target, view.uri) {
         Resolved::Script(script) => script,
         Resolved::Nothing => return Err(Failure::NotFound),
-        Resolved::Folder => return redirect_to_folder(request),
+        Resolved::Folder => {
+            return redirect(StatusCode::MOVED_PERMANENTLY, static_files::folder_location(&request.uri));
+        }
         Resolved::Forbidden(path) => {
             tracing::warn!(path = %path.display(), "the router's user may not look for this script: answered 403");
             return Err(Failure::Forbidden);
@@ -264,13 +269,6 @@ fn copy_headers(head: &response::Head<'_>, response: &mut Response<()>) -> Optio
         }
     }
     declared
-}
-
-fn redirect_to_folder(request: &Parts) -> Answer {
-    let query = request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    // Several slashes in front would name another host.
-    let path = request.uri.path().trim_start_matches('/');
-    redirect(301, Some(&format!("/{path}/{query}")))
 }
 
 /// A request whose client leaves before the response has begun is taken back.
