@@ -12,27 +12,30 @@ pub const SERVER_NAME: &str = "howdah";
 /// What `SERVER_SOFTWARE` says.
 pub const SERVER_SOFTWARE: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 
+/// A request, as far as routes and scripts are concerned.
+pub struct Request<'r> {
+    /// As it came.
+    pub parts: &'r Parts,
+    /// Who sent it, and where to.
+    pub peer: &'r Peer,
+    /// Its host in lower case, without a port; may be empty.
+    pub host: &'r str,
+    /// Its path, normalised.
+    pub path: &'r str,
+}
+
 /// Writes the head of a request.
 ///
 /// A header whose name has an underscore is left out: it could not be told from one with a hyphen. `Proxy` is left out,
 /// since programs take HTTP_PROXY for their own setting (CVE-2016-5385).
-#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
-pub fn write(
-    head: &mut HeadWriter,
-    request: &Parts,
-    peer: &Peer,
-    host: &str,
-    path: &str,
-    root: &Path,
-    script: &Script,
-    body_len: Option<u64>,
-) {
+pub fn write(head: &mut HeadWriter, request: &Request<'_>, root: &Path, script: &Script, body_len: Option<u64>) {
+    let Request { parts, peer, host, path } = *request;
     let root = root.as_os_str().as_encoded_bytes();
-    let uri = request.uri.path_and_query().map_or("/", |target| target.as_str());
+    let uri = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     head.restart();
-    head.known(code::REQUEST_METHOD, request.method.as_str().as_bytes());
+    head.known(code::REQUEST_METHOD, parts.method.as_str().as_bytes());
     head.known(code::REQUEST_URI, uri.as_bytes());
-    head.known(code::QUERY_STRING, request.uri.query().unwrap_or_default().as_bytes());
+    head.known(code::QUERY_STRING, parts.uri.query().unwrap_or_default().as_bytes());
     head.known(code::SCRIPT_NAME, script.name.as_bytes());
     head.known(code::SCRIPT_FILENAME, script.filename.as_bytes());
     if !script.path_info.is_empty() {
@@ -43,10 +46,7 @@ pub fn write(
     }
     head.known(code::DOCUMENT_ROOT, root);
     head.known(code::DOCUMENT_URI, path.as_bytes());
-    head.known(
-        code::SERVER_PROTOCOL,
-        if request.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" },
-    );
+    head.known(code::SERVER_PROTOCOL, if parts.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
     head.known(code::SERVER_SOFTWARE, SERVER_SOFTWARE.as_bytes());
     head.known(code::SERVER_NAME, if host.is_empty() { &peer.server_addr } else { host }.as_bytes());
     head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());
@@ -59,7 +59,7 @@ pub fn write(
     if let Some(len) = body_len {
         head.known(code::CONTENT_LENGTH, len.to_string().as_bytes());
     }
-    headers(head, request);
+    headers(head, parts);
 }
 
 fn headers(head: &mut HeadWriter, request: &Parts) {

@@ -1,18 +1,19 @@
 //! One request: its target is normalised, a route's action found, and the action carried out.
 
 use crate::access_log::Entry;
-use crate::cgi;
+use crate::cgi::{self, Request};
 use crate::connection::Clock;
 use crate::failure::{self, Failure};
 use crate::php::{Port, Running};
 use crate::request_body::{self, Buffered};
 use crate::response_body::ResponseBody;
-use crate::script::{self, Resolved, Script};
+use crate::script::{self, Resolved};
 use crate::socket::Peer;
 use crate::static_files::{self, Outcome};
 use crate::thread::Thread;
+use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
-use howdah_config::{Action, Pass, RequestView, Share, Target};
+use howdah_config::{Action, Pass, RequestView, Share};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue, LOCATION, SERVER, TRANSFER_ENCODING, UPGRADE,
 };
@@ -55,30 +56,31 @@ pub async fn answer(
     })
 }
 
-async fn dispatch(thread: &Rc<Thread>, peer: &Peer, request: &Parts, body: Incoming) -> Answer {
-    if matches!(request.method, Method::TRACE | Method::CONNECT) {
+async fn dispatch(thread: &Rc<Thread>, peer: &Peer, parts: &Parts, body: Incoming) -> Answer {
+    if matches!(parts.method, Method::TRACE | Method::CONNECT) {
         return Err(Failure::MethodNotAllowed);
     }
     // RFC 9112, 6.3: anything else may be an attempt at request smuggling. (With Content-Length beside it hyper goes by
     // the chunks and closes the connection after the answer, as the RFC has it.)
-    let mut codings = request.headers.get_all(TRANSFER_ENCODING).iter();
+    let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
     if codings.next().is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
         || codings.next().is_some()
     {
         return Err(Failure::BadRequest("Transfer-Encoding"));
     }
-    let host = host(request)?;
-    let path = match request.uri.path() {
-        "*" if request.method == Method::OPTIONS => "/".into(),
+    let host = host(parts)?;
+    let path = match parts.uri.path() {
+        "*" if parts.method == Method::OPTIONS => "/".into(),
         path => static_files::normalise(path).map_err(|_| Failure::BadRequest("the path"))?,
     };
-    let view = RequestView { method: request.method.as_str(), host: &host, uri: &path };
+    let request = Request { parts, peer, host: &host, path: &path };
+    let view = request.view();
     let mut pass = &thread.configuration.listeners[peer.listener].pass;
     // The configuration has no circles: this ends.
     loop {
         let mut action = match pass {
             Pass::Application { name, target } => {
-                return application(thread, peer, request, body, &view, name, target.as_deref()).await;
+                return application(thread, &request, body, name, target.as_deref()).await;
             }
             Pass::Routes(name) => {
                 let steps = thread.configuration.routes.steps(name.as_deref()).unwrap_or_default();
@@ -93,12 +95,19 @@ async fn dispatch(thread: &Rc<Thread>, peer: &Peer, request: &Parts, body: Incom
                     let location = location.as_deref().map(HeaderValue::from_str).transpose();
                     return redirect(status, location.map_err(|_| Failure::Internal)?);
                 }
-                Action::Share(share) => match share_file(thread, share, request, &view)? {
+                Action::Share(share) => match share_file(thread, share, &request)? {
                     Some(response) => return Ok(response),
                     None => action = share.fallback.as_deref().ok_or(Failure::NotFound)?,
                 },
             }
         };
+    }
+}
+
+impl Request<'_> {
+    /// What conditions and templates see.
+    fn view(&self) -> RequestView<'_> {
+        RequestView { method: self.parts.method.as_str(), host: self.host, uri: self.path }
     }
 }
 
@@ -139,12 +148,11 @@ fn redirect(status: StatusCode, location: Option<HeaderValue>) -> Answer {
 fn share_file(
     thread: &Thread,
     share: &Share,
-    request: &Parts,
-    view: &RequestView<'_>,
+    request: &Request<'_>,
 ) -> Result<Option<Response<ResponseBody>>, Failure> {
     let mut forbidden = false;
     for template in &share.paths {
-        let path = template.render(view);
+        let path = template.render(&request.view());
         let base = share.chroot.as_deref().unwrap_or(Path::new(template.constant_prefix()));
         let share = static_files::Share {
             path: &path,
@@ -153,7 +161,7 @@ fn share_file(
             follow_symlinks: share.follow_symlinks,
             mime_types: &thread.configuration.settings.http.mime_types,
         };
-        match thread.static_files.serve(&share, request) {
+        match thread.static_files.serve(&share, request.parts) {
             Outcome::Response(response) => return Ok(Some(response.map(ResponseBody::file))),
             Outcome::NotFound => {}
             Outcome::Forbidden => forbidden = true,
@@ -165,10 +173,8 @@ fn share_file(
 
 async fn application(
     thread: &Rc<Thread>,
-    peer: &Peer,
-    request: &Parts,
+    request: &Request<'_>,
     body: Incoming,
-    view: &RequestView<'_>,
     name: &str,
     target: Option<&str>,
 ) -> Answer {
@@ -178,11 +184,11 @@ async fn application(
         .get(name)
         .and_then(|application| application.target(target))
         .ok_or(Failure::NotFound)?;
-    let script = match script::resolve(target, view.uri) {
+    let script = match script::resolve(target, request.path) {
         Resolved::Script(script) => script,
         Resolved::Nothing => return Err(Failure::NotFound),
         Resolved::Folder => {
-            return redirect(StatusCode::MOVED_PERMANENTLY, static_files::folder_location(&request.uri));
+            return redirect(StatusCode::MOVED_PERMANENTLY, static_files::folder_location(&request.parts.uri));
         }
         Resolved::Forbidden(path) => {
             tracing::warn!(path = %path.display(), "the router's user may not look for this script: answered 403");
@@ -192,30 +198,17 @@ async fn application(
     let has_body = !body.is_end_stream();
     let body =
         if has_body { request_body::read(body, &thread.configuration.settings.http).await? } else { Buffered::EMPTY };
-    let body_len = (has_body || request.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
-    run_php(thread, peer, request, view, name, target, &script, body, body_len).await
+    let body_len = (has_body || request.parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
+    let port = Rc::clone(thread.ports.get(name).ok_or(Failure::Internal)?);
+    let write_head = |head: &mut _| cgi::write(head, request, &target.root, &script, body_len);
+    run_php(port, request.parts, write_head, body).await
 }
 
-#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
-async fn run_php(
-    thread: &Rc<Thread>,
-    peer: &Peer,
-    request: &Parts,
-    view: &RequestView<'_>,
-    name: &str,
-    target: &Target,
-    script: &Script,
-    body: Buffered,
-    body_len: Option<u64>,
-) -> Answer {
-    let port = Rc::clone(thread.ports.get(name).ok_or(Failure::Internal)?);
+async fn run_php(port: Rc<Port>, request: &Parts, write_head: impl Fn(&mut HeadWriter), body: Buffered) -> Answer {
     let (memory, remainder) = body.into_parts();
-    let write_head =
-        |head: &mut _| cgi::write(head, request, peer, view.host, view.uri, &target.root, script, body_len);
     let running = port.submit(write_head, &memory, remainder).await?;
     let running = AbandonOnDrop { port: &port, running: Some(running) };
     let started = port.head(running.get()).await?;
-    let running = running.keep();
     let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(head.status).map_err(|_| Failure::BadGateway)?;
@@ -226,6 +219,7 @@ async fn run_php(
     }
     let declared = copy_headers(&head, &mut response);
     let first = started.bytes.slice(at..);
+    let running = running.keep();
     if !started.complete {
         if request.version == Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH) {
             // Without chunks only the end of the connection tells the end of the body; hyper would promise to keep it.
