@@ -211,7 +211,7 @@ async fn run_php(port: Rc<Port>, request: &Parts, write_head: impl Fn(&mut HeadW
     let started = port.head(running.get()).await?;
     let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
     let mut response = Response::new(());
-    *response.status_mut() = StatusCode::from_u16(head.status).map_err(|_| Failure::BadGateway)?;
+    *response.status_mut() = status(head.status)?;
     if !head.reason.is_empty()
         && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(head.reason)
     {
@@ -232,6 +232,14 @@ async fn run_php(port: Rc<Port>, request: &Parts, write_head: impl Fn(&mut HeadW
         response.headers_mut().remove(CONTENT_LENGTH);
     }
     Ok(response.map(|()| ResponseBody::bytes(first)))
+}
+
+/// A script's status as that of a final response. What is below 200 announces another response, which will not come.
+fn status(code: u16) -> Result<StatusCode, Failure> {
+    StatusCode::from_u16(code).ok().filter(|status| !status.is_informational()).ok_or_else(|| {
+        tracing::warn!(status = code, "a script set a status that no response can end with: answered 502");
+        Failure::BadGateway
+    })
 }
 
 /// Copies what the script set, except for what only the server can know; returns the declared length.
