@@ -554,6 +554,23 @@ def test_nul_is_refused(site, server, target):
     assert server.get(target).status in (400, 404)
 
 
+def test_a_path_that_is_not_utf_8_is_no_file(folder, run):
+    folder.write("%FF", "another file")
+    folder.write("hello.txt", "hello")
+    served = {"share": f"{folder.root}$uri", "fallback": {"share": f"{folder.root}/hello.txt"}}
+    only = {"match": {"uri": "/only/*"}, "action": {"share": f"{folder.root}$uri"}}
+    server = run({"routes": [only, {"action": served}]})
+    assert server.get("/%25FF").text == "another file"
+    assert server.get("/%ff").text == "hello"
+    assert server.get("/only/%ff").status == 404
+    assert server.get("/%ff/%00").status == 400
+
+
+def test_a_name_with_control_characters_is_a_file(folder, serve):
+    folder.write("a\tb\n.txt", "hello")
+    assert serve().get("/a%09b%0a.txt").text == "hello"
+
+
 @pytest.mark.parametrize("target", ["/%", "/%4", "/%zz", "/hello.txt%"])
 def test_a_broken_escape_is_refused(site, server, target):
     site.write("hello.txt", "hello")

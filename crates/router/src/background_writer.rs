@@ -185,19 +185,18 @@ mod tests {
         for number in 0..PUSHED {
             writer.push(line(number).as_bytes());
         }
-        let lost = writer.shared.lock().lost as usize;
-        assert!(lost > 0);
         let reading = thread::spawn(move || BufReader::new(reader).lines().map(Result::unwrap).collect::<Vec<_>>());
         writer.finish(LONG);
         assert_eq!(writer.shared.lock().lost, 0, "not reported");
         writer.push(line(PUSHED).as_bytes());
         drop(writer);
         let arrived = reading.join().unwrap();
-        assert_eq!(arrived.len(), PUSHED - lost + 1);
-        for (number, arrived) in arrived[..arrived.len() - 1].iter().enumerate() {
-            assert_eq!(*arrived, line(number).trim_end());
-        }
+        assert_eq!(arrived[0], line(0).trim_end());
         assert_eq!(arrived[arrived.len() - 1], line(PUSHED).trim_end());
+        assert!(arrived.is_sorted() && arrived.iter().all(|line| line.len() == 1000));
+        // The queue, what the thread had in its hands, and what is in the pipe.
+        let most = 2 * QUEUE_BYTES / 1001 + 65;
+        assert!((most / 4..=most).contains(&arrived.len()), "{}", arrived.len());
     }
 
     #[test]

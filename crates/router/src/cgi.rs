@@ -2,6 +2,7 @@
 
 use crate::script::Script;
 use crate::socket::Peer;
+use crate::static_files::RequestPath;
 use howdah_channel::request::{HeadWriter, code};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, USER_AGENT};
 use http::request::Parts;
@@ -20,8 +21,8 @@ pub struct Request<'r> {
     pub peer: &'r Peer,
     /// Its host in lower case, without a port; may be empty.
     pub host: &'r str,
-    /// Its path, normalised.
-    pub path: &'r str,
+    /// Its path.
+    pub path: &'r RequestPath<'r>,
 }
 
 /// Writes the head of a request.
@@ -36,16 +37,16 @@ pub fn write(head: &mut HeadWriter, request: &Request<'_>, root: &Path, script: 
     head.known(code::REQUEST_METHOD, parts.method.as_str().as_bytes());
     head.known(code::REQUEST_URI, uri.as_bytes());
     head.known(code::QUERY_STRING, parts.uri.query().unwrap_or_default().as_bytes());
-    head.known(code::SCRIPT_NAME, script.name.as_bytes());
-    head.known(code::SCRIPT_FILENAME, script.filename.as_bytes());
+    head.known(code::SCRIPT_NAME, &script.name);
+    head.known(code::SCRIPT_FILENAME, &script.filename);
     if !script.path_info.is_empty() {
-        head.known(code::PATH_INFO, script.path_info.as_bytes());
+        head.known(code::PATH_INFO, &script.path_info);
         let mut translated = root.to_vec();
-        translated.extend_from_slice(script.path_info.as_bytes());
+        translated.extend_from_slice(&script.path_info);
         head.known(code::PATH_TRANSLATED, &translated);
     }
     head.known(code::DOCUMENT_ROOT, root);
-    head.known(code::DOCUMENT_URI, path.as_bytes());
+    head.known(code::DOCUMENT_URI, path.bytes());
     head.known(code::SERVER_PROTOCOL, if parts.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
     head.known(code::SERVER_SOFTWARE, SERVER_SOFTWARE.as_bytes());
     head.known(code::SERVER_NAME, if host.is_empty() { &peer.server_addr } else { host }.as_bytes());

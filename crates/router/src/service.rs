@@ -9,7 +9,7 @@ use crate::request_body::{self, Buffered};
 use crate::response_body::ResponseBody;
 use crate::script::{self, Resolved};
 use crate::socket::Peer;
-use crate::static_files::{self, Outcome};
+use crate::static_files::{self, Outcome, RequestPath};
 use crate::thread::Thread;
 use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
@@ -70,9 +70,10 @@ async fn dispatch(thread: &Rc<Thread>, peer: &Peer, parts: &Parts, body: Incomin
     }
     let host = host(parts)?;
     let path = match parts.uri.path() {
-        "*" if parts.method == Method::OPTIONS => "/".into(),
-        path => static_files::normalise(path).map_err(|_| Failure::BadRequest("the path"))?,
+        "*" if parts.method == Method::OPTIONS => "/",
+        path => path,
     };
+    let path = RequestPath::normalise(path).map_err(|_| Failure::BadRequest("the path"))?;
     let request = Request { parts, peer, host: &host, path: &path };
     let view = request.view();
     let mut pass = &thread.configuration.listeners[peer.listener].pass;
@@ -107,7 +108,7 @@ async fn dispatch(thread: &Rc<Thread>, peer: &Peer, parts: &Parts, body: Incomin
 impl Request<'_> {
     /// What conditions and templates see.
     fn view(&self) -> RequestView<'_> {
-        RequestView { method: self.parts.method.as_str(), host: self.host, uri: self.path }
+        RequestView { method: self.parts.method.as_str(), host: self.host, uri: self.path.text() }
     }
 }
 
@@ -153,6 +154,10 @@ fn share_file(
     let mut forbidden = false;
     for template in &share.paths {
         let path = template.render(&request.view());
+        // A file of this name is another one's.
+        if !request.path.is_text() && path.contains(request.path.text().trim_start_matches('/')) {
+            continue;
+        }
         let base = share.chroot.as_deref().unwrap_or(Path::new(template.constant_prefix()));
         let share = static_files::Share {
             path: &path,
@@ -184,14 +189,14 @@ async fn application(
         .get(name)
         .and_then(|application| application.target(target))
         .ok_or(Failure::NotFound)?;
-    let script = match script::resolve(target, request.path) {
+    let script = match script::resolve(target, request.path.bytes()) {
         Resolved::Script(script) => script,
         Resolved::Nothing => return Err(Failure::NotFound),
         Resolved::Folder => {
             return redirect(StatusCode::MOVED_PERMANENTLY, static_files::folder_location(&request.parts.uri));
         }
         Resolved::Forbidden(path) => {
-            tracing::warn!(path = %path.display(), "the router's user may not look for this script: answered 403");
+            tracing::warn!(?path, "the router's user may not look for this script: answered 403");
             return Err(Failure::Forbidden);
         }
     };

@@ -1,6 +1,6 @@
 //! Static files: the part of the router that sends what lies in a folder.
 //!
-//! [`normalise`] makes a path of a request target; the router renders the path of a file from it, and
+//! [`RequestPath`] is made of a request target; the router renders the path of a file from it, and
 //! [`StaticFiles::serve`] finds, judges and answers: one `stat` and a few reference counts for a file that the
 //! thread has sent before, and that has not changed since. The modules in the order of a request:
 //! `path` and `names` (what may be asked for at all), `open` and `refusal` (symbolic links), `cache` and `version`,
@@ -44,7 +44,7 @@ use rustix::{
 pub use body::FileBody;
 use cache::{Cache, Entry};
 use open::{Links, OpenError, Opener, Place, Target};
-pub use path::normalise;
+pub use path::RequestPath;
 use refusal::Refusals;
 pub use respond::folder_location;
 use respond::{Answer, Content};

@@ -77,7 +77,7 @@ impl Site {
             request = request.header(*name, *value);
         }
         let (request, ()) = request.body(()).unwrap().into_parts();
-        let path = format!("{}{}", self.base.display(), normalise(request.uri.path()).unwrap());
+        let path = format!("{}{}", self.base.display(), RequestPath::normalise(request.uri.path()).unwrap().text());
         let share = Share {
             path: &path,
             base: &self.base,
