@@ -27,7 +27,7 @@ pub enum Listening {
 }
 
 /// Where a connection came in.
-pub struct Origin {
+pub struct Entrance {
     /// The listener's number.
     pub listener: u64,
     /// The TLS that the listener had when it accepted; `None` is none.
@@ -61,7 +61,7 @@ pub fn accept(
     let (stop, mut stopped) = oneshot::channel();
     let tls = Rc::new(RefCell::new(tls));
     let accepting = Accepting { tls: Rc::clone(&tls), _stop: stop };
-    let origin = move || Origin { listener: id, tls: tls.borrow().clone() };
+    let entrance = move || Entrance { listener: id, tls: tls.borrow().clone() };
     let listening = crate::thread::watch(listening.try_clone()?)?;
     let thread = Rc::clone(thread);
     spawn_local(async move {
@@ -72,7 +72,7 @@ pub fn accept(
                 ready = listening.readable() => match ready {
                     Ok(mut ready) => {
                         if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
-                            took(&thread, origin(), accepted).await;
+                            took(&thread, entrance(), accepted).await;
                         }
                     }
                     Err(_) => break,
@@ -84,16 +84,16 @@ pub fn accept(
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // It may be gone for good: it is not waited for descriptors.
                 Err(error) if error.kind() != io::ErrorKind::ConnectionAborted => break,
-                accepted => took(&thread, origin(), accepted).await,
+                accepted => took(&thread, entrance(), accepted).await,
             }
         }
     });
     Ok(accepting)
 }
 
-async fn took(thread: &Rc<Thread>, origin: Origin, accepted: io::Result<Accepted>) {
+async fn took(thread: &Rc<Thread>, entrance: Entrance, accepted: io::Result<Accepted>) {
     match accepted {
-        Ok(accepted) => thread.distribute(accepted, origin),
+        Ok(accepted) => thread.distribute(accepted, entrance),
         Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
         Err(error) => {
             tracing::error!(%error, "cannot accept connections; they wait in the backlog (see `ulimit -n`)");

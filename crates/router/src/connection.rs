@@ -5,8 +5,8 @@
 //! does not come to its end (`header_read_timeout`), a client that does not take its response (`send_timeout`). An
 //! overdue connection is closed. hyper answers broken requests itself (400, 431) and closes too.
 
-use crate::accept::Origin;
-use crate::access_log::Entry;
+use crate::accept::Entrance;
+use crate::log_line::Entry;
 use crate::response_body::ResponseBody;
 use crate::service;
 use crate::socket::{Accepted, Peer, Socket, Transport, Watched};
@@ -78,12 +78,12 @@ enum Ended {
 }
 
 /// Serves a connection to its end.
-pub async fn serve(thread: Rc<Thread>, accepted: Accepted, origin: Origin) {
-    let Ok((transport, mut peer)) = Transport::new(accepted, origin.listener) else { return };
-    let clock = Rc::new(Clock::new(&thread, origin.listener));
+pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
+    let Ok((transport, mut peer)) = Transport::new(accepted, entrance.listener) else { return };
+    let clock = Rc::new(Clock::new(&thread, entrance.listener));
     let _registered = thread.register(&clock);
     let remote = Rc::clone(&peer.remote_addr);
-    let socket = match origin.tls {
+    let socket = match entrance.tls {
         None => Socket::Plain(transport),
         Some(config) => match clock.shake_hands(transport, config, &peer).await {
             Some(stream) => {
@@ -126,10 +126,17 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, origin: Origin) {
     clock.enter(Phase::Idle);
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
-        // hyper has answered, or could not: the request never came to a line of its own.
-        if error.is_parse() && thread.logs_access() {
-            Entry::of_no_request(remote).write();
+        if error.is_parse() {
+            log_no_request(&thread, &remote);
         }
+    }
+}
+
+/// The line of an answer to what was no request: it never came to one of its own.
+fn log_no_request(thread: &Thread, remote: &str) {
+    let view = thread.view();
+    if let Some(log) = view.configuration().access_log.as_ref().filter(|log| log.condition.is_none()) {
+        Entry::of_no_request(log, remote).write();
     }
 }
 
@@ -212,8 +219,8 @@ impl Clock {
                 return Some(stream);
             }
             Some(Err(error)) => {
-                if matches!(error, HandshakeError::PlainHttp) && self.thread.logs_access() {
-                    Entry::of_no_request(Rc::clone(&peer.remote_addr)).write();
+                if matches!(error, HandshakeError::PlainHttp) {
+                    log_no_request(&self.thread, &peer.remote_addr);
                 }
                 error.to_string()
             }

@@ -5,7 +5,7 @@
 //!
 //! A new configuration replaces the thread's [`View`] whole. Ports and listeners that it names again are kept.
 
-use crate::accept::{self, Accepting, Listening, Origin};
+use crate::accept::{self, Accepting, Entrance, Listening};
 use crate::access_log::AccessLog;
 use crate::connection::{self, Clock};
 use crate::control::TellOnDrop;
@@ -15,7 +15,6 @@ use crate::snapshot::{Snapshot, View};
 use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
 use howdah_channel::WorkerId;
-use howdah_channel::request::HeadWriter;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -31,7 +30,7 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 /// What other threads ask of one.
 pub enum Command {
     /// Serve this connection.
-    Serve(Accepted, Origin),
+    Serve(Accepted, Entrance),
     /// Serve by this configuration from now on.
     Configure(Reconfiguration),
     /// A worker of a generation is dead.
@@ -70,8 +69,6 @@ pub struct Setup {
 pub struct Thread {
     /// Files.
     pub static_files: StaticFiles,
-    /// Buffers for heads that nobody uses now.
-    pub head_writers: RefCell<Vec<HeadWriter>>,
     view: RefCell<Rc<View>>,
     /// All ports that are in use: of this view and of older ones.
     ports: RefCell<Vec<Known>>,
@@ -149,7 +146,6 @@ fn with_current(act: impl FnOnce(&Thread)) {
 async fn serve(setup: Setup) {
     let thread = Rc::new(Thread {
         static_files: StaticFiles::new(),
-        head_writers: RefCell::default(),
         view: RefCell::new(Rc::new(View::nothing())),
         ports: RefCell::default(),
         accepting: RefCell::default(),
@@ -268,31 +264,31 @@ impl Thread {
     }
 
     /// Keeps a connection, or gives it to a thread that has clearly fewer.
-    pub fn distribute(self: &Rc<Self>, accepted: Accepted, origin: Origin) {
+    pub fn distribute(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         let load = |n: usize| self.loads[n].connections();
         let least = (0..self.loads.len()).fold(self.index, |least, n| if load(n) < load(least) { n } else { least });
         // All threads accept: a few more or less are not worth waking another one.
         if load(self.index) <= load(least) + load(least) / 4 + 8 {
-            self.spawn(accepted, origin);
-        } else if let Err(mpsc::error::SendError(Command::Serve(accepted, origin))) =
-            self.everyone[least].send(Command::Serve(accepted, origin))
+            self.spawn(accepted, entrance);
+        } else if let Err(mpsc::error::SendError(Command::Serve(accepted, entrance))) =
+            self.everyone[least].send(Command::Serve(accepted, entrance))
         {
-            self.spawn(accepted, origin);
+            self.spawn(accepted, entrance);
         }
     }
 
-    fn spawn(self: &Rc<Self>, accepted: Accepted, origin: Origin) {
+    fn spawn(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         self.load().connection_began();
         let thread = Rc::clone(self);
         spawn_local(async move {
-            connection::serve(Rc::clone(&thread), accepted, origin).await;
+            connection::serve(Rc::clone(&thread), accepted, entrance).await;
             thread.load().connection_ended();
         });
     }
 
     fn obey(self: &Rc<Self>, command: Command) {
         match command {
-            Command::Serve(accepted, origin) => self.spawn(accepted, origin),
+            Command::Serve(accepted, entrance) => self.spawn(accepted, entrance),
             Command::Configure(reconfiguration) => self.configure(&reconfiguration),
             Command::WorkerDied(generation, worker) => self.for_each_port(|port| {
                 if port.generation.id == generation {
