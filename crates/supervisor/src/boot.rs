@@ -36,7 +36,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let (asks, control) = mpsc::unbounded_channel();
     if let Some(address) = &start.control {
         let address: Address = address.parse().map_err(|error| format!("--control: {error}"))?;
-        let id = control_listeners.open(&address, ChosenBy::Control)?;
+        let id = control_listeners.open(&address, None, ChosenBy::Control)?;
         let socket = control_listeners.descriptor(id).map_err(system)?;
         let listener = ControlListener::new(socket, &address).map_err(system)?;
         tokio::spawn(listener.serve(asks));

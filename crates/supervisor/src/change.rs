@@ -207,6 +207,9 @@ impl Supervisor {
             return;
         }
         self.listeners.keep(&self.current.listeners);
+        for (id, listener) in self.current.listeners.iter().zip(&self.current.configuration.listeners) {
+            self.listeners.set_backlog(*id, listener.backlog);
+        }
         if matches!(self.stage, Stage::Booting) {
             self.stage = Stage::Serving;
             banner::print(&self.start, &self.listeners, &self.generations);
@@ -302,7 +305,7 @@ impl Supervisor {
         for listener in &configuration.listeners {
             let id = match self.listeners.find(&listener.address) {
                 Some(id) => Ok(id),
-                None => self.listeners.open(&listener.address, chosen_by),
+                None => self.listeners.open(&listener.address, listener.backlog, chosen_by),
             };
             match id {
                 Ok(id) => ids.push(id),

@@ -65,9 +65,10 @@ impl Listeners {
         self.sockets.iter().find(|(_, socket)| socket.configured == *address).map(|(id, _)| *id)
     }
 
-    /// Listens on this address, too. Returns the socket's number.
-    pub fn open(&mut self, address: &Address, chosen_by: ChosenBy) -> Result<u64, String> {
-        let backlog = backlog();
+    /// Listens on this address, too. So many connections may wait, or as many as the kernel allows. Returns the socket's
+    /// number.
+    pub fn open(&mut self, address: &Address, backlog: Option<u32>, chosen_by: ChosenBy) -> Result<u64, String> {
+        let backlog = backlog.map_or_else(default_backlog, to_kernel);
         let mode = if chosen_by == ChosenBy::Control { CONTROL_MODE } else { SOCKET_MODE };
         let opened = match address {
             Address::Tcp(address) => open_tcp(*address, backlog),
@@ -78,6 +79,14 @@ impl Listeners {
         self.last += 1;
         self.sockets.insert(self.last, socket);
         Ok(self.last)
+    }
+
+    /// So many connections may wait from now on.
+    pub fn set_backlog(&self, id: u64, backlog: Option<u32>) {
+        let backlog = backlog.map_or_else(default_backlog, to_kernel);
+        if let Some(Err(error)) = self.sockets.get(&id).map(|socket| rustix::net::listen(&socket.fd, backlog)) {
+            tracing::warn!("the backlog of a listener stays as it is: {error}");
+        }
     }
 
     /// A copy of a socket, for a router.
@@ -167,7 +176,11 @@ fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
     path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-fn backlog() -> i32 {
+fn to_kernel(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+fn default_backlog() -> i32 {
     let text = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_BACKLOG)
 }
@@ -213,7 +226,7 @@ mod tests {
 
     fn open(address: &Address) -> Result<Listeners, String> {
         let mut listeners = Listeners::default();
-        listeners.open(address, ChosenBy::Option).map(|_| listeners)
+        listeners.open(address, None, ChosenBy::Option).map(|_| listeners)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Whoever builds one of these removes its line here. What concerns single requests is told by the router.
 
-use howdah_config::{Application, Configuration, Isolation, Limits, Listener, LogFormat, Processes};
+use howdah_config::{Application, Configuration, Isolation, Limits, Listener, Processes};
 
 /// # Errors
 /// The first option that would do nothing, with its path.
@@ -18,11 +18,6 @@ pub fn refuse(configuration: &Configuration) -> Result<(), String> {
         }
     };
     check(!http.compression.compressors.is_empty(), "settings/http/compression");
-    check(http.log_route, "settings/http/log_route");
-    if let Some(log) = &configuration.access_log {
-        check(log.format != LogFormat::combined(), "access_log/format");
-        check(log.condition.is_some(), "access_log/if");
-    }
     match listeners.chain(applications).chain(others).next() {
         Some(path) => Err(format!("{path}: howdah does not do this yet; remove it")),
         None => Ok(()),
@@ -30,11 +25,7 @@ pub fn refuse(configuration: &Configuration) -> Result<(), String> {
 }
 
 fn of_listener(listener: &Listener) -> Vec<String> {
-    let options = [
-        ("tls", listener.tls.is_some()),
-        ("forwarded", listener.forwarded.is_some()),
-        ("backlog", listener.backlog.is_some()),
-    ];
+    let options = [("tls", listener.tls.is_some())];
     let address = listener.address.to_string().replace('/', "%2F");
     let used = options.into_iter().filter(|(_, is_used)| *is_used);
     used.map(|(option, _)| format!("listeners/{address}/{option}")).collect()
@@ -70,7 +61,6 @@ mod tests {
                     .to_owned(),
                 Some("listeners/unix:%2Fx/tls"),
             ),
-            (r#"{"access_log": {"path": "-", "if": "$uri"}}"#.to_owned(), Some("access_log/if")),
         ];
         for (text, expected) in cases {
             let configuration = Configuration::parse(&text).unwrap();
