@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use howdah_config::Configuration;
 use howdah_supervisor::Start;
 use howdah_supervisor::identity::Account;
+use howdah_supervisor::system_error::words;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -213,7 +214,7 @@ fn read_configuration(path: &Path) -> Result<String, String> {
     };
     let text = text.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => format!("--config: there is no file {}; correct the path", path.display()),
-        _ => format!("--config: {} cannot be read: {error}", path.display()),
+        _ => format!("--config: {} cannot be read: {}", path.display(), words(&error)),
     })?;
     Configuration::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(text)

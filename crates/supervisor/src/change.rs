@@ -51,6 +51,8 @@ pub enum Origin {
     Start,
     /// The state directory: if it fails, howdah starts with an empty configuration.
     Stored,
+    /// In the place of a stored one that does not run, which stays stored: it may be right again at the next start.
+    Nothing,
     /// The control API.
     Api(Reply),
 }
@@ -253,10 +255,10 @@ impl Supervisor {
                 reply.send(Err(reason));
                 self.next_ask(now);
             }
-            Origin::Start => self.start_failure = Some(reason.to_owned()),
+            Origin::Start | Origin::Nothing => self.start_failure = Some(reason.to_owned()),
             Origin::Stored => {
                 tracing::error!("the stored configuration does not run; howdah starts with an empty one: {reason}");
-                self.begin_change(Document::initial(), Configuration::default(), Origin::Start, None, now);
+                self.begin_change(Document::initial(), Configuration::default(), Origin::Nothing, None, now);
             }
         }
     }
@@ -308,7 +310,7 @@ impl Supervisor {
     /// All that is new works: from now on it is in force.
     fn switch(&mut self, now: Instant) {
         let Some(change) = &mut self.change else { return };
-        let is_stored = matches!(change.origin, Origin::Stored);
+        let is_stored = matches!(change.origin, Origin::Stored | Origin::Nothing);
         if let Some(state) = self.state.as_ref().filter(|_| !is_stored)
             && let Err(reason) = state.store_configuration(&change.next.document.compact())
         {

@@ -40,6 +40,7 @@ mod start;
 mod state;
 mod status;
 mod supervise;
+pub mod system_error;
 mod workers;
 
 use std::io::{self, Write};

@@ -5,6 +5,7 @@ use crate::client::source::Source;
 use crate::places::Places;
 use clap::Args;
 use howdah_config::Address;
+use howdah_supervisor::system_error::words;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
@@ -128,7 +129,9 @@ impl Server {
             io::ErrorKind::PermissionDenied => {
                 format!("you may not use {address}: it is only for root and for the user who runs howdah; try sudo")
             }
-            _ => format!("howdah on {address} cannot be reached: {error}; say where it listens with --control"),
+            _ => {
+                format!("howdah on {address} cannot be reached: {}; say where it listens with --control", words(error))
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::client::config::{parse, url};
 use crate::client::connection::Server;
 use crate::output;
 use howdah_config::DocumentPath;
+use howdah_supervisor::system_error::words;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -44,7 +45,9 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn run(&self) -> Result<(), String> {
-        let problem = |error| format!("a file for the editor cannot be made: {error}; make room, or set TMPDIR");
+        let problem = |error: std::io::Error| {
+            format!("a file for the editor cannot be made: {}; make room, or set TMPDIR", words(&error))
+        };
         let mut file = tempfile::Builder::new().prefix("howdah-").suffix(".json").tempfile().map_err(problem)?;
         file.write_all(self.original.as_bytes()).and_then(|()| file.flush()).map_err(problem)?;
         // What the editor is left with unless it is changed.
@@ -55,7 +58,7 @@ impl Session<'_> {
             }
             let text = match std::fs::read_to_string(file.path()) {
                 Ok(text) => without_marks(&text).to_owned(),
-                Err(error) => return Err(self.keep(file, "", format!("the text cannot be read: {error}"))),
+                Err(error) => return Err(self.keep(file, "", format!("the text cannot be read: {}", words(&error)))),
             };
             if text == self.original || text.trim().is_empty() {
                 output::print("Nothing was changed.\n");
@@ -82,7 +85,7 @@ impl Session<'_> {
             let lines = marked(&describe(0)).lines().count();
             let written = std::fs::write(file.path(), marked(&describe(lines)) + &last);
             if let Err(error) = written {
-                return Err(format!("{}; the text cannot be written back: {error}", describe(0)));
+                return Err(format!("{}; the text cannot be written back: {}", describe(0), words(&error)));
             }
         }
     }
@@ -120,7 +123,7 @@ fn open(file: &Path) -> Result<(), String> {
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("the editor `{editor}` failed ({status}); nothing was sent. Set VISUAL or EDITOR")),
-        Err(error) => Err(format!("the editor `{editor}` cannot be started: {error}; set VISUAL or EDITOR")),
+        Err(error) => Err(format!("the editor `{editor}` cannot be started: {}; set VISUAL or EDITOR", words(&error))),
     }
 }
 

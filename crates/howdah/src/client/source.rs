@@ -1,6 +1,7 @@
 //! The text that a command is given: a file, or standard input.
 
 use howdah_config::DocumentPath;
+use howdah_supervisor::system_error::words;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -33,7 +34,7 @@ impl Source {
             io::ErrorKind::NotFound => {
                 format!("there is no file {name}; correct the path, or write - for standard input")
             }
-            _ => format!("{name} cannot be read: {error}"),
+            _ => format!("{name} cannot be read: {}", words(&error)),
         })?;
         Ok(Source { name, content, path })
     }
