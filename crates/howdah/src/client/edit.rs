@@ -78,7 +78,8 @@ impl Session<'_> {
                 return Ok(());
             };
             if answer.is_overtaken() {
-                let reason = "The configuration was changed by somebody else while you edited it; nothing was sent.";
+                let reason = "The configuration was changed by somebody else while you edited it; yours is not in force. Compare \
+                              yours with `howdah config get` before you send it.";
                 return Err(self.keep(file, &last, reason.to_owned()));
             }
             let describe = |lines| refused.describe_in("", &last, &self.path, lines);
@@ -118,8 +119,9 @@ fn open(file: &Path) -> Result<(), String> {
     let chosen =
         ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
     let editor = chosen.unwrap_or_else(|| "vi".to_owned());
-    // It may have arguments.
-    let status = Command::new("/bin/sh").arg("-c").arg(format!("{editor} \"$@\"")).arg(&editor).arg(file).status();
+    // It may have arguments. Ctrl-C is for it, not for the shell that starts it.
+    let script = format!("trap : INT QUIT; {editor} \"$@\"");
+    let status = Command::new("/bin/sh").arg("-c").arg(script).arg(&editor).arg(file).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("the editor `{editor}` failed ({status}); nothing was sent. Set VISUAL or EDITOR")),
