@@ -1,13 +1,15 @@
 //! The command line: reads the options, builds the configuration, and becomes the supervisor.
 //!
-//! Options that do not exist end it with clap's message and exit code 2; whatever else is wrong with one line and 1.
+//! Options that do not exist end it with clap's message and exit code 2; whatever else is wrong with a line, and the
+//! place if it is in a configuration, and 1.
 
 use crate::places::Places;
-use crate::{php_versions, serve};
+use crate::{client, output, php_versions, serve};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use howdah_config::Configuration;
 use howdah_supervisor::Start;
 use howdah_supervisor::identity::Account;
+use howdah_supervisor::system_error::words;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,6 +34,14 @@ enum Command {
     Serve(Box<Serve>),
     /// Run a configuration in NGINX Unit's language.
     Run(Run),
+    /// Read and change the configuration of a howdah that runs.
+    Config(client::Config),
+    /// Print what a howdah does: connections, requests, applications.
+    Status(client::Status),
+    /// Start an application anew, without losing a request.
+    Restart(client::Restart),
+    /// Upload, remove and list the certificates of a howdah.
+    Certificate(client::Certificate),
 }
 
 /// The options of `howdah serve`.
@@ -117,12 +127,16 @@ pub fn main() -> ExitCode {
         }
     };
     if command_line.version {
-        print(&format!("howdah {}\n{}", env!("CARGO_PKG_VERSION"), php_versions::details()));
+        output::print(&format!("howdah {}\n{}", env!("CARGO_PKG_VERSION"), php_versions::details()));
         return ExitCode::SUCCESS;
     }
     let result = match command_line.command {
         Some(Command::Serve(options)) => serve(&options),
         Some(Command::Run(options)) => run(options),
+        Some(Command::Config(options)) => options.run(),
+        Some(Command::Status(options)) => options.run(),
+        Some(Command::Restart(options)) => client::restart(&options),
+        Some(Command::Certificate(options)) => options.run(),
         None => Err("there is nothing to do; see `howdah --help`".to_owned()),
     };
     match result {
@@ -139,7 +153,7 @@ fn serve(options: &Serve) -> Result<(), String> {
     let configuration = format!("{:#}\n", served.configuration);
     Configuration::parse(&configuration).map_err(|error| error.to_string())?;
     if options.print_config {
-        print(&configuration);
+        output::print(&configuration);
         return Ok(());
     }
     let account = match &options.user {
@@ -200,7 +214,7 @@ fn read_configuration(path: &Path) -> Result<String, String> {
     };
     let text = text.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => format!("--config: there is no file {}; correct the path", path.display()),
-        _ => format!("--config: {} cannot be read: {error}", path.display()),
+        _ => format!("--config: {} cannot be read: {}", path.display(), words(&error)),
     })?;
     Configuration::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(text)
@@ -219,11 +233,6 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
         _ => Err("write KEY=VALUE".to_owned()),
     }
-}
-
-fn print(text: &str) {
-    let mut stdout = io::stdout();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 #[cfg(test)]

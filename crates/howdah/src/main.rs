@@ -4,8 +4,10 @@
 
 #![forbid(unsafe_code)]
 
+mod client;
 mod command_line;
 mod diagnostics;
+mod output;
 mod php_versions;
 mod places;
 mod recognition;

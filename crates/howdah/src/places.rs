@@ -1,5 +1,6 @@
 //! Where howdah keeps its state and listens for its control API, if nobody says so.
 
+use howdah_supervisor::system_error::words;
 use std::env;
 use std::path::{Path, PathBuf};
 
@@ -36,8 +37,9 @@ impl Places {
         let folder = self.control_folder(state_dir);
         std::fs::create_dir_all(folder).map_err(|error| {
             format!(
-                "the folder {} of the control socket cannot be made: {error}; choose another with --control",
-                folder.display()
+                "the folder {} of the control socket cannot be made: {}; choose another with --control",
+                folder.display(),
+                words(&error)
             )
         })?;
         Ok(self.control_of(state_dir))

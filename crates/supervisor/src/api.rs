@@ -171,7 +171,7 @@ impl Supervisor {
             let answer = match ask.below("status") {
                 Some(path) => DocumentPath::parse(path)
                     .and_then(|path| status.get(&path))
-                    .map_err(|refusal| Refusal { error: answer::text::INVALID_PATH.to_owned(), ..refusal })
+                    .map_err(of_status)
                     .map(|found| Answer::document(&found)),
                 None => {
                     let config = self.current.document.clone();
@@ -285,6 +285,15 @@ impl Supervisor {
         self.begin_change(document, configuration, Origin::Api(reply), Some(name), now);
         Ok(())
     }
+}
+
+/// A refusal of a document, as one of the status.
+fn of_status(refusal: Refusal) -> Refusal {
+    let detail = refusal.detail.map(|detail| match detail.strip_prefix("the configuration") {
+        Some(rest) => format!("the status{rest}"),
+        None => detail,
+    });
+    Refusal { error: answer::text::INVALID_PATH.to_owned(), detail, ..refusal }
 }
 
 fn no_such_path() -> Refusal {

@@ -11,6 +11,7 @@ use crate::start::Start;
 use crate::state::State;
 use crate::supervise::Supervisor;
 use crate::sweep::Sweep;
+use crate::system_error::words;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, Configuration, Context, Document};
 use std::collections::BTreeSet;
@@ -101,13 +102,13 @@ fn first_configuration(
         Err(reason) => tracing::error!("howdah starts with an empty configuration: {reason}"),
     }
     // It is not stored before the first change: what was there can be looked at.
-    Ok((Document::initial(), Configuration::default(), Origin::Stored))
+    Ok((Document::initial(), Configuration::default(), Origin::Nothing))
 }
 
 fn write_pid(file: &Path) -> Result<(), String> {
     let text = format!("{}\n", std::process::id());
     std::fs::write(file, text)
-        .map_err(|error| format!("--pid: {file:?} cannot be written: {error}; choose another file"))
+        .map_err(|error| format!("--pid: {file:?} cannot be written: {}; choose another file", words(&error)))
 }
 
 /// Removes the file with our process id, unless somebody else's is in it by now.

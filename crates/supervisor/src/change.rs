@@ -52,6 +52,8 @@ pub enum Origin {
     Start,
     /// The state directory: if it fails, howdah starts with an empty configuration.
     Stored,
+    /// In the place of a stored one that does not run, which stays stored: it may be right again at the next start.
+    Nothing,
     /// The control API.
     Api(Reply),
 }
@@ -60,7 +62,7 @@ pub enum Origin {
 enum Progress {
     /// New generations start, until then at most.
     Booting(Instant),
-    /// The router switches. There is no way back.
+    /// The router switches. Only if it cannot there is a way back.
     Switching,
 }
 
@@ -215,17 +217,20 @@ impl Supervisor {
             self.stage = Stage::Serving;
             banner::print(&self.start, &self.listeners, &self.current, &self.generations);
         }
-        if let Some(Change { origin: Origin::Api(reply), .. }) = self.change.take() {
-            reply.send(Ok(&self.current.document));
+        // A router that was started again says so, too, while the next change still boots.
+        if let Some(change) = self.change.take_if(|change| matches!(change.progress, Progress::Switching)) {
+            if let Origin::Api(reply) = change.origin {
+                reply.send(Ok(&self.current.document));
+            }
+            self.next_ask(now);
         }
-        self.next_ask(now);
     }
 
     /// The router cannot serve by the configuration: a bug, as it was checked before.
     pub(crate) fn router_refused(&mut self, version: u64, reason: &str, now: Instant) {
         if version == self.current.version {
             tracing::error!("the router refused the configuration: {reason}");
-            self.fail_change(&format!("the router refused the configuration: {reason}"), now);
+            self.switch_back(&format!("the router refused the configuration: {reason}"), now);
         }
     }
 
@@ -264,10 +269,10 @@ impl Supervisor {
                 reply.send(Err(reason));
                 self.next_ask(now);
             }
-            Origin::Start => self.start_failure = Some(reason.to_owned()),
+            Origin::Start | Origin::Nothing => self.start_failure = Some(reason.to_owned()),
             Origin::Stored => {
                 tracing::error!("the stored configuration does not run; howdah starts with an empty one: {reason}");
-                self.begin_change(Document::initial(), Configuration::default(), Origin::Start, None, now);
+                self.begin_change(Document::initial(), Configuration::default(), Origin::Nothing, None, now);
             }
         }
     }
@@ -324,7 +329,7 @@ impl Supervisor {
     /// All that is new works: from now on it is in force.
     fn switch(&mut self, now: Instant) {
         let Some(change) = &mut self.change else { return };
-        let is_stored = matches!(change.origin, Origin::Stored);
+        let is_stored = matches!(change.origin, Origin::Stored | Origin::Nothing);
         if let Some(state) = self.state.as_ref().filter(|_| !is_stored)
             && let Err(reason) = state.store_configuration(&change.next.document.compact())
         {
@@ -335,19 +340,42 @@ impl Supervisor {
             change.next.listeners.iter().filter(|id| !self.current.listeners.contains(id)).copied().collect();
         let started = change.started.clone();
         std::mem::swap(&mut self.current, &mut change.next);
-        let result = match self.router {
-            Some(_) => self.configure_router(&started, &new_listeners),
-            None => {
-                // If it was due to be started again, it starts with the new configuration now.
-                self.router_due = None;
-                self.start_router(now)
-            }
-        };
-        if let Err(error) = result {
-            let reason = format!("the router cannot be configured: {error}");
-            tracing::error!("{reason}");
-            self.fail_change(&reason, now);
+        if self.router.is_none() {
+            return self.start_router_anew(now);
         }
+        if let Err(error) = self.configure_router(&started, &new_listeners) {
+            self.switch_back(&format!("the router cannot be configured: {error}"), now);
+        }
+    }
+
+    /// Starts a router with the configuration in force, of which no other router knew the one before.
+    fn start_router_anew(&mut self, now: Instant) {
+        self.router_due = None;
+        self.router_lost();
+        if let Err(error) = self.start_router(now) {
+            let reason = format!("the router cannot be started: {error}");
+            if matches!(self.stage, Stage::Booting) {
+                return self.fail_change(&reason, now);
+            }
+            // The change ends when there is a router at last.
+            tracing::error!("{reason}");
+            self.router_due = Some(now + self.router_backoff.after_death(Duration::ZERO));
+        }
+    }
+
+    /// The router does not serve by the new configuration: the one before it is in force again.
+    fn switch_back(&mut self, reason: &str, now: Instant) {
+        let Some(change) = self.change.as_mut().filter(|change| matches!(change.progress, Progress::Switching)) else {
+            return;
+        };
+        std::mem::swap(&mut self.current, &mut change.next);
+        let was_there_one = self.current.version > 0;
+        if let Some(state) = self.state.as_ref().filter(|_| was_there_one)
+            && let Err(problem) = state.store_configuration(&self.current.document.compact())
+        {
+            tracing::error!("the configuration that was not put in force stays stored: {problem}");
+        }
+        self.fail_change(reason, now);
     }
 
     /// Ends what a change had started.

@@ -7,7 +7,7 @@ use crate::api::{Answer, Ask};
 use howdah_config::{Address, Refusal};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HeaderValue, IF_MATCH, SERVER};
+use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MATCH, SERVER};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -113,7 +113,7 @@ async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>) -
     let ask = Ask {
         method: head.method.as_str().to_owned(),
         path: head.uri.path().to_owned(),
-        if_match: head.headers.get(IF_MATCH).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
+        if_match: if_match(&head.headers),
         body,
         reply,
     };
@@ -122,6 +122,12 @@ async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>) -
         Ok(()) => answer.await.unwrap_or_else(|_| ended()),
         Err(_) => ended(),
     }
+}
+
+/// The header `If-Match`: several are one, with commas between (RFC 9110, 5.3).
+fn if_match(headers: &HeaderMap) -> Option<String> {
+    let values = headers.get_all(IF_MATCH).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    values.map(String::from).reduce(|all, value| format!("{all}, {value}"))
 }
 
 fn response(answer: Answer) -> Response<Full<Bytes>> {

@@ -46,6 +46,7 @@ mod state;
 mod status;
 mod supervise;
 mod sweep;
+pub mod system_error;
 mod workers;
 
 use std::io::{self, Write};

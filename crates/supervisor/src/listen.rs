@@ -3,6 +3,7 @@
 //!
 //! Fails with one sentence that names the address and says what to do.
 
+use crate::system_error::words;
 use howdah_config::Address;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -216,7 +217,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
         (io::ErrorKind::NotFound, _) => {
             format!("cannot listen on {address}: the folder does not exist; create it or choose another {place}")
         }
-        _ => format!("cannot listen on {address}: {error}; choose another {place}"),
+        _ => format!("cannot listen on {address}: {}; choose another {place}", words(error)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! `conf.json` is the configuration, `certs/NAME` the certificates. A file is written beside the old one, synced, and
 //! put in its place: after a crash there is the old one or the new one, whole. All of it is only for its owner.
 
+use crate::system_error::words;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -32,7 +33,7 @@ impl State {
     /// A sentence: when it cannot be written, or another howdah uses it.
     pub fn open(folder: &Path) -> Result<State, String> {
         let problem = |error: io::Error| {
-            format!("the state directory {folder:?} cannot be used: {error}; choose another with --state-dir")
+            format!("the state directory {folder:?} cannot be used: {}; choose another with --state-dir", words(&error))
         };
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(problem)?;
         let mut options = OpenOptions::new();
@@ -61,7 +62,7 @@ impl State {
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("the stored configuration {path:?} cannot be read: {error}")),
+            Err(error) => Err(format!("the stored configuration {path:?} cannot be read: {}", words(&error))),
         }
     }
 
@@ -71,8 +72,9 @@ impl State {
     /// A sentence; the configuration that was stored before is still there.
     pub fn store_configuration(&self, text: &str) -> Result<(), String> {
         let path = self.folder.join(CONFIGURATION);
-        replace(&path, text.as_bytes())
-            .map_err(|error| format!("{path:?} cannot be written: {error}; make room, or choose another --state-dir"))
+        replace(&path, text.as_bytes()).map_err(|error| {
+            format!("{path:?} cannot be written: {}; make room, or choose another --state-dir", words(&error))
+        })
     }
 }
 
