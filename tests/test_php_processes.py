@@ -173,3 +173,18 @@ def test_what_whoever_started_howdah_had_running_is_left_alone(folder):
         assert server.exit_code() == 0
         assert other.alive()
         other.kill()
+
+
+# --- Starts that take long
+
+
+def test_it_is_said_which_application_is_waited_for(folder):
+    preload = folder.php("preload.php", "await(SCRATCH . '/go');")
+    folder.php("index.php", "echo 'up';")
+    with Howdah.serve(
+        folder, ini={"opcache.preload": preload}, ready=lambda server: "still waiting" in server.stderr
+    ) as server:
+        assert 'still waiting for PHP of the application "app" to start' in server.stderr
+        (folder.scratch / "go").touch()
+        wait_for(lambda: f":{server.port}" in server.stdout, "the start")
+        assert server.get("/").text == "up"

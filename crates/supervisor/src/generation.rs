@@ -7,6 +7,7 @@
 use crate::backoff::Backoff;
 use crate::identity::Account;
 use crate::link::Link;
+use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
 use crate::process::{self, Told};
 use crate::workers::Workers;
@@ -81,6 +82,8 @@ enum Prototype {
         pid: Pid,
         since: Instant,
         booted: bool,
+        /// While it starts.
+        patience: Patience,
         /// It has closed its socket: it must be gone by then.
         kill_at: Option<Instant>,
         /// `None` when it has been asked to end.
@@ -173,6 +176,7 @@ impl Generation {
         {
             reap::kill(*pid);
         }
+        self.wait_for_start(now);
         for (_, process) in self.workers.overdue(now) {
             match process {
                 Some(process) => process.kill(),
@@ -194,9 +198,11 @@ impl Generation {
     pub fn next_deadline(&self) -> Option<Instant> {
         match self.prototype {
             Prototype::Down { again } => Some(again).into_iter().chain(self.workers.next_deadline()).min(),
-            Prototype::Up { kill_at, link: Some(_), .. } => {
-                let workers = if self.replacing { None } else { self.workers.next_deadline() };
-                kill_at.into_iter().chain(workers).min()
+            Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
+                let workers =
+                    if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
+                let start = if booted && self.proven { None } else { patience.deadline() };
+                kill_at.into_iter().chain(workers).chain(start).min()
             }
             _ => None,
         }
@@ -317,6 +323,25 @@ impl Generation {
             && !self.workers.alive().any(|(_, process)| process.is_some_and(process::Process::is_child))
     }
 
+    /// Loses patience with a prototype that does not load PHP, or forks no worker.
+    fn wait_for_start(&mut self, now: Instant) {
+        let Prototype::Up { pid, booted, patience, link: Some(_), .. } = &mut self.prototype else { return };
+        if *booted && self.proven {
+            return;
+        }
+        match patience.step(now) {
+            Some(Step::Say) => {
+                tracing::warn!("still waiting for PHP of the application {:?} to start", self.plan.name);
+            }
+            Some(Step::GiveUp) => {
+                self.failure =
+                    Some(format!("it took more than {} s; does its opcache.preload hang?", LONGEST_START.as_secs()));
+                reap::kill(*pid);
+            }
+            None => {}
+        }
+    }
+
     fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
         self.failure = None;
         let plan = &self.plan;
@@ -324,7 +349,8 @@ impl Generation {
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
         let mut link = Link::new(socket)?;
         link.send(ToPrototype::Boot(self.boot_message()), self.descriptors()?);
-        self.prototype = Prototype::Up { pid, since: now, booted: false, kill_at: None, link: Some(link) };
+        let patience = Patience::new(now);
+        self.prototype = Prototype::Up { pid, since: now, booted: false, patience, kill_at: None, link: Some(link) };
         Ok(())
     }
 
