@@ -45,6 +45,27 @@ def test_preloaded_code_cannot_make_the_supervisor_kill_others(folder, victim, f
     assert victim.poll() is None, "it was killed"
 
 
+FLOOD = json.dumps({"Failed": {"reason": "x" * 1000}})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_flood_of_messages_does_not_stop_the_clock_nor_signals(folder, number):
+    preload = folder.php(
+        "preload.php",
+        f"""$c = FFI::cdef('long write(int, const char *, size_t);'); $message = '{FLOOD}';
+        while (true) {{ $c->write(3, $message, strlen($message)); }}""",
+    )
+    server = Howdah.serve(
+        folder, ini={"opcache.preload": preload}, ready=lambda server: "still waiting" in server.stderr
+    )
+    try:
+        server.send_signal(number)
+        server.exit_code(5)
+        assert server.leftovers() == []
+    finally:
+        server.kill()
+
+
 # --- Forks
 
 

@@ -97,6 +97,9 @@ enum Prototype {
     Ended,
 }
 
+/// More messages than fit into a socket were not there already: somebody sends while they are read.
+const PENDING_AT_MOST: usize = 4096;
+
 // === impl Generation ===
 
 impl Generation {
@@ -218,9 +221,9 @@ impl Generation {
 
     /// Takes in all messages that are there already: before a death is looked at, which they may explain.
     pub fn receive_pending(&mut self, now: Instant) {
-        while let Prototype::Up { link: Some(link), .. } = &mut self.prototype
-            && let Some(message) = link.try_receive()
-        {
+        for _ in 0..PENDING_AT_MOST {
+            let Prototype::Up { link: Some(link), .. } = &mut self.prototype else { return };
+            let Some(message) = link.try_receive() else { return };
             self.on_message(message, now);
         }
     }
@@ -237,7 +240,10 @@ impl Generation {
                 self.failure = None;
                 self.on_time(now);
             }
-            FromPrototype::Failed { reason } => self.failure = Some(reason),
+            FromPrototype::Failed { reason } => match self.prototype {
+                Prototype::Up { booted: true, .. } => self.breach("it failed to boot after it had booted"),
+                _ => self.failure = Some(reason),
+            },
             FromPrototype::Started { worker, pid } => self.worker_started(worker, pid),
             FromPrototype::Exited { worker, pid, end } => {
                 let known = self.workers.alive().find(|(alive, _)| *alive == worker);

@@ -139,10 +139,11 @@ async fn numbers_that_name_no_process_are_no_workers() {
 }
 
 #[tokio::test]
-async fn a_prototype_that_boots_twice_or_reports_an_unknown_death_is_killed() {
+async fn a_prototype_that_boots_twice_or_tells_an_unknown_death_is_killed() {
     let end = ProcessEnd::Code(0);
     for message in [
         FromPrototype::Booted { php_version: String::new(), opcache: true },
+        FromPrototype::Failed { reason: String::new() },
         FromPrototype::Exited { worker: UNKNOWN, pid: 1, end },
     ] {
         let mut fake = Fake::booted(SLEEP);
