@@ -3,6 +3,7 @@
 //! A child finds its control socket at [`CONTROL_FD`]. The supervisor's first message is the boot message, with the
 //! descriptors that it names, in their order.
 
+use crate::control::ControlSocket;
 use crate::layout::Geometry;
 use crate::state::WorkerId;
 use nix::sys::prctl;
@@ -26,7 +27,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Becomes this user, for good: groups first, while that is still allowed. Only while the process has one thread.
+    /// Becomes this user, for good: groups first, while that is still allowed. Only while the process has one thread. Clears
+    /// the death signal: see [`die_with_supervisor`].
     ///
     /// # Errors
     /// When the process may not.
@@ -39,10 +41,23 @@ impl Identity {
         }
         setgid(gid)?;
         setuid(Uid::from_raw(uid))?;
-        // A change of user clears it.
-        prctl::set_pdeathsig(Signal::SIGKILL)?;
         Ok(())
     }
+}
+
+/// From now on this process is killed when the supervisor at the other end of its control socket dies. To be asked for
+/// at the start, and again after [`Identity::assume`]: a change of user clears it.
+///
+/// # Errors
+/// When the supervisor is dead already: no signal will come for that.
+pub fn die_with_supervisor(control: &ControlSocket) -> io::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // Of a socket pair, this is who made it.
+    let supervisor = rustix::net::sockopt::socket_peercred(control)?.pid;
+    if rustix::process::getppid() != Some(supervisor) {
+        return Err(io::Error::other("the supervisor is gone"));
+    }
+    Ok(())
 }
 
 /// Supervisor to prototype.
@@ -253,5 +268,18 @@ impl std::fmt::Display for ProcessEnd {
             ProcessEnd::Code(code) => write!(f, "exited with code {code}"),
             ProcessEnd::Signal(signal) => write!(f, "was killed by signal {signal}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_made_the_socket_must_be_the_parent() {
+        let (ours, _theirs) = ControlSocket::pair().unwrap();
+        // This process made the pair itself, and is not its own parent.
+        assert!(die_with_supervisor(&ours).unwrap_err().to_string().contains("gone"));
+        prctl::set_pdeathsig(None).unwrap();
     }
 }

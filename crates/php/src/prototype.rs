@@ -6,12 +6,13 @@
 
 use crate::{ini, sapi, worker};
 use howdah_channel::control::{ControlSocket, inherited};
-use howdah_channel::lifecycle::{CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype};
+use howdah_channel::lifecycle::{
+    CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype, die_with_supervisor,
+};
 use howdah_channel::request::NAMES;
 use howdah_channel::{WorkerChannel, WorkerId};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -43,15 +44,16 @@ struct Loaded {
 /// # Errors
 /// When PHP can't be loaded, or the supervisor speaks another protocol.
 pub fn run() -> Result<(), String> {
-    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
     let control = ControlSocket::from(
         inherited(CONTROL_FD)
             .map_err(|_| "this program is started by howdah; to serve a folder run: howdah serve DIR".to_owned())?,
     );
+    let watched = die_with_supervisor(&control);
+    watched.map_err(|error| format!("cannot watch the supervisor: {error}"))?;
     let Some((ToPrototype::Boot(boot), descriptors)) = receive(&control)? else {
         return Err("the supervisor sent no boot message".into());
     };
-    match boot_php(&boot, descriptors) {
+    match boot_php(&boot, &control, descriptors) {
         Ok(Loaded { channel, supervisor, opcache }) => {
             send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
             // The only descriptor of the socket goes in, so that a worker that drops it has none.
@@ -161,7 +163,7 @@ impl Prototype {
 }
 
 /// Does what the boot message says; after that PHP is up.
-fn boot_php(boot: &PrototypeBoot, mut descriptors: Vec<OwnedFd>) -> Result<Loaded, String> {
+fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<OwnedFd>) -> Result<Loaded, String> {
     if descriptors.is_empty() {
         return Err("the boot message came without the channel's memory".into());
     }
@@ -175,6 +177,8 @@ fn boot_php(boot: &PrototypeBoot, mut descriptors: Vec<OwnedFd>) -> Result<Loade
     boot.identity
         .assume(boot.user.as_deref())
         .map_err(|error| format!("cannot become the application's user: {error}"))?;
+    // Also says that it was the supervisor's pidfd that was opened, and nobody's who inherited this process.
+    die_with_supervisor(control).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
     if let Some(folder) = &boot.working_directory {
         std::env::set_current_dir(folder).map_err(|error| {
             format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
