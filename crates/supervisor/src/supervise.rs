@@ -160,8 +160,7 @@ impl Supervisor {
     fn next_deadline(&self) -> Option<Instant> {
         let generations = self.generations.iter().filter_map(Generation::next_deadline);
         let router = self.router.as_ref().and_then(|router| router.kill_at);
-        let change = self.change.as_ref().and_then(Change::deadline);
-        generations.chain(self.router_due).chain(router).chain(change).chain(self.stage.deadline()).min()
+        generations.chain(self.router_due).chain(router).chain(self.stage.deadline()).min()
     }
 
     fn handle(&mut self, event: Event, now: Instant) -> Result<(), String> {
