@@ -558,6 +558,27 @@ def test_the_user_of_an_application(scripts, run):
 
 
 @needs_root
+@pytest.mark.parametrize("command", ["serve", "run"])
+def test_nothing_runs_as_root_for_want_of_another_user(scripts, tmp_path, command):
+    """A machine, or a container, with neither www-data nor nobody."""
+    users = tmp_path / "passwd"
+    users.write_text("root:x:0:0:root:/root:/bin/sh\n")
+    # systemd's module would make a nobody of its own.
+    lookups = tmp_path / "nsswitch.conf"
+    lookups.write_text("passwd: files\ngroup: files\n")
+    mounts = f"mount --bind {users} /etc/passwd && mount --bind {lookups} /etc/nsswitch.conf"
+    hide = ["unshare", "--mount", "sh", "-c", mounts + ' && exec "$@"', "sh"]
+    with pytest.raises(AssertionError, match="exit code 1") as failure:
+        if command == "serve":
+            Howdah.serve(scripts, prefix=hide)
+        else:
+            Howdah.run({"applications": {"app": {"type": "php", "root": str(scripts.root)}}}, prefix=hide)
+    assert "no user www-data and no user nobody" in str(failure.value) and "--user" in str(failure.value)
+    with Howdah.serve(scripts, "--user", "root", prefix=hide) as server:
+        assert server.get("/pid.php").status == 200
+
+
+@needs_root
 def test_php_cannot_reach_what_belongs_to_root(scripts, serve):
     scripts.write("../secret.txt", "secret").chmod(0o600)
     scripts.php(
