@@ -170,6 +170,10 @@ impl Supervisor {
 
     fn next_step(&self) -> Step {
         let Some(Change { started, progress: Progress::Booting, .. }) = &self.change else { return Step::Wait };
+        if !matches!(self.stage, Stage::Booting | Stage::Serving) {
+            // What it had started ends, like all else.
+            return Step::Wait;
+        }
         let new = || self.generations.iter().filter(|generation| started.contains(&generation.id()));
         if let Some((name, reason)) = new().find_map(|new| Some((new.name(), new.failure()?))) {
             return Step::Fail(format!("the application {name:?} does not start: {reason}"));
