@@ -10,10 +10,13 @@
 //! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`control`], [`lifecycle`]: the sockets beside the channel, between the supervisor and its children
+//! - [`BUILD_ID`]: whether both ends are of one build
 //!
 //! The router trusts nothing that a worker can write; a worker may be killed at any instruction. Neither may cost
 //! another request its answer.
 
+#[cfg(not(loom))]
+mod build_id;
 #[cfg(not(loom))]
 pub mod control;
 #[cfg(not(loom))]
@@ -53,6 +56,8 @@ mod view;
 #[cfg(not(loom))]
 mod worker_end;
 
+#[cfg(not(loom))]
+pub use build_id::BUILD_ID;
 #[cfg(not(loom))]
 pub use control_end::ControlEnd;
 #[cfg(not(loom))]

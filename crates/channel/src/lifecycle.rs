@@ -3,6 +3,7 @@
 //! A child finds its control socket at [`CONTROL_FD`]. The supervisor's first message is the boot message, with the
 //! descriptors that it names, in their order.
 
+use crate::build_id::BUILD_ID;
 use crate::control::ControlSocket;
 use crate::layout::Geometry;
 use crate::state::WorkerId;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
 /// Where a child finds its control socket.
@@ -64,7 +65,7 @@ pub fn die_with_supervisor(control: &ControlSocket) -> io::Result<()> {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToPrototype {
     /// Load PHP. Descriptors: the channel's memory, then one eventfd for each router thread.
-    Boot(PrototypeBoot),
+    Boot(Box<PrototypeBoot>),
     /// Fork this worker.
     Start(WorkerId),
 }
@@ -72,6 +73,8 @@ pub enum ToPrototype {
 /// What a prototype needs to know.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PrototypeBoot {
+    /// [`BUILD_ID`] of the supervisor.
+    pub build: String,
     /// The application's name, for process titles and errors.
     pub application: String,
     /// The size of its channel.
@@ -262,6 +265,28 @@ pub struct RouterLoad {
     pub requests_active: BTreeMap<u64, u64>,
 }
 
+impl PrototypeBoot {
+    /// A prototype's first message, and its descriptors. `None` when the supervisor is gone.
+    ///
+    /// # Errors
+    /// When there is another message, or none yet; or when the supervisor is of another build, whose messages may not even
+    /// look like ours: then it says what to do.
+    pub fn receive(control: &ControlSocket) -> io::Result<Option<(PrototypeBoot, Vec<OwnedFd>)>> {
+        let Some((message, descriptors)) = control.receive::<serde_json::Value>()? else { return Ok(None) };
+        let build = message.pointer("/Boot/build").and_then(|build| build.as_str()).unwrap_or("of an older version");
+        if build != BUILD_ID {
+            return Err(io::Error::other(format!(
+                "howdah and its PHP executable are not of the same build (howdah is {build}, howdah-php {BUILD_ID}); \
+                 restart howdah if it was updated, or else build both with `make`"
+            )));
+        }
+        match serde_json::from_value(message)? {
+            ToPrototype::Boot(boot) => Ok(Some((*boot, descriptors))),
+            ToPrototype::Start(_) => Err(io::Error::other("the supervisor sent no boot message")),
+        }
+    }
+}
+
 impl std::fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -281,5 +306,19 @@ mod tests {
         // This process made the pair itself, and is not its own parent.
         assert!(die_with_supervisor(&ours).unwrap_err().to_string().contains("gone"));
         prctl::set_pdeathsig(None).unwrap();
+    }
+
+    #[test]
+    fn a_supervisor_of_another_build_is_told_what_to_do_whatever_its_messages_look_like() {
+        for text in [
+            serde_json::json!({"Boot": {"application": "shop"}}),
+            serde_json::json!({"Boot": {"build": "0.0.9-0123456789abcdef", "application": "shop"}}),
+            serde_json::json!({"Hello": 1}),
+        ] {
+            let (supervisor, prototype) = ControlSocket::pair().unwrap();
+            supervisor.send(&text, &[]).unwrap();
+            let error = PrototypeBoot::receive(&prototype).unwrap_err().to_string();
+            assert!(error.contains("not of the same build") && error.contains("restart howdah"), "{error}");
+        }
     }
 }

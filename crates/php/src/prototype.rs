@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::ExitCode;
 
 struct Prototype {
     pid: Pid,
@@ -39,30 +40,34 @@ struct Loaded {
     opcache: bool,
 }
 
-/// Runs as a prototype until the supervisor lets go.
+/// Runs as a prototype until the supervisor lets go, or until it has told it why PHP can't be loaded.
 ///
 /// # Errors
-/// When PHP can't be loaded, or the supervisor speaks another protocol.
-pub fn run() -> Result<(), String> {
+/// When there is no supervisor to talk to.
+pub fn run() -> Result<ExitCode, String> {
     let control = ControlSocket::from(
         inherited(CONTROL_FD)
             .map_err(|_| "this program is started by howdah; to serve a folder run: howdah serve DIR".to_owned())?,
     );
     let watched = die_with_supervisor(&control);
     watched.map_err(|error| format!("cannot watch the supervisor: {error}"))?;
-    let Some((ToPrototype::Boot(boot), descriptors)) = receive(&control)? else {
-        return Err("the supervisor sent no boot message".into());
+    let _ = poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+    let booted = match PrototypeBoot::receive(&control) {
+        Ok(Some((boot, descriptors))) => boot_php(&boot, &control, descriptors).map(|loaded| (boot, loaded)),
+        Ok(None) => return Err("the supervisor is gone".to_owned()),
+        Err(reason) => Err(reason.to_string()),
     };
-    match boot_php(&boot, &control, descriptors) {
-        Ok(Loaded { channel, supervisor, opcache }) => {
+    match booted {
+        Ok((boot, Loaded { channel, supervisor, opcache })) => {
             send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
             // The only descriptor of the socket goes in, so that a worker that drops it has none.
             let (pid, workers) = (getpid(), HashMap::new());
-            Prototype { pid, control, channel, application: boot.application, supervisor, workers }.serve()
+            Prototype { pid, control, channel, application: boot.application, supervisor, workers }.serve()?;
+            Ok(ExitCode::SUCCESS)
         }
         Err(reason) => {
-            send(&control, &FromPrototype::Failed { reason: reason.clone() });
-            Err(reason)
+            send(&control, &FromPrototype::Failed { reason });
+            Ok(ExitCode::FAILURE)
         }
     }
 }
@@ -220,12 +225,6 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
 pub fn php_version() -> String {
     // SAFETY: a string literal.
     unsafe { CStr::from_ptr(sapi::howdah_php_version()) }.to_string_lossy().into_owned()
-}
-
-fn receive(control: &ControlSocket) -> Result<Option<(ToPrototype, Vec<OwnedFd>)>, String> {
-    let mut sources = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
-    poll(&mut sources, PollTimeout::NONE).map_err(|error| error.to_string())?;
-    control.receive().map_err(|error| format!("cannot read from the supervisor: {error}"))
 }
 
 /// Waits for room: the supervisor always reads. If it is gone, so are we.

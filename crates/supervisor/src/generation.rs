@@ -13,7 +13,7 @@ use crate::process::{self, Told};
 use crate::workers::Workers;
 use crate::{reap, spawn};
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, PrototypeBoot, ToPrototype, ToRouter};
-use howdah_channel::{ControlEnd, Geometry, WorkerId};
+use howdah_channel::{BUILD_ID, ControlEnd, Geometry, WorkerId};
 use howdah_config::PhpOptions;
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
@@ -354,7 +354,7 @@ impl Generation {
         let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
         let mut link = Link::new(socket)?;
-        link.send(ToPrototype::Boot(self.boot_message()), self.descriptors()?);
+        link.send(ToPrototype::Boot(Box::new(self.boot_message())), self.descriptors()?);
         let patience = Patience::new(now);
         self.prototype = Prototype::Up { pid, since: now, booted: false, patience, kill_at: None, link: Some(link) };
         Ok(())
@@ -363,6 +363,7 @@ impl Generation {
     fn boot_message(&self) -> PrototypeBoot {
         let plan = &self.plan;
         PrototypeBoot {
+            build: BUILD_ID.to_owned(),
             application: plan.name.clone(),
             geometry: self.control.geometry(),
             identity: plan.account.identity(),
