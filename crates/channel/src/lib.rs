@@ -70,7 +70,7 @@ pub use layout::{
 pub use router_end::{Refused, RouterEnd};
 pub use state::{SlotState, Violation, WorkerId};
 #[cfg(not(loom))]
-pub use worker_end::{Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
+pub use worker_end::{BodyError, Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
 
 #[cfg(all(test, loom))]
 mod loom_tests;
