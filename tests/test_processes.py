@@ -498,6 +498,29 @@ def test_a_child_that_php_does_not_wait_for_is_reaped(scripts, serve):
     wait_for(lambda: {server.get("/pid.php").text} == pids and server.zombies() == [], "them to be reaped", timeout=5)
 
 
+def test_a_worker_that_is_never_idle_reaps_too(scripts, serve):
+    scripts.php("forget.php", "$p = proc_open(['true'], [], $pipes); unset($p);")
+    server = serve(processes=1)
+    (worker,) = server.workers(count=1)
+    stop = threading.Event()
+
+    def load():
+        with server.connect() as connection:
+            while not stop.is_set():
+                assert connection.request("GET", "/pid.php").text == str(worker.pid)
+
+    with ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(load) for _ in range(4)]
+        try:
+            for _ in range(10):
+                server.get("/forget.php")
+            wait_for(lambda: not [p for p in server.processes() if p.parent == worker.pid], "all children to be reaped")
+        finally:
+            stop.set()
+        for client in clients:
+            client.result()
+
+
 def test_reaping_does_not_take_a_child_from_php(scripts, serve):
     """What PHP does wait for has its status, whatever else the worker reaps."""
     scripts.php(

@@ -147,9 +147,7 @@ impl Prototype {
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
         let end = Box::leak(Box::new(self.channel.worker(worker)));
         worker::serve(end, &names);
-        // Not through exit handlers: opcache's memory belongs to the prototype.
-        // SAFETY: ends the process; nothing of ours needs cleaning up.
-        unsafe { nix::libc::_exit(0) }
+        sapi::end(0)
     }
 
     fn reap(&mut self) {
