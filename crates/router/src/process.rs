@@ -15,13 +15,11 @@ use crate::tls::{Certificates, TlsConfigs};
 use howdah_channel::RouterEnd;
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{
-    CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter,
+    CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter, die_with_supervisor,
 };
 use howdah_config::Configuration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -59,14 +57,15 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
     let control = Arc::new(ControlSocket::from(inherited(CONTROL_FD)?));
+    die_with_supervisor(&control)?;
     let Some((ToRouter::Boot(boot), _)) = receive(&control)? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     boot.identity.assume(boot.user.as_deref())?;
+    die_with_supervisor(&control)?;
     let mut process = Process::start(&control, &boot)?;
     while let Some((message, descriptors)) = receive(&control)? {
         if matches!(message, ToRouter::Drain) {

@@ -64,6 +64,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         certificates,
         load: Default::default(),
         next_generation: 1,
+        next_talker: 0,
         signals: Signals::listen().map_err(system)?,
         router: None,
         router_backoff: Default::default(),

@@ -88,6 +88,10 @@ impl Server {
                     let stream = TcpStream::connect(address).await.map_err(|error| self.unreachable(&error))?;
                     self.exchange(stream, request).await
                 }
+                Address::Abstract(name) => {
+                    let stream = UnixStream::connect(format!("\0{name}")).await;
+                    self.exchange(stream.map_err(|error| self.unreachable(&error))?, request).await
+                }
                 Address::Unix(path) => {
                     let stream = UnixStream::connect(path).await.map_err(|error| self.unreachable(&error))?;
                     self.exchange(stream, request).await
