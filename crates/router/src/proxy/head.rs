@@ -19,7 +19,7 @@ pub struct Outgoing<'a> {
     /// As the client sent it.
     pub request: &'a Parts,
     /// What is asked for, after rewriting.
-    pub target: &'a PathAndQuery,
+    pub target: PathAndQuery,
     /// The client's body.
     pub body: Rc<ClientBody>,
     /// The protocols that the connection may change to.
@@ -175,7 +175,7 @@ mod tests {
         let target = request.uri.path_and_query().expect("path").clone();
         let upgrade = upgrade.map(HeaderValue::from_static);
         let body = ClientBody::none();
-        let outgoing = Outgoing { request: &request, target: &target, body, upgrade, discard_unsafe_fields: true };
+        let outgoing = Outgoing { request: &request, target, body, upgrade, discard_unsafe_fields: true };
         let sent = outgoing.attempt(&"127.0.0.1:81".parse().expect("endpoint"));
         let first = format!("{} {}", sent.method(), sent.uri());
         let headers = sent.headers().iter();

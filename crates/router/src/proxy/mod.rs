@@ -3,7 +3,7 @@
 //! - `mod`: a request's way through servers and connections; what the client is told when there is no response
 //! - `balance`: which server of an upstream is next; `retry`: what may be sent twice
 //! - `pool`, `connect`, `stream`: connections, and which servers are down
-//! - `head`, `hop_by_hop`, `upgrade`: what of a message's head is passed on, and how it is framed
+//! - `head`, `target`, `hop_by_hop`, `upgrade`: what of a message's head is passed on, and how it is framed
 //! - `exchange`, `request_body`, `response_body`, `patience`: one request on one connection, streamed both ways
 //! - `tunnel`: WebSockets
 //!
@@ -22,6 +22,7 @@ mod request_body;
 mod response_body;
 mod retry;
 mod stream;
+mod target;
 pub mod tunnel;
 mod upgrade;
 
@@ -33,12 +34,12 @@ pub use response_body::UpstreamBody;
 
 use crate::failure::Failure;
 use crate::response_body::ResponseBody;
+use crate::subject::Subject;
 use connect::ConnectError;
 use exchange::{Lost, exchange};
 use head::Outgoing;
 use howdah_config::{Endpoint, Http};
 use http::request::Parts;
-use http::uri::PathAndQuery;
 use http::{Response, StatusCode};
 use hyper::body::{Body, Incoming};
 use pool::{Connection, Pool};
@@ -60,7 +61,7 @@ pub struct Proxy {
 
 /// Who is to answer.
 #[derive(Clone, Copy)]
-pub enum Origin<'a> {
+pub enum To<'a> {
     /// This server.
     Server(&'a Endpoint),
     /// One of these.
@@ -70,29 +71,30 @@ pub enum Origin<'a> {
 /// The servers that a request may still go to.
 struct Candidates<'a> {
     proxy: &'a Proxy,
-    origin: Origin<'a>,
+    to: To<'a>,
     tried: Vec<usize>,
 }
 
 // === impl Proxy ===
 
 impl Proxy {
-    /// Has a request answered. `target` is what is asked for, after rewriting.
+    /// Has a request answered.
     ///
     /// # Errors
     /// 502 and 504 when nobody answers, which is logged; 400, 408 and 413 for what the client does wrong with the body.
     pub async fn forward(
         &self,
-        origin: Origin<'_>,
-        request: &Parts,
-        target: &PathAndQuery,
+        to: To<'_>,
+        subject: &Subject<'_>,
         body: Incoming,
         limits: &Http,
     ) -> Result<Response<ResponseBody>, Failure> {
         let body = ClientBody::new(body, limits)?;
+        let request = subject.parts;
+        let target = target::of(subject)?;
         let upgrade = upgrade::wanted(request, body.exists());
         let discard_unsafe_fields = limits.discard_unsafe_fields;
-        self.answer(origin, &Outgoing { request, target, body, upgrade, discard_unsafe_fields }).await
+        self.answer(to, &Outgoing { request, target, body, upgrade, discard_unsafe_fields }).await
     }
 
     /// Closes connections that were not used for a while.
@@ -100,9 +102,9 @@ impl Proxy {
         self.pools.borrow_mut().retain(|_, pool| pool.sweep() || Rc::strong_count(pool) > 1);
     }
 
-    async fn answer(&self, origin: Origin<'_>, outgoing: &Outgoing<'_>) -> Result<Response<ResponseBody>, Failure> {
+    async fn answer(&self, to: To<'_>, outgoing: &Outgoing<'_>) -> Result<Response<ResponseBody>, Failure> {
         let attempt = Attempt::new(&outgoing.request.method, outgoing.body.exists());
-        let mut candidates = Candidates { proxy: self, origin, tried: Vec::new() };
+        let mut candidates = Candidates { proxy: self, to, tried: Vec::new() };
         let mut pool = candidates.next().ok_or(Failure::BadGateway)?;
         let mut was_sent = false;
         loop {
@@ -195,12 +197,12 @@ async fn respond(
 impl Candidates<'_> {
     /// The next that was not tried, those last that are known to be down.
     fn next(&mut self) -> Option<Rc<Pool>> {
-        match self.origin {
-            Origin::Server(endpoint) => {
+        match self.to {
+            To::Server(endpoint) => {
                 self.tried.is_empty().then(|| self.tried.push(0))?;
                 Some(self.proxy.pool(endpoint))
             }
-            Origin::Upstream(balancer) => {
+            To::Upstream(balancer) => {
                 let is_left = |server| !self.tried.contains(&server);
                 let is_up = |server| is_left(server) && !self.proxy.is_down(balancer.endpoint(server));
                 let server = balancer.next(is_up).or_else(|| balancer.next(is_left))?;

@@ -1,7 +1,7 @@
 //! Time-outs, which end-to-end tests would have to sit out, and connections that die at the wrong moment.
 
 use super::*;
-use crate::proxy::head::Outgoing;
+use http::uri::PathAndQuery;
 use http::{Method, Request};
 use std::future::Future;
 use std::io::{Read, Write};
@@ -22,12 +22,12 @@ fn listen() -> (TcpListener, Endpoint) {
     (listener, endpoint)
 }
 
-async fn request(proxy: &Proxy, origin: Origin<'_>, method: Method) -> Result<Response<ResponseBody>, Failure> {
+async fn request(proxy: &Proxy, to: To<'_>, method: Method) -> Result<Response<ResponseBody>, Failure> {
     let request = Request::builder().method(method).uri("/").body(()).expect("request").into_parts().0;
     let target = PathAndQuery::from_static("/");
     let body = ClientBody::none();
-    let outgoing = Outgoing { request: &request, target: &target, body, upgrade: None, discard_unsafe_fields: true };
-    proxy.answer(origin, &outgoing).await
+    let outgoing = Outgoing { request: &request, target, body, upgrade: None, discard_unsafe_fields: true };
+    proxy.answer(to, &outgoing).await
 }
 
 fn read_head(stream: &mut TcpStream) -> String {
@@ -44,7 +44,7 @@ fn an_upstream_that_does_not_answer_is_waited_for_a_minute() {
     let (_listener, endpoint) = listen();
     run(async {
         let began = Instant::now();
-        let answer = request(&Proxy::default(), Origin::Server(&endpoint), Method::GET).await;
+        let answer = request(&Proxy::default(), To::Server(&endpoint), Method::GET).await;
         assert_eq!(answer.err(), Some(Failure::GatewayTimeout));
         assert_eq!(began.elapsed().as_secs(), RESPONSE_TIMEOUT.as_secs());
     });
@@ -63,7 +63,7 @@ fn a_response_that_stops_is_cut_after_a_minute() {
         // The clock must not jump while the other thread writes.
         tokio::time::resume();
         let proxy = Proxy::default();
-        let answer = request(&proxy, Origin::Server(&endpoint), Method::GET).await.expect("answer");
+        let answer = request(&proxy, To::Server(&endpoint), Method::GET).await.expect("answer");
         let mut body = std::pin::pin!(answer.into_body());
         let first = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
         assert_eq!(first.expect("frame").expect("data").into_data().ok().as_deref(), Some(&b"abc"[..]));
@@ -94,10 +94,10 @@ fn what_died_with_an_idle_connection_is_sent_again_if_that_harms_nobody() {
         for (method, expected) in cases {
             let proxy = Proxy::default();
             let method = Method::from_bytes(method.as_bytes()).expect("method");
-            let first = request(&proxy, Origin::Server(&endpoint), method.clone()).await.expect("answer");
+            let first = request(&proxy, To::Server(&endpoint), method.clone()).await.expect("answer");
             drop(first);
             assert_eq!(proxy.pool(&endpoint).idle_count(), 1);
-            let second = request(&proxy, Origin::Server(&endpoint), method.clone()).await;
+            let second = request(&proxy, To::Server(&endpoint), method.clone()).await;
             let status = second.map_or_else(Failure::status, |response| response.status());
             assert_eq!(status.as_u16(), expected, "{method}");
         }
@@ -127,7 +127,7 @@ fn a_connection_that_was_idle_for_long_gets_no_request_that_can_not_be_repeated(
             tokio::time::pause();
             tokio::time::advance(Duration::from_secs(idle_seconds)).await;
             tokio::time::resume();
-            drop(request(&proxy, Origin::Server(&endpoint), method).await.expect("answer"));
+            drop(request(&proxy, To::Server(&endpoint), method).await.expect("answer"));
             counter.load(std::sync::atomic::Ordering::SeqCst)
         };
         assert_eq!(connections(Method::POST, 0).await, 1);
@@ -164,7 +164,7 @@ fn a_server_that_is_down_is_not_asked_for_a_while() {
         let configuration = howdah_config::Configuration::parse(&text).expect("configuration");
         let balancer = Balancer::new(&configuration.upstreams["u"]);
         for _ in 0..10 {
-            let answer = request(&proxy, Origin::Upstream(&balancer), Method::POST).await.expect("answer");
+            let answer = request(&proxy, To::Upstream(&balancer), Method::POST).await.expect("answer");
             assert_eq!(answer.status(), 200);
             assert!(proxy.is_down(&one) && !proxy.is_down(&two));
         }

@@ -24,6 +24,9 @@ pub async fn run(clock: &Clock, mut client: Watched, upstream: Upgraded) {
                 tracing::debug!(%error, "a tunnel ended early");
             }
         }
-        () = clock.until_overdue() => tracing::debug!("a tunnel was ended"),
+        () = clock.until_overdue() => {
+            tracing::debug!("a tunnel was ended");
+            client.say_goodbye().await;
+        }
     }
 }

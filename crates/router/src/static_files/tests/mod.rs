@@ -77,12 +77,14 @@ impl Site {
             request = request.header(*name, *value);
         }
         let (request, ()) = request.body(()).unwrap().into_parts();
-        let path = format!("{}{}", self.base.display(), normalise(request.uri.path()).unwrap());
+        let path = format!("{}{}", self.base.display(), RequestPath::normalise(request.uri.path()).unwrap().text());
         let share = Share {
             path: &path,
             base: &self.base,
             index: &self.index,
             follow_symlinks: self.follow_symlinks,
+            traverse_mounts: true,
+            types: None,
             mime_types: &self.mime_types,
         };
         self.files.serve(&share, &request)
