@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness import ProtocolError, free_port, wait_for
+from test_tls import Authority, Client, put
 from upstream import Upstream, answers, ok
 
 
@@ -114,6 +115,19 @@ def test_a_file_that_is_not_there_falls_back_to_a_proxy(run, folder):
         server = run(configuration({"share": f"{folder.root}$uri", "fallback": {"proxy": upstream.url}}))
         assert server.get("/there.txt").text == "a file"
         assert server.get("/elsewhere").text == "an upstream"
+
+
+def test_a_rewrite_and_response_headers_hold_for_a_proxy(run):
+    with Upstream(answers(ok(b"ok", b"X-Up: 1", b"X-Other: 2"))) as upstream:
+        headers = {"X-Up": None, "X-Ours": "$response_header_x_other"}
+        action = {"rewrite": "/new$uri", "proxy": upstream.url, "response_headers": headers}
+        server = run(configuration(action))
+        got = server.get("/a%20b%2525/%C3%A4?x=%20y")
+        assert got.header("X-Up") is None and got.header("X-Ours") == "2"
+        assert server.get("/%0d%0aX:%20y").status == 200
+        lines = [request.line for request in upstream.requests]
+        assert lines[0].startswith("GET /new/a%20b%") and lines[0].endswith("/%C3%A4?x=%20y HTTP/1.1")
+        assert lines[1] == "GET /new/%0D%0AX:%20y HTTP/1.1"
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -694,6 +708,24 @@ def test_a_websocket_passes_through(proxy):
     assert (request.header("connection"), request.header("upgrade")) == ("Upgrade", "websocket")
     assert request.header("sec-websocket-key") == ASK["Sec-WebSocket-Key"]
     wait_for(lambda: upstream.open == 0)
+
+
+def test_a_websocket_passes_through_tls(run, tmp_path):
+    authority = Authority(tmp_path)
+    with Upstream(echo) as upstream:
+        server = run(configuration({"proxy": upstream.url}))
+        put(server, "shop", authority.bundle("shop.example"))
+        listener = {"pass": "routes", "tls": {"certificate": "shop"}}
+        assert server.api("PUT", f"/config/listeners/127.0.0.1:{server.port}", listener).status == 200
+        with Client(authority, server).connect() as connection:
+            connection.send_request("GET", "/", ASK)
+            assert connection.stream()[0].status == 101
+            assert read_frame(connection._exactly) == b"WELCOME"
+            connection.send(frame(b"x" * 300_000, b"mask"))
+            assert read_frame(connection._exactly) == b"X" * 300_000
+            connection.send(frame(b"bye", b"mask"))
+            assert read_frame(connection._exactly) == b"BYE"
+            assert connection.is_closed()
 
 
 def test_a_websocket_may_follow_a_request_on_the_same_connections(proxy):
