@@ -27,6 +27,8 @@ pub enum Failure {
     BadGateway,
     /// No worker took it in time.
     Unavailable,
+    /// Whoever was to answer took too long.
+    GatewayTimeout,
 }
 
 // === impl Failure ===
@@ -45,6 +47,7 @@ impl Failure {
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Failure::BadGateway => StatusCode::BAD_GATEWAY,
             Failure::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Failure::GatewayTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
