@@ -36,6 +36,8 @@ from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXECUTABLE = Path(os.environ.get("HOWDAH", REPOSITORY / "target/release/howdah"))
+# The PHP version to test, as in 8.4; without it howdah takes the newest that it finds.
+PHP = os.environ.get("HOWDAH_TEST_PHP")
 
 # How long anything that must happen may take on a loaded machine. A test that meets it has failed.
 PATIENCE = 30.0
@@ -468,6 +470,8 @@ class Howdah:
 
         def arguments(port: int) -> list[str]:
             words = ["serve", str(root), *options]
+            if PHP and "--php" not in options:
+                words += ["--php", PHP]
             for address in listen:
                 words += ["--listen", address.format(port=port)]
             if processes is not None:
@@ -493,6 +497,11 @@ class Howdah:
         Without listeners, 127.0.0.1 passes to the routes, or else to the only application.
         """
         config = dict(config)
+        if PHP:
+            config["applications"] = {
+                name: {**application, "type": f"php {PHP}"} if application.get("type") == "php" else application
+                for name, application in config.get("applications", {}).items()
+            }
         if "listeners" not in config:
             target = "routes" if "routes" in config else "applications/" + next(iter(config["applications"]))
             config["listeners"] = {"127.0.0.1:{port}": {"pass": target}}

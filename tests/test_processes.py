@@ -600,6 +600,19 @@ def test_a_worker_holds_no_socket_of_a_client_or_listener(scripts, serve):
             assert not [link for link in links if link[8:-1] in inodes], f"{process.title}: {links}"
 
 
+def test_a_worker_holds_no_socket_at_all(scripts, serve):
+    """Nothing over which it could speak to the supervisor, as the prototype does."""
+    server = serve(processes=2)
+    for _ in range(10):
+        server.get("/pid.php")
+    for process in server.workers(count=2):
+        links = [os.readlink(entry) for entry in Path(f"/proc/{process.pid}/fd").iterdir()]
+        assert links and not [link for link in links if link.startswith("socket:")], links
+    prototype = server.prototype()
+    links = [os.readlink(entry) for entry in Path(f"/proc/{prototype.pid}/fd").iterdir()]
+    assert len([link for link in links if link.startswith("socket:")]) == 1, "the prototype has the one"
+
+
 # --- Listeners
 
 

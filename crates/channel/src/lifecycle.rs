@@ -86,8 +86,6 @@ pub enum FromPrototype {
         php_version: String,
         /// Whether opcache is on for requests.
         opcache: bool,
-        /// Largest request body that PHP accepts by its settings, in bytes; 0 for no limit.
-        post_max_bytes: u64,
     },
     /// PHP can't be loaded. The prototype exits.
     Failed {
@@ -136,6 +134,13 @@ pub enum ToRouter {
     /// Serve by this configuration from now on. Descriptors: its text; the certificates, a JSON object of names and PEM
     /// bundles; the access log, if there is one.
     Configure(RouterConfiguration),
+    /// A worker is started: it may claim requests. Of each that lives, after the boot message and from then on.
+    WorkerStarted {
+        /// The generation it belongs to.
+        generation: u64,
+        /// Its name.
+        worker: WorkerId,
+    },
     /// A worker is dead: its request is lost.
     WorkerDied {
         /// The generation it belonged to.

@@ -56,6 +56,8 @@ pub struct ClientGone;
 
 /// How much may be written before the router is told, so that both work at the same time on a long response.
 const PUBLISH_BYTES: u64 = 32 * 1024;
+/// A length of a response that the router takes as a violation: the word for one that a worker found itself.
+const BROKEN: u64 = u64::MAX;
 /// How long a worker sleeps at most before it looks again by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -208,12 +210,16 @@ impl Claim<'_> {
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), ClientGone> {
         while !bytes.is_empty() {
             let words = self.end.channel.view.slot(self.slot);
-            if self.client_gone() {
+            if self.client_gone() || self.written == BROKEN {
                 return Err(ClientGone);
             }
             let read = words.response_read().load(Ordering::Acquire);
-            // A position that can't be true was written by another worker; to the client this one is as good as gone.
-            let room = writable(words.response.size, self.written, read).map_err(|_| ClientGone)?;
+            let Ok(room) = writable(words.response.size, self.written, read) else {
+                // Another worker wrote it. What was cut off here must not pass for a whole response.
+                self.written = BROKEN;
+                self.publish();
+                return Err(ClientGone);
+            };
             if room == 0 {
                 self.publish();
                 self.sleep_unless(|words| {

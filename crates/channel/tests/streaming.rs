@@ -9,6 +9,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::Instant;
 
 const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
 
@@ -156,7 +157,7 @@ proptest! {
 
     #[test]
     fn what_one_side_writes_the_other_reads(plan in plan()) {
-        let setup = Setup::new();
+        let mut setup = Setup::new();
         let body = pattern(1, plan.body);
         let channel =
             WorkerChannel::attach(setup.control.memfd(), GEOMETRY, vec![setup.bell.try_clone().unwrap()]).unwrap();
@@ -180,7 +181,7 @@ proptest! {
             prop_assert!(receiver.recv().unwrap() == body[..sent]);
             prop_assert_eq!(setup.router.free_slots(), 64);
         }
-        setup.router.sweep().unwrap();
+        setup.router.sweep(0, Instant::now()).unwrap();
         // Whoever left while queued left a hint behind: the slot comes back when a worker has seen it.
         if setup.router.queued() > 0 {
             prop_assert_eq!(setup.router.free_slots(), 63);

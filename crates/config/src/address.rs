@@ -1,4 +1,4 @@
-//! Where a listener listens: an IP address and port, or a Unix socket.
+//! Where a listener listens, and where howdah connects to: an IP address and port, or a Unix socket.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::error::{Error, quoted};
 const UNIX_PATH_BYTES: usize = 107;
 
 /// Where a listener listens. From and to text as in the configuration: `*:8080`, `127.0.0.1:8080`, `[::1]:8080`,
-/// `unix:/run/shop.sock`.
+/// `unix:/run/shop.sock`, `unix:@shop`.
 ///
 /// `*` is `0.0.0.0`, and both are displayed as `*`. With port 0 the kernel chooses one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +20,20 @@ pub enum Address {
     Tcp(SocketAddr),
     /// The absolute path of a Unix socket, at most 107 bytes long.
     Unix(PathBuf),
+    /// The name of an abstract Unix socket, without the `@`, 1 to 107 bytes long and without control characters.
+    Abstract(String),
+}
+
+/// Where howdah connects to. From and to text as in the configuration: `127.0.0.1:8080`, `[::1]:8080`,
+/// `unix:/run/shop.sock`, `unix:@shop`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Endpoint {
+    /// An IP address that is not unspecified, and a TCP port that is not 0.
+    Tcp(SocketAddr),
+    /// As [`Address::Unix`].
+    Unix(PathBuf),
+    /// As [`Address::Abstract`].
+    Abstract(String),
 }
 
 // === impl Address ===
@@ -40,7 +54,41 @@ impl fmt::Display for Address {
             }
             Self::Tcp(address) => write!(f, "{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Abstract(name) => write!(f, "unix:@{name}"),
         }
+    }
+}
+
+// === impl Endpoint ===
+
+impl FromStr for Endpoint {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        parse_endpoint(text).map_err(Error::configuration)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Abstract(name) => write!(f, "unix:@{name}"),
+        }
+    }
+}
+
+/// The endpoint, or what is wrong and what to write.
+pub(crate) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
+    let problem = |advice: &str| Err(format!("{} is not an address to connect to; {advice}", quoted(text)));
+    match parse(text) {
+        Ok(Address::Unix(path)) => Ok(Endpoint::Unix(path)),
+        Ok(Address::Abstract(name)) => Ok(Endpoint::Abstract(name)),
+        Ok(Address::Tcp(address)) if address.ip().is_unspecified() => problem("name one machine, as in 127.0.0.1:8080"),
+        Ok(Address::Tcp(address)) if address.port() == 0 => problem("write a port from 1 to 65535"),
+        Ok(Address::Tcp(address)) => Ok(Endpoint::Tcp(address)),
+        Err(_) => problem("write an IP address and a port, as in 127.0.0.1:8080 or [::1]:8080, or unix:/path"),
     }
 }
 
@@ -58,8 +106,8 @@ pub(crate) fn parse(text: &str) -> Result<Address, String> {
 }
 
 fn parse_unix(path: &str) -> Result<Address, String> {
-    if path.starts_with('@') {
-        return Err("howdah does not support abstract sockets yet; write unix: and an absolute path".into());
+    if let Some(name) = path.strip_prefix('@') {
+        return parse_abstract(name);
     }
     if !path.starts_with('/') || path.ends_with('/') {
         return Err("write unix: and the absolute path of a socket, as in unix:/run/howdah.sock".into());
@@ -71,6 +119,19 @@ fn parse_unix(path: &str) -> Result<Address, String> {
         return Err(format!("the path has {} bytes, a socket's at most {UNIX_PATH_BYTES}; shorten it", path.len()));
     }
     Ok(Address::Unix(path.into()))
+}
+
+fn parse_abstract(name: &str) -> Result<Address, String> {
+    if name.is_empty() {
+        return Err("write a name behind the @, as in unix:@shop".into());
+    }
+    if name.chars().any(char::is_control) {
+        return Err("remove the control character".into());
+    }
+    if name.len() > UNIX_PATH_BYTES {
+        return Err(format!("the name has {} bytes, a socket's at most {UNIX_PATH_BYTES}; shorten it", name.len()));
+    }
+    Ok(Address::Abstract(name.to_owned()))
 }
 
 /// What to write instead of a text that is not an address.
@@ -119,6 +180,7 @@ mod tests {
             ("[::1]:80", "[::1]:80"),
             ("[0:0::0]:80", "[::]:80"),
             ("unix:/run/a b.sock", "unix:/run/a b.sock"),
+            ("unix:@a/b", "unix:@a/b"),
         ];
         for (text, expected) in cases {
             let address: Address = text.parse().expect(text);
@@ -131,6 +193,7 @@ mod tests {
     #[test]
     fn a_wrong_address_says_what_to_write() {
         let long = format!("unix:/{}", "x".repeat(107));
+        let long_name = format!("unix:@{}", "x".repeat(108));
         let cases = [
             ("8080", "write *:8080 or 127.0.0.1:8080"),
             (":8080", "write *:8080"),
@@ -150,7 +213,9 @@ mod tests {
             ("unix:run/x.sock", "write unix: and the absolute path"),
             ("unix:/run/", "write unix: and the absolute path"),
             ("unix:", "write unix: and the absolute path"),
-            ("unix:@x", "howdah does not support abstract sockets yet"),
+            ("unix:@", "write a name behind the @, as in unix:@shop"),
+            ("unix:@a\0", "remove the control character"),
+            (&long_name, "the name has 108 bytes, a socket's at most 107"),
             ("unix:/a\0", "remove the NUL character"),
             (&long, "the path has 108 bytes, a socket's at most 107"),
         ];
@@ -158,6 +223,26 @@ mod tests {
             let error = text.parse::<Address>().expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");
             assert!(error.contains("is not an address to listen on; "), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_one_place() {
+        for text in ["127.0.0.1:8080", "[::1]:80", "unix:/run/x.sock", "unix:@x"] {
+            assert_eq!(text.parse::<Endpoint>().expect(text).to_string(), text);
+        }
+        let cases = [
+            ("*:80", "name one machine, as in 127.0.0.1:8080"),
+            ("[::]:80", "name one machine"),
+            ("127.0.0.1:0", "write a port from 1 to 65535"),
+            ("127.0.0.1", "write an IP address and a port, as in 127.0.0.1:8080"),
+            ("localhost:80", "write an IP address and a port"),
+            ("unix:x", "write an IP address and a port, as in 127.0.0.1:8080 or [::1]:8080, or unix:/path"),
+        ];
+        for (text, expected) in cases {
+            let error = text.parse::<Endpoint>().expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+            assert!(error.contains("is not an address to connect to; "), "{error}");
         }
     }
 }

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::error::{Error, quoted};
+use crate::isolation::Isolation;
+use crate::limits::Limits;
 use crate::node::{Node, Options};
 use crate::php::{self, PhpOptions, PhpVersion};
+use crate::processes::Processes;
 use crate::target::{Target, Targets};
 
-const OPTIONS: Options = Options {
+pub(crate) const OPTIONS: Options = Options {
     known: &[
         "type",
         "root",
@@ -22,12 +25,13 @@ const OPTIONS: Options = Options {
         "working_directory",
         "user",
         "group",
+        "limits",
+        "isolation",
+        "stdout",
+        "stderr",
     ],
-    not_yet: &["isolation", "limits", "stderr", "stdout"],
+    refused: &[],
 };
-
-/// A slip of the keyboard should not fork until the machine is full.
-const MAX_PROCESSES: u64 = 4096;
 
 /// A PHP application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +42,12 @@ pub struct Application {
     pub targets: Targets,
     /// `options`: its php.ini.
     pub options: PhpOptions,
-    /// How many workers it has, from 1 to 4096; `None` is one for each core, and at least 2.
-    pub processes: Option<u32>,
+    /// How many workers it has.
+    pub processes: Processes,
+    /// What bounds its requests.
+    pub limits: Limits,
+    /// What its processes share with the rest of the machine.
+    pub isolation: Isolation,
     /// Environment variables that are added to howdah's. A name is not empty and has no `=`.
     pub environment: BTreeMap<String, String>,
     /// Where its workers start, an absolute path; `None` is the folder of the script.
@@ -48,6 +56,10 @@ pub struct Application {
     pub user: Option<String>,
     /// The name of its group; `None` is the user's own.
     pub group: Option<String>,
+    /// Where what it writes to standard output goes: to the end of a file, an absolute path; `None` is howdah's log.
+    pub stdout: Option<PathBuf>,
+    /// Where what it writes to standard error goes, likewise.
+    pub stderr: Option<PathBuf>,
 }
 
 // === impl Application ===
@@ -84,24 +96,21 @@ impl Application {
             php_version,
             targets: Targets::read(&object)?,
             options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
-            processes: object.read("processes", read_processes)?,
+            processes: object.read("processes", Processes::read)?.unwrap_or_default(),
+            limits: object.read("limits", Limits::read)?.unwrap_or_default(),
+            isolation: object.read("isolation", Isolation::read)?.unwrap_or_default(),
             environment: object.read("environment", read_environment)?.unwrap_or_default(),
             working_directory: object.read("working_directory", Node::absolute_path)?,
             user: object.read("user", Node::nonempty_string)?,
             group: object.read("group", Node::nonempty_string)?,
+            stdout: object.read("stdout", Node::absolute_path)?,
+            stderr: object.read("stderr", Node::absolute_path)?,
         })
     }
 }
 
 pub(crate) fn read_all(node: &Node<'_>) -> Result<BTreeMap<String, Application>, Error> {
     node.named()?.map(|(name, node)| Ok((name.to_owned(), Application::read(&node)?))).collect()
-}
-
-fn read_processes(node: &Node<'_>) -> Result<u32, Error> {
-    if node.is_object() {
-        return Err(node.error("howdah does not support an object here yet; write a number, as in \"processes\": 4"));
-    }
-    node.integer(1..=MAX_PROCESSES, "processes")
 }
 
 fn read_environment(node: &Node<'_>) -> Result<BTreeMap<String, String>, Error> {
@@ -131,7 +140,9 @@ mod tests {
     fn an_application_needs_a_type_and_a_root_only() {
         let application = parse(r#"{"type": "php", "root": "/srv"}"#).expect("application");
         assert_eq!(application.php_version, None);
-        assert_eq!(application.processes, None);
+        assert_eq!(application.processes, Processes::Automatic);
+        assert_eq!((application.limits, application.isolation), (Limits::default(), Isolation::default()));
+        assert_eq!((application.stdout, application.stderr), (None, None));
         assert_eq!(application.options, PhpOptions::default());
         assert_eq!((application.user, application.group, application.working_directory), (None, None, None));
     }
@@ -139,10 +150,14 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let application = with(
-            r#""processes": 3, "environment": {"A": "", "B": "b=c\nd"}, "working_directory": "/srv/", "user": "u", "group": "g""#,
+            r#""processes": 3, "environment": {"A": "", "B": "b=c\nd"}, "working_directory": "/srv/", "user": "u", "group": "g",
+               "limits": {"requests": 5}, "isolation": {"namespaces": {"pid": true}}, "stdout": "/o", "stderr": "/e""#,
         )
         .expect("application");
-        assert_eq!(application.processes, Some(3));
+        assert_eq!(application.processes, Processes::Fixed(3));
+        assert_eq!(application.limits.requests, Some(5));
+        assert!(application.isolation.namespaces.pid);
+        assert_eq!((application.stdout, application.stderr), (Some("/o".into()), Some("/e".into())));
         let environment = [("A", ""), ("B", "b=c\nd")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(application.environment, BTreeMap::from(environment));
         assert_eq!(application.working_directory, Some("/srv".into()));
@@ -154,10 +169,7 @@ mod tests {
         let cases = [
             (r#""processes": 0"#, "processes: 0 is out of range; write 1 to 4096 processes"),
             (r#""processes": 4097"#, "processes: 4097 is out of range; write 1 to 4096 processes"),
-            (
-                r#""processes": {"max": 5}"#,
-                "processes: howdah does not support an object here yet; write a number, as in \"processes\": 4",
-            ),
+            (r#""processes": {"spare": 5}"#, "processes: \"spare\" is 5, which is more than \"max\", 1; raise \"max\""),
             (r#""environment": {"A": 5}"#, "environment/A: expected a string; write \"5\", with quotes"),
             (r#""environment": {"": "x"}"#, "environment: a name must not be empty"),
             (
@@ -170,8 +182,11 @@ mod tests {
                 "working_directory: \"srv\" is not an absolute path; begin it with \"/\"",
             ),
             (r#""user": """#, "user: the string is empty; write a value or remove the option"),
-            (r#""isolation": {}"#, "isolation: howdah does not support this option of NGINX Unit yet; remove it"),
-            (r#""limits": {}"#, "limits: howdah does not support this option of NGINX Unit yet; remove it"),
+            (r#""isolation": true"#, "isolation: expected an object, found true"),
+            (r#""limits": 5"#, "limits: expected an object, found the number 5"),
+            (r#""stdout": "out.log""#, "stdout: \"out.log\" is not an absolute path; begin it with \"/\""),
+            (r#""stderr": 2"#, "stderr: expected a string; write \"2\", with quotes"),
+            (r#""group": """#, "group: the string is empty; write a value or remove the option"),
             (r#""enviroment": {}"#, "enviroment: there is no such option; did you mean \"environment\"?"),
         ];
         for (option, expected) in cases {

@@ -19,8 +19,8 @@ const KEY_CHARS: usize = 100;
 /// The options that an object may have.
 pub(crate) struct Options {
     pub known: &'static [&'static str],
-    /// Options of NGINX Unit that howdah does not have yet.
-    pub not_yet: &'static [&'static str],
+    /// Options of NGINX Unit that howdah does not have, and for each what to do instead.
+    pub refused: &'static [(&'static str, &'static str)],
 }
 
 #[derive(Clone, Copy)]
@@ -56,10 +56,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    pub fn not_yet(&self) -> Error {
-        self.error("howdah does not support this option of NGINX Unit yet; remove it")
-    }
-
     /// `GET /` of NGINX Unit's control API, which has the configuration as one of its members.
     pub fn is_dump_of_units_api(&self) -> bool {
         matches!(self.value, Value::Object(members) if members.contains_key("config"))
@@ -73,13 +69,21 @@ impl<'a> Node<'a> {
         matches!(self.value, Value::Object(_))
     }
 
+    pub fn is_string(&self) -> bool {
+        matches!(self.value, Value::String(_))
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self.value, Value::Null)
+    }
+
     /// An object with fixed options.
     pub fn object(&'a self, options: &Options) -> Result<Object<'a>, Error> {
         let members = self.members()?;
         for (key, value) in members {
             let member = Self { value, place: Place::Member(self, key) };
-            if options.not_yet.contains(&key.as_str()) {
-                return Err(member.not_yet());
+            if let Some((_, advice)) = options.refused.iter().find(|(name, _)| name == key) {
+                return Err(member.error(format_args!("howdah does not have this option of NGINX Unit; {advice}")));
             }
             if !options.known.contains(&key.as_str()) {
                 let similar = did_you_mean(key, options.known.iter().copied());
@@ -161,8 +165,13 @@ impl<'a> Node<'a> {
     }
 
     /// A whole number; the unit (`seconds`, `bytes`) is for the message.
-    pub fn integer<T: TryFrom<i128>>(&self, range: RangeInclusive<u64>, unit: &str) -> Result<T, Error> {
-        let advice = format!("write {} to {} {unit}", range.start(), range.end());
+    pub fn integer<T: TryFrom<i128>>(
+        &self,
+        range: RangeInclusive<impl Into<i128> + Copy>,
+        unit: &str,
+    ) -> Result<T, Error> {
+        let range = (*range.start()).into()..=(*range.end()).into();
+        let advice = format!("write {} to {} {unit}", range.start(), range.end()).trim_end().to_owned();
         let number = match self.value {
             Value::Integer(number) => *number,
             Value::Float(number) if number.fract() != 0.0 => {
@@ -173,12 +182,27 @@ impl<'a> Node<'a> {
             }
             _ => return Err(self.expected(&format!("a whole number ({advice})"))),
         };
-        let inside = u64::try_from(number).is_ok_and(|number| range.contains(&number));
+        let inside = range.contains(&number);
         // A range beyond T would be a bug in the caller; it is refused like a number out of range.
         T::try_from(number)
             .ok()
             .filter(|_| inside)
             .ok_or_else(|| self.error(format_args!("{number} is out of range; {advice}")))
+    }
+
+    /// A number, whole or not; the unit is for the message.
+    pub fn number(&self, range: RangeInclusive<f64>, unit: &str) -> Result<f64, Error> {
+        let advice = format!("write {} to {} {unit}", range.start(), range.end()).trim_end().to_owned();
+        let number = match self.value {
+            // Beyond 2^53 the number is out of every range that is asked for.
+            Value::Integer(number) => *number as f64,
+            Value::Float(number) => *number,
+            _ => return Err(self.expected(&format!("a number ({advice})"))),
+        };
+        if !range.contains(&number) {
+            return Err(self.error(format_args!("{number} is out of range; {advice}")));
+        }
+        Ok(number)
     }
 
     /// An absolute path, without doubled and trailing slashes.

@@ -1,12 +1,17 @@
 //! Patterns: what a match option compares a part of the request with.
 //!
-//! `*` stands for any text, at any place and any number of times. `!` before a pattern negates it. In a URI's
-//! pattern, percent escapes stand for the characters that would otherwise be special: `%2A`, `%21`, `%7E`, `%25`.
-//! Matching takes time in proportion to the text and the pattern, whatever they hold.
+//! `*` stands for any text, at any place and any number of times. `!` before a pattern negates it, and `~` makes it a
+//! regular expression. In patterns of URIs, queries and arguments, percent escapes stand for the characters that would
+//! otherwise be special: `%2A`, `%21`, `%7E`, `%25`. Matching takes time in proportion to the text and the pattern,
+//! whatever they hold, and allocates nothing.
+
+use memchr::memmem::Finder;
 
 use crate::error::{Error, quoted};
 use crate::node::Node;
 use crate::percent;
+use crate::regular_expression::RegularExpression;
+use crate::scope::Scope;
 
 /// What a match option accepts: at least one of the positive patterns (if there are any) and none of the negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,38 +20,73 @@ pub struct Patterns {
     negative: Vec<Pattern>,
 }
 
-/// Text with wildcards.
+/// A text with wildcards, or a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
-    /// What the text begins with; all of it if there is no wildcard.
-    prefix: String,
-    /// What comes between wildcards, in this order.
-    inner: Vec<String>,
-    /// What the text ends with, after the last wildcard; `None` if there is no wildcard.
-    suffix: Option<String>,
+pub(crate) enum Pattern {
+    Text { text: Box<[u8]>, case: Case },
+    Wildcard(Wildcard),
+    Regex(RegularExpression),
+}
+
+/// A text with one wildcard at least.
+#[derive(Clone, Debug)]
+pub(crate) struct Wildcard {
+    /// What the text begins with.
+    prefix: Box<[u8]>,
+    /// What comes between wildcards, in this order. Empty if case is ignored.
+    inner: Vec<Finder<'static>>,
+    /// What the text ends with.
+    suffix: Box<[u8]>,
+    case: Case,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Case {
+    Matters,
+    IsIgnored,
 }
 
 /// What the patterns of an option are compared with.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// Compared in upper case.
+    /// In upper case.
     Method,
-    /// Compared in lower case.
+    /// In lower case.
     Host,
-    /// Compared as it is, after percent-decoding.
+    /// As it is, after percent-decoding.
     Uri,
+    /// As it is, after percent-decoding; a plus sign is a space. Also the values of arguments.
+    Query,
+    /// As it is.
+    Cookie,
+    /// Whatever the case.
+    Header,
+    /// In lower case; empty if the type is not known.
+    MimeType,
+}
+
+/// What a text must begin, end or be equal with to match a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Anchor<'a> {
+    Whole(&'a [u8]),
+    Start(&'a [u8]),
+    End(&'a [u8]),
 }
 
 // === impl Patterns ===
 
 impl Patterns {
     /// From a string or an array of strings.
-    pub(crate) fn read(node: &Node<'_>, subject: Subject) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>, subject: Subject, scope: &Scope<'_>) -> Result<Self, Error> {
         let mut patterns = Self { positive: Vec::new(), negative: Vec::new() };
         let read = |node: &Node<'_>| {
             let text = node.string()?;
             let negated = text.strip_prefix('!');
-            let pattern = Pattern::parse(negated.unwrap_or(&text), subject)
+            let pattern = negated.unwrap_or(&text);
+            if pattern.starts_with('~') {
+                scope.count_regular_expression(node)?;
+            }
+            let pattern = Pattern::parse(pattern, subject)
                 .map_err(|problem| node.error(format_args!("{} {problem}", quoted(&text))))?;
             Ok((negated.is_some(), pattern))
         };
@@ -54,15 +94,24 @@ impl Patterns {
             if negated { &mut patterns.negative } else { &mut patterns.positive }.push(pattern);
         }
         if patterns.positive.is_empty() && patterns.negative.is_empty() {
-            return Err(node.error("no request matches an empty array; add a pattern or remove the option"));
+            return Err(node.error("the array is empty; add a pattern or remove the option"));
         }
         Ok(patterns)
     }
 
     /// Whether these patterns accept the text.
-    pub fn matches(&self, text: &str) -> bool {
+    pub fn matches(&self, text: &[u8]) -> bool {
         (self.positive.is_empty() || self.positive.iter().any(|pattern| pattern.matches(text)))
             && !self.negative.iter().any(|pattern| pattern.matches(text))
+    }
+
+    /// An anchor for each positive pattern; `None` if a text may match without any. Case must matter to the subject,
+    /// or the text be in the same case as the patterns.
+    pub(crate) fn anchors(&self) -> Option<Vec<Anchor<'_>>> {
+        if self.positive.is_empty() {
+            return None;
+        }
+        self.positive.iter().map(Pattern::anchor).collect()
     }
 }
 
@@ -71,49 +120,134 @@ impl Patterns {
 impl Pattern {
     /// The pattern, or what is wrong with the text, said of the text.
     fn parse(text: &str, subject: Subject) -> Result<Self, String> {
-        if text.starts_with('~') {
-            let advice = if subject == Subject::Uri { "; write %7E for a plain ~" } else { "" };
-            return Err(format!("is a regular expression, which howdah does not support yet; use * wildcards{advice}"));
+        if let Some(expression) = text.strip_prefix('~') {
+            return RegularExpression::parse(expression, subject.ignores_case()).map(Self::Regex);
         }
-        let literal = |part: &str| match subject {
-            Subject::Method => Ok(part.to_ascii_uppercase()),
-            Subject::Host => Ok(part.to_ascii_lowercase()),
-            Subject::Uri => percent::decode(part),
-        };
-        let mut parts = text.split('*').map(literal).collect::<Result<Vec<_>, _>>()?;
-        // `split` makes one part at least.
-        let suffix = if parts.len() > 1 { parts.pop() } else { None };
-        let prefix = parts.remove(0);
-        parts.retain(|part| !part.is_empty());
-        let pattern = Self { prefix, inner: parts, suffix };
+        let literals = text.split('*').map(|part| subject.literal(part)).collect::<Result<Vec<_>, _>>()?;
+        let pattern = Self::from_literals(literals, subject.case())?;
         if subject == Subject::Uri && !pattern.may_match_a_path() {
             return Err("matches no request, because every path begins with \"/\"; begin it with \"/\" or \"*\"".into());
         }
         Ok(pattern)
     }
 
+    /// From what is between the wildcards.
+    fn from_literals(mut literals: Vec<Vec<u8>>, case: Case) -> Result<Self, String> {
+        // A text that is split has one part at least.
+        let first = literals.remove(0).into_boxed_slice();
+        let Some(last) = literals.pop() else {
+            return Ok(Self::Text { text: first, case });
+        };
+        literals.retain(|literal| !literal.is_empty());
+        if case == Case::IsIgnored && !literals.is_empty() {
+            return Self::expression_ignoring_case(&first, &literals, &last);
+        }
+        let inner = literals.iter().map(|literal| Finder::new(literal).into_owned()).collect();
+        Ok(Self::Wildcard(Wildcard { prefix: first, inner, suffix: last.into(), case }))
+    }
+
+    /// A search that ignores case is what regular expressions do well.
+    fn expression_ignoring_case(first: &[u8], inner: &[Vec<u8>], last: &[u8]) -> Result<Self, String> {
+        // These subjects are not percent-decoded, so that the literals are text.
+        let escaped = |literal: &[u8]| regex::escape(&String::from_utf8_lossy(literal));
+        let inner: String = inner.iter().map(|literal| format!("{}(?s-u:.*)", escaped(literal))).collect();
+        let expression = format!("^{}(?s-u:.*){inner}{}$", escaped(first), escaped(last));
+        RegularExpression::parse(&expression, true).map(Self::Regex)
+    }
+
     /// Whether the whole text fits the pattern.
-    pub fn matches(&self, text: &str) -> bool {
-        let Some(suffix) = &self.suffix else {
-            return text == self.prefix;
-        };
-        let Some(mut rest) =
-            text.strip_prefix(self.prefix.as_str()).and_then(|rest| rest.strip_suffix(suffix.as_str()))
-        else {
+    pub fn matches(&self, text: &[u8]) -> bool {
+        match self {
+            Self::Text { text: expected, case } => case.equal(expected, text),
+            Self::Wildcard(wildcard) => wildcard.matches(text),
+            Self::Regex(expression) => expression.is_match(text),
+        }
+    }
+
+    fn anchor(&self) -> Option<Anchor<'_>> {
+        match self {
+            Self::Text { text, .. } => Some(Anchor::Whole(text)),
+            Self::Wildcard(wildcard) if !wildcard.prefix.is_empty() => Some(Anchor::Start(&wildcard.prefix)),
+            Self::Wildcard(wildcard) if !wildcard.suffix.is_empty() => Some(Anchor::End(&wildcard.suffix)),
+            Self::Regex(expression) if !expression.prefix().is_empty() => Some(Anchor::Start(expression.prefix())),
+            Self::Wildcard(_) | Self::Regex(_) => None,
+        }
+    }
+
+    fn may_match_a_path(&self) -> bool {
+        match self {
+            Self::Text { text, .. } => text.starts_with(b"/"),
+            Self::Wildcard(wildcard) => wildcard.prefix.is_empty() || wildcard.prefix.starts_with(b"/"),
+            Self::Regex(_) => true,
+        }
+    }
+}
+
+// === impl Wildcard ===
+
+impl Wildcard {
+    fn matches(&self, text: &[u8]) -> bool {
+        let (prefix, suffix) = (&*self.prefix, &*self.suffix);
+        if text.len() < prefix.len() + suffix.len() {
             return false;
-        };
+        }
+        let (start, rest) = text.split_at(prefix.len());
+        let (mut rest, end) = rest.split_at(rest.len() - suffix.len());
+        if !self.case.equal(prefix, start) || !self.case.equal(suffix, end) {
+            return false;
+        }
         // The leftmost place of each part leaves the most for the next ones: there is never a reason to go back.
         for part in &self.inner {
-            match rest.split_once(part.as_str()) {
-                Some((_, after)) => rest = after,
+            match part.find(rest) {
+                Some(at) => rest = &rest[at + part.needle().len()..],
                 None => return false,
             }
         }
         true
     }
+}
 
-    fn may_match_a_path(&self) -> bool {
-        self.prefix.starts_with('/') || (self.prefix.is_empty() && self.suffix.is_some())
+impl PartialEq for Wildcard {
+    fn eq(&self, other: &Self) -> bool {
+        let needles = |wildcard: &Self| wildcard.inner.iter().map(|part| part.needle().to_vec()).collect::<Vec<_>>();
+        (&self.prefix, &self.suffix, self.case) == (&other.prefix, &other.suffix, other.case)
+            && needles(self) == needles(other)
+    }
+}
+
+impl Eq for Wildcard {}
+
+// === impl Case ===
+
+impl Case {
+    fn equal(self, expected: &[u8], text: &[u8]) -> bool {
+        match self {
+            Self::Matters => expected == text,
+            Self::IsIgnored => expected.eq_ignore_ascii_case(text),
+        }
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    fn literal(self, part: &str) -> Result<Vec<u8>, &'static str> {
+        match self {
+            Self::Method => Ok(part.to_ascii_uppercase().into()),
+            Self::Host | Self::Header | Self::MimeType => Ok(part.to_ascii_lowercase().into()),
+            Self::Uri => percent::decode_bytes(part),
+            Self::Query => percent::decode_bytes(&part.replace('+', "%20")),
+            Self::Cookie => Ok(part.into()),
+        }
+    }
+
+    /// How plain patterns are compared: methods, hosts and MIME types come in the case in which the patterns are.
+    fn case(self) -> Case {
+        if self == Self::Header { Case::IsIgnored } else { Case::Matters }
+    }
+
+    fn ignores_case(self) -> bool {
+        matches!(self, Self::Method | Self::Host | Self::Header | Self::MimeType)
     }
 }
 
@@ -126,11 +260,11 @@ mod tests {
 
     fn read(json: &str, subject: Subject) -> Result<Patterns, String> {
         let value = json::parse(json).expect("JSON");
-        Patterns::read(&Node::root(&value), subject).map_err(|error| error.to_string())
+        Patterns::read(&Node::root(&value), subject, &Scope::default()).map_err(|error| error.to_string())
     }
 
     fn matches(json: &str, subject: Subject, text: &str) -> bool {
-        read(json, subject).expect(json).matches(text)
+        read(json, subject).expect(json).matches(text.as_bytes())
     }
 
     #[test]
@@ -157,6 +291,10 @@ mod tests {
             ("/**/x", "/a/x", true),
             ("**", "", true),
             ("/ä*ö", "/ä✓ö", true),
+            ("~^/a.c$", "/abc", true),
+            ("~^/A", "/a", false),
+            ("!~^/a", "/a", false),
+            ("!~^/a", "/b", true),
         ];
         for (pattern, text, expected) in cases {
             assert_eq!(matches(&format!("\"{pattern}\""), Subject::Uri, text), expected, "{pattern} {text}");
@@ -170,6 +308,7 @@ mod tests {
             (r#"["/a*", "/b*"]"#, "/c", false),
             (r#"["/a*", "!/ab*"]"#, "/aa", true),
             (r#"["!/ab*", "/a*"]"#, "/abc", false),
+            (r#"["/a*", "!~\\d{2}"]"#, "/a12", false),
             (r#"["!/a*", "!/b*"]"#, "/c", true),
             (r#"["!/a*", "!/b*"]"#, "/b", false),
             (r#""!/a""#, "/b", true),
@@ -181,9 +320,10 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_methods_disregard_case_and_uris_are_decoded() {
+    fn each_subject_has_its_case_and_its_escapes() {
         let cases = [
             (Subject::Host, "*.Example.COM", "www.example.com", true),
+            (Subject::Host, "~^WWW\\\\.", "www.example.com", true),
             (Subject::Host, "", "", true),
             (Subject::Host, "%41", "a", false),
             (Subject::Method, "get", "GET", true),
@@ -192,25 +332,35 @@ mod tests {
             (Subject::Uri, "/a%2Ab", "/axb", false),
             (Subject::Uri, "/%7e%25", "/~%", true),
             (Subject::Uri, "%2Fx", "/x", true),
+            (Subject::Uri, "/a+b", "/a+b", true),
+            (Subject::Query, "a+b", "a b", true),
+            (Subject::Query, "a%2Bb", "a+b", true),
+            (Subject::Cookie, "A%41", "A%41", true),
+            (Subject::Cookie, "a", "A", false),
+            (Subject::Header, "Curl*", "cURL/8", true),
+            (Subject::Header, "*GZIP*", "br, gzip;q=1", true),
+            (Subject::Header, "a*B*c", "AxbxC", true),
+            (Subject::Header, "a*b.*c", "axbxc", false),
+            (Subject::Header, "*ä*", "xäx", true),
+            (Subject::MimeType, "!", "", false),
+            (Subject::MimeType, "Image/*", "image/png", true),
+            (Subject::MimeType, "~video/3gpp2?", "video/3gpp", true),
         ];
         for (subject, pattern, text, expected) in cases {
-            assert_eq!(matches(&format!("\"{pattern}\""), subject, text), expected, "{pattern} {text}");
+            assert_eq!(matches(&format!("\"{pattern}\""), subject, text), expected, "{subject:?} {pattern} {text}");
         }
+        assert!(read("\"*%C3*\"", Subject::Query).expect("pattern").matches("Ö".as_bytes()));
     }
 
     #[test]
     fn a_pattern_that_cannot_be_meant_is_refused() {
         let cases = [
-            (
-                Subject::Uri,
-                r#""~^/x""#,
-                "is a regular expression, which howdah does not support yet; use * wildcards; write %7E",
-            ),
-            (Subject::Host, r#"["!~x"]"#, "0: \"!~x\" is a regular expression, which howdah does not support yet"),
+            (Subject::Uri, r#""~^/x(""#, "\"~^/x(\" is not a regular expression"),
+            (Subject::Host, r#"["!~x(?=y)"]"#, "0: \"!~x(?=y)\" is a regular expression with look-around"),
             (Subject::Uri, r#""admin""#, "\"admin\" matches no request, because every path begins with \"/\""),
             (Subject::Uri, r#""!""#, "\"!\" matches no request"),
             (Subject::Uri, r#""/%2""#, "has a \"%\" without two hexadecimal digits"),
-            (Subject::Host, "[]", "no request matches an empty array; add a pattern or remove the option"),
+            (Subject::Host, "[]", "the array is empty; add a pattern or remove the option"),
             (Subject::Host, "[1]", "0: expected a string; write \"1\", with quotes"),
             (Subject::Host, "{}", "expected a string or an array of strings, found an object"),
         ];
@@ -225,9 +375,9 @@ mod tests {
         let pattern = format!("\"/{}*b\"", "*a".repeat(10_000));
         let patterns = read(&pattern, Subject::Uri).expect("pattern");
         let start = Instant::now();
-        assert!(!patterns.matches(&format!("/{}", "a".repeat(100_000))));
-        assert!(!patterns.matches(&format!("/{}b", "a".repeat(9_999))));
-        assert!(patterns.matches(&format!("/{}b", "a".repeat(10_000))));
+        assert!(!patterns.matches(format!("/{}", "a".repeat(100_000)).as_bytes()));
+        assert!(!patterns.matches(format!("/{}b", "a".repeat(9_999)).as_bytes()));
+        assert!(patterns.matches(format!("/{}b", "a".repeat(10_000)).as_bytes()));
         assert!(start.elapsed() < Duration::from_secs(5));
     }
 }

@@ -8,11 +8,11 @@ use std::str::FromStr;
 use crate::error::{Error, quoted};
 use crate::node::{Node, Options};
 
-const OPTIONS: Options = Options { known: &["file", "admin", "user"], not_yet: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["file", "admin", "user"], refused: &[] };
 
 /// The types of NGINX Unit that are not PHP.
-const OTHER_LANGUAGES: [&str; 9] =
-    ["external", "go", "java", "node", "perl", "python", "ruby", "wasm", "wasm-wasi-component"];
+const OTHER_LANGUAGES: [&str; 10] =
+    ["external", "go", "java", "node", "nodejs", "perl", "python", "ruby", "wasm", "wasm-wasi-component"];
 
 /// A PHP version: `8` is any PHP 8, `8.2` any PHP 8.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,8 +96,10 @@ pub(crate) fn read_type(node: &Node<'_>) -> Result<Option<PhpVersion>, Error> {
             return Ok(Some(version));
         }
     }
-    if OTHER_LANGUAGES.contains(&language) {
-        let advice = "howdah runs PHP only; keep this application on a server of its language and remove it here";
+    let letters = text.split(|c: char| !c.is_ascii_alphabetic() && c != '-').next().unwrap_or_default();
+    if OTHER_LANGUAGES.contains(&letters) {
+        let advice = "howdah runs PHP only; remove it here, run it on a server of its language, \
+                      and pass its requests there with \"proxy\"";
         return Err(node.error(format_args!("{} is not PHP; {advice}", quoted(&text))));
     }
     let advice = similar_type(&text).unwrap_or_else(|| "write \"php\" or \"php 8.2\"".to_owned());
@@ -149,7 +151,8 @@ mod tests {
     #[test]
     fn another_type_is_refused_with_what_to_write() {
         let cases = [
-            ("python 3.11", "\"python 3.11\" is not PHP; howdah runs PHP only; keep this application on a server"),
+            ("python 3.11", "\"python 3.11\" is not PHP; howdah runs PHP only; remove it here, run it on a server"),
+            ("python3.11", "\"python3.11\" is not PHP; howdah runs PHP only"),
             ("go", "\"go\" is not PHP"),
             ("wasm-wasi-component", "is not PHP"),
             ("PHP", "\"PHP\" is not a type of application; write \"php\""),

@@ -1,20 +1,17 @@
-//! `routes`: the steps among which a request finds its action.
-//!
-//! The first step that matches decides. Steps may pass a request to other routes, but never in a circle: what a step
-//! matches does not change on the way, so that a request that came back to a route would never leave it.
+//! `routes`: the steps among which a request finds its action. The first step that matches decides.
 
 use std::collections::BTreeMap;
 
 use crate::action::Action;
+use crate::circles;
 use crate::condition::Condition;
-use crate::error::{Error, quoted};
+use crate::error::Error;
 use crate::node::{Node, Options};
-use crate::pass::{Destinations, Pass};
+use crate::request::Request;
+use crate::route_index::RouteIndex;
+use crate::scope::Scope;
 
-const STEP_OPTIONS: Options = Options { known: &["match", "action"], not_yet: &[] };
-
-/// How many routes of a circle its error names.
-const CIRCLE_NAMES: usize = 5;
+pub(crate) const STEP_OPTIONS: Options = Options { known: &["match", "action"], refused: &[] };
 
 /// All routes: one without a name, or any number with names.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,13 +21,20 @@ pub struct Routes(Table);
 enum Table {
     #[default]
     None,
-    Unnamed(Vec<Route>),
-    Named(BTreeMap<String, Vec<Route>>),
+    Unnamed(Route),
+    Named(BTreeMap<String, Route>),
+}
+
+/// A route: steps, in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Route {
+    steps: Vec<Step>,
+    index: RouteIndex,
 }
 
 /// A step: what to do with which requests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Route {
+pub struct Step {
     /// `match`: which requests the step is for.
     pub condition: Condition,
     /// What to do with them.
@@ -40,108 +44,85 @@ pub struct Route {
 // === impl Routes ===
 
 impl Routes {
-    pub(crate) fn read(node: &Node<'_>, destinations: &Destinations<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         if node.is_array() {
-            let steps = read_steps(node, destinations)?;
-            refuse_circles(node, &BTreeMap::from([("", steps.as_slice())]))?;
-            return Ok(Self(Table::Unnamed(steps)));
+            let route = Route::read(node, scope)?;
+            circles::refuse(node, &BTreeMap::from([("", route.steps())]))?;
+            return Ok(Self(Table::Unnamed(route)));
         }
         let mut routes = BTreeMap::new();
         for (name, node) in node.named()? {
-            routes.insert(name.to_owned(), read_steps(&node, destinations)?);
+            routes.insert(name.to_owned(), Route::read(&node, scope)?);
         }
-        refuse_circles(node, &routes.iter().map(|(name, steps)| (name.as_str(), steps.as_slice())).collect())?;
+        circles::refuse(node, &routes.iter().map(|(name, route)| (name.as_str(), route.steps())).collect())?;
         Ok(Self(Table::Named(routes)))
     }
 
-    /// The steps of a route; `None` if there is no such route, which cannot be for the name in a [`Pass::Routes`].
-    pub fn steps(&self, name: Option<&str>) -> Option<&[Route]> {
+    /// The route with this name; `None` if there is none, which cannot be for the name in a
+    /// [`Destination`](crate::Destination).
+    pub fn find(&self, name: Option<&str>) -> Option<&Route> {
         match (&self.0, name) {
-            (Table::Unnamed(steps), None) => Some(steps),
-            (Table::Named(routes), Some(name)) => routes.get(name).map(Vec::as_slice),
+            (Table::Unnamed(route), None) => Some(route),
+            (Table::Named(routes), Some(name)) => routes.get(name),
             _ => None,
         }
     }
+
+    /// All routes with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &Route)> {
+        let (unnamed, named) = match &self.0 {
+            Table::None => (None, None),
+            Table::Unnamed(route) => (Some((None, route)), None),
+            Table::Named(routes) => (None, Some(routes.iter().map(|(name, route)| (Some(name.as_str()), route)))),
+        };
+        unnamed.into_iter().chain(named.into_iter().flatten())
+    }
 }
 
-fn read_steps(node: &Node<'_>, destinations: &Destinations<'_>) -> Result<Vec<Route>, Error> {
-    node.elements()?
-        .map(|node| {
+// === impl Route ===
+
+impl Route {
+    fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
+        let read = |node: Node<'_>| {
             let object = node.object(&STEP_OPTIONS)?;
-            let condition = object.read("match", Condition::read)?.unwrap_or_default();
+            let condition = object.read("match", |node| Condition::read(node, scope))?.unwrap_or_default();
             let action = object.require("action", "what to do, as in \"action\": {\"pass\": \"applications/NAME\"}")?;
-            Ok(Route { condition, action: Action::read(&action, destinations)? })
-        })
-        .collect()
-}
+            Ok(Step { condition, action: Action::read(&action, scope)? })
+        };
+        let steps = node.elements()?.map(read).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { index: RouteIndex::new(steps.iter().map(|step| &step.condition)), steps })
+    }
 
-/// An error if a route passes requests to itself, over however many others. The unnamed route is `""`.
-///
-/// Without recursion, since a configuration may chain as many routes as its size allows.
-fn refuse_circles(node: &Node<'_>, routes: &BTreeMap<&str, &[Route]>) -> Result<(), Error> {
-    let next: BTreeMap<&str, Vec<&str>> = routes
-        .iter()
-        .map(|(name, steps)| (*name, steps.iter().flat_map(|step| passes(&step.action)).collect()))
-        .collect();
-    // Once a route is in here, everything that it leads to is known to end, or is being followed.
-    let mut seen = BTreeMap::new();
-    for start in next.keys() {
-        let mut followed = vec![(*start, 0)];
-        while let Some((name, position)) = followed.last_mut() {
-            seen.insert(*name, Following::Yes);
-            let Some(target) = next.get(name).and_then(|targets| targets.get(*position)) else {
-                seen.insert(*name, Following::Done);
-                followed.pop();
-                continue;
-            };
-            *position += 1;
-            match seen.get(target) {
-                Some(Following::Done) => {}
-                Some(Following::Yes) => {
-                    let circle: Vec<&str> = followed.iter().map(|(name, _)| *name).collect();
-                    return Err(circle_error(node, &circle, target));
+    /// The steps in their order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The first step that is for this request. Its time hardly depends on how many steps there are, as long as their
+    /// conditions name URIs or hosts, or what these begin or end with.
+    pub fn first_match<R: Request + ?Sized>(&self, request: &R) -> Option<&Step> {
+        let mut first = self.steps.len();
+        self.index.candidates(
+            || request.uri(),
+            || request.host(),
+            |candidates| {
+                let earlier = candidates.iter().take_while(|step| **step < first);
+                if let Some(step) = earlier.copied().find(|step| self.steps[*step].condition.matches(request)) {
+                    first = step;
                 }
-                None => followed.push((target, 0)),
-            }
-        }
+            },
+        );
+        self.steps.get(first)
     }
-    Ok(())
-}
-
-#[derive(Clone, Copy)]
-enum Following {
-    Yes,
-    Done,
-}
-
-/// The names of the routes to which the action passes requests, its fallbacks included.
-fn passes(action: &Action) -> Option<&str> {
-    match action {
-        Action::Pass(Pass::Routes(name)) => Some(name.as_deref().unwrap_or_default()),
-        Action::Share(share) => share.fallback.as_deref().and_then(passes),
-        Action::Pass(Pass::Application { .. }) | Action::Return { .. } => None,
-    }
-}
-
-/// `followed` are the routes on the way, of which the last leads back to `target`.
-fn circle_error(node: &Node<'_>, followed: &[&str], target: &str) -> Error {
-    let advice = "a request would never leave it; remove one of its passes";
-    if target.is_empty() {
-        return node.error(format_args!("a step passes requests back to \"routes\", a circle: {advice}"));
-    }
-    let circle = followed.iter().skip_while(|name| **name != target).map(|name| quoted(name));
-    let mut names: Vec<String> = circle.take(CIRCLE_NAMES + 1).collect();
-    if names.len() > CIRCLE_NAMES {
-        names[CIRCLE_NAMES] = "...".to_owned();
-    }
-    names.push(quoted(target));
-    node.error(format_args!("the routes {} pass requests in a circle: {advice}", names.join(" → ")))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::Configuration;
+    use crate::test_request::TestRequest;
 
     fn parse(routes: &str) -> Result<Routes, String> {
         let parsed = Configuration::parse(&format!(r#"{{"routes": {routes}}}"#));
@@ -149,57 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_found_by_name() {
+    fn routes_are_found_by_name() {
         let step = r#"{"action": {"return": 200}}"#;
         let unnamed = parse(&format!("[{step}]")).expect("routes");
         let named = parse(&format!(r#"{{"a": [{step}, {step}], "b": []}}"#)).expect("routes");
-        let count = |routes: &Routes, name| routes.steps(name).map(<[_]>::len);
+        let count = |routes: &Routes, name| routes.find(name).map(|route| route.steps().len());
         assert_eq!(count(&unnamed, None), Some(1));
         assert_eq!(count(&unnamed, Some("a")), None);
         assert_eq!(count(&named, None), None);
         assert_eq!(count(&named, Some("a")), Some(2));
         assert_eq!(count(&named, Some("b")), Some(0));
         assert_eq!(count(&Routes::default(), None), None);
-    }
-
-    #[test]
-    fn routes_may_meet_again_but_not_lead_in_a_circle() {
-        let pass = |name: &str| format!(r#"{{"action": {{"pass": "routes/{name}"}}}}"#);
-        let fallback =
-            r#"{"action": {"share": "/x$uri", "fallback": {"share": "/y$uri", "fallback": {"pass": "routes/a"}}}}"#;
-        let diamond = format!(r#"{{"a": [{}, {}], "b": [{}], "c": [{2}], "d": []}}"#, pass("b"), pass("c"), pass("d"));
-        assert!(parse(&diamond).is_ok());
-        let advice = "a request would never leave it; remove one of its passes";
-        let cases = [
-            (
-                format!(r#"{{"a": [{}]}}"#, pass("a")),
-                format!("routes: the routes \"a\" → \"a\" pass requests in a circle: {advice}"),
-            ),
-            (
-                format!(r#"{{"0": [{}], "a": [{}], "b": [{fallback}]}}"#, pass("a"), pass("b")),
-                format!("routes: the routes \"a\" → \"b\" → \"a\" pass requests in a circle: {advice}"),
-            ),
-            (
-                r#"[{"match": {"uri": "/x"}, "action": {"pass": "routes"}}]"#.to_owned(),
-                format!("routes: a step passes requests back to \"routes\", a circle: {advice}"),
-            ),
-        ];
-        for (routes, expected) in cases {
-            assert_eq!(parse(&routes), Err(expected), "{routes}");
-        }
-    }
-
-    #[test]
-    fn a_long_chain_of_routes_is_followed() {
-        let chain = |last: usize| {
-            let routes: Vec<String> = (0..20_000)
-                .map(|i| format!(r#""{i:05}": [{{"action": {{"pass": "routes/{:05}"}}}}]"#, (i + 1).min(last)))
-                .collect();
-            format!(r#"{{{}, "20000": []}}"#, routes.join(","))
-        };
-        assert!(parse(&chain(20_000)).is_ok());
-        let error = parse(&chain(10_000)).expect_err("a circle");
-        assert!(error.contains("\"10000\" → \"10000\""), "{error}");
+        assert_eq!(named.iter().map(|(name, _)| name).collect::<Vec<_>>(), [Some("a"), Some("b")]);
+        assert_eq!(unnamed.iter().count(), 1);
     }
 
     #[test]
@@ -217,6 +160,87 @@ mod tests {
         ];
         for (json, expected) in cases {
             assert_eq!(parse(json), Err(expected.to_owned()), "{json}");
+        }
+    }
+
+    /// Patterns and texts of few letters, so that they meet.
+    fn uri_pattern() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "/[ab]{0,3}",
+            "/[ab]{0,2}\\*",
+            "\\*[ab]{0,2}",
+            "/[ab]{0,1}\\*[ab]{0,1}",
+            "!/[ab]{0,2}\\*?",
+            "~\\^/[ab]{0,2}",
+            "~[ab]{1,2}\\$",
+            "\\*",
+        ]
+    }
+
+    fn host_pattern() -> impl Strategy<Value = String> {
+        prop_oneof!["[xy]{0,2}", "[xy]{0,1}\\*", "\\*[xy]{1,2}", "![xy]{1,2}", "~[xy]"]
+    }
+
+    fn condition() -> impl Strategy<Value = String> {
+        let patterns = |pattern| prop::option::weighted(0.6, prop::collection::vec(pattern, 1..3));
+        (patterns(uri_pattern().boxed()), patterns(host_pattern().boxed())).prop_map(|(uri, host)| {
+            let option = |name: &str, patterns: Option<Vec<String>>| patterns.map(|list| format!("{name:?}: {list:?}"));
+            let options: Vec<String> = [option("uri", uri), option("host", host)].into_iter().flatten().collect();
+            format!("{{{}}}", options.join(", "))
+        })
+    }
+
+    fn leaked(text: String) -> &'static str {
+        text.leak()
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_match_is_the_one_of_a_linear_search(
+            conditions in prop::collection::vec(condition(), 0..40),
+            requests in prop::collection::vec(("/[ab]{0,4}", "[xy]{0,3}"), 1..30),
+        ) {
+            let step = |condition: &String| format!(r#"{{"match": {condition}, "action": {{"return": 200}}}}"#);
+            let steps: Vec<String> = conditions.iter().map(step).collect();
+            let routes = parse(&format!("[{}]", steps.join(","))).expect("routes");
+            let route = routes.find(None).expect("route");
+            for (uri, host) in requests {
+                let request = TestRequest { uri: leaked(uri), host: leaked(host), ..TestRequest::default() };
+                let linear = route.steps().iter().find(|step| step.condition.matches(&request));
+                let place = |step: Option<&Step>| step.map(std::ptr::from_ref);
+                prop_assert_eq!(place(route.first_match(&request)), place(linear));
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_thousand_steps_few_are_asked() {
+        let options = |i: usize| match i % 5 {
+            0 => format!(r#""uri": "/page/{i}""#),
+            1 => format!(r#""uri": ["/page/{i}/*", "~^/page-{i}/\\d"]"#),
+            2 => format!(r#""uri": "*.ext{i}""#),
+            3 => format!(r#""uri": "/*", "host": "h{i}.org""#),
+            _ => format!(r#""host": ["h{i}.org", "*.h{i}.org"], "method": "GET""#),
+        };
+        let step = |i| format!(r#"{{"match": {{{}}}, "action": {{"return": 200}}}}"#, options(i));
+        let steps: Vec<String> = (0..1000).map(step).chain([r#"{"action": {"return": 404}}"#.into()]).collect();
+        let routes = parse(&format!("[{}]", steps.join(","))).expect("routes");
+        let route = routes.find(None).expect("route");
+        let cases = [
+            ("/none", "example.com", 1000),
+            ("/page/500", "example.com", 500),
+            ("/page/501/x", "example.com", 501),
+            ("/page-501/7", "example.com", 501),
+            ("/x.ext502", "example.com", 502),
+            ("/", "h503.org", 503),
+            ("/", "www.h504.org", 504),
+            ("/page/500", "h503.org", 500),
+        ];
+        for (uri, host, expected) in cases {
+            let request = TestRequest { uri, host, ..TestRequest::default() };
+            let found = route.first_match(&request).expect("the last step");
+            assert!(std::ptr::eq(found, &route.steps()[expected]), "{uri} {host}");
+            assert!(request.asked.get() < 10, "{uri} {host}: {}", request.asked.get());
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::node::{Node, Object, Options};
 
-const OPTIONS: Options = Options { known: &["root", "script", "index", "front_controller"], not_yet: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["root", "script", "index", "front_controller"], refused: &[] };
 
 const DEFAULT_INDEX: &str = "index.php";
 

@@ -1,44 +1,48 @@
-//! Text with variables, which each request fills in: `/srv/$host$uri`, `/srv/${host}_static$uri`.
+//! Text with variables, which each request fills in: `applications/$host`, `https://${host}$request_uri`.
 //!
-//! The variables: `$uri` is the request's path, `$host` its host, `$dollar` a dollar sign.
+//! `$name` and `${name}` stand for a [`Variable`], `$dollar` for a dollar sign. A text without variables is kept as
+//! it is, so that its evaluation costs nothing. A text that begins with a backquote is one of NGINX Unit's JavaScript
+//! templates, which howdah does not have.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::condition::RequestView;
-use crate::error::{Error, did_you_mean, quoted};
+use crate::error::{Error, quoted};
+use crate::node::Node;
+use crate::variable::{Variable, Variables};
 
-const VARIABLES: [&str; 3] = ["uri", "host", "dollar"];
-
-/// Variables of NGINX Unit that howdah does not have yet, and how those that have a name in them begin.
-const NOT_YET: [&str; 9] = [
-    "body_bytes_sent",
-    "method",
-    "remote_addr",
-    "request_id",
-    "request_line",
-    "request_time",
-    "request_uri",
-    "status",
-    "time_local",
-];
-const NOT_YET_PREFIXES: [&str; 4] = ["arg_", "cookie_", "header_", "response_header_"];
+/// Room for the values, when a text is evaluated: most values are short.
+const BYTES_PER_VARIABLE: usize = 32;
 
 /// Text with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     source: String,
-    /// No two literals follow each other, and none is empty.
-    parts: Vec<Part>,
-    /// See [`Template::constant_prefix`]; in bytes of the first part.
-    constant_prefix_bytes: usize,
+    text: Text,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum Text {
+    Constant(String),
+    /// No two literals follow each other, and none is empty. There is a variable.
+    Pieces(Vec<Piece>),
+}
+
+/// What a text with variables is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
     Literal(String),
-    Uri,
-    Host,
+    Variable(Variable),
+}
+
+/// A part of a template, for those who treat text and values differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplatePart<'t> {
+    /// Text of the configuration.
+    Literal(&'t str),
+    /// What a value takes the place of.
+    Variable(&'t Variable),
 }
 
 // === impl Template ===
@@ -48,38 +52,67 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// A `$` that is not followed by the name of a variable.
+    /// A `$` that is not followed by the name of a variable; a JavaScript template.
     pub fn parse(text: &str) -> Result<Self, Error> {
         parse(text).map_err(|problem| Error::configuration(format!("{} {problem}", quoted(text))))
     }
 
-    /// The text for one request. As a path, it does not leave [`constant_prefix`](Self::constant_prefix) unless the
-    /// template itself has a `..` or the request's `uri` is not normalised:
-    ///
-    /// - a slash before `$uri` and the one with which the path begins become one;
-    /// - a host that is empty, begins with a dot or has a slash cannot climb: each such dot or slash is a `_`, and
-    ///   the empty host is `_` too, lest a path of one host be read as the name of another.
-    pub fn render(&self, request: &RequestView<'_>) -> String {
-        let mut text = String::with_capacity(self.source.len() + request.uri.len() + request.host.len());
-        for part in &self.parts {
-            match part {
-                Part::Literal(literal) => text.push_str(literal),
-                Part::Uri if text.ends_with('/') => text.push_str(request.uri.strip_prefix('/').unwrap_or(request.uri)),
-                Part::Uri => text.push_str(request.uri),
-                Part::Host => push_host(&mut text, request.host),
-            }
-        }
-        text
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let text = node.string()?;
+        parse(&text).map_err(|problem| node.error(format_args!("{} {problem}", quoted(&text))))
     }
 
-    /// The longest folder that is the same for every request: it ends with a slash, or is followed by the one with
-    /// which `$uri` begins. `/srv/shop` for `/srv/shop$uri`; `/srv/` for `/srv/$host$uri`, `/srv/a$host/x` and
-    /// `/srv/x.html`; empty if the template begins with a variable.
-    pub fn constant_prefix(&self) -> &str {
-        match self.parts.first() {
-            Some(Part::Literal(literal)) => &literal[..self.constant_prefix_bytes],
-            _ => "",
+    /// The text, if it is the same for every request.
+    pub fn as_constant(&self) -> Option<&str> {
+        match &self.text {
+            Text::Constant(constant) => Some(constant),
+            Text::Pieces(_) => None,
         }
+    }
+
+    /// The text for one request. Without variables, nothing is allocated.
+    pub fn render<V: Variables + ?Sized>(&self, variables: &V) -> Cow<'_, str> {
+        match &self.text {
+            Text::Constant(constant) => Cow::Borrowed(constant),
+            Text::Pieces(pieces) => {
+                let mut text = String::with_capacity(self.source.len() + BYTES_PER_VARIABLE * pieces.len());
+                write_pieces(pieces, variables, &mut text);
+                Cow::Owned(text)
+            }
+        }
+    }
+
+    /// Appends the text for one request.
+    pub fn write<V: Variables + ?Sized>(&self, variables: &V, out: &mut String) {
+        match &self.text {
+            Text::Constant(constant) => out.push_str(constant),
+            Text::Pieces(pieces) => write_pieces(pieces, variables, out),
+        }
+    }
+
+    /// Its parts, in their order.
+    pub fn parts(&self) -> impl Iterator<Item = TemplatePart<'_>> {
+        let (constant, pieces) = match &self.text {
+            Text::Constant(constant) => (Some(TemplatePart::Literal(constant)), &[][..]),
+            Text::Pieces(pieces) => (None, pieces.as_slice()),
+        };
+        let parts = pieces.iter().map(|piece| match piece {
+            Piece::Literal(text) => TemplatePart::Literal(text),
+            Piece::Variable(variable) => TemplatePart::Variable(variable),
+        });
+        constant.into_iter().chain(parts)
+    }
+
+    /// The variables, in their order. One that is written twice is there twice.
+    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
+        let pieces = match &self.text {
+            Text::Constant(_) => &[],
+            Text::Pieces(pieces) => pieces.as_slice(),
+        };
+        pieces.iter().filter_map(|piece| match piece {
+            Piece::Variable(variable) => Some(variable),
+            Piece::Literal(_) => None,
+        })
     }
 }
 
@@ -98,138 +131,116 @@ impl fmt::Display for Template {
     }
 }
 
+fn write_pieces<V: Variables + ?Sized>(pieces: &[Piece], variables: &V, out: &mut String) {
+    for piece in pieces {
+        match piece {
+            Piece::Literal(literal) => out.push_str(literal),
+            Piece::Variable(variable) => variables.write(variable, out),
+        }
+    }
+}
+
 /// The template, or what is wrong with the text, said of the text.
 pub(crate) fn parse(text: &str) -> Result<Template, String> {
-    let mut parts = Vec::new();
+    let mut pieces = parse_pieces(text)?;
+    let text_parsed = match pieces.as_mut_slice() {
+        [] => Text::Constant(String::new()),
+        [Piece::Literal(literal)] => Text::Constant(std::mem::take(literal)),
+        _ => Text::Pieces(pieces),
+    };
+    Ok(Template { source: text.to_owned(), text: text_parsed })
+}
+
+/// The pieces: no two literals follow each other, and none is empty.
+pub(crate) fn parse_pieces(text: &str) -> Result<Vec<Piece>, String> {
+    if text.starts_with('`') {
+        return Err("is a JavaScript template, which howdah does not run; write it with variables, as in \
+                    \"/srv/$host$uri\", and choose by \"match\""
+            .into());
+    }
+    let mut pieces = Vec::new();
     let mut literal = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
         literal.push_str(before);
         let (name, after) = split_name(after)?;
-        let variable = match name {
-            "dollar" => {
-                literal.push('$');
-                None
-            }
-            "uri" => Some(Part::Uri),
-            "host" => Some(Part::Host),
-            other => return Err(unknown(other)),
-        };
-        if let Some(variable) = variable {
+        if name == "dollar" {
+            literal.push('$');
+        } else {
+            let variable = Variable::named(name)?;
             if !literal.is_empty() {
-                parts.push(Part::Literal(std::mem::take(&mut literal)));
+                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
             }
-            parts.push(variable);
+            pieces.push(Piece::Variable(variable));
         }
         rest = after;
     }
     literal.push_str(rest);
     if !literal.is_empty() {
-        parts.push(Part::Literal(literal));
+        pieces.push(Piece::Literal(literal));
     }
-    Ok(Template { constant_prefix_bytes: constant_prefix_bytes(&parts), source: text.to_owned(), parts })
+    Ok(pieces)
 }
 
 /// The variable's name with which the text begins (`name` or `{name}`), and what follows.
 fn split_name(text: &str) -> Result<(&str, &str), String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if let Some(text) = text.strip_prefix('{') {
-        return text.split_once('}').ok_or_else(|| "has a \"${\" without a \"}\"; add it".to_owned());
+        let (name, rest) = text.split_once('}').ok_or("has a \"${\" without a \"}\"; add it")?;
+        if !name.chars().all(is_name) {
+            return Err(format!("has no variable {} to fill in; a name has letters, digits and \"_\"", quoted(name)));
+        }
+        return Ok((name, rest));
     }
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
-    match text.split_at(end) {
+    match text.split_at(text.find(|c| !is_name(c)).unwrap_or(text.len())) {
         ("", _) => Err("has a \"$\" without the name of a variable; write ${dollar} for a dollar sign".into()),
         name_and_rest => Ok(name_and_rest),
     }
 }
 
-fn unknown(name: &str) -> String {
-    if NOT_YET.contains(&name) || NOT_YET_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-        return format!("has the variable {}, which howdah does not support yet; use $uri or $host", quoted(name));
-    }
-    if let Some(variable) = VARIABLES.iter().find(|variable| name.starts_with(**variable)) {
-        let rest = &name[variable.len()..];
-        return format!("has no variable {} to fill in; did you mean ${{{variable}}}{rest}?", quoted(name));
-    }
-    let similar = did_you_mean(name, VARIABLES);
-    let similar = if similar.is_empty() { "; use $uri or $host" } else { &similar };
-    format!("has no variable {} to fill in{similar}", quoted(name))
-}
-
-fn constant_prefix_bytes(parts: &[Part]) -> usize {
-    match parts {
-        [Part::Literal(literal), Part::Uri, ..] => literal.len(),
-        [Part::Literal(literal), ..] => literal.rfind('/').map_or(0, |slash| slash + 1),
-        _ => 0,
-    }
-}
-
-fn push_host(text: &mut String, host: &str) {
-    if host.is_empty() || host.starts_with('.') {
-        text.push('_');
-    }
-    text.extend(host.trim_start_matches('.').chars().map(|c| if matches!(c, '/' | '\0') { '_' } else { c }));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_request::TestRequest;
 
-    fn render(template: &str, host: &str, uri: &str) -> String {
-        Template::parse(template).expect(template).render(&RequestView { method: "GET", host, uri })
+    fn render(template: &str) -> String {
+        let request = TestRequest { host: "x.org", uri: "/a b", ..TestRequest::default() };
+        let request = request.with_header("User-Agent", "curl").with_query("x=1&x=2").with_cookies("c=3; c=4");
+        let template = Template::parse(template).expect(template);
+        let rendered = template.render(&request).into_owned();
+        let mut written = String::from(">");
+        template.write(&request, &mut written);
+        assert_eq!(written[1..], rendered);
+        rendered
     }
 
     #[test]
     fn variables_are_filled_in() {
         let cases = [
-            ("/srv/shop$uri", "/srv/shop/a b"),
-            ("/srv/shop/$uri", "/srv/shop/a b"),
-            ("/srv/${uri}.html", "/srv/a b.html"),
-            ("/srv/$host$uri", "/srv/x.org/a b"),
-            ("/srv/${host}_x${uri}", "/srv/x.org_x/a b"),
-            ("/srv/$host/$uri", "/srv/x.org/a b"),
-            ("/srv/${dollar}uri", "/srv/$uri"),
-            ("/srv/x.html", "/srv/x.html"),
+            ("applications/$host", "applications/x.org"),
+            ("${host}_x${uri}", "x.org_x/a b"),
+            ("$host$uri", "x.org/a b"),
+            ("${dollar}uri$dollar", "$uri$"),
+            ("$arg_x-$arg_y|$cookie_c|$header_user_agent", "2-|4|curl"),
+            ("$header_User_Agent", "curl"),
+            ("plain", "plain"),
             ("", ""),
         ];
         for (template, expected) in cases {
-            assert_eq!(render(template, "x.org", "/a b"), expected, "{template}");
+            assert_eq!(render(template), expected, "{template}");
             assert_eq!(Template::parse(template).expect(template).to_string(), template);
         }
     }
 
     #[test]
-    fn a_host_never_climbs() {
-        let cases = [
-            ("", "/srv/_/x"),
-            (".", "/srv/_/x"),
-            ("..", "/srv/_/x"),
-            ("../etc", "/srv/__etc/x"),
-            ("a/../b", "/srv/a_.._b/x"),
-            ("a..b.", "/srv/a..b./x"),
-        ];
-        for (host, expected) in cases {
-            assert_eq!(render("/srv/$host$uri", host, "/x"), expected, "{host}");
-        }
-        assert_eq!(render("/srv/.$host$uri", ".", "/x"), "/srv/._/x");
-    }
-
-    #[test]
-    fn the_constant_prefix_is_a_folder() {
-        let cases = [
-            ("/srv/shop$uri", "/srv/shop"),
-            ("/srv/shop/$uri", "/srv/shop/"),
-            ("/srv/shop/${uri}.html", "/srv/shop/"),
-            ("/srv/$host$uri", "/srv/"),
-            ("/srv/a$host$uri", "/srv/"),
-            ("/srv/${dollar}x$uri", "/srv/$x"),
-            ("/srv/x.html", "/srv/"),
-            ("/srv/x/", "/srv/x/"),
-            ("/$uri", "/"),
-            ("$uri", ""),
-        ];
-        for (template, expected) in cases {
-            assert_eq!(Template::parse(template).expect(template).constant_prefix(), expected, "{template}");
-        }
+    fn a_text_without_variables_is_constant() {
+        let constant = |text: &str| Template::parse(text).expect(text).as_constant().map(str::to_owned);
+        assert_eq!(constant("a${dollar}b"), Some("a$b".to_owned()));
+        assert_eq!(constant(""), Some(String::new()));
+        assert_eq!(constant("$host"), None);
+        let template = Template::parse("$host/$arg_a$host").expect("template");
+        let variables: Vec<_> = template.variables().cloned().collect();
+        assert_eq!(variables, [Variable::Host, Variable::Argument("a".into()), Variable::Host]);
     }
 
     #[test]
@@ -238,11 +249,10 @@ mod tests {
             ("/$", "has a \"$\" without the name of a variable; write ${dollar} for a dollar sign"),
             ("/$/x", "has a \"$\" without the name of a variable"),
             ("/${uri", "has a \"${\" without a \"}\"; add it"),
-            ("/${}", "has no variable \"\" to fill in; use $uri or $host"),
+            ("/${}", "has no variable \"\" to fill in; write $uri"),
+            ("/${a-b}", "has no variable \"a-b\" to fill in; a name has letters, digits and \"_\""),
             ("/$url", "has no variable \"url\" to fill in; did you mean \"uri\"?"),
-            ("/$host_name", "has no variable \"host_name\" to fill in; did you mean ${host}_name?"),
-            ("/$arg_x", "has the variable \"arg_x\", which howdah does not support yet; use $uri or $host"),
-            ("/$request_uri", "has the variable \"request_uri\", which howdah does not support yet"),
+            ("`/www/html${vars.host}`", "is a JavaScript template, which howdah does not run; write it with variables"),
         ];
         for (template, expected) in cases {
             let error = Template::parse(template).expect_err(template).to_string();

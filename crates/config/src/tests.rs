@@ -1,6 +1,7 @@
-//! The configuration as a whole, and actions, which need destinations.
+//! The configuration as a whole.
 
 use super::*;
+use crate::test_request::TestRequest;
 
 /// The example of the operators' guide, in full.
 const EXAMPLE: &str = r#"
@@ -29,50 +30,34 @@ fn error(text: &str) -> String {
     error.to_string()
 }
 
-fn action(json: &str) -> Result<Action, String> {
-    let text = format!(r#"{{"routes": {{"r": [{{"action": {json}}}], "s": []}}}}"#);
-    let configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-    Ok(configuration.routes.steps(Some("r")).expect("route")[0].action.clone())
-}
-
-fn share(paths: &[&str]) -> Share {
-    Share {
-        paths: paths.iter().map(|path| Template::parse(path).expect(path)).collect(),
-        index: vec!["index.html".to_owned()],
-        follow_symlinks: None,
-        chroot: None,
-        fallback: None,
-    }
-}
-
 #[test]
 fn a_whole_configuration_is_read() {
     let configuration = Configuration::parse(EXAMPLE).expect("configuration");
-    let front = Pass::Application { name: "shop".into(), target: Some("front".into()) };
+    let front = Destination::Application { name: "shop".into(), target: Some("front".into()) };
     let addresses: Vec<String> = configuration.listeners.iter().map(|listener| listener.address.to_string()).collect();
     assert_eq!(addresses, ["*:8080", "[::1]:8081"]);
-    assert_eq!(configuration.listeners[0].pass, Pass::Routes(None));
-    assert_eq!(configuration.listeners[1].pass, front);
+    assert_eq!(configuration.listeners[0].pass, Pass::To(Destination::Routes(None)));
+    assert_eq!(configuration.listeners[1].pass, Pass::To(front.clone()));
 
-    let steps = configuration.routes.steps(None).expect("routes");
-    assert_eq!(steps[0].action, Action::Pass(front.clone()));
-    assert_eq!(steps[1].action, Action::Return { status: 301, location: Some("/neu%20%C3%A4".into()) });
-    let expected = Share {
-        index: vec!["index.html".into(), "index.htm".into()],
-        follow_symlinks: Some(true),
-        fallback: Some(Box::new(Action::Pass(front))),
-        ..share(&["/srv/shop$uri", "/srv/common/$uri"])
-    };
-    assert_eq!(steps[2].action, Action::Share(expected));
+    let route = configuration.routes.find(None).expect("routes");
+    let steps = route.steps();
+    assert_eq!(steps[0].action.kind, ActionKind::Pass(Pass::To(front.clone())));
+    assert!(matches!(steps[1].action.kind, ActionKind::Return { status: 301, location: Some(_) }));
+    let ActionKind::Share(share) = &steps[2].action.kind else { panic!("no share") };
+    assert_eq!(share.index, ["index.html", "index.htm"]);
+    assert_eq!(share.follow_symlinks, Some(true));
+    assert_eq!(share.fallback.as_ref().map(|action| &action.kind), Some(&ActionKind::Pass(Pass::To(front))));
 
     let decides = |host, uri| {
-        let request = RequestView { method: "GET", host, uri };
-        steps.iter().position(|step| step.condition.matches(&request))
+        let request = TestRequest { host, uri, ..TestRequest::default() };
+        route.first_match(&request).and_then(|step| steps.iter().position(|other| std::ptr::eq(step, other)))
     };
     assert_eq!(decides("www.example.com", "/x.php"), Some(0));
     assert_eq!(decides("www.example.org", "/x.php"), Some(2));
     assert_eq!(decides("", "/old"), Some(1));
-    assert_eq!(configuration.access_log, Some(AccessLog::Path("/var/log/x.log".into())));
+    let log = configuration.access_log.expect("log");
+    assert_eq!(log.destination, LogDestination::Path("/var/log/x.log".into()));
+    assert_eq!(configuration.warnings, [""; 0]);
 }
 
 #[test]
@@ -86,7 +71,7 @@ fn an_unknown_part_is_refused() {
         ("[]", "expected an object, found an array"),
         (r#"{"listener": {}}"#, "listener: there is no such option; did you mean \"listeners\"?"),
         (r#"{"frobnicate": {}}"#, "frobnicate: there is no such option; remove it"),
-        (r#"{"upstreams": {}}"#, "upstreams: howdah does not support this option of NGINX Unit yet; remove it"),
+        (r#"{"upstreams": []}"#, "upstreams: expected an object, found an array"),
         (
             r#"{"certificates": {}, "config": {}, "status": {}}"#,
             "this is everything that NGINX Unit's control API holds; give only the value of \"config\"",
@@ -112,86 +97,6 @@ fn an_error_is_one_line_of_bounded_length() {
     ] {
         let error = error(&text);
         assert!(error.len() < 1000 && !error.contains('\n'), "{error}");
-    }
-}
-
-#[test]
-fn an_action_is_read() {
-    let chroot = Share { chroot: Some("/srv".into()), ..share(&["/srv/shop$uri", "/$host$uri"]) };
-    let never = Share { follow_symlinks: Some(false), index: Vec::new(), ..share(&["/srv$uri"]) };
-    let cases = [
-        (r#"{"pass": "routes/s"}"#, Action::Pass(Pass::Routes(Some("s".into())))),
-        (r#"{"return": 404}"#, Action::Return { status: 404, location: None }),
-        (
-            r#"{"return": 302, "location": "https://x.org/?a=b%20c"}"#,
-            Action::Return { status: 302, location: Some("https://x.org/?a=b%20c".into()) },
-        ),
-        (r#"{"share": "/srv$uri"}"#, Action::Share(share(&["/srv$uri"]))),
-        (r#"{"share": "/srv$uri", "follow_symlinks": false, "index": []}"#, Action::Share(never)),
-        (r#"{"share": ["/srv/shop$uri", "/$host$uri"], "chroot": "/srv/"}"#, Action::Share(chroot)),
-    ];
-    for (json, expected) in cases {
-        assert_eq!(action(json), Ok(expected), "{json}");
-    }
-}
-
-#[test]
-fn a_wrong_action_is_refused() {
-    let one = "an action has exactly one of \"pass\", \"share\" and \"return\"; write one";
-    let not_yet = "howdah does not support this option of NGINX Unit yet; remove it";
-    let cases = [
-        ("{}", format!(": {one}")),
-        (r#"{"pass": "routes/s", "return": 200}"#, format!(": {one}")),
-        (r#"{"index": "x"}"#, format!(": {one}")),
-        (r#"{"proxy": "http://127.0.0.1:80"}"#, format!("/proxy: {not_yet}")),
-        (r#"{"return": 200, "rewrite": "/x"}"#, format!("/rewrite: {not_yet}")),
-        (r#"{"pass": "routes/s", "response_headers": {}}"#, format!("/response_headers: {not_yet}")),
-        (r#"{"share": "/x$uri", "types": "image/*"}"#, format!("/types: {not_yet}")),
-        (
-            r#"{"pass": "routes/s", "fallback": {"return": 200}}"#,
-            "/fallback: this option does not go together with \"pass\"; remove it".into(),
-        ),
-        (r#"{"shared": "/x"}"#, "/shared: there is no such option; did you mean \"share\"?".into()),
-        (r#"{"return": 100}"#, "/return: 100 is out of range; write 200 to 999 (an HTTP status)".into()),
-        (
-            r#"{"return": 301, "location": "/a\r\nb: c"}"#,
-            r#"/location: "/a\r\nb: c" has a control character; remove it"#.into(),
-        ),
-        (
-            r#"{"return": 301, "location": "https://$host/"}"#,
-            "/location: \"https://$host/\" has a variable, which howdah does not support in \"location\" yet; \
-             write %24 for a dollar sign"
-                .into(),
-        ),
-        (r#"{"share": []}"#, "/share: the array is empty; add a path, as in \"/srv/shop$uri\"".into()),
-        (r#"{"share": "srv$uri"}"#, "/share: \"srv$uri\" is not an absolute path; begin it with \"/\"".into()),
-        (r#"{"share": ["/x", "$uri"]}"#, "/share/1: \"$uri\" is not an absolute path; begin it with \"/\"".into()),
-        (r#"{"share": "/$url"}"#, "/share: \"/$url\" has no variable \"url\" to fill in; did you mean \"uri\"?".into()),
-        (
-            r#"{"share": "/x$uri", "index": "../a"}"#,
-            "/index: \"../a\" must be a file below the folder, without \"..\"".into(),
-        ),
-        (
-            r#"{"share": "/srv/a$uri", "chroot": "/srv/b"}"#,
-            "/share: \"/srv/a$uri\" is outside of \"chroot\", which is \"/srv/b\"; change one of them".into(),
-        ),
-        (
-            r#"{"share": "/srv/b/../a$uri", "chroot": "/srv/b"}"#,
-            "/share: \"/srv/b/../a$uri\" has a \"..\", which does not go together with \"chroot\"; \
-             write the path without it"
-                .into(),
-        ),
-        (
-            r#"{"share": "/srv$uri", "chroot": "/srv/$host"}"#,
-            "/chroot: howdah does not support variables in \"chroot\" yet; write a fixed path".into(),
-        ),
-        (
-            r#"{"share": "/x$uri", "fallback": {"share": "/y$uri", "fallback": {"pass": "routes/t"}}}"#,
-            "/fallback/fallback/pass: \"routes/t\" names a route that does not exist; did you mean \"r\"?".into(),
-        ),
-    ];
-    for (json, expected) in cases {
-        assert_eq!(action(json), Err(format!("routes/r/0/action{expected}")), "{json}");
     }
 }
 

@@ -45,11 +45,7 @@ pub fn plan(options: &Serve) -> Result<Served, String> {
         "index": ["index.php", "index.html"],
         "fallback": pass,
     });
-    let chroot = utf8(&recognised.root)?;
-    // A variable could stand there, so that a dollar sign cannot.
-    if !chroot.contains('$') {
-        share["chroot"] = chroot.into();
-    }
+    share["chroot"] = utf8(&recognised.root)?.replace('$', "${dollar}").into();
     if options.follow_symlinks {
         share["follow_symlinks"] = true.into();
     }
@@ -138,7 +134,7 @@ fn utf8(path: &Path) -> Result<&str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_config::Configuration;
+    use howdah_config::{Configuration, Processes};
 
     fn options(folder: &Path) -> Serve {
         Serve {
@@ -172,7 +168,7 @@ mod tests {
             let target = application.target(None).unwrap();
             assert_eq!(target.root, folder);
             assert_eq!(target.front_controller.as_deref(), Some("index.php"));
-            assert_eq!(application.processes, Some(3));
+            assert_eq!(application.processes, Processes::Fixed(3));
             assert_eq!(application.options.admin["memory_limit"], "1G");
             assert_eq!(application.environment["APP_ENV"], "prod");
         }

@@ -15,19 +15,27 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, getpid};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 struct Prototype {
+    pid: Pid,
     control: ControlSocket,
     channel: WorkerChannel,
     application: String,
     /// Readable when the supervisor is dead.
     supervisor: OwnedFd,
     workers: HashMap<Pid, WorkerId>,
+}
+
+/// What a boot leaves for the prototype.
+struct Loaded {
+    channel: WorkerChannel,
+    supervisor: OwnedFd,
+    opcache: bool,
 }
 
 /// Runs as a prototype until the supervisor lets go.
@@ -43,10 +51,12 @@ pub fn run() -> Result<(), String> {
     let Some((ToPrototype::Boot(boot), descriptors)) = receive(&control)? else {
         return Err("the supervisor sent no boot message".into());
     };
-    match Prototype::boot(control.as_fd().try_clone_to_owned().map_err(|e| e.to_string())?.into(), boot, descriptors) {
-        Ok((prototype, booted)) => {
-            send(&control, &booted);
-            prototype.serve()
+    match boot_php(&boot, descriptors) {
+        Ok(Loaded { channel, supervisor, opcache }) => {
+            send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
+            // The only descriptor of the socket goes in, so that a worker that drops it has none.
+            let (pid, workers) = (getpid(), HashMap::new());
+            Prototype { pid, control, channel, application: boot.application, supervisor, workers }.serve()
         }
         Err(reason) => {
             send(&control, &FromPrototype::Failed { reason: reason.clone() });
@@ -58,40 +68,6 @@ pub fn run() -> Result<(), String> {
 // === impl Prototype ===
 
 impl Prototype {
-    fn boot(
-        control: ControlSocket,
-        boot: PrototypeBoot,
-        mut descriptors: Vec<OwnedFd>,
-    ) -> Result<(Prototype, FromPrototype), String> {
-        if descriptors.is_empty() {
-            return Err("the boot message came without the channel's memory".into());
-        }
-        let bells = descriptors.split_off(1);
-        let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
-            .map_err(|error| format!("cannot map the channel: {error}"))?;
-        // The pidfd before the identity: a parent of another user may be watched, too.
-        let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
-        let supervisor = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
-            .map_err(|error| format!("cannot watch the supervisor: {error}"))?;
-        boot.identity
-            .assume(boot.user.as_deref())
-            .map_err(|error| format!("cannot become the application's user: {error}"))?;
-        if let Some(folder) = &boot.working_directory {
-            std::env::set_current_dir(folder).map_err(|error| {
-                format!(
-                    "applications/{}/working_directory: cannot enter {}: {error}",
-                    boot.application,
-                    folder.display()
-                )
-            })?;
-        }
-        let (opcache, post_max_bytes) = start_php(&boot)?;
-        let booted = FromPrototype::Booted { php_version: php_version(), opcache, post_max_bytes };
-        let prototype =
-            Prototype { control, channel, application: boot.application, supervisor, workers: HashMap::new() };
-        Ok((prototype, booted))
-    }
-
     fn serve(mut self) -> Result<(), String> {
         let watched = SigSet::from(Signal::SIGCHLD);
         watched.thread_block().map_err(|error| format!("cannot block SIGCHLD: {error}"))?;
@@ -111,7 +87,12 @@ impl Prototype {
             self.reap();
             while !stopping {
                 match self.control.receive::<ToPrototype>() {
-                    Ok(Some((ToPrototype::Start(worker), _))) => self.start(worker, &watched, &children)?,
+                    Ok(Some((ToPrototype::Start(worker), _))) => {
+                        if self.start(worker) {
+                            drop(children);
+                            self.become_worker(worker, &watched);
+                        }
+                    }
                     Ok(Some((ToPrototype::Boot(_), _))) => {}
                     Ok(None) => stopping = true,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -124,38 +105,36 @@ impl Prototype {
         Ok(())
     }
 
-    fn start(&mut self, worker: WorkerId, blocked: &SigSet, children: &SignalFd) -> Result<(), String> {
+    /// Forks; `true` in the child.
+    fn start(&mut self, worker: WorkerId) -> bool {
         // SAFETY: this process has one thread, so the child may do anything.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => {
                 self.workers.insert(child, worker);
                 send(&self.control, &FromPrototype::Started { worker, pid: child.as_raw() });
-                Ok(())
+                false
             }
-            Ok(ForkResult::Child) => {
-                // PHP code must not be able to speak to the supervisor in the prototype's name.
-                let _ = nix::unistd::close(self.control.as_raw_fd());
-                let _ = nix::unistd::close(children.as_raw_fd());
-                let _ = blocked.thread_unblock();
-                // SAFETY: the default action is no function that could be unsound.
-                let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
-                self.become_worker(worker)
-            }
+            Ok(ForkResult::Child) => true,
             // The supervisor hears of a worker that ended at once, and tries again later.
             Err(error) => {
                 crate::log(&format!("cannot fork a worker of \"{}\": {error}", self.application));
                 send(&self.control, &FromPrototype::Exited { worker, pid: 0, end: ProcessEnd::Code(71) });
-                Ok(())
+                false
             }
         }
     }
 
-    fn become_worker(&self, worker: WorkerId) -> ! {
+    fn become_worker(self, worker: WorkerId, blocked: &SigSet) -> ! {
+        // PHP code must not be able to speak to the supervisor in the prototype's name.
+        drop(self.control);
+        let _ = blocked.thread_unblock();
+        // SAFETY: the default action is no function that could be unsound.
+        let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
         let title = c_string(&format!("howdah: \"{}\" worker", self.application));
         // SAFETY: the title is a C string; PHP was started before the fork.
         unsafe {
             sapi::howdah_set_title(title.as_ptr());
-            sapi::howdah_die_with_prototype(self.supervisor.as_raw_fd());
+            sapi::howdah_die_with_prototype(self.supervisor.as_raw_fd(), self.pid.as_raw());
             sapi::howdah_php_after_fork();
         }
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
@@ -181,7 +160,31 @@ impl Prototype {
     }
 }
 
-fn start_php(boot: &PrototypeBoot) -> Result<(bool, u64), String> {
+/// Does what the boot message says; after that PHP is up.
+fn boot_php(boot: &PrototypeBoot, mut descriptors: Vec<OwnedFd>) -> Result<Loaded, String> {
+    if descriptors.is_empty() {
+        return Err("the boot message came without the channel's memory".into());
+    }
+    let bells = descriptors.split_off(1);
+    let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
+        .map_err(|error| format!("cannot map the channel: {error}"))?;
+    // The pidfd before the identity: a parent of another user may be watched, too.
+    let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
+    let supervisor = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
+        .map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    boot.identity
+        .assume(boot.user.as_deref())
+        .map_err(|error| format!("cannot become the application's user: {error}"))?;
+    if let Some(folder) = &boot.working_directory {
+        std::env::set_current_dir(folder).map_err(|error| {
+            format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
+        })?;
+    }
+    Ok(Loaded { channel, supervisor, opcache: start_php(boot)? })
+}
+
+/// Whether opcache is on.
+fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
     let ini_file = boot.php_ini.as_ref().map(|path| {
         std::fs::metadata(path)
             .map_err(|error| format!("applications/{}/options/file: {}: {error}", boot.application, path.display()))?;
@@ -206,9 +209,7 @@ fn start_php(boot: &PrototypeBoot) -> Result<(bool, u64), String> {
         unsafe { sapi::howdah_php_lock_setting(c_string(name).as_ptr()) };
     }
     // SAFETY: PHP is started, no request runs.
-    let (opcache, post_max) =
-        unsafe { (sapi::howdah_php_opcache_is_on() != 0, sapi::howdah_php_setting(c"post_max_size".as_ptr())) };
-    Ok((opcache, post_max.max(0) as u64))
+    Ok(unsafe { sapi::howdah_php_opcache_is_on() != 0 })
 }
 
 /// PHP's full version, such as `8.2.35`: of the headers that this was compiled against.

@@ -43,13 +43,12 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn howdah_php_lock_setting(name: *const c_char);
     pub fn howdah_php_opcache_is_on() -> c_int;
-    pub fn howdah_php_setting(name: *const c_char) -> c_long;
     pub fn howdah_php_after_fork();
     pub fn howdah_php_run(request: *const Request);
     pub fn howdah_php_shutdown();
     pub fn howdah_php_version() -> *const c_char;
     pub fn howdah_set_title(title: *const c_char);
-    pub fn howdah_die_with_prototype(supervisor_pidfd: c_int);
+    pub fn howdah_die_with_prototype(supervisor_pidfd: c_int, prototype_pid: c_int);
 }
 
 /// Where a request's bytes come from and go to.

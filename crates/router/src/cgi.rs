@@ -1,8 +1,9 @@
 //! The CGI variables of a request (RFC 3875, and those that nginx and FPM add), written for the channel.
 
 use crate::script::Script;
-use crate::socket::Peer;
+use crate::subject::Subject;
 use howdah_channel::request::{HeadWriter, code};
+use howdah_config::Scheme;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, USER_AGENT};
 use http::request::Parts;
 use std::path::Path;
@@ -16,50 +17,41 @@ pub const SERVER_SOFTWARE: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 ///
 /// A header whose name has an underscore is left out: it could not be told from one with a hyphen. `Proxy` is left out,
 /// since programs take HTTP_PROXY for their own setting (CVE-2016-5385).
-#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
-pub fn write(
-    head: &mut HeadWriter,
-    request: &Parts,
-    peer: &Peer,
-    host: &str,
-    path: &str,
-    root: &Path,
-    script: &Script,
-    body_len: Option<u64>,
-) {
+pub fn write(head: &mut HeadWriter, request: &Subject<'_>, root: &Path, script: &Script, body_len: Option<u64>) {
+    let Subject { parts, peer, origin, host, path, .. } = request;
     let root = root.as_os_str().as_encoded_bytes();
-    let uri = request.uri.path_and_query().map_or("/", |target| target.as_str());
+    let uri = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     head.restart();
-    head.known(code::REQUEST_METHOD, request.method.as_str().as_bytes());
+    head.known(code::REQUEST_METHOD, parts.method.as_str().as_bytes());
     head.known(code::REQUEST_URI, uri.as_bytes());
-    head.known(code::QUERY_STRING, request.uri.query().unwrap_or_default().as_bytes());
-    head.known(code::SCRIPT_NAME, script.name.as_bytes());
-    head.known(code::SCRIPT_FILENAME, script.filename.as_bytes());
+    head.known(code::QUERY_STRING, request.raw_query().as_bytes());
+    head.known(code::SCRIPT_NAME, &script.name);
+    head.known(code::SCRIPT_FILENAME, &script.filename);
     if !script.path_info.is_empty() {
-        head.known(code::PATH_INFO, script.path_info.as_bytes());
+        head.known(code::PATH_INFO, &script.path_info);
         let mut translated = root.to_vec();
-        translated.extend_from_slice(script.path_info.as_bytes());
+        translated.extend_from_slice(&script.path_info);
         head.known(code::PATH_TRANSLATED, &translated);
     }
     head.known(code::DOCUMENT_ROOT, root);
-    head.known(code::DOCUMENT_URI, path.as_bytes());
-    head.known(
-        code::SERVER_PROTOCOL,
-        if request.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" },
-    );
+    head.known(code::DOCUMENT_URI, path.bytes());
+    head.known(code::SERVER_PROTOCOL, if parts.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
     head.known(code::SERVER_SOFTWARE, SERVER_SOFTWARE.as_bytes());
-    head.known(code::SERVER_NAME, if host.is_empty() { &peer.server_addr } else { host }.as_bytes());
+    head.known(code::SERVER_NAME, if host.is_empty() { &*peer.server_addr } else { host }.as_bytes());
     head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());
     head.known(code::SERVER_PORT, peer.server_port.as_bytes());
-    head.known(code::REMOTE_ADDR, peer.remote_addr.as_bytes());
-    head.known(code::REMOTE_PORT, peer.remote_port.as_bytes());
-    head.known(code::REQUEST_SCHEME, b"http");
+    head.known(code::REMOTE_ADDR, origin.address.as_bytes());
+    head.known(code::REMOTE_PORT, origin.port.as_bytes());
+    head.known(code::REQUEST_SCHEME, origin.scheme.as_str().as_bytes());
+    if origin.scheme == Scheme::Https {
+        head.known(code::HTTPS, b"on");
+    }
     head.known(code::GATEWAY_INTERFACE, b"CGI/1.1");
     head.known(code::REDIRECT_STATUS, b"200");
     if let Some(len) = body_len {
         head.known(code::CONTENT_LENGTH, len.to_string().as_bytes());
     }
-    headers(head, request);
+    headers(head, parts);
 }
 
 fn headers(head: &mut HeadWriter, request: &Parts) {

@@ -5,7 +5,7 @@
 //! does not come to its end (`header_read_timeout`), a client that does not take its response (`send_timeout`). An
 //! overdue connection is closed. hyper answers broken requests itself (400, 431) and closes too.
 
-use crate::access_log::Entry;
+use crate::log_line::Entry;
 use crate::response_body::ResponseBody;
 use crate::service;
 use crate::socket::{Accepted, Socket, Watched};
@@ -107,8 +107,10 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
         // hyper has answered, or could not: the request never came to a line of its own.
-        if error.is_parse() && thread.logs_access() {
-            Entry::of_no_request(remote).write();
+        let view = thread.view();
+        let log = view.configuration().access_log.as_ref().filter(|log| error.is_parse() && log.condition.is_none());
+        if let Some(log) = log {
+            Entry::of_no_request(log, &remote).write();
         }
     }
 }

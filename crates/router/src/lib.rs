@@ -3,11 +3,12 @@
 //! [`main`] is what the executable runs when the supervisor starts it as `howdah: router`. A process has one control
 //! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`, `socket`):
 //!
-//! - `service`: one request → the route's action → a response
+//! - `service`: one request → the route's action → a response; `subject`, `forwarded`: the request as routes see it
+//! - `application`: an action that runs PHP
 //! - `static_files`: files
-//! - `script`, `cgi`, `request_body`, `php`, `spool`: a request's way to PHP and back, over the channel
+//! - `script`, `cgi`, `request_body`, `slots`, `php`, `spool`: a request's way to PHP and back, over the channel
 //! - `failure`: the answers that are ours
-//! - `access_log`: one line for each answer
+//! - `access_log`, `log_line`: one line for each answer; `background_writer`, which never makes a thread wait for who reads it
 //!
 //! It never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
 
@@ -15,21 +16,29 @@
 
 mod accept;
 mod access_log;
+mod application;
+mod background_writer;
 mod cgi;
 mod connection;
 mod control;
 mod failure;
+mod forwarded;
 mod load;
+mod local_time;
+mod log_line;
 mod php;
 mod process;
 mod request_body;
 mod response_body;
 mod script;
 mod service;
+mod slots;
 mod snapshot;
 mod socket;
 mod spool;
 mod static_files;
+mod subject;
 mod thread;
 
+pub use background_writer::BackgroundWriter;
 pub use process::main;

@@ -8,6 +8,7 @@ use crate::accept::Listening;
 use crate::control::Supervisor;
 use crate::load::Load;
 use crate::php::Generation;
+use crate::slots::Slots;
 use crate::snapshot::Snapshot;
 use crate::thread::{self, Command, Reconfiguration, Setup};
 use howdah_channel::RouterEnd;
@@ -27,7 +28,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 struct Process {
     control: Arc<ControlSocket>,
@@ -125,6 +126,11 @@ impl Process {
                 self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
+            ToRouter::WorkerStarted { generation, worker } => {
+                self.each_generation()
+                    .filter(|known| known.id == generation)
+                    .for_each(|known| known.channel.worker_started(worker));
+            }
             ToRouter::WorkerDied { generation, worker } => self.tell(|| Command::WorkerDied(generation, worker)),
             ToRouter::WorkersReplaced { generation } => {
                 self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());
@@ -144,8 +150,8 @@ impl Process {
         let generation = Arc::new(Generation {
             id: boot.id,
             application: boot.application,
+            slots: Slots::new(Arc::clone(&channel)),
             channel,
-            slots: Arc::new(Semaphore::new(boot.geometry.slots.into())),
             slot_count: boot.geometry.slots.into(),
             bells: Mutex::new(descriptors.map(Some).collect()),
             violated: false.into(),

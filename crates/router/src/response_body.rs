@@ -1,7 +1,7 @@
 //! The body of every response: one of ours, a file's, or what PHP writes.
 
-use crate::access_log::Entry;
 use crate::connection::Clock;
+use crate::log_line::Entry;
 use crate::php::{Port, Running};
 use crate::static_files::FileBody;
 use bytes::Bytes;
@@ -112,7 +112,7 @@ impl PhpBody {
         if !self.first.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
         }
-        let next = ready!(self.running.poll_body(context));
+        let next = ready!(self.port.poll_body(&self.running, context));
         self.ended = next.is_none();
         Poll::Ready(next)
     }

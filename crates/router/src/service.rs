@@ -1,29 +1,29 @@
 //! One request: its target is normalised, a route's action found, and the action carried out.
 
-use crate::access_log::Entry;
+use crate::application;
 use crate::cgi;
 use crate::connection::Clock;
 use crate::failure::{self, Failure};
-use crate::php::{Port, Running};
-use crate::request_body::{self, Buffered};
+use crate::log_line::Entry;
 use crate::response_body::ResponseBody;
-use crate::script::{self, Resolved, Script};
 use crate::snapshot::View;
 use crate::socket::Peer;
-use crate::static_files::{self, Outcome};
+use crate::static_files::{self, Outcome, RequestPath};
+use crate::subject::{Origin, Subject};
 use crate::thread::Thread;
-use howdah_channel::response;
-use howdah_config::{Action, Pass, RequestView, Share, Target};
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue, LOCATION, SERVER, TRANSFER_ENCODING, UPGRADE,
-};
+use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, Route, Share, Step};
+use http::header::{HOST, HeaderName, HeaderValue, LOCATION, SERVER, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use std::path::Path;
 use std::rc::Rc;
 
-type Answer = Result<Response<ResponseBody>, Failure>;
+/// A response, or what is answered instead.
+pub type Answer = Result<Response<ResponseBody>, Failure>;
+
+/// Passes with variables, or that rewrite the path, may lead in a circle.
+const MAX_PASSES: usize = 255;
 
 /// Answers a request.
 pub async fn answer(
@@ -34,8 +34,16 @@ pub async fn answer(
 ) -> Response<ResponseBody> {
     let (parts, body) = request.into_parts();
     let view = thread.view();
-    let entry = thread.logs_access().then(|| Box::new(Entry::new(Rc::clone(&peer.remote_addr), &parts)));
-    let answer = dispatch(&thread, &view, &peer, &parts, body).await;
+    let origin = Origin::of(&peer, view.listener(peer.listener), &parts);
+    let (host, path, refused) = match target(&parts) {
+        Ok((host, path)) => (host, path, None),
+        Err(failure) => (String::new(), RequestPath::root(), Some(failure)),
+    };
+    let mut subject = Subject::new(&parts, &peer, &origin, &host, path);
+    let answer = match refused {
+        Some(failure) => Err(failure),
+        None => dispatch(&thread, &view, &mut subject, body).await,
+    };
     let mut response = answer.unwrap_or_else(|failure| {
         if let Failure::BadRequest(why) = failure {
             tracing::debug!(why, "a bad request");
@@ -45,60 +53,122 @@ pub async fn answer(
     let server =
         if view.configuration().settings.http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
-    let status = response.status().as_u16();
-    response.map(|body| {
-        body.ends_request(
-            clock,
-            entry.map(|mut entry| {
-                entry.status = status;
-                entry
-            }),
-        )
-    })
+    let log = view.configuration().access_log.as_ref().filter(|_| thread.logs_access());
+    let entry = log.and_then(|log| Entry::new(log, &subject.answered(response.status(), response.headers())));
+    response.map(|body| body.ends_request(clock, entry))
 }
 
-async fn dispatch(thread: &Rc<Thread>, view: &View, peer: &Peer, request: &Parts, body: Incoming) -> Answer {
-    if matches!(request.method, Method::TRACE | Method::CONNECT) {
+/// The host and the path of a request, or why it has none.
+fn target(parts: &Parts) -> Result<(String, RequestPath<'_>), Failure> {
+    if matches!(parts.method, Method::TRACE | Method::CONNECT) {
         return Err(Failure::MethodNotAllowed);
     }
     // RFC 9112, 6.3: anything else may be an attempt at request smuggling. (With Content-Length beside it hyper goes by
     // the chunks and closes the connection after the answer, as the RFC has it.)
-    let mut codings = request.headers.get_all(TRANSFER_ENCODING).iter();
+    let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
     if codings.next().is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
         || codings.next().is_some()
     {
         return Err(Failure::BadRequest("Transfer-Encoding"));
     }
-    let host = host(request)?;
-    let path = match request.uri.path() {
-        "*" if request.method == Method::OPTIONS => "/".into(),
-        path => static_files::normalise(path).map_err(|_| Failure::BadRequest("the path"))?,
+    let path = match parts.uri.path() {
+        "*" if parts.method == Method::OPTIONS => "/",
+        path => path,
     };
-    let subject = RequestView { method: request.method.as_str(), host: &host, uri: &path };
+    Ok((host(parts)?, RequestPath::normalise(path).map_err(|_| Failure::BadRequest("the path"))?))
+}
+
+async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body: Incoming) -> Answer {
     // The listener may be gone since the connection came.
-    let mut pass = &view.listener(peer.listener).ok_or(Failure::Unavailable)?.pass;
-    // The configuration has no circles: this ends.
-    loop {
-        let mut action = match pass {
-            Pass::Application { name, target } => {
-                return application(thread, view, peer, request, body, &subject, name, target.as_deref()).await;
+    let listener = view.listener(subject.peer.listener).ok_or(Failure::Unavailable)?;
+    let log_route = view.configuration().settings.http.log_route;
+    let mut pass = &listener.pass;
+    // Of the last action, as in NGINX Unit.
+    let mut changes: &[HeaderChange] = &[];
+    for _ in 0..MAX_PASSES {
+        let destination = view.configuration().destination(pass, subject).ok_or(Failure::NotFound)?;
+        let mut action = match &*destination {
+            Destination::Application { name, target } => {
+                let answer = application::run(view, &subject, body, name, target.as_deref()).await;
+                return changed(answer, changes, subject);
             }
-            Pass::Routes(name) => {
-                let steps = view.configuration().routes.steps(name.as_deref()).unwrap_or_default();
-                &steps.iter().find(|route| route.condition.matches(&subject)).ok_or(Failure::NotFound)?.action
+            Destination::Routes(name) => {
+                let route = view.configuration().routes.find(name.as_deref()).ok_or(Failure::NotFound)?;
+                let step = route.first_match(subject);
+                if log_route {
+                    tell_route(subject, name.as_deref(), route, step);
+                }
+                &step.ok_or(Failure::NotFound)?.action
             }
+            Destination::Upstream(_) => return not_yet("upstreams"),
         };
         pass = loop {
-            match action {
-                Action::Pass(pass) => break pass,
-                Action::Return { status, location } => return redirect(*status, location.as_deref()),
-                Action::Share(share) => match share_file(thread, view, share, request, &subject)? {
-                    Some(response) => return Ok(response),
+            changes = &action.response_headers;
+            if let Some(rewrite) = &action.rewrite {
+                *subject = subject.rewritten(&rewrite.render(subject))?;
+            }
+            match &action.kind {
+                ActionKind::Pass(pass) => break pass,
+                ActionKind::Proxy(_) => return not_yet("proxy"),
+                ActionKind::Return { status, location } => {
+                    let location = location.as_ref().map(|location| RedirectTarget::render(location, subject));
+                    let location = location.filter(|location| !location.is_empty());
+                    let location = location.map(|location| HeaderValue::from_str(&location)).transpose();
+                    let status = StatusCode::from_u16(*status).map_err(|_| Failure::Internal)?;
+                    let answer = redirect(status, location.map_err(|_| Failure::Internal)?);
+                    return changed(answer, changes, subject);
+                }
+                ActionKind::Share(share) => match share_file(thread, view, share, subject)? {
+                    Some(response) => return changed(Ok(response), changes, subject),
                     None => action = share.fallback.as_deref().ok_or(Failure::NotFound)?,
                 },
             }
         };
     }
+    tracing::error!(uri = subject.path.text(), "a request was passed on {MAX_PASSES} times and is given up");
+    Err(Failure::Internal)
+}
+
+/// `log_route`: which step of which route was taken.
+fn tell_route(subject: &Subject<'_>, name: Option<&str>, route: &Route, step: Option<&Step>) {
+    let name = name.map(|name| format!("/{name}")).unwrap_or_default();
+    let place = step.and_then(|step| route.steps().iter().position(|other| std::ptr::eq(step, other)));
+    let (method, uri) = (&subject.parts.method, &subject.parts.uri);
+    match place {
+        Some(place) => tracing::info!("{method} {uri}: \"routes{name}/{place}\" selected"),
+        None => tracing::info!("{method} {uri}: no step of \"routes{name}\" matches"),
+    }
+}
+
+/// What the configuration has and the router does not.
+fn not_yet<T>(option: &str) -> Result<T, Failure> {
+    tracing::error!(option, "this option of an action does nothing yet: answered 500; remove it");
+    Err(Failure::Internal)
+}
+
+/// The response with `response_headers` carried out. As in NGINX Unit, an error (400 and above) stays as it is.
+fn changed(answer: Answer, changes: &[HeaderChange], subject: &Subject<'_>) -> Answer {
+    let mut response = answer?;
+    if changes.is_empty() || response.status().as_u16() >= 400 {
+        return Ok(response);
+    }
+    // All values are those of the response before the changes.
+    let status = response.status();
+    let values: Vec<_> = {
+        let subject = subject.answered(status, response.headers());
+        changes.iter().map(|change| change.value.as_ref().map(|value| value.render(&subject).into_owned())).collect()
+    };
+    for (change, value) in changes.iter().zip(values) {
+        let Ok(name) = HeaderName::from_bytes(change.name.as_bytes()) else { continue };
+        match value.map(|value| HeaderValue::from_str(&value)) {
+            None => drop(response.headers_mut().remove(name)),
+            Some(Ok(value)) => drop(response.headers_mut().insert(name, value)),
+            Some(Err(_)) => {
+                tracing::warn!(header = %name, "a variable's value is not possible in a header: it is left as it was");
+            }
+        }
+    }
+    Ok(response)
 }
 
 /// The request's host, lower case, without a port (RFC 9112, 3.2).
@@ -126,11 +196,11 @@ fn host(request: &Parts) -> Result<String, Failure> {
     Ok(name.to_ascii_lowercase())
 }
 
-fn redirect(status: u16, location: Option<&str>) -> Answer {
-    let status = StatusCode::from_u16(status).map_err(|_| Failure::Internal)?;
+/// An answer without a body of its own.
+pub fn redirect(status: StatusCode, location: Option<HeaderValue>) -> Answer {
     let mut response = failure::page(status);
     if let Some(location) = location {
-        response.headers_mut().insert(LOCATION, HeaderValue::from_str(location).map_err(|_| Failure::Internal)?);
+        response.headers_mut().insert(LOCATION, location);
     }
     Ok(response.map(ResponseBody::bytes))
 }
@@ -139,171 +209,37 @@ fn redirect(status: u16, location: Option<&str>) -> Answer {
 fn share_file(
     thread: &Thread,
     view: &View,
-    share: &Share,
-    request: &Parts,
-    subject: &RequestView<'_>,
+    asked: &Share,
+    subject: &Subject<'_>,
 ) -> Result<Option<Response<ResponseBody>>, Failure> {
+    let chroot = match &asked.chroot {
+        Some(chroot) => Some(chroot.render(subject).ok_or(Failure::Forbidden)?),
+        None => None,
+    };
     let mut forbidden = false;
-    for template in &share.paths {
-        let path = template.render(subject);
-        let base = share.chroot.as_deref().unwrap_or(Path::new(template.constant_prefix()));
+    for template in &asked.paths {
+        let Some(path) = template.render(subject) else { continue };
+        // A file of this name is another one's.
+        if !subject.path.is_text() && path.contains(subject.path.text().trim_start_matches('/')) {
+            continue;
+        }
+        let base = Path::new(chroot.as_deref().unwrap_or(template.constant_prefix()));
         let share = static_files::Share {
             path: &path,
             base,
-            index: &share.index,
-            follow_symlinks: share.follow_symlinks,
+            index: &asked.index,
+            follow_symlinks: asked.follow_symlinks,
+            traverse_mounts: asked.traverse_mounts,
+            types: asked.types.as_ref(),
             mime_types: &view.configuration().settings.http.mime_types,
         };
-        match thread.static_files.serve(&share, request) {
+        match thread.static_files.serve(&share, subject.parts) {
             Outcome::Response(response) => return Ok(Some(response.map(ResponseBody::file))),
             Outcome::NotFound => {}
             Outcome::Forbidden => forbidden = true,
+            Outcome::OtherType => forbidden = forbidden || asked.fallback.is_none(),
             Outcome::Php => return Ok(None),
         }
     }
     if forbidden { Err(Failure::Forbidden) } else { Ok(None) }
-}
-
-#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
-async fn application(
-    thread: &Rc<Thread>,
-    view: &View,
-    peer: &Peer,
-    request: &Parts,
-    body: Incoming,
-    subject: &RequestView<'_>,
-    name: &str,
-    target: Option<&str>,
-) -> Answer {
-    let target = view
-        .configuration()
-        .applications
-        .get(name)
-        .and_then(|application| application.target(target))
-        .ok_or(Failure::NotFound)?;
-    let script = match script::resolve(target, subject.uri) {
-        Resolved::Script(script) => script,
-        Resolved::Nothing => return Err(Failure::NotFound),
-        Resolved::Folder => return redirect_to_folder(request),
-        Resolved::Forbidden(path) => {
-            tracing::warn!(path = %path.display(), "the router's user may not look for this script: answered 403");
-            return Err(Failure::Forbidden);
-        }
-    };
-    let has_body = !body.is_end_stream();
-    let body =
-        if has_body { request_body::read(body, &view.configuration().settings.http).await? } else { Buffered::EMPTY };
-    let body_len = (has_body || request.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
-    let port = Rc::clone(view.ports.get(name).ok_or(Failure::Internal)?);
-    let spool_folder = view.configuration().settings.http.body_temp_path.as_deref();
-    run_php(thread, port, spool_folder, peer, request, subject, target, &script, body, body_len).await
-}
-
-#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
-async fn run_php(
-    thread: &Rc<Thread>,
-    port: Rc<Port>,
-    spool_folder: Option<&Path>,
-    peer: &Peer,
-    request: &Parts,
-    subject: &RequestView<'_>,
-    target: &Target,
-    script: &Script,
-    body: Buffered,
-    body_len: Option<u64>,
-) -> Answer {
-    let (memory, remainder) = body.into_parts();
-    let mut head = thread.head_writers.borrow_mut().pop().unwrap_or_default();
-    cgi::write(&mut head, request, peer, subject.host, subject.uri, &target.root, script, body_len);
-    let running = port.submit(head.finish(), &memory, remainder, spool_folder).await;
-    thread.head_writers.borrow_mut().push(head);
-    let running = AbandonOnDrop { port: &port, running: Some(running?) };
-    let started = running.get().head().await?;
-    let running = running.keep();
-    let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
-    let mut response = Response::new(());
-    *response.status_mut() = StatusCode::from_u16(head.status).map_err(|_| Failure::BadGateway)?;
-    if !head.reason.is_empty()
-        && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(head.reason)
-    {
-        response.extensions_mut().insert(reason);
-    }
-    let declared = copy_headers(&head, &mut response);
-    let first = started.bytes.slice(at..);
-    if !started.complete {
-        if request.version == Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH) {
-            // Without chunks only the end of the connection tells the end of the body; hyper would promise to keep it.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        return Ok(response.map(|()| ResponseBody::php(first, running, port)));
-    }
-    if request.method != Method::HEAD && declared.is_some_and(|declared| declared != first.len() as u64) {
-        // What the script declared is not what it wrote: the truth keeps the connection's framing whole.
-        response.headers_mut().remove(CONTENT_LENGTH);
-    }
-    Ok(response.map(|()| ResponseBody::bytes(first)))
-}
-
-/// Copies what the script set, except for what only the server can know; returns the declared length.
-fn copy_headers(head: &response::Head<'_>, response: &mut Response<()>) -> Option<u64> {
-    let mut declared = None;
-    let headers = response.headers_mut();
-    for line in head.headers() {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else {
-            tracing::warn!(header = %String::from_utf8_lossy(name), "a script set a header that HTTP does not allow: left out");
-            continue;
-        };
-        match name {
-            // Framing is ours; Date is hyper's unless the script has its own.
-            TRANSFER_ENCODING | CONNECTION | UPGRADE => {}
-            CONTENT_LENGTH => {
-                declared = value.to_str().ok().and_then(|text| text.parse().ok());
-                if declared.is_some() {
-                    headers.insert(CONTENT_LENGTH, value);
-                }
-            }
-            DATE => {
-                headers.insert(DATE, value);
-            }
-            name => {
-                headers.append(name, value);
-            }
-        }
-    }
-    declared
-}
-
-fn redirect_to_folder(request: &Parts) -> Answer {
-    let query = request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    // Several slashes in front would name another host.
-    let path = request.uri.path().trim_start_matches('/');
-    redirect(301, Some(&format!("/{path}/{query}")))
-}
-
-/// A request whose client leaves before the response has begun is taken back.
-struct AbandonOnDrop<'p> {
-    port: &'p Rc<Port>,
-    running: Option<Rc<Running>>,
-}
-
-// === impl AbandonOnDrop ===
-
-impl AbandonOnDrop<'_> {
-    fn get(&self) -> &Running {
-        self.running.as_ref().expect("kept only once, by `keep`")
-    }
-
-    fn keep(mut self) -> Rc<Running> {
-        self.running.take().expect("kept only once")
-    }
-}
-
-impl Drop for AbandonOnDrop<'_> {
-    fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            self.port.abandon(&running);
-        }
-    }
 }

@@ -15,7 +15,6 @@ use crate::snapshot::{Snapshot, View};
 use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
 use howdah_channel::WorkerId;
-use howdah_channel::request::HeadWriter;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -70,8 +69,6 @@ pub struct Setup {
 pub struct Thread {
     /// Files.
     pub static_files: StaticFiles,
-    /// Buffers for heads that nobody uses now.
-    pub head_writers: RefCell<Vec<HeadWriter>>,
     view: RefCell<Rc<View>>,
     /// All ports that are in use: of this view and of older ones.
     ports: RefCell<Vec<Known>>,
@@ -149,7 +146,6 @@ fn with_current(act: impl FnOnce(&Thread)) {
 async fn serve(setup: Setup) {
     let thread = Rc::new(Thread {
         static_files: StaticFiles::new(),
-        head_writers: RefCell::default(),
         view: RefCell::new(Rc::new(View::nothing())),
         ports: RefCell::default(),
         accepting: RefCell::default(),

@@ -42,7 +42,7 @@ fn url(address: &Address) -> String {
             format!("http://{} (on {address})", SocketAddr::new(loopback, tcp.port()))
         }
         Address::Tcp(tcp) => format!("http://{tcp}"),
-        Address::Unix(_) => address.to_string(),
+        Address::Unix(_) | Address::Abstract(_) => address.to_string(),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::signals::Signals;
 use crate::start::Start;
 use crate::state::State;
 use crate::supervise::Supervisor;
+use crate::sweep::Sweep;
 use crate::system_error::words;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, Configuration, Document};
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 /// One sentence for the person at the terminal.
 pub fn boot(start: Start) -> Result<Supervisor, String> {
     let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
+    let sweep = Sweep::new();
     reap::adopt_orphans().map_err(system)?;
     let state = start.state_dir.as_deref().map(State::open).transpose()?;
     let (document, configuration, origin) = first_configuration(&start, state.as_ref())?;
@@ -35,7 +37,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let (asks, control) = mpsc::unbounded_channel();
     if let Some(address) = &start.control {
         let address: Address = address.parse().map_err(|error| format!("--control: {error}"))?;
-        let id = control_listeners.open(&address, ChosenBy::Control)?;
+        let id = control_listeners.open(&address, None, ChosenBy::Control)?;
         let socket = control_listeners.descriptor(id).map_err(system)?;
         let listener = ControlListener::new(socket, &address).map_err(system)?;
         tokio::spawn(listener.serve(asks));
@@ -60,6 +62,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         router_backoff: Default::default(),
         router_due: None,
         stage: Stage::Booting,
+        sweep,
         recent_deaths: Default::default(),
         start,
     };

@@ -12,7 +12,7 @@ use crate::plan::plan;
 use crate::shutdown::Stage;
 use crate::start::memory_file;
 use crate::supervise::Supervisor;
-use crate::{logs, supervise};
+use crate::{logs, not_yet, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
 use howdah_config::{Configuration, Document};
 use std::collections::BTreeMap;
@@ -63,6 +63,13 @@ enum Progress {
     Booting(Instant),
     /// The router switches. Only if it cannot there is a way back.
     Switching,
+}
+
+/// What a change does next.
+enum Step {
+    Wait,
+    Switch,
+    Fail(String),
 }
 
 /// The generation of each application, the new ones, and the listening sockets.
@@ -135,6 +142,7 @@ impl Supervisor {
         restart: Option<&str>,
         now: Instant,
     ) -> Result<Prepared, String> {
+        not_yet::refuse(configuration)?;
         let mut plans = Vec::new();
         let mut generations = BTreeMap::new();
         for (name, application) in &configuration.applications {
@@ -146,7 +154,7 @@ impl Supervisor {
             }
         }
         if let Some(log) = &configuration.access_log {
-            logs::open(log)?;
+            logs::open(&log.destination)?;
         }
         let listeners = self.open_listeners(configuration)?;
         let mut started = Vec::new();
@@ -170,30 +178,29 @@ impl Supervisor {
     /// # Errors
     /// Why the supervisor cannot start.
     pub(crate) fn go_on_changing(&mut self, now: Instant) -> Result<(), String> {
-        if let Some(reason) = self.start_failure.take() {
-            return Err(reason);
+        match self.next_step(now) {
+            Step::Wait => {}
+            Step::Switch => self.switch(now),
+            Step::Fail(reason) => self.fail_change(&reason, now),
         }
-        let Some(change) = &self.change else { return Ok(()) };
-        let Progress::Booting(until) = change.progress else { return Ok(()) };
-        let new = || self.generations.iter().filter(|generation| change.started.contains(&generation.id()));
+        self.start_failure.take().map_or(Ok(()), Err)
+    }
+
+    fn next_step(&self, now: Instant) -> Step {
+        let Some(Change { started, progress: Progress::Booting(until), .. }) = &self.change else { return Step::Wait };
+        let new = || self.generations.iter().filter(|generation| started.contains(&generation.id()));
         if let Some((name, reason)) = new().find_map(|new| Some((new.name(), new.failure()?))) {
-            let reason = format!("the application {name:?} does not start: {reason}");
-            self.fail_change(&reason, now);
-            return Ok(());
+            return Step::Fail(format!("the application {name:?} does not start: {reason}"));
         }
-        if new().all(Generation::is_proven) {
-            self.switch(now);
-            return Ok(());
-        }
-        if until <= now {
-            let name = new().find(|new| !new.is_proven()).map(Generation::name).unwrap_or_default();
-            let reason = format!(
-                "the application {name:?} did not start in {} s; does its opcache.preload hang?",
+        match new().find(|new| !new.is_proven()) {
+            None => Step::Switch,
+            Some(slow) if *until <= now => Step::Fail(format!(
+                "the application {:?} did not start in {} s; does its opcache.preload hang?",
+                slow.name(),
                 BOOT_TIMEOUT.as_secs()
-            );
-            self.fail_change(&reason, now);
+            )),
+            Some(_) => Step::Wait,
         }
-        Ok(())
     }
 
     /// The router serves by the configuration with this number.
@@ -202,6 +209,9 @@ impl Supervisor {
             return;
         }
         self.listeners.keep(&self.current.listeners);
+        for (id, listener) in self.current.listeners.iter().zip(&self.current.configuration.listeners) {
+            self.listeners.set_backlog(*id, listener.backlog);
+        }
         if matches!(self.stage, Stage::Booting) {
             self.stage = Stage::Serving;
             banner::print(&self.start, &self.listeners, &self.generations);
@@ -271,7 +281,7 @@ impl Supervisor {
         let current = &self.current;
         let mut descriptors = vec![memory_file(current.document.compact().as_bytes())?, memory_file(b"{}")?];
         if let Some(log) = &current.configuration.access_log {
-            descriptors.push(logs::open(log).map_err(io::Error::other)?);
+            descriptors.push(logs::open(&log.destination).map_err(io::Error::other)?);
         }
         let configuration = RouterConfiguration {
             version: current.version,
@@ -283,6 +293,9 @@ impl Supervisor {
         for generation in self.generations.iter().filter(|generation| generations.contains(&generation.id())) {
             let (boot, descriptors) = generation.for_router()?;
             link.send(ToRouter::Generation(boot), descriptors);
+            for worker in generation.workers() {
+                link.send(ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new());
+            }
         }
         for id in listeners {
             link.send(ToRouter::Listener { id: *id }, vec![self.listeners.descriptor(*id)?]);
@@ -297,7 +310,7 @@ impl Supervisor {
         for listener in &configuration.listeners {
             let id = match self.listeners.find(&listener.address) {
                 Some(id) => Ok(id),
-                None => self.listeners.open(&listener.address, chosen_by),
+                None => self.listeners.open(&listener.address, listener.backlog, chosen_by),
             };
             match id {
                 Ok(id) => ids.push(id),

@@ -8,7 +8,8 @@ use crate::backoff::Backoff;
 use crate::identity::Account;
 use crate::link::Link;
 use crate::php::Php;
-use crate::workers::{Dead, Workers};
+use crate::process::{self, Told};
+use crate::workers::Workers;
 use crate::{reap, spawn};
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, PrototypeBoot, ToPrototype, ToRouter};
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
@@ -64,6 +65,8 @@ pub struct Generation {
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
     failure: Option<String>,
+    /// The process groups of dead prototypes of which a worker may live whose process is not known.
+    nameless: Vec<Pid>,
     /// A worker broke the channel's rules: none is started before all are dead.
     replacing: bool,
     /// Whether a worker has been forked ever.
@@ -85,6 +88,8 @@ enum Prototype {
     },
     /// To be started then.
     Down { again: Instant },
+    /// It has never worked, and is not tried again: the failure is an answer that somebody waits for.
+    Failed,
     /// Not to be started any more.
     Ended,
 }
@@ -105,6 +110,7 @@ impl Generation {
             backoff: Backoff::default(),
             loaded: None,
             failure: None,
+            nameless: Vec::new(),
             replacing: false,
             proven: false,
             notices: Vec::new(),
@@ -149,6 +155,11 @@ impl Generation {
         Ok((boot, self.descriptors()?))
     }
 
+    /// The workers that a router must know.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
+        self.workers.alive().map(|(worker, _)| worker)
+    }
+
     /// Does what is due: starts a prototype, starts workers, kills those that should have left.
     pub fn on_time(&mut self, now: Instant) {
         if matches!(self.prototype, Prototype::Down { again } if again <= now)
@@ -162,10 +173,10 @@ impl Generation {
         {
             reap::kill(*pid);
         }
-        for (worker, pid) in self.workers.overdue(now) {
-            match pid {
-                Some(pid) => reap::kill(pid),
-                None => self.worker_died(worker, now),
+        for (_, process) in self.workers.overdue(now) {
+            match process {
+                Some(process) => process.kill(),
+                None => self.kill_nameless(now),
             }
         }
         let Prototype::Up { booted: true, link: Some(link), .. } = &mut self.prototype else {
@@ -173,6 +184,7 @@ impl Generation {
         };
         if !self.replacing {
             for worker in self.workers.start_due(now) {
+                self.notices.push(ToRouter::WorkerStarted { generation: self.id, worker });
                 link.send(ToPrototype::Start(worker), Vec::new());
             }
         }
@@ -210,23 +222,29 @@ impl Generation {
     /// The prototype said something.
     pub fn on_message(&mut self, message: FromPrototype, now: Instant) {
         match message {
-            FromPrototype::Booted { php_version, opcache, .. } => {
+            FromPrototype::Booted { php_version, opcache } => {
+                match &mut self.prototype {
+                    Prototype::Up { booted, .. } if !*booted => *booted = true,
+                    _ => return self.breach("it booted twice"),
+                }
                 self.loaded = Some(Loaded { version: php_version, opcache });
                 self.failure = None;
-                if let Prototype::Up { booted, .. } = &mut self.prototype {
-                    *booted = true;
-                }
                 self.on_time(now);
             }
             FromPrototype::Failed { reason } => self.failure = Some(reason),
-            FromPrototype::Started { worker, pid } => {
-                let Some(pid) = Pid::from_raw(pid) else { return };
-                self.proven = true;
-                if !self.workers.started(worker, pid) || self.replacing {
-                    reap::kill(pid);
+            FromPrototype::Started { worker, pid } => self.worker_started(worker, pid),
+            FromPrototype::Exited { worker, pid, end } => {
+                let known = self.workers.alive().find(|(alive, _)| *alive == worker);
+                match known {
+                    None => return self.breach("it told the death of a worker that does not live"),
+                    // It is reaped before it is told. One that still runs would answer a request that is given up.
+                    Some((_, Some(process))) if process.exists() => {
+                        return self.breach("it told the death of a worker that lives");
+                    }
+                    Some(_) => {}
                 }
+                self.worker_ended(worker, pid, end, now);
             }
-            FromPrototype::Exited { worker, pid, end } => self.worker_ended(worker, pid, end, now),
         }
     }
 
@@ -266,9 +284,10 @@ impl Generation {
     /// A worker broke the channel's rules: all of them may have.
     pub fn replace_workers(&mut self, now: Instant) {
         self.replacing = true;
-        for pid in self.workers.alive().filter_map(|(_, pid)| pid) {
-            reap::kill(pid);
+        for process in self.workers.alive().filter_map(|(_, process)| process) {
+            process.kill();
         }
+        self.kill_nameless(now);
         self.finish_replacing(now);
     }
 
@@ -287,15 +306,15 @@ impl Generation {
         if let Prototype::Up { pid, .. } = self.prototype {
             reap::kill_group(pid);
         }
-        for pid in self.workers.alive().filter_map(|(_, pid)| pid) {
-            reap::kill(pid);
+        for process in self.workers.alive().filter_map(|(_, process)| process) {
+            process.kill();
         }
     }
 
     /// Whether none of its processes is left.
     pub fn is_over(&self) -> bool {
         matches!(self.prototype, Prototype::Ended)
-            && !self.workers.alive().any(|(_, pid)| pid.is_some_and(reap::is_child))
+            && !self.workers.alive().any(|(_, process)| process.is_some_and(process::Process::is_child))
     }
 
     fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
@@ -336,20 +355,89 @@ impl Generation {
                 return;
             }
             Prototype::Up { since, .. } => now - *since,
-            Prototype::Down { .. } => Default::default(),
+            Prototype::Down { .. } | Prototype::Failed => Default::default(),
         };
         let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
         if self.proven {
             tracing::error!("the prototype of {:?} is started again: {reason}", self.plan.name);
         }
-        self.prototype = Prototype::Down { again: now + self.backoff.after_death(lived) };
-        for (worker, pid) in self.workers.leave(now) {
-            match pid {
+        let group = match self.prototype {
+            Prototype::Up { pid, .. } => Some(pid),
+            _ => None,
+        };
+        self.prototype = match self.proven {
+            true => Prototype::Down { again: now + self.backoff.after_death(lived) },
+            false => Prototype::Failed,
+        };
+        for (worker, process) in self.workers.leave(now) {
+            match process {
                 // The prototype reaped it, but could not say so any more.
-                Some(pid) if !reap::is_child(pid) => self.worker_died(worker, now),
-                _ => self.control.stop_worker(worker),
+                Some(process) if !process.is_child() => self.worker_died(worker, now),
+                Some(_) => self.control.stop_worker(worker),
+                None => {
+                    self.control.stop_worker(worker);
+                    self.nameless.extend(group);
+                }
             }
         }
+        self.settle_nameless(now);
+    }
+
+    /// A prototype may die between the fork of a worker and the word about it. Such a worker counts as alive for as long
+    /// as its prototype's group has a child of ours that we do not know: it may be that one.
+    pub fn settle_nameless(&mut self, now: Instant) {
+        if self.nameless.is_empty() || !self.unknown_children().is_empty() {
+            return;
+        }
+        self.nameless.clear();
+        let leaving = self.workers.nameless_leaving();
+        for worker in leaving {
+            self.worker_died(worker, now);
+        }
+    }
+
+    fn kill_nameless(&mut self, now: Instant) {
+        if !self.workers.nameless_leaving().is_empty() {
+            self.unknown_children().into_iter().for_each(process::Process::kill);
+        }
+        self.settle_nameless(now);
+    }
+
+    fn unknown_children(&self) -> Vec<process::Process> {
+        let of_dead = |group: i32| self.nameless.iter().any(|dead| dead.as_raw_pid() == group);
+        let known = |process| self.workers.alive().any(|(_, worker)| worker == Some(process));
+        let children = process::children().into_iter().filter(|child| !child.dead && of_dead(child.group));
+        children.map(|child| child.process).filter(|process| !known(*process)).collect()
+    }
+
+    /// The prototype says that it has forked this worker. Code of the application runs in it, so it may say anything.
+    fn worker_started(&mut self, worker: WorkerId, pid: i32) {
+        let Prototype::Up { pid: prototype, .. } = self.prototype else { return };
+        let named = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+        let process = match named.map_or(Told::Stranger, |pid| process::told(pid, prototype)) {
+            Told::Kin(process) => Some(process),
+            Told::Gone => None,
+            Told::Stranger => return self.breach("it called a process its worker that is none"),
+        };
+        if !self.workers.started(worker, process) {
+            return self.breach("it started a worker that nobody asked for");
+        }
+        self.proven = true;
+        if let Some(process) = process.filter(|_| self.replacing) {
+            process.kill();
+        }
+    }
+
+    /// The prototype broke the rules: it is not listened to any more, and replaced.
+    fn breach(&mut self, rule: &str) {
+        let Prototype::Up { pid, link, .. } = &mut self.prototype else { return };
+        tracing::error!("the prototype of {:?} broke the rules ({rule}); it is killed", self.plan.name);
+        self.failure =
+            Some(format!("its prototype broke the rules: {rule}; does preloaded code write to descriptor 3?"));
+        if let Some(link) = link {
+            link.close();
+        }
+        reap::kill(*pid);
     }
 
     fn worker_ended(&mut self, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
@@ -364,11 +452,18 @@ impl Generation {
     }
 
     fn worker_died(&mut self, worker: WorkerId, now: Instant) {
-        let Some(Dead { worker, .. }) = self.workers.died(worker, now) else {
+        if !self.workers.died(worker, now) {
             return;
-        };
+        }
         self.control.worker_died(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
+        // A worker that ends because another one told it to is the first sign that there is such an order.
+        if let Err(violation) = self.control.check_orders()
+            && !self.replacing
+        {
+            tracing::error!("{violation}; all workers of {:?} are replaced", self.plan.name);
+            return self.replace_workers(now);
+        }
         self.finish_replacing(now);
         self.on_time(now);
     }
@@ -376,6 +471,7 @@ impl Generation {
     fn finish_replacing(&mut self, now: Instant) {
         if self.replacing && self.workers.alive().next().is_none() {
             self.replacing = false;
+            self.control.workers_replaced();
             self.notices.push(ToRouter::WorkersReplaced { generation: self.id });
             self.on_time(now);
         }
@@ -391,3 +487,7 @@ fn describe_death(php: &Php, end: ProcessEnd) -> String {
         _ => format!("its process {end}"),
     }
 }
+
+#[cfg(test)]
+#[path = "generation_tests.rs"]
+mod tests;

@@ -10,9 +10,10 @@
 //! - `plan`: what an application asks for, checked against the machine
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
+//! - `process`: whose a process is that somebody else started, and how to kill it and no other
 //! - `backoff`, `workers`: the policy, pure: when is which worker started again
 //! - `generation`: one application: its prototype, its workers, its channel
-//! - `supervise`, `shutdown`, `banner`: the event loop, its end, and what it says when all is up
+//! - `supervise`, `shutdown`, `sweep`, `banner`: the event loop, its end, what PHP left running, and the first lines
 //!
 //! What fails before everything is up ends the supervisor with one line. After that nothing ends it but a signal:
 //! children that die are started again, and what they said is in the log.
@@ -30,8 +31,10 @@ pub mod identity;
 mod link;
 mod listen;
 pub mod logs;
+mod not_yet;
 pub mod php;
 mod plan;
+mod process;
 mod reap;
 mod shutdown;
 mod signals;
@@ -40,6 +43,7 @@ mod start;
 mod state;
 mod status;
 mod supervise;
+mod sweep;
 pub mod system_error;
 mod workers;
 

@@ -66,18 +66,28 @@ impl Listeners {
         self.sockets.iter().find(|(_, socket)| socket.configured == *address).map(|(id, _)| *id)
     }
 
-    /// Listens on this address, too. Returns the socket's number.
-    pub fn open(&mut self, address: &Address, chosen_by: ChosenBy) -> Result<u64, String> {
-        let backlog = backlog();
+    /// Listens on this address, too. So many connections may wait, or as many as the kernel allows. Returns the socket's
+    /// number.
+    pub fn open(&mut self, address: &Address, backlog: Option<u32>, chosen_by: ChosenBy) -> Result<u64, String> {
+        let backlog = backlog.map_or_else(default_backlog, to_kernel);
         let mode = if chosen_by == ChosenBy::Control { CONTROL_MODE } else { SOCKET_MODE };
         let opened = match address {
             Address::Tcp(address) => open_tcp(*address, backlog),
             Address::Unix(path) => open_unix(path, mode, backlog),
+            Address::Abstract(name) => open_abstract(name, backlog),
         };
         let socket = opened.map_err(|error| explain(address, &error, chosen_by))?;
         self.last += 1;
         self.sockets.insert(self.last, socket);
         Ok(self.last)
+    }
+
+    /// So many connections may wait from now on.
+    pub fn set_backlog(&self, id: u64, backlog: Option<u32>) {
+        let backlog = backlog.map_or_else(default_backlog, to_kernel);
+        if let Some(Err(error)) = self.sockets.get(&id).map(|socket| rustix::net::listen(&socket.fd, backlog)) {
+            tracing::warn!("the backlog of a listener stays as it is: {error}");
+        }
     }
 
     /// A copy of a socket, for a router.
@@ -136,6 +146,14 @@ fn open_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Socket> {
     Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
 }
 
+fn open_abstract(name: &str, backlog: i32) -> io::Result<Socket> {
+    let fd = socket(AddressFamily::UNIX)?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    rustix::net::listen(&fd, backlog)?;
+    let address = Address::Abstract(name.to_owned());
+    Ok(Socket { fd, configured: address.clone(), address, _file: None })
+}
+
 /// Removes the file of a socket on which nobody listens any more.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
     let Ok(metadata) = path.symlink_metadata() else {
@@ -159,7 +177,11 @@ fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
     path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-fn backlog() -> i32 {
+fn to_kernel(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+fn default_backlog() -> i32 {
     let text = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_BACKLOG)
 }
@@ -175,7 +197,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
             let next = Address::Tcp(SocketAddr::new(tcp.ip(), tcp.port().checked_add(1).unwrap_or(8080)));
             format!("port {} is in use by another program; choose another {place}, as in {next}", tcp.port())
         }
-        (io::ErrorKind::AddrInUse, Address::Unix(_)) => {
+        (io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Abstract(_)) => {
             format!("{address} is in use by another program; choose another {place}")
         }
         (io::ErrorKind::AlreadyExists, _) => {
@@ -186,7 +208,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
         (io::ErrorKind::PermissionDenied, Address::Tcp(_)) => {
             format!("cannot listen on {address}: permission denied; use a port above 1023 or start howdah as root")
         }
-        (io::ErrorKind::PermissionDenied, Address::Unix(_)) => {
+        (io::ErrorKind::PermissionDenied, Address::Unix(_) | Address::Abstract(_)) => {
             format!("cannot listen on {address}: permission denied; choose a folder in which you may write")
         }
         (io::ErrorKind::AddrNotAvailable, _) => {
@@ -205,7 +227,7 @@ mod tests {
 
     fn open(address: &Address) -> Result<Listeners, String> {
         let mut listeners = Listeners::default();
-        listeners.open(address, ChosenBy::Option).map(|_| listeners)
+        listeners.open(address, None, ChosenBy::Option).map(|_| listeners)
     }
 
     #[test]

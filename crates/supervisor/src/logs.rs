@@ -1,7 +1,7 @@
 //! Log files. The supervisor opens them, as it may be root; the router writes the access log.
 
 use crate::system_error::words;
-use howdah_config::AccessLog;
+use howdah_config::LogDestination;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,14 +14,14 @@ const MODE: u32 = 0o640;
 ///
 /// # Errors
 /// With the place in the configuration, the path and the reason.
-pub fn open(log: &AccessLog) -> Result<OwnedFd, String> {
+pub fn open(log: &LogDestination) -> Result<OwnedFd, String> {
     match log {
-        AccessLog::Stdout => io::stdout().as_fd().try_clone_to_owned().map_err(|error| words(&error)),
-        AccessLog::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| words(&error)),
+        LogDestination::Stdout => io::stdout().as_fd().try_clone_to_owned().map_err(|error| words(&error)),
+        LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| words(&error)),
     }
     .map_err(|reason| match log {
-        AccessLog::Stdout => format!("access_log: standard output cannot be used: {reason}"),
-        AccessLog::Path(path) => format!("access_log: {path:?} cannot be opened: {reason}; choose another file"),
+        LogDestination::Stdout => format!("access_log: standard output cannot be used: {reason}"),
+        LogDestination::Path(path) => format!("access_log: {path:?} cannot be opened: {reason}; choose another file"),
     })
 }
 

@@ -33,7 +33,7 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
     if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
         return Err(at("/options/file", missing(file, "file")));
     }
-    let processes = application.processes.unwrap_or((cores as u32).max(LEAST_PROCESSES));
+    let processes = application.processes.max().unwrap_or((cores as u32).max(LEAST_PROCESSES));
     if processes > u32::from(MAX_WORKERS) {
         return Err(at("/processes", format!("{processes} is more than howdah can run; write {MAX_WORKERS} at most")));
     }

@@ -7,15 +7,16 @@ use crate::generation::Generation;
 use crate::identity::Account;
 use crate::link::Link;
 use crate::listen::Listeners;
-use crate::reap::{self, Reaped};
+use crate::reap;
 use crate::shutdown::Stage;
 use crate::signals::{Request, Signals};
 use crate::start::Start;
 use crate::state::State;
+use crate::sweep::Sweep;
 use crate::{logs, spawn};
 use howdah_channel::WorkerId;
 use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, RouterLoad, ToRouter};
-use howdah_config::AccessLog;
+use howdah_config::LogDestination;
 use rustix::process::Pid;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -58,6 +59,7 @@ pub struct Supervisor {
     /// When to start a router.
     pub(crate) router_due: Option<Instant>,
     pub(crate) stage: Stage,
+    pub(crate) sweep: Sweep,
     /// Workers that died lately: a new router hears of them again, since the former may not have.
     pub(crate) recent_deaths: VecDeque<(Instant, u64, WorkerId)>,
 }
@@ -218,7 +220,7 @@ impl Supervisor {
     /// Reaps all dead children. What they said before they died comes first.
     fn reap(&mut self, now: Instant) {
         let mut dead = Vec::new();
-        while let Reaped::Dead(pid, end) = reap::reap() {
+        while let Some((pid, end)) = reap::reap() {
             dead.push((pid, end));
         }
         for generation in &mut self.generations {
@@ -233,6 +235,9 @@ impl Supervisor {
                 // Nobody knows an orphan that some PHP script left behind.
                 let _ = self.generations.iter_mut().any(|generation| generation.on_death(pid, end, now));
             }
+        }
+        for generation in &mut self.generations {
+            generation.settle_nameless(now);
         }
     }
 
@@ -293,8 +298,8 @@ impl Supervisor {
         {
             tracing::error!("{reason}");
         }
-        let (Some(log @ AccessLog::Path(_)), Some(router)) = (&self.current.configuration.access_log, &mut self.router)
-        else {
+        let log = self.current.configuration.access_log.as_ref().map(|log| &log.destination);
+        let (Some(log @ LogDestination::Path(_)), Some(router)) = (log, &mut self.router) else {
             return;
         };
         match logs::open(log) {

@@ -4,6 +4,7 @@
 //! their incarnation.
 
 use crate::backoff::Backoff;
+use crate::process::Process;
 use howdah_channel::{MAX_WORKERS, WorkerId};
 use rustix::process::Pid;
 use std::time::{Duration, Instant};
@@ -17,15 +18,6 @@ pub struct Workers {
     /// How many shall run.
     wanted: usize,
     places: Vec<Place>,
-}
-
-/// A worker that is dead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dead {
-    /// Its name.
-    pub worker: WorkerId,
-    /// Whether it had been asked to go, so that nobody takes its place.
-    pub left: bool,
 }
 
 #[derive(Debug, Default)]
@@ -42,10 +34,10 @@ enum Life {
     Empty,
     /// To be started then.
     Waiting(Instant),
-    /// The prototype was told to fork it; the process id is known once it has answered.
-    Running { worker: WorkerId, pid: Option<Pid>, since: Instant },
+    /// The prototype was told to fork it; its process is known once it has answered.
+    Running { worker: WorkerId, process: Option<Process>, since: Instant },
     /// Its prototype is dead: it finishes what it does, until then at most.
-    Leaving { worker: WorkerId, pid: Option<Pid>, until: Instant },
+    Leaving { worker: WorkerId, process: Option<Process>, until: Instant },
 }
 
 // === impl Workers ===
@@ -64,9 +56,9 @@ impl Workers {
     /// How many run, and how many are being started.
     pub fn counts(&self) -> (usize, usize) {
         let running = |place: &&Place| {
-            matches!(place.life, Life::Running { pid: Some(_), .. } | Life::Leaving { pid: Some(_), .. })
+            matches!(place.life, Life::Running { process: Some(_), .. } | Life::Leaving { process: Some(_), .. })
         };
-        let starting = |place: &&Place| matches!(place.life, Life::Running { pid: None, .. } | Life::Waiting(_));
+        let starting = |place: &&Place| matches!(place.life, Life::Running { process: None, .. } | Life::Waiting(_));
         (self.places.iter().filter(running).count(), self.places.iter().filter(starting).count())
     }
 
@@ -91,49 +83,51 @@ impl Workers {
             if matches!(place.life, Life::Waiting(at) if at <= now) {
                 let worker = WorkerId { index, incarnation: place.incarnation };
                 place.incarnation = place.incarnation.wrapping_add(1);
-                place.life = Life::Running { worker, pid: None, since: now };
+                place.life = Life::Running { worker, process: None, since: now };
                 due.push(worker);
             }
         }
         due
     }
 
-    /// The prototype has forked it. `false` if nobody waited for it.
-    pub fn started(&mut self, started: WorkerId, id: Pid) -> bool {
+    /// The prototype has forked it, as this process, if that still lives. `false` if nobody waits for that.
+    pub fn started(&mut self, started: WorkerId, forked: Option<Process>) -> bool {
         self.places.iter_mut().any(|place| match &mut place.life {
-            Life::Running { worker, pid, .. } | Life::Leaving { worker, pid, .. } if *worker == started => {
-                *pid = Some(id);
+            Life::Running { worker, process: process @ None, .. } if *worker == started => {
+                *process = forked;
                 true
             }
             _ => false,
         })
     }
 
-    /// It is dead.
-    pub fn died(&mut self, dead: WorkerId, now: Instant) -> Option<Dead> {
-        let place = self.places.get_mut(usize::from(dead.index))?;
+    /// It is dead. `false` if nobody knew that it lived.
+    pub fn died(&mut self, dead: WorkerId, now: Instant) -> bool {
+        let Some(place) = self.places.get_mut(usize::from(dead.index)) else {
+            return false;
+        };
         match place.life {
             Life::Running { worker, since, .. } if worker == dead => {
                 place.life = Life::Waiting(now + place.backoff.after_death(now - since));
-                Some(Dead { worker, left: false })
+                true
             }
             Life::Leaving { worker, .. } if worker == dead => {
                 place.life = Life::Empty;
-                Some(Dead { worker, left: true })
+                true
             }
-            _ => None,
+            _ => false,
         }
     }
 
-    /// Their prototype is dead: all of them are to go. Their names, and process ids where known.
-    pub fn leave(&mut self, now: Instant) -> Vec<(WorkerId, Option<Pid>)> {
+    /// Their prototype is dead: all of them are to go. Their names, and processes where known.
+    pub fn leave(&mut self, now: Instant) -> Vec<(WorkerId, Option<Process>)> {
         let mut leaving = Vec::new();
         for place in &mut self.places {
             match place.life {
                 Life::Waiting(_) => place.life = Life::Empty,
-                Life::Running { worker, pid, .. } => {
-                    place.life = Life::Leaving { worker, pid, until: now + LEAVING_GRACE };
-                    leaving.push((worker, pid));
+                Life::Running { worker, process, .. } => {
+                    place.life = Life::Leaving { worker, process, until: now + LEAVING_GRACE };
+                    leaving.push((worker, process));
                 }
                 Life::Empty | Life::Leaving { .. } => {}
             }
@@ -142,28 +136,37 @@ impl Workers {
     }
 
     /// Those that should have left by now. Each is named once in [`LEAVING_GRACE`].
-    pub fn overdue(&mut self, now: Instant) -> Vec<(WorkerId, Option<Pid>)> {
+    pub fn overdue(&mut self, now: Instant) -> Vec<(WorkerId, Option<Process>)> {
         let mut overdue = Vec::new();
         for place in &mut self.places {
-            if let Life::Leaving { worker, pid, until } = &mut place.life
+            if let Life::Leaving { worker, process, until } = &mut place.life
                 && *until <= now
             {
                 *until = now + LEAVING_GRACE;
-                overdue.push((*worker, *pid));
+                overdue.push((*worker, *process));
             }
         }
         overdue
     }
 
+    /// Those that are to go, and whose process is not known: their prototype died before it could say.
+    pub fn nameless_leaving(&self) -> Vec<WorkerId> {
+        let nameless = |place: &Place| match place.life {
+            Life::Leaving { worker, process: None, .. } => Some(worker),
+            _ => None,
+        };
+        self.places.iter().filter_map(nameless).collect()
+    }
+
     /// The worker with this process id.
     pub fn with_pid(&self, wanted: Pid) -> Option<WorkerId> {
-        self.alive().find(|(_, pid)| *pid == Some(wanted)).map(|(worker, _)| worker)
+        self.alive().find(|(_, process)| process.is_some_and(|it| it.pid == wanted)).map(|(worker, _)| worker)
     }
 
     /// All that run or leave.
-    pub fn alive(&self) -> impl Iterator<Item = (WorkerId, Option<Pid>)> {
+    pub fn alive(&self) -> impl Iterator<Item = (WorkerId, Option<Process>)> {
         self.places.iter().filter_map(|place| match place.life {
-            Life::Running { worker, pid, .. } | Life::Leaving { worker, pid, .. } => Some((worker, pid)),
+            Life::Running { worker, process, .. } | Life::Leaving { worker, process, .. } => Some((worker, process)),
             Life::Empty | Life::Waiting(_) => None,
         })
     }
@@ -183,8 +186,8 @@ impl Workers {
 mod tests {
     use super::*;
 
-    fn pid(number: i32) -> Pid {
-        Pid::from_raw(number).unwrap()
+    fn process(number: i32) -> Process {
+        Process { pid: Pid::from_raw(number).unwrap(), born: 1 }
     }
 
     fn id(index: u16, incarnation: u16) -> WorkerId {
@@ -197,12 +200,13 @@ mod tests {
         let mut workers = Workers::new(2);
         assert_eq!(workers.start_due(now), [id(0, 0), id(1, 0)]);
         assert_eq!(workers.start_due(now), []);
-        assert!(workers.started(id(1, 0), pid(11)));
-        assert_eq!(workers.with_pid(pid(11)), Some(id(1, 0)));
-        assert_eq!(workers.died(id(1, 0), now), Some(Dead { worker: id(1, 0), left: false }));
-        assert_eq!(workers.died(id(1, 0), now), None);
+        assert!(workers.started(id(1, 0), Some(process(11))));
+        assert!(!workers.started(id(1, 0), Some(process(12))), "it is one process");
+        assert_eq!(workers.with_pid(process(11).pid), Some(id(1, 0)));
+        assert!(workers.died(id(1, 0), now));
+        assert!(!workers.died(id(1, 0), now));
         assert_eq!(workers.start_due(now), [id(1, 1)]);
-        assert!(!workers.started(id(1, 0), pid(12)));
+        assert!(!workers.started(id(1, 0), Some(process(12))));
     }
 
     #[test]
@@ -210,10 +214,10 @@ mod tests {
         let now = Instant::now();
         let mut workers = Workers::new(2);
         workers.start_due(now);
-        workers.started(id(0, 0), pid(10));
-        assert_eq!(workers.leave(now), [(id(0, 0), Some(pid(10))), (id(1, 0), None)]);
+        workers.started(id(0, 0), Some(process(10)));
+        assert_eq!(workers.leave(now), [(id(0, 0), Some(process(10))), (id(1, 0), None)]);
         assert_eq!(workers.start_due(now), [id(2, 0), id(3, 0)]);
-        assert_eq!(workers.died(id(0, 0), now), Some(Dead { worker: id(0, 0), left: true }));
+        assert!(workers.died(id(0, 0), now));
         assert_eq!(workers.start_due(now), []);
         assert_eq!(workers.overdue(now), []);
         assert_eq!(workers.overdue(now + LEAVING_GRACE), [(id(1, 0), None)]);

@@ -1,11 +1,12 @@
 //! That the schema is one, accepts what it should and nothing else, and is what docs/configuration.md says.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::tables::{Schema, object, string};
-use crate::{Document, SCHEMA, json};
+use crate::{Configuration, Document, SCHEMA, json};
 
 /// Configurations as operators write them, with comments.
 const EXAMPLES: &str = include_str!("../../examples/configurations.json");
@@ -34,6 +35,15 @@ fn every_example_validates() {
         let errors: Vec<String> =
             validator.iter_errors(&example).map(|error| format!("{error} at {}", error.instance_path())).collect();
         assert!(errors.is_empty(), "{name}: {errors:#?}");
+    }
+}
+
+#[test]
+fn every_example_is_read() {
+    for (name, example) in examples() {
+        if let Err(error) = Configuration::parse(&example.to_string()) {
+            panic!("{name}: {error}");
+        }
     }
 }
 
@@ -98,6 +108,7 @@ fn a_wrong_configuration_does_not_validate() {
     ];
     for case in cases {
         assert!(!validator.is_valid(&serde_json::from_str(&case).expect(&case)), "{case}");
+        assert!(Configuration::parse(&case).is_err(), "{case}");
     }
 }
 
@@ -120,6 +131,56 @@ fn every_option_is_described_and_says_what_became_of_it() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn the_schema_and_the_parser_have_the_same_options() {
+    let parsers = [
+        ("configuration", crate::OPTIONS),
+        ("listener", crate::listener::OPTIONS),
+        ("listener: forwarded", crate::forwarded::OPTIONS),
+        ("listener: client_ip", crate::forwarded::CLIENT_IP_OPTIONS),
+        ("listener: tls", crate::tls::OPTIONS),
+        ("listener: tls: session", crate::tls::SESSION_OPTIONS),
+        ("step", crate::routes::STEP_OPTIONS),
+        ("step: match", crate::condition::OPTIONS),
+        ("step: action", crate::action::OPTIONS),
+        ("upstream", crate::upstream::OPTIONS),
+        ("upstream: server", crate::upstream::SERVER_OPTIONS),
+        ("application", crate::application::OPTIONS),
+        ("application: target", crate::target::OPTIONS),
+        ("application: options", crate::php::OPTIONS),
+        ("application: limits", crate::limits::OPTIONS),
+        ("application: processes", crate::processes::OPTIONS),
+        ("application: isolation", crate::isolation::OPTIONS),
+        ("application: isolation: namespaces", crate::isolation::NAMESPACE_OPTIONS),
+        ("application: isolation: uidmap and gidmap", crate::isolation::MAP_OPTIONS),
+        ("application: isolation: automount", crate::isolation::AUTOMOUNT_OPTIONS),
+        ("application: isolation: cgroup", crate::isolation::CGROUP_OPTIONS),
+        ("settings", crate::settings::OPTIONS),
+        ("settings: http", crate::http::OPTIONS),
+        ("settings: http: static", crate::http::STATIC_OPTIONS),
+        ("settings: http: compression", crate::compression::OPTIONS),
+        ("settings: http: compression: compressors", crate::compression::COMPRESSOR_OPTIONS),
+        ("settings: telemetry", crate::telemetry::OPTIONS),
+        ("access_log", crate::access_log::OPTIONS),
+    ];
+    for table in Schema::new().objects() {
+        let title = string(&table["title"]);
+        // These are OpenSSL's commands, which disregard case.
+        if title == "listener: tls: conf_commands" {
+            continue;
+        }
+        let parser = parsers.iter().find(|(parser, _)| *parser == title);
+        let (_, parser) = parser.unwrap_or_else(|| panic!("the parser has {title}"));
+        let of_schema = |refused: bool| -> BTreeSet<&str> {
+            let is_refused = |option: &json::Value| object(option).get("not").is_some_and(|not| object(not).is_empty());
+            let options = object(&table["properties"]).iter().filter(|(_, option)| is_refused(option) == refused);
+            options.map(|(name, _)| name.as_str()).collect()
+        };
+        assert_eq!(of_schema(false), parser.known.iter().copied().collect(), "{title}");
+        assert_eq!(of_schema(true), parser.refused.iter().map(|(name, _)| *name).collect(), "{title}: refused");
     }
 }
 

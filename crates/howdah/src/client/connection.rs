@@ -4,7 +4,7 @@ use crate::client::problem::Problem;
 use crate::client::source::Source;
 use crate::places::Places;
 use clap::Args;
-use howdah_config::Address;
+use howdah_config::Endpoint;
 use howdah_supervisor::system_error::words;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -14,6 +14,8 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net;
 use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -33,7 +35,7 @@ pub struct Whom {
 /// A howdah that can be asked.
 #[derive(Debug)]
 pub struct Server {
-    address: Address,
+    address: Endpoint,
 }
 
 /// What it answered.
@@ -83,16 +85,16 @@ impl Server {
             request.body(Full::new(body.into())).map_err(|error| format!("{path} cannot be asked for: {error}"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         runtime.map_err(|error| format!("the connection cannot be made: {error}"))?.block_on(async {
-            match &self.address {
-                Address::Tcp(address) => {
+            let connected = match &self.address {
+                Endpoint::Tcp(address) => {
                     let stream = TcpStream::connect(address).await.map_err(|error| self.unreachable(&error))?;
-                    self.exchange(stream, request).await
+                    return self.exchange(stream, request).await;
                 }
-                Address::Unix(path) => {
-                    let stream = UnixStream::connect(path).await.map_err(|error| self.unreachable(&error))?;
-                    self.exchange(stream, request).await
-                }
-            }
+                Endpoint::Unix(path) => UnixStream::connect(path).await,
+                Endpoint::Abstract(name) => connect_to_abstract(name),
+            };
+            let stream = connected.map_err(|error| self.unreachable(&error))?;
+            self.exchange(stream, request).await
         })
     }
 
@@ -172,4 +174,10 @@ impl Answer {
         let text = body.as_ref().and_then(|body| body.get("success")?.as_str());
         text.map_or_else(|| self.body.clone(), |text| format!("{text}\n"))
     }
+}
+
+fn connect_to_abstract(name: &str) -> io::Result<UnixStream> {
+    let stream = net::UnixStream::connect_addr(&net::SocketAddr::from_abstract_name(name)?)?;
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
 }

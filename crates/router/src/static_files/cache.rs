@@ -124,6 +124,9 @@ pub(super) fn write_key(key: &mut String, place: Place<'_>) {
         Links::StayBelow => '?',
         Links::Never => '-',
     });
+    if !place.mounts {
+        key.push('1');
+    }
     if place.links != Links::Follow {
         // A base that is not UTF-8 is no part of a path that is.
         key.push_str(place.base.to_str().unwrap_or_default());

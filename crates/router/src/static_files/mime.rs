@@ -1,22 +1,16 @@
 //! Content types by file name.
 //!
-//! What the configuration says goes first, to the letter: its keys are written as Unit writes them, lower-case
-//! extensions without their dot (`thing`). Then come a few corrections for the web and
-//! the `mime_guess` table; text gets `charset=utf-8`, except XML, which declares its own encoding and whose declaration
+//! What the configuration says goes first, to the letter. Then come a few corrections for the web and the `mime_guess` table; text gets `charset=utf-8`, except XML, which declares its own encoding and whose declaration
 //! a charset would overrule. What nobody knows is `application/octet-stream`. Nothing fails here.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
+use howdah_config::MimeTypes;
 use http::HeaderValue;
 
 /// The configured type of the file, if there is one.
-pub(super) fn configured<'a>(mime_types: &'a BTreeMap<String, String>, path: &str) -> Option<&'a str> {
-    if mime_types.is_empty() {
-        return None;
-    }
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let extension = &name[name.rfind('.')? + 1..];
-    mime_types.get(lower_case(extension).as_ref()).map(String::as_str)
+pub(super) fn configured<'a>(mime_types: &'a MimeTypes, path: &str) -> Option<&'a str> {
+    mime_types.of(path.rsplit('/').next().unwrap_or(path))
 }
 
 /// The Content-Type of the file; `configured` is what [`configured`] says about it.
@@ -100,12 +94,13 @@ mod tests {
 
     #[test]
     fn the_configuration_goes_first() {
-        let types = BTreeMap::from([
-            ("thing".to_owned(), "text/x-thing".to_owned()),
-            ("css".to_owned(), "text/css; charset=latin1".to_owned()),
-        ]);
+        let extensions = [("thing", "text/x-thing"), ("css", "text/css; charset=latin1")];
+        let names = [("CHANGES", "text/x-changes")];
+        let map = |types: &[(&str, &str)]| types.iter().map(|(file, kind)| ((*file).into(), (*kind).into())).collect();
+        let types = MimeTypes { extensions: map(&extensions), names: map(&names) };
         let table = [
             ("/a.thing", Some("text/x-thing")),
+            ("/x/CHANGES", Some("text/x-changes")),
             ("/a.b.THING", Some("text/x-thing")),
             ("/a.css", Some("text/css; charset=latin1")),
             ("/x/a.README", None),

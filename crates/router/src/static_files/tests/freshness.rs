@@ -45,7 +45,7 @@ async fn a_changed_type_counts_at_once() {
     site.settle(&path).await;
     assert_eq!(site.get("/a.thing").await.header("content-type"), Some("application/octet-stream"));
     for kind in ["text/x-thing", "text/x-other"] {
-        site.mime_types.insert("thing".to_owned(), kind.to_owned());
+        site.mime_types.extensions.insert("thing".to_owned(), kind.to_owned());
         assert_eq!(site.get("/a.thing").await.header("content-type"), Some(kind));
         assert_eq!(site.get("/a.thing").await.body, b"x");
     }

@@ -24,7 +24,7 @@ struct Site {
     base: PathBuf,
     index: Vec<String>,
     follow_symlinks: Option<bool>,
-    mime_types: BTreeMap<String, String>,
+    mime_types: MimeTypes,
     files: StaticFiles,
 }
 
@@ -50,7 +50,7 @@ impl Site {
         fs::create_dir_all(tree.path().join("outside")).unwrap();
         fs::write(tree.path().join("outside/secret"), "secret").unwrap();
         let index = vec!["index.php".to_owned(), "index.html".to_owned()];
-        let mime_types = BTreeMap::new();
+        let mime_types = MimeTypes::default();
         Self { tree, base, index, follow_symlinks: None, mime_types, files: StaticFiles::new() }
     }
 
@@ -77,12 +77,14 @@ impl Site {
             request = request.header(*name, *value);
         }
         let (request, ()) = request.body(()).unwrap().into_parts();
-        let path = format!("{}{}", self.base.display(), normalise(request.uri.path()).unwrap());
+        let path = format!("{}{}", self.base.display(), RequestPath::normalise(request.uri.path()).unwrap().text());
         let share = Share {
             path: &path,
             base: &self.base,
             index: &self.index,
             follow_symlinks: self.follow_symlinks,
+            traverse_mounts: true,
+            types: None,
             mime_types: &self.mime_types,
         };
         self.files.serve(&share, &request)

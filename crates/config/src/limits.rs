@@ -1,0 +1,74 @@
+//! `limits`: how long a request may take, and how many a worker answers.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::node::{Node, Options};
+
+pub(crate) const OPTIONS: Options = Options {
+    known: &["timeout", "requests"],
+    refused: &[("shm", "the channel's size follows from \"processes\"; remove it")],
+};
+
+const MAX_TIMEOUT_SECONDS: u64 = i32::MAX as u64 / 1000;
+const MAX_REQUESTS: u32 = i32::MAX as u32;
+
+/// What bounds the requests of an application.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a request may take; the worker of one that takes longer is ended. `None` is as long as it likes.
+    pub timeout: Option<Duration>,
+    /// After so many requests another worker takes the place of one. `None` is never.
+    pub requests: Option<u32>,
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// 0 is no limit.
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let object = node.object(&OPTIONS)?;
+        let timeout = object.read("timeout", |node| node.integer(0..=MAX_TIMEOUT_SECONDS, "seconds"))?;
+        let requests = object.read("requests", |node| node.integer(0..=MAX_REQUESTS, "requests"))?;
+        Ok(Self {
+            timeout: timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            requests: requests.filter(|requests| *requests > 0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn read(json: &str) -> Result<Limits, String> {
+        let value = json::parse(json).expect("JSON");
+        Limits::read(&Node::root(&value)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_limit_of_0_is_none() {
+        let limits = Limits { timeout: Some(Duration::from_secs(10)), requests: Some(500) };
+        assert_eq!(read(r#"{"timeout": 10, "requests": 500}"#), Ok(limits));
+        assert_eq!(read(r#"{"timeout": 0, "requests": 0}"#), Ok(Limits::default()));
+        assert_eq!(read("{}"), Ok(Limits::default()));
+    }
+
+    #[test]
+    fn a_wrong_limit_is_named() {
+        let cases = [
+            (r#"{"timeout": -1}"#, "timeout: -1 is out of range; write 0 to 2147483 seconds"),
+            (r#"{"requests": 1.5}"#, "requests: 1.5 is not a whole number; write 0 to 2147483647 requests"),
+            (
+                r#"{"shm": 1048576}"#,
+                "shm: howdah does not have this option of NGINX Unit; \
+                 the channel's size follows from \"processes\"; remove it",
+            ),
+            (r#"{"request": 1}"#, "request: there is no such option; did you mean \"requests\"?"),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json), Err(expected.to_owned()), "{json}");
+        }
+    }
+}

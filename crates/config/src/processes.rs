@@ -1,0 +1,104 @@
+//! `processes`: how many workers an application has.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::node::{Node, Options};
+
+pub(crate) const OPTIONS: Options = Options { known: &["max", "spare", "idle_timeout"], refused: &[] };
+
+/// A slip of the keyboard should not fork until the machine is full.
+const MAX_PROCESSES: u32 = 4096;
+const MAX_IDLE_SECONDS: u64 = i32::MAX as u64 / 1000;
+const DEFAULT_IDLE_SECONDS: u64 = 15;
+
+/// How many workers an application has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Processes {
+    /// As many as howdah finds best for the application and the machine.
+    #[default]
+    Automatic,
+    /// Always this many, from 1 to 4096.
+    Fixed(u32),
+    /// As many as the requests need.
+    Dynamic {
+        /// Never more than this, from 1 to 4096: 1.
+        max: u32,
+        /// So many are there before they are needed, at most `max`: none.
+        spare: u32,
+        /// One beyond the spare ones that has been idle for so long leaves: 15 s.
+        idle_timeout: Duration,
+    },
+}
+
+// === impl Processes ===
+
+impl Processes {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        if !node.is_object() {
+            return node.integer(1..=MAX_PROCESSES, "processes").map(Self::Fixed);
+        }
+        let object = node.object(&OPTIONS)?;
+        let max = object.read("max", |node| node.integer(1..=MAX_PROCESSES, "processes"))?.unwrap_or(1);
+        let spare = object.read("spare", |node| node.integer(0..=MAX_PROCESSES, "processes"))?.unwrap_or(0);
+        if spare > max {
+            let problem = format!("\"spare\" is {spare}, which is more than \"max\", {max}; raise \"max\"");
+            return Err(node.error(problem));
+        }
+        let idle_seconds = object.read("idle_timeout", |node| node.integer(0..=MAX_IDLE_SECONDS, "seconds"))?;
+        let idle_timeout = Duration::from_secs(idle_seconds.unwrap_or(DEFAULT_IDLE_SECONDS));
+        Ok(Self::Dynamic { max, spare, idle_timeout })
+    }
+
+    /// The most workers that there may be; `None` is up to howdah.
+    pub fn max(self) -> Option<u32> {
+        match self {
+            Self::Automatic => None,
+            Self::Fixed(max) | Self::Dynamic { max, .. } => Some(max),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn read(json: &str) -> Result<Processes, String> {
+        let value = json::parse(json).expect("JSON");
+        Processes::read(&Node::root(&value)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn processes_are_a_number_or_follow_the_requests() {
+        let dynamic =
+            |max, spare, seconds| Ok(Processes::Dynamic { max, spare, idle_timeout: Duration::from_secs(seconds) });
+        let cases = [
+            ("3", Ok(Processes::Fixed(3))),
+            (r#"{"max": 120, "spare": 5, "idle_timeout": 20}"#, dynamic(120, 5, 20)),
+            (r#"{"max": 5, "spare": 5, "idle_timeout": 0}"#, dynamic(5, 5, 0)),
+            ("{}", dynamic(1, 0, 15)),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json), expected, "{json}");
+        }
+        assert_eq!(dynamic(9, 0, 0).map(Processes::max), read("9").map(Processes::max));
+    }
+
+    #[test]
+    fn a_wrong_number_is_named() {
+        let cases = [
+            ("0", "0 is out of range; write 1 to 4096 processes"),
+            ("4097", "4097 is out of range; write 1 to 4096 processes"),
+            ("\"3\"", "expected a whole number (write 1 to 4096 processes), found the string \"3\""),
+            (r#"{"max": 0}"#, "max: 0 is out of range; write 1 to 4096 processes"),
+            (r#"{"spare": -1}"#, "spare: -1 is out of range; write 0 to 4096 processes"),
+            (r#"{"spare": 2}"#, "\"spare\" is 2, which is more than \"max\", 1; raise \"max\""),
+            (r#"{"idle_timeout": -1}"#, "idle_timeout: -1 is out of range; write 0 to 2147483 seconds"),
+            (r#"{"maxx": 1}"#, "maxx: there is no such option; did you mean \"max\"?"),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json), Err(expected.to_owned()), "{json}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Variables: the parts of a request, and of its response, that a text of the configuration may name.
+
+use crate::error::{did_you_mean, quoted};
+
+/// The variables with a fixed name, in the order of the documentation.
+const FIXED: [(&str, Variable); 11] = [
+    ("body_bytes_sent", Variable::BodyBytesSent),
+    ("host", Variable::Host),
+    ("method", Variable::Method),
+    ("remote_addr", Variable::RemoteAddr),
+    ("request_id", Variable::RequestId),
+    ("request_line", Variable::RequestLine),
+    ("request_time", Variable::RequestTime),
+    ("request_uri", Variable::RequestUri),
+    ("status", Variable::Status),
+    ("time_local", Variable::TimeLocal),
+    ("uri", Variable::Uri),
+];
+
+/// How the variables begin that have a name of the request in them. `response_header_` is before `header_` nowhere in
+/// question: a variable's name is compared from its beginning.
+const NAMED: [&str; 4] = ["arg_", "cookie_", "header_", "response_header_"];
+
+/// A part of a request or of its response. What is not there is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Variable {
+    /// `$body_bytes_sent`: how many bytes of the response's body were sent.
+    BodyBytesSent,
+    /// `$host`: as [`Request::host`](crate::Request::host).
+    Host,
+    /// `$method`: as [`Request::method`](crate::Request::method).
+    Method,
+    /// `$remote_addr`: the client's IP address without its port; for Unix sockets `unix:`.
+    RemoteAddr,
+    /// `$request_id`: 32 hexadecimal digits, drawn anew for each request.
+    RequestId,
+    /// `$request_line`: `GET /x?y HTTP/1.1`, as the client sent it.
+    RequestLine,
+    /// `$request_time`: the seconds since the request began, with three decimals.
+    RequestTime,
+    /// `$request_uri`: path and query, as the client sent them.
+    RequestUri,
+    /// `$status`: the response's status.
+    Status,
+    /// `$time_local`: the local time, as in `31/Dec/1986:19:40:00 +0300`.
+    TimeLocal,
+    /// `$uri`: as [`Request::uri`](crate::Request::uri).
+    Uri,
+    /// `$arg_NAME`: the last argument with this name (in the case written), decoded.
+    Argument(String),
+    /// `$cookie_NAME`: the last cookie with this name (in the case written).
+    Cookie(String),
+    /// `$header_NAME`: a header of the request. The name is in lower case, with dashes for underscores.
+    Header(String),
+    /// `$response_header_NAME`: a header of the response. The name is in lower case, with dashes for underscores.
+    ResponseHeader(String),
+}
+
+/// What knows the values of variables: the router, for one request.
+pub trait Variables {
+    /// Appends the variable's value; nothing if there is none, or none yet.
+    fn write(&self, variable: &Variable, out: &mut String);
+}
+
+// === impl Variable ===
+
+impl Variable {
+    /// The variable with this name (written without `$`), or what is wrong, said of the text that has it.
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
+        if let Some((_, variable)) = FIXED.iter().find(|(fixed, _)| *fixed == name) {
+            return Ok(variable.clone());
+        }
+        let header = |name: &str| name.to_ascii_lowercase().replace('_', "-");
+        let named = NAMED.iter().find_map(|prefix| Some((*prefix, name.strip_prefix(prefix)?)));
+        match named {
+            Some((prefix, "")) => Err(format!("has {prefix} without the name that belongs behind it; add it")),
+            Some(("arg_", name)) => Ok(Self::Argument(name.to_owned())),
+            Some(("cookie_", name)) => Ok(Self::Cookie(name.to_owned())),
+            Some(("header_", name)) => Ok(Self::Header(header(name))),
+            Some((_, name)) => Ok(Self::ResponseHeader(header(name))),
+            None => Err(unknown(name)),
+        }
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let names = || FIXED.iter().map(|(fixed, _)| *fixed).chain(["dollar"]);
+    if let Some(variable) = names().filter(|variable| name.starts_with(*variable)).max_by_key(|variable| variable.len())
+    {
+        let rest = &name[variable.len()..];
+        return format!(
+            "has no variable {} to fill in; did you mean ${{{variable}}}{}?",
+            quoted(name),
+            shortened(rest)
+        );
+    }
+    let similar = did_you_mean(name, names());
+    let similar =
+        if similar.is_empty() { "; write $uri, $host, $arg_NAME or another that is documented" } else { &similar };
+    format!("has no variable {} to fill in{similar}", quoted(name))
+}
+
+fn shortened(text: &str) -> &str {
+    // Names are ASCII, so that every index is a boundary.
+    &text[..text.len().min(40)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_is_known_by_its_name() {
+        let cases = [
+            ("uri", Variable::Uri),
+            ("request_time", Variable::RequestTime),
+            ("arg_Foo_bar", Variable::Argument("Foo_bar".into())),
+            ("cookie_PHPSESSID", Variable::Cookie("PHPSESSID".into())),
+            ("header_User_Agent", Variable::Header("user-agent".into())),
+            ("response_header_x_y", Variable::ResponseHeader("x-y".into())),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(Variable::named(name), Ok(expected), "{name}");
+        }
+        for (name, variable) in &FIXED {
+            assert_eq!(Variable::named(name).as_ref(), Ok(variable));
+        }
+    }
+
+    #[test]
+    fn another_name_is_refused_with_what_to_write() {
+        let cases = [
+            ("url", "has no variable \"url\" to fill in; did you mean \"uri\"?"),
+            ("host_name", "has no variable \"host_name\" to fill in; did you mean ${host}_name?"),
+            ("request_uris", "did you mean ${request_uri}s?"),
+            ("arg_", "has arg_ without the name that belongs behind it; add it"),
+            ("", "has no variable \"\" to fill in; write $uri"),
+            ("geoip_country", "to fill in; write $uri, $host, $arg_NAME or another"),
+        ];
+        for (name, expected) in cases {
+            let problem = Variable::named(name).expect_err(name);
+            assert!(problem.contains(expected), "{name}: {problem}");
+        }
+    }
+}
