@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness import Howdah, Process, wait_for
+from harness import EXECUTABLE, Howdah, Process, wait_for
 
 # --- What code that runs in the prototype may say to the supervisor
 
@@ -43,6 +44,28 @@ def test_preloaded_code_cannot_make_the_supervisor_kill_others(folder, victim, f
         Howdah.serve(folder, ini={"opcache.preload": preload})
     assert 'the application "app" does not start: its prototype broke the rules' in str(failure.value)
     assert victim.poll() is None, "it was killed"
+
+
+FLOOD = json.dumps({"Failed": {"reason": "x" * 1000}})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_flood_of_messages_does_not_stop_the_clock_nor_signals(folder, number):
+    preload = folder.php(
+        "preload.php",
+        f"""$c = FFI::cdef('long write(int, const char *, size_t);'); $message = '{FLOOD}';
+        while (true) {{ $c->write(3, $message, strlen($message)); }}""",
+    )
+    server = Howdah.serve(
+        folder, ini={"opcache.preload": preload}, ready=lambda server: "still waiting" in server.stderr
+    )
+    try:
+        server.send_signal(number)
+        server.exit_code(5)
+        assert "ERROR" not in server.stderr
+        wait_for(lambda: server.leftovers() == [], "nothing to be left", timeout=2)
+    finally:
+        server.kill()
 
 
 # --- Forks
@@ -173,3 +196,42 @@ def test_what_whoever_started_howdah_had_running_is_left_alone(folder):
         assert server.exit_code() == 0
         assert other.alive()
         other.kill()
+
+
+# --- Starts that take long
+
+
+def test_it_is_said_which_application_is_waited_for(folder):
+    preload = folder.php("preload.php", "await(SCRATCH . '/go');")
+    folder.php("index.php", "echo 'up';")
+    with Howdah.serve(
+        folder, ini={"opcache.preload": preload}, ready=lambda server: "still waiting" in server.stderr
+    ) as server:
+        assert 'still waiting for PHP of the application "app" to start' in server.stderr
+        (folder.scratch / "go").touch()
+        wait_for(lambda: f":{server.port}" in server.stdout, "the start")
+        assert server.get("/").text == "up"
+
+
+# --- Two builds
+
+
+def test_a_supervisor_of_another_build_is_told_so():
+    """howdah-php answers a supervisor that it does not understand with one line that says what to do."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    executable = sorted(EXECUTABLE.parent.glob("howdah-php8.*[0-9]"))[0]
+    with ours, theirs:
+        ours.settimeout(10)
+        process = subprocess.Popen(
+            [executable],
+            preexec_fn=lambda: os.dup2(theirs.fileno(), 3),
+            pass_fds=[3],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        ours.send(json.dumps({"Boot": {"build": "0.0.1-0", "application": "app", "since": "the future"}}).encode())
+        answer = json.loads(ours.recv(65536))
+        assert process.wait(10) == 1 and process.stderr.read() == ""
+    reason = answer["Failed"]["reason"]
+    assert "not of the same build (howdah is 0.0.1-0, howdah-php 0." in reason and "restart howdah" in reason
+    assert "\n" not in reason

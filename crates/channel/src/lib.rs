@@ -10,10 +10,13 @@
 //! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`control`], [`lifecycle`]: the sockets beside the channel, between the supervisor and its children
+//! - [`BUILD_ID`]: whether both ends are of one build
 //!
 //! The router trusts nothing that a worker can write; a worker may be killed at any instruction. Neither may cost
 //! another request its answer.
 
+#[cfg(not(loom))]
+mod build_id;
 #[cfg(not(loom))]
 pub mod control;
 #[cfg(not(loom))]
@@ -54,6 +57,8 @@ mod view;
 mod worker_end;
 
 #[cfg(not(loom))]
+pub use build_id::BUILD_ID;
+#[cfg(not(loom))]
 pub use control_end::ControlEnd;
 #[cfg(not(loom))]
 pub use exchange::{Exchange, Progress};
@@ -65,7 +70,7 @@ pub use layout::{
 pub use router_end::{Refused, RouterEnd};
 pub use state::{SlotState, Violation, WorkerId};
 #[cfg(not(loom))]
-pub use worker_end::{Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
+pub use worker_end::{BodyError, Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -54,6 +54,15 @@ pub struct Claim<'w> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClientGone;
 
+/// Why there is no more of a request's body.
+#[derive(Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// The rest will never come, and nobody waits for the response. What came must not be taken for the whole.
+    Incomplete,
+    /// The router's position is impossible.
+    Broken(Violation),
+}
+
 /// How much may be written before the router is told, so that both work at the same time on a long response.
 const PUBLISH_BYTES: u64 = 32 * 1024;
 /// A length of a response that the router takes as a violation: the word for one that a worker found itself.
@@ -176,8 +185,8 @@ impl Claim<'_> {
     /// rest will never come.
     ///
     /// # Errors
-    /// When the router's position is impossible.
-    pub fn read_body(&mut self, out: &mut [u8]) -> Result<usize, Violation> {
+    /// When the rest will never come, or the router's position is impossible.
+    pub fn read_body(&mut self, out: &mut [u8]) -> Result<usize, BodyError> {
         loop {
             let view = &*self.end.channel.view;
             let words = view.slot(self.slot);
@@ -185,7 +194,7 @@ impl Claim<'_> {
             let flags = words.flags().load(Ordering::Acquire);
             let written = words.body_written().load(Ordering::Acquire);
             let waiting = readable(words.body.size, written, self.body_read)
-                .map_err(|_| Violation("the length of a request's body is impossible"))?;
+                .map_err(|_| BodyError::Broken(Violation("the length of a request's body is impossible")))?;
             let len = waiting.min(out.len());
             if len > 0 {
                 words.body.read_to(&view.memory, self.body_read, &mut out[..len]);
@@ -193,8 +202,11 @@ impl Claim<'_> {
                 words.body_read().store(self.body_read, Ordering::Release);
                 return Ok(len);
             }
-            if out.is_empty() || flags & (flags::BODY_END | flags::BODY_FAILED | flags::CLIENT_GONE) != 0 {
+            if out.is_empty() || flags & flags::BODY_END != 0 {
                 return Ok(0);
+            }
+            if flags & (flags::BODY_FAILED | flags::CLIENT_GONE) != 0 {
+                return Err(BodyError::Incomplete);
             }
             self.notify_router();
             self.sleep_unless(|words| {

@@ -1,8 +1,8 @@
 //! Bodies and responses of any size in pieces of any size arrive whole, whatever waits for whom.
 
 use howdah_channel::{
-    BODY_RING_BYTES, ControlEnd, Exchange, Geometry, Next, Progress, RESPONSE_RING_BYTES, RouterEnd, WorkerChannel,
-    WorkerId,
+    BODY_RING_BYTES, BodyError, ControlEnd, Exchange, Geometry, Next, Progress, RESPONSE_RING_BYTES, RouterEnd,
+    WorkerChannel, WorkerId,
 };
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -100,9 +100,17 @@ impl Setup {
         let mut body = Vec::new();
         let mut piece = vec![0; plan.read_piece];
         loop {
-            match claim.read_body(&mut piece).unwrap() {
-                0 => break,
-                len => body.extend_from_slice(&piece[..len]),
+            match claim.read_body(&mut piece) {
+                Ok(0) => {
+                    assert_eq!(body.len(), plan.body, "a part is not taken for the whole");
+                    break;
+                }
+                Ok(len) => body.extend_from_slice(&piece[..len]),
+                Err(BodyError::Incomplete) => {
+                    assert!(plan.fails_after.is_some() || plan.leaves_after.is_some());
+                    break;
+                }
+                Err(BodyError::Broken(violation)) => panic!("{violation}"),
             }
         }
         read.send(body).unwrap();

@@ -158,7 +158,7 @@ fn serve(options: &Serve) -> Result<(), String> {
     }
     let account = match &options.user {
         Some(user) => Account::named(user, None).map_err(|problem| format!("--user: {problem}"))?,
-        None => Account::for_folder(&served.folder),
+        None => Account::for_folder(&served.folder)?,
     };
     become_supervisor(&Start {
         configuration: Some(configuration),
@@ -179,9 +179,9 @@ fn run(options: Run) -> Result<(), String> {
             Account::named(user, group.as_deref()).map_err(|problem| format!("--user, --group: {problem}"))?
         }
         (None, Some(group)) => {
-            Account::unprivileged().in_group(group).map_err(|problem| format!("--group: {problem}"))?
+            Account::unprivileged()?.in_group(group).map_err(|problem| format!("--group: {problem}"))?
         }
-        (None, None) => Account::unprivileged(),
+        (None, None) => Account::unprivileged()?,
     };
     if let Some(folder) = options.tmp_dir.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(format!("--tmp-dir: there is no folder {}; create it", folder.display()));

@@ -26,6 +26,10 @@
 /* NULL while there is none: when scripts are preloaded, and when opcache is asked whether it is on. */
 static const struct howdah_request *request;
 static int response_finished;
+/* The rest of the request's body will never come, and the script has been ended for it. */
+static int body_is_lost;
+/* The script is over: what is read now is dropped. */
+static int modules_are_down;
 static const char *server_software;
 static void (*import_process_environment)(zval *array);
 
@@ -102,11 +106,17 @@ static size_t sapi_howdah_read_post(char *buffer, size_t len)
 	size_t total = 0;
 
 	while (exchange_is_open() && total < len) {
-		size_t got = howdah_read_body(buffer + total, len - total);
-		if (!got) {
+		long got = howdah_read_body(buffer + total, len - total);
+		if (got < 0 && !body_is_lost && !modules_are_down) {
+			/* A script must not take a part of the body for the whole: it ends here, as with a client that is gone. */
+			body_is_lost = 1;
+			PG(connection_status) = PHP_CONNECTION_ABORTED;
+			zend_bailout();
+		}
+		if (got <= 0) {
 			break;
 		}
-		total += got;
+		total += (size_t) got;
 	}
 	return total;
 }
@@ -364,9 +374,17 @@ static PHP_MINIT_FUNCTION(howdah)
 	return SUCCESS;
 }
 
+static PHP_RSHUTDOWN_FUNCTION(howdah)
+{
+	(void) type;
+	(void) module_number;
+	modules_are_down = 1;
+	return SUCCESS;
+}
+
 static zend_module_entry howdah_module = {
-	STANDARD_MODULE_HEADER, "howdah", howdah_functions, PHP_MINIT(howdah), NULL, NULL, NULL, PHP_MINFO(howdah), "0.1.0",
-	STANDARD_MODULE_PROPERTIES
+	STANDARD_MODULE_HEADER, "howdah", howdah_functions, PHP_MINIT(howdah), NULL, NULL, PHP_RSHUTDOWN(howdah),
+	PHP_MINFO(howdah), "0.1.0", STANDARD_MODULE_PROPERTIES
 };
 
 /* ---- the life of PHP in this process ---- */
@@ -470,6 +488,8 @@ void howdah_php_run(const struct howdah_request *new_request)
 
 	request = new_request;
 	response_finished = 0;
+	body_is_lost = 0;
+	modules_are_down = 0;
 	SG(server_context) = (void *) new_request;
 	SG(sapi_headers).http_response_code = 200;
 	SG(request_info).request_method = new_request->method;

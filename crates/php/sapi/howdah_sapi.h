@@ -43,7 +43,7 @@ void howdah_die_with_prototype(int supervisor_pidfd, int prototype_pid);
 void howdah_php_after_fork(void);
 
 /* C calls Rust. None of these calls PHP, so no bailout (longjmp) ever crosses a Rust frame. */
-size_t howdah_read_body(char *out, size_t len);
+long howdah_read_body(char *out, size_t len); /* 0: the end; -1: the rest will never come */
 int howdah_write(const char *bytes, size_t len); /* 0: the client is gone */
 void howdah_flush(void);
 int howdah_client_is_gone(void);

@@ -6,12 +6,13 @@
 
 use crate::{ini, sapi, worker};
 use howdah_channel::control::{ControlSocket, inherited};
-use howdah_channel::lifecycle::{CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype};
+use howdah_channel::lifecycle::{
+    CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype, die_with_supervisor,
+};
 use howdah_channel::request::NAMES;
 use howdah_channel::{WorkerChannel, WorkerId};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -20,6 +21,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::ExitCode;
 
 struct Prototype {
     pid: Pid,
@@ -38,29 +40,34 @@ struct Loaded {
     opcache: bool,
 }
 
-/// Runs as a prototype until the supervisor lets go.
+/// Runs as a prototype until the supervisor lets go, or until it has told it why PHP can't be loaded.
 ///
 /// # Errors
-/// When PHP can't be loaded, or the supervisor speaks another protocol.
-pub fn run() -> Result<(), String> {
-    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+/// When there is no supervisor to talk to.
+pub fn run() -> Result<ExitCode, String> {
     let control = ControlSocket::from(
         inherited(CONTROL_FD)
             .map_err(|_| "this program is started by howdah; to serve a folder run: howdah serve DIR".to_owned())?,
     );
-    let Some((ToPrototype::Boot(boot), descriptors)) = receive(&control)? else {
-        return Err("the supervisor sent no boot message".into());
+    let watched = die_with_supervisor(&control);
+    watched.map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    let _ = poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+    let booted = match PrototypeBoot::receive(&control) {
+        Ok(Some((boot, descriptors))) => boot_php(&boot, &control, descriptors).map(|loaded| (boot, loaded)),
+        Ok(None) => return Err("the supervisor is gone".to_owned()),
+        Err(reason) => Err(reason.to_string()),
     };
-    match boot_php(&boot, descriptors) {
-        Ok(Loaded { channel, supervisor, opcache }) => {
+    match booted {
+        Ok((boot, Loaded { channel, supervisor, opcache })) => {
             send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
             // The only descriptor of the socket goes in, so that a worker that drops it has none.
             let (pid, workers) = (getpid(), HashMap::new());
-            Prototype { pid, control, channel, application: boot.application, supervisor, workers }.serve()
+            Prototype { pid, control, channel, application: boot.application, supervisor, workers }.serve()?;
+            Ok(ExitCode::SUCCESS)
         }
         Err(reason) => {
-            send(&control, &FromPrototype::Failed { reason: reason.clone() });
-            Err(reason)
+            send(&control, &FromPrototype::Failed { reason });
+            Ok(ExitCode::FAILURE)
         }
     }
 }
@@ -140,9 +147,7 @@ impl Prototype {
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
         let end = Box::leak(Box::new(self.channel.worker(worker)));
         worker::serve(end, &names);
-        // Not through exit handlers: opcache's memory belongs to the prototype.
-        // SAFETY: ends the process; nothing of ours needs cleaning up.
-        unsafe { nix::libc::_exit(0) }
+        sapi::end(0)
     }
 
     fn reap(&mut self) {
@@ -161,7 +166,7 @@ impl Prototype {
 }
 
 /// Does what the boot message says; after that PHP is up.
-fn boot_php(boot: &PrototypeBoot, mut descriptors: Vec<OwnedFd>) -> Result<Loaded, String> {
+fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<OwnedFd>) -> Result<Loaded, String> {
     if descriptors.is_empty() {
         return Err("the boot message came without the channel's memory".into());
     }
@@ -175,6 +180,8 @@ fn boot_php(boot: &PrototypeBoot, mut descriptors: Vec<OwnedFd>) -> Result<Loade
     boot.identity
         .assume(boot.user.as_deref())
         .map_err(|error| format!("cannot become the application's user: {error}"))?;
+    // Also says that it was the supervisor's pidfd that was opened, and nobody's who inherited this process.
+    die_with_supervisor(control).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
     if let Some(folder) = &boot.working_directory {
         std::env::set_current_dir(folder).map_err(|error| {
             format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
@@ -216,12 +223,6 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
 pub fn php_version() -> String {
     // SAFETY: a string literal.
     unsafe { CStr::from_ptr(sapi::howdah_php_version()) }.to_string_lossy().into_owned()
-}
-
-fn receive(control: &ControlSocket) -> Result<Option<(ToPrototype, Vec<OwnedFd>)>, String> {
-    let mut sources = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
-    poll(&mut sources, PollTimeout::NONE).map_err(|error| error.to_string())?;
-    control.receive().map_err(|error| format!("cannot read from the supervisor: {error}"))
 }
 
 /// Waits for room: the supervisor always reads. If it is gone, so are we.

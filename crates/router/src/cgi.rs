@@ -46,6 +46,10 @@ pub fn write(head: &mut HeadWriter, request: &Subject<'_>, root: &Path, script: 
     if origin.scheme == Scheme::Https {
         head.known(code::HTTPS, b"on");
     }
+    if let Some(tls) = &peer.tls {
+        head.named(b"SSL_PROTOCOL", tls.protocol.as_bytes());
+        head.named(b"SSL_CIPHER", tls.cipher.as_bytes());
+    }
     head.known(code::GATEWAY_INTERFACE, b"CGI/1.1");
     head.known(code::REDIRECT_STATUS, b"200");
     if let Some(len) = body_len {

@@ -5,22 +5,27 @@
 //! does not come to its end (`header_read_timeout`), a client that does not take its response (`send_timeout`). An
 //! overdue connection is closed. hyper answers broken requests itself (400, 431) and closes too.
 
+use crate::accept::Entrance;
 use crate::log_line::Entry;
 use crate::response_body::ResponseBody;
 use crate::service;
-use crate::socket::{Accepted, Socket, Watched};
+use crate::socket::{Accepted, Peer, Socket, Transport, Watched};
 use crate::thread::Thread;
+use crate::tls::{self, HandshakeError, Negotiated};
 use howdah_config::Http;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio_rustls::server::TlsStream;
 
 /// What a connection does, and since when.
 pub struct Clock {
@@ -68,18 +73,34 @@ enum Ended {
     Closed(hyper::Result<()>),
     /// It is between two requests, with nothing left to write.
     Idle,
+    /// Its time is over.
+    Overdue,
 }
 
 /// Serves a connection to its end.
-pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
-    let Ok((socket, peer)) = Socket::new(accepted, listener) else { return };
-    let clock = Rc::new(Clock::new(&thread, listener));
+pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
+    let Ok((transport, mut peer)) = Transport::new(accepted, entrance.listener) else { return };
+    let clock = Rc::new(Clock::new(&thread, entrance.listener));
     let _registered = thread.register(&clock);
     let remote = Rc::clone(&peer.remote_addr);
+    let socket = match entrance.tls {
+        None => Socket::Plain(transport),
+        Some(config) => match clock.shake_hands(transport, config, &peer).await {
+            Some(stream) => {
+                peer.tls = Some(Negotiated::of(stream.get_ref().1));
+                Socket::Tls(Box::new(stream))
+            }
+            None => return,
+        },
+    };
     let peer = Rc::new(peer);
-    let mut watched = Watched::new(socket, Rc::clone(&clock));
+    let mut waiting = Some(Watched::new(socket, Rc::clone(&clock)));
     let mut result = Ok(());
-    while clock.until_readable(&watched).await {
+    while let Some(mut watched) = waiting.take() {
+        if !clock.until_readable(&watched).await {
+            watched.say_goodbye().await;
+            break;
+        }
         let service = service_fn(|request| {
             clock.request_began();
             let answer = Box::pin(service::answer(Rc::clone(&thread), Rc::clone(&peer), Rc::clone(&clock), request));
@@ -91,27 +112,31 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
             .header_read_timeout(None)
             .serve_connection(TokioIo::new(watched), service);
         match poll_fn(|context| clock.poll_connection(&thread, Pin::new(&mut connection), context)).await {
-            Ended::Closed(ended) => {
-                result = ended;
-                break;
-            }
+            Ended::Closed(ended) => result = ended,
             Ended::Idle => {
                 let parts = connection.into_parts();
-                watched = parts.io.into_inner();
+                let mut watched = parts.io.into_inner();
                 watched.unread(parts.read_buf);
+                waiting = Some(watched);
             }
+            Ended::Overdue => connection.into_parts().io.into_inner().say_goodbye().await,
         }
     }
     // Nobody may be left to say so: the client went away while its request was under way.
     clock.enter(Phase::Idle);
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
-        // hyper has answered, or could not: the request never came to a line of its own.
-        let view = thread.view();
-        let log = view.configuration().access_log.as_ref().filter(|log| error.is_parse() && log.condition.is_none());
-        if let Some(log) = log {
-            Entry::of_no_request(log, &remote).write();
+        if error.is_parse() {
+            log_no_request(&thread, &remote);
         }
+    }
+}
+
+/// The line of an answer to what was no request: it never came to one of its own.
+fn log_no_request(thread: &Thread, remote: &str) {
+    let view = thread.view();
+    if let Some(log) = view.configuration().access_log.as_ref().filter(|log| log.condition.is_none()) {
+        Entry::of_no_request(log, remote).write();
     }
 }
 
@@ -172,6 +197,40 @@ impl Clock {
         self.flushed.set(true);
     }
 
+    /// Encrypts the connection. A client may take as long for it as for the head of a request.
+    async fn shake_hands(
+        &self,
+        transport: Transport,
+        config: Arc<ServerConfig>,
+        peer: &Peer,
+    ) -> Option<TlsStream<Transport>> {
+        self.enter(Phase::Head);
+        let mut handshake = pin!(tls::handshake(transport, config));
+        let result = poll_fn(|context| {
+            if self.overdue.get() || self.draining.get() && self.may_close() {
+                return Poll::Ready(None);
+            }
+            self.keep_waker(context);
+            handshake.as_mut().poll(context).map(Some)
+        });
+        let reason = match result.await {
+            Some(Ok(stream)) => {
+                self.enter(Phase::Idle);
+                return Some(stream);
+            }
+            Some(Err(error)) => {
+                if matches!(error, HandshakeError::PlainHttp) {
+                    log_no_request(&self.thread, &peer.remote_addr);
+                }
+                error.to_string()
+            }
+            None => "it took too long".to_owned(),
+        };
+        let client = &peer.remote_addr;
+        tracing::debug!(%client, port = peer.remote_port, reason, "a TLS handshake failed");
+        None
+    }
+
     /// Waits until the client sends something; `false` if the connection is to be closed.
     async fn until_readable(&self, socket: &Watched) -> bool {
         poll_fn(|context| {
@@ -191,7 +250,7 @@ impl Clock {
         context: &mut Context<'_>,
     ) -> Poll<Ended> {
         if self.overdue.get() {
-            return Poll::Ready(Ended::Closed(Ok(())));
+            return Poll::Ready(Ended::Overdue);
         }
         if self.draining.get() && self.may_close() {
             connection.as_mut().finish();

@@ -3,6 +3,7 @@
 //! [`main`] is what the executable runs when the supervisor starts it as `howdah: router`. A process has one control
 //! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`, `socket`):
 //!
+//! - `tls`: encrypted connections, and their certificates
 //! - `service`: one request → the route's action → a response; `subject`, `forwarded`: the request as routes see it
 //! - `application`: an action that runs PHP
 //! - `static_files`: files
@@ -39,6 +40,7 @@ mod spool;
 mod static_files;
 mod subject;
 mod thread;
+mod tls;
 
 pub use background_writer::BackgroundWriter;
 pub use process::main;

@@ -11,16 +11,15 @@ use crate::php::Generation;
 use crate::slots::Slots;
 use crate::snapshot::Snapshot;
 use crate::thread::{self, Command, Reconfiguration, Setup};
+use crate::tls::{Certificates, TlsConfigs};
 use howdah_channel::RouterEnd;
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{
-    CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter,
+    CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter, die_with_supervisor,
 };
 use howdah_config::Configuration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -37,6 +36,7 @@ struct Process {
     commands: Vec<mpsc::UnboundedSender<Command>>,
     loads: Arc<[Load]>,
     listeners: BTreeMap<u64, Arc<Listening>>,
+    tls: TlsConfigs,
     /// Those that no configuration has named yet.
     arriving: BTreeMap<u64, Arc<Generation>>,
     /// All that somebody uses.
@@ -57,14 +57,15 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
     let control = Arc::new(ControlSocket::from(inherited(CONTROL_FD)?));
+    die_with_supervisor(&control)?;
     let Some((ToRouter::Boot(boot), _)) = receive(&control)? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     boot.identity.assume(boot.user.as_deref())?;
+    die_with_supervisor(&control)?;
     let mut process = Process::start(&control, &boot)?;
     while let Some((message, descriptors)) = receive(&control)? {
         if matches!(message, ToRouter::Drain) {
@@ -114,6 +115,7 @@ impl Process {
             commands,
             loads,
             listeners: BTreeMap::new(),
+            tls: TlsConfigs::default(),
             arriving: BTreeMap::new(),
             generations: Vec::new(),
         })
@@ -166,7 +168,7 @@ impl Process {
     /// Passes a configuration on to the threads. What can't be served is refused, and nothing changes.
     fn configure(&mut self, new: &RouterConfiguration, mut descriptors: Descriptors) -> io::Result<()> {
         let text = read(next(&mut descriptors)?)?;
-        let _certificates = read(next(&mut descriptors)?)?;
+        let certificates: Certificates = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
         let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
         let version = new.version;
         let configuration = match Configuration::parse(&text) {
@@ -176,6 +178,14 @@ impl Process {
                 return Ok(());
             }
         };
+        let tls = match self.tls.update(&configuration, &certificates) {
+            Ok(tls) => tls,
+            Err(reason) => {
+                self.supervisor.tell(&FromRouter::Refused { version, reason });
+                return Ok(());
+            }
+        };
+        let tls = new.listeners.iter().zip(tls).filter_map(|(id, config)| Some((*id, config?))).collect();
         self.listeners.retain(|id, _| new.listeners.contains(id));
         let mut generations = BTreeMap::new();
         for (application, id) in &new.generations {
@@ -187,6 +197,7 @@ impl Process {
             snapshot: Arc::new(Snapshot {
                 configuration,
                 listeners: new.listeners.iter().enumerate().map(|(place, id)| (*id, place)).collect(),
+                tls,
                 generations,
                 access_log,
             }),

@@ -5,6 +5,7 @@
 
 use crate::php::{Generation, Port};
 use howdah_config::{Configuration, Listener};
+use rustls::ServerConfig;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::rc::Rc;
@@ -17,6 +18,8 @@ pub struct Snapshot {
     pub configuration: Configuration,
     /// Where in the configuration the listener with a number is.
     pub listeners: HashMap<u64, usize>,
+    /// The TLS of those listeners that have it, by number.
+    pub tls: HashMap<u64, Arc<ServerConfig>>,
     /// The generation of each application.
     pub generations: BTreeMap<String, Arc<Generation>>,
     /// The access log.

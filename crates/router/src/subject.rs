@@ -61,7 +61,7 @@ impl Origin {
         let mut origin = Origin {
             address: Rc::clone(&peer.remote_addr),
             port: peer.remote_port.clone(),
-            scheme: Scheme::Http,
+            scheme: peer.scheme(),
             since: Instant::now(),
             id: Cell::new(None),
         };

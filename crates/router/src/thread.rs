@@ -5,7 +5,7 @@
 //!
 //! A new configuration replaces the thread's [`View`] whole. Ports and listeners that it names again are kept.
 
-use crate::accept::{self, Accepting, Listening};
+use crate::accept::{self, Accepting, Entrance, Listening};
 use crate::access_log::AccessLog;
 use crate::connection::{self, Clock};
 use crate::control::TellOnDrop;
@@ -29,8 +29,8 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 /// What other threads ask of one.
 pub enum Command {
-    /// Serve this connection, of the listener with this number.
-    Serve(Accepted, u64),
+    /// Serve this connection.
+    Serve(Accepted, Entrance),
     /// Serve by this configuration from now on.
     Configure(Reconfiguration),
     /// A worker of a generation is dead.
@@ -264,31 +264,31 @@ impl Thread {
     }
 
     /// Keeps a connection, or gives it to a thread that has clearly fewer.
-    pub fn distribute(self: &Rc<Self>, accepted: Accepted, listener: u64) {
+    pub fn distribute(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         let load = |n: usize| self.loads[n].connections();
         let least = (0..self.loads.len()).fold(self.index, |least, n| if load(n) < load(least) { n } else { least });
         // All threads accept: a few more or less are not worth waking another one.
         if load(self.index) <= load(least) + load(least) / 4 + 8 {
-            self.spawn(accepted, listener);
-        } else if let Err(mpsc::error::SendError(Command::Serve(accepted, listener))) =
-            self.everyone[least].send(Command::Serve(accepted, listener))
+            self.spawn(accepted, entrance);
+        } else if let Err(mpsc::error::SendError(Command::Serve(accepted, entrance))) =
+            self.everyone[least].send(Command::Serve(accepted, entrance))
         {
-            self.spawn(accepted, listener);
+            self.spawn(accepted, entrance);
         }
     }
 
-    fn spawn(self: &Rc<Self>, accepted: Accepted, listener: u64) {
+    fn spawn(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         self.load().connection_began();
         let thread = Rc::clone(self);
         spawn_local(async move {
-            connection::serve(Rc::clone(&thread), accepted, listener).await;
+            connection::serve(Rc::clone(&thread), accepted, entrance).await;
             thread.load().connection_ended();
         });
     }
 
     fn obey(self: &Rc<Self>, command: Command) {
         match command {
-            Command::Serve(accepted, listener) => self.spawn(accepted, listener),
+            Command::Serve(accepted, entrance) => self.spawn(accepted, entrance),
             Command::Configure(reconfiguration) => self.configure(&reconfiguration),
             Command::WorkerDied(generation, worker) => self.for_each_port(|port| {
                 if port.generation.id == generation {
@@ -318,11 +318,13 @@ impl Thread {
         let mut accepting = self.accepting.borrow_mut();
         accepting.retain(|id, _| new.listeners.contains_key(id));
         for (id, listening) in new.listeners.iter() {
-            if !accepting.contains_key(id) {
-                match accept::accept(self, *id, listening) {
+            let tls = snapshot.tls.get(id).cloned();
+            match accepting.get(id) {
+                Some(task) => task.set_tls(tls),
+                None => match accept::accept(self, *id, listening, tls) {
                     Ok(task) => drop(accepting.insert(*id, task)),
                     Err(error) => tracing::error!(%error, "a thread cannot watch a listener (see `ulimit -n`)"),
-                }
+                },
             }
         }
         let clocks: Vec<_> = self.clocks.borrow().values().cloned().collect();

@@ -1,6 +1,7 @@
 //! The control API: which path and method does what. NGINX Unit's paths, methods and answers, and ETags.
 //!
 //! - `/config…`: GET, PUT, POST, DELETE a part of the configuration ([`Document`])
+//! - `/certificates…`: GET, and PUT and DELETE of one
 //! - `/status…`: GET, what howdah does
 //! - `/control/applications/NAME/restart`: GET, as in Unit, or POST
 //! - `/`: GET, all of it
@@ -8,12 +9,13 @@
 //! What changes something waits until the change before it has ended. Nobody's change is overwritten by accident: with
 //! `If-Match` a change is made only to the configuration that has this ETag (RFC 9110, 13.1.1).
 
+use crate::certificates;
 use crate::change::Origin;
 use crate::shutdown::Stage;
 use crate::status;
 use crate::supervise::Supervisor;
 use howdah_channel::lifecycle::ToRouter;
-use howdah_config::{Configuration, Document, DocumentPath, Refusal, answer, etag};
+use howdah_config::{Configuration, Context, Document, DocumentPath, Refusal, answer, etag};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
@@ -140,6 +142,8 @@ impl Supervisor {
         let answer = if let Some(path) = ask.below("config") {
             let found = DocumentPath::parse(path).and_then(|path| document.get(&path));
             found.map(|found| Answer::document(&found).with_etag(document.etag()))
+        } else if let Some(path) = ask.below("certificates") {
+            self.describe_certificates(path).map(|found| Answer::document(&found))
         } else if ask.below("status").is_some() || ask.path == "/" {
             // The answer comes with the router's numbers.
             self.status_asks.push(ask);
@@ -171,7 +175,9 @@ impl Supervisor {
                     .map(|found| Answer::document(&found)),
                 None => {
                     let config = self.current.document.clone();
-                    Ok(Answer::document(&Document::compose([("config", config), ("status", status.clone())])))
+                    let certificates = self.certificates.describe_all();
+                    let all = [("certificates", certificates), ("config", config), ("status", status.clone())];
+                    Ok(Answer::document(&Document::compose(all)))
                 }
             };
             let _ = ask.reply.send(answer.unwrap_or_else(Answer::from));
@@ -181,6 +187,10 @@ impl Supervisor {
     fn carry_out(&mut self, ask: Ask, now: Instant) {
         let result = if ask.below("config").is_some() {
             self.edit(ask, now)
+        } else if let Some(path) = ask.below("certificates") {
+            let answer = self.change_certificates(path, &ask).unwrap_or_else(Answer::from);
+            let _ = ask.reply.send(answer);
+            Ok(())
         } else if let Some(path) = ask.below("control/applications") {
             match DocumentPath::parse(path).as_ref().map(DocumentPath::segments) {
                 Ok([name, action]) if action == "restart" => self.restart(&name.clone(), ask, now),
@@ -226,8 +236,39 @@ impl Supervisor {
                 return Err(Refusal::new(405, answer::text::METHOD_NOT_ALLOWED, detail));
             }
         };
-        let configuration = Configuration::of(&next)?;
+        let names = self.certificates.names();
+        let configuration = Configuration::of_in(&next, Context { certificates: Some(&names) })?;
         Ok((next, configuration))
+    }
+
+    /// All certificates, one of them, or a part of one.
+    fn describe_certificates(&self, path: &str) -> Result<Document, Refusal> {
+        let path = DocumentPath::parse(path)?;
+        let Some(name) = path.segments().first() else { return Ok(self.certificates.describe_all()) };
+        let one = Document::compose([(name.as_str(), self.certificates.describe(name)?)]);
+        one.get(&path).map_err(|refusal| Refusal { error: answer::text::INVALID_PATH.to_owned(), ..refusal })
+    }
+
+    /// Adds or removes one.
+    fn change_certificates(&mut self, path: &str, ask: &Ask) -> Result<Answer, Refusal> {
+        let path = DocumentPath::parse(path)?;
+        let detail = "PUT or DELETE /certificates/NAME";
+        let name = match path.segments() {
+            [name] => name,
+            [] => return Err(Refusal::new(405, answer::text::INVALID_METHOD, detail)),
+            _ => return Err(Refusal::new(400, answer::text::INVALID_CERTIFICATE_NAME, detail)),
+        };
+        match ask.method.as_str() {
+            "PUT" => {
+                self.certificates.put(name, &ask.body)?;
+                Ok(Answer::success(answer::text::CERTIFICATE_UPLOADED))
+            }
+            "DELETE" => {
+                self.certificates.delete(name, &certificates::used(&self.current.configuration))?;
+                Ok(Answer::success(answer::text::CERTIFICATE_DELETED))
+            }
+            _ => Err(Refusal::new(405, answer::text::INVALID_METHOD, "GET, PUT and DELETE are possible here")),
+        }
     }
 
     fn restart(&mut self, name: &str, ask: Ask, now: Instant) -> Result<(), (oneshot::Sender<Answer>, Refusal)> {

@@ -1,5 +1,6 @@
 //! From what the command line asked for to a supervisor that starts its first configuration.
 
+use crate::certificates::Certificates;
 use crate::change::{Current, Origin};
 use crate::control_socket::ControlListener;
 use crate::listen::{ChosenBy, Listeners};
@@ -12,7 +13,8 @@ use crate::supervise::Supervisor;
 use crate::sweep::Sweep;
 use crate::system_error::words;
 use howdah_channel::MAX_THREADS;
-use howdah_config::{Address, Configuration, Document};
+use howdah_config::{Address, Configuration, Context, Document};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Instant;
@@ -27,7 +29,11 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let sweep = Sweep::new();
     reap::adopt_orphans().map_err(system)?;
     let state = start.state_dir.as_deref().map(State::open).transpose()?;
-    let (document, configuration, origin) = first_configuration(&start, state.as_ref())?;
+    let certificates = match &state {
+        Some(state) => Certificates::load(state.folder())?,
+        None => Certificates::default(),
+    };
+    let (document, configuration, origin) = first_configuration(&start, state.as_ref(), &certificates.names())?;
     let cores = available_parallelism().map_or(1, usize::from);
     let threads = configuration.settings.listen_threads.map_or(cores, |threads| threads as usize);
     if let Some(file) = &start.pid_file {
@@ -55,8 +61,10 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         status_asks: Vec::new(),
         control,
         state,
+        certificates,
         load: Default::default(),
         next_generation: 1,
+        next_talker: 0,
         signals: Signals::listen().map_err(system)?,
         router: None,
         router_backoff: Default::default(),
@@ -70,10 +78,15 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     Ok(supervisor)
 }
 
-fn first_configuration(start: &Start, state: Option<&State>) -> Result<(Document, Configuration, Origin), String> {
+fn first_configuration(
+    start: &Start,
+    state: Option<&State>,
+    certificates: &BTreeSet<String>,
+) -> Result<(Document, Configuration, Origin), String> {
     let read = |text: &str| {
         let document = Document::parse(text)?;
-        Configuration::of(&document).map(|configuration| (document, configuration))
+        let context = Context { certificates: Some(certificates) };
+        Configuration::of_in(&document, context).map(|configuration| (document, configuration))
     };
     if let Some(text) = &start.configuration {
         let (document, configuration) = read(text).map_err(|error| error.to_string())?;

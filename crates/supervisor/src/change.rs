@@ -6,6 +6,7 @@
 
 use crate::api::Reply;
 use crate::banner;
+use crate::certificates;
 use crate::generation::Generation;
 use crate::listen::ChosenBy;
 use crate::plan::plan;
@@ -59,8 +60,8 @@ pub enum Origin {
 
 #[derive(Clone, Copy, Debug)]
 enum Progress {
-    /// New generations start, until then at most.
-    Booting(Instant),
+    /// New generations start. A generation that does not fails by itself after a while.
+    Booting,
     /// The router switches. Only if it cannot there is a way back.
     Switching,
 }
@@ -75,9 +76,6 @@ enum Step {
 /// The generation of each application, the new ones, and the listening sockets.
 type Prepared = (BTreeMap<String, u64>, Vec<u64>, Vec<u64>);
 
-/// How long an application may take to start.
-const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
-
 // === impl Current ===
 
 impl Current {
@@ -89,18 +87,6 @@ impl Current {
             configuration: Configuration::default(),
             generations: BTreeMap::new(),
             listeners: Vec::new(),
-        }
-    }
-}
-
-// === impl Change ===
-
-impl Change {
-    /// When it has taken too long.
-    pub fn deadline(&self) -> Option<Instant> {
-        match self.progress {
-            Progress::Booting(until) => Some(until),
-            Progress::Switching => None,
         }
     }
 }
@@ -127,7 +113,7 @@ impl Supervisor {
             next: Current { version: self.current.version + 1, document, configuration, generations, listeners },
             origin,
             started,
-            progress: Progress::Booting(now + BOOT_TIMEOUT),
+            progress: Progress::Booting,
         });
         match failure {
             Some(reason) => self.fail_change(&reason, now),
@@ -178,7 +164,7 @@ impl Supervisor {
     /// # Errors
     /// Why the supervisor cannot start.
     pub(crate) fn go_on_changing(&mut self, now: Instant) -> Result<(), String> {
-        match self.next_step(now) {
+        match self.next_step() {
             Step::Wait => {}
             Step::Switch => self.switch(now),
             Step::Fail(reason) => self.fail_change(&reason, now),
@@ -186,21 +172,17 @@ impl Supervisor {
         self.start_failure.take().map_or(Ok(()), Err)
     }
 
-    fn next_step(&self, now: Instant) -> Step {
-        let Some(Change { started, progress: Progress::Booting(until), .. }) = &self.change else { return Step::Wait };
+    fn next_step(&self) -> Step {
+        let Some(Change { started, progress: Progress::Booting, .. }) = &self.change else { return Step::Wait };
+        if !matches!(self.stage, Stage::Booting | Stage::Serving) {
+            // What it had started ends, like all else.
+            return Step::Wait;
+        }
         let new = || self.generations.iter().filter(|generation| started.contains(&generation.id()));
         if let Some((name, reason)) = new().find_map(|new| Some((new.name(), new.failure()?))) {
             return Step::Fail(format!("the application {name:?} does not start: {reason}"));
         }
-        match new().find(|new| !new.is_proven()) {
-            None => Step::Switch,
-            Some(slow) if *until <= now => Step::Fail(format!(
-                "the application {:?} did not start in {} s; does its opcache.preload hang?",
-                slow.name(),
-                BOOT_TIMEOUT.as_secs()
-            )),
-            Some(_) => Step::Wait,
-        }
+        if new().all(Generation::is_proven) { Step::Switch } else { Step::Wait }
     }
 
     /// The router serves by the configuration with this number.
@@ -214,7 +196,7 @@ impl Supervisor {
         }
         if matches!(self.stage, Stage::Booting) {
             self.stage = Stage::Serving;
-            banner::print(&self.start, &self.listeners, &self.generations);
+            banner::print(&self.start, &self.listeners, &self.current, &self.generations);
         }
         // A router that was started again says so, too, while the next change still boots.
         if let Some(change) = self.change.take_if(|change| matches!(change.progress, Progress::Switching)) {
@@ -279,7 +261,9 @@ impl Supervisor {
     /// Sends the router the configuration in force, with these generations and sockets, which it does not know yet.
     pub(crate) fn configure_router(&mut self, generations: &[u64], listeners: &[u64]) -> io::Result<()> {
         let current = &self.current;
-        let mut descriptors = vec![memory_file(current.document.compact().as_bytes())?, memory_file(b"{}")?];
+        let certificates = self.certificates.for_router(certificates::used(&current.configuration));
+        let mut descriptors =
+            vec![memory_file(current.document.compact().as_bytes())?, memory_file(certificates.as_bytes())?];
         if let Some(log) = &current.configuration.access_log {
             descriptors.push(logs::open(&log.destination).map_err(io::Error::other)?);
         }

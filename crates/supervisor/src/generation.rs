@@ -7,12 +7,13 @@
 use crate::backoff::Backoff;
 use crate::identity::Account;
 use crate::link::Link;
+use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
 use crate::process::{self, Told};
 use crate::workers::Workers;
 use crate::{reap, spawn};
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, PrototypeBoot, ToPrototype, ToRouter};
-use howdah_channel::{ControlEnd, Geometry, WorkerId};
+use howdah_channel::{BUILD_ID, ControlEnd, Geometry, WorkerId};
 use howdah_config::PhpOptions;
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
@@ -81,6 +82,8 @@ enum Prototype {
         pid: Pid,
         since: Instant,
         booted: bool,
+        /// While it starts.
+        patience: Patience,
         /// It has closed its socket: it must be gone by then.
         kill_at: Option<Instant>,
         /// `None` when it has been asked to end.
@@ -93,6 +96,9 @@ enum Prototype {
     /// Not to be started any more.
     Ended,
 }
+
+/// More messages than fit into a socket were not there already: somebody sends while they are read.
+const PENDING_AT_MOST: usize = 4096;
 
 // === impl Generation ===
 
@@ -173,6 +179,7 @@ impl Generation {
         {
             reap::kill(*pid);
         }
+        self.wait_for_start(now);
         for (_, process) in self.workers.overdue(now) {
             match process {
                 Some(process) => process.kill(),
@@ -194,9 +201,11 @@ impl Generation {
     pub fn next_deadline(&self) -> Option<Instant> {
         match self.prototype {
             Prototype::Down { again } => Some(again).into_iter().chain(self.workers.next_deadline()).min(),
-            Prototype::Up { kill_at, link: Some(_), .. } => {
-                let workers = if self.replacing { None } else { self.workers.next_deadline() };
-                kill_at.into_iter().chain(workers).min()
+            Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
+                let workers =
+                    if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
+                let start = if booted && self.proven { None } else { patience.deadline() };
+                kill_at.into_iter().chain(workers).chain(start).min()
             }
             _ => None,
         }
@@ -212,9 +221,9 @@ impl Generation {
 
     /// Takes in all messages that are there already: before a death is looked at, which they may explain.
     pub fn receive_pending(&mut self, now: Instant) {
-        while let Prototype::Up { link: Some(link), .. } = &mut self.prototype
-            && let Some(message) = link.try_receive()
-        {
+        for _ in 0..PENDING_AT_MOST {
+            let Prototype::Up { link: Some(link), .. } = &mut self.prototype else { return };
+            let Some(message) = link.try_receive() else { return };
             self.on_message(message, now);
         }
     }
@@ -231,7 +240,10 @@ impl Generation {
                 self.failure = None;
                 self.on_time(now);
             }
-            FromPrototype::Failed { reason } => self.failure = Some(reason),
+            FromPrototype::Failed { reason } => match self.prototype {
+                Prototype::Up { booted: true, .. } => self.breach("it failed to boot after it had booted"),
+                _ => self.failure = Some(reason),
+            },
             FromPrototype::Started { worker, pid } => self.worker_started(worker, pid),
             FromPrototype::Exited { worker, pid, end } => {
                 let known = self.workers.alive().find(|(alive, _)| *alive == worker);
@@ -317,20 +329,41 @@ impl Generation {
             && !self.workers.alive().any(|(_, process)| process.is_some_and(process::Process::is_child))
     }
 
+    /// Loses patience with a prototype that does not load PHP, or forks no worker.
+    fn wait_for_start(&mut self, now: Instant) {
+        let Prototype::Up { pid, booted, patience, link: Some(_), .. } = &mut self.prototype else { return };
+        if *booted && self.proven {
+            return;
+        }
+        match patience.step(now) {
+            Some(Step::Say) => {
+                tracing::warn!("still waiting for PHP of the application {:?} to start", self.plan.name);
+            }
+            Some(Step::GiveUp) => {
+                self.failure =
+                    Some(format!("it took more than {} s; does its opcache.preload hang?", LONGEST_START.as_secs()));
+                reap::kill(*pid);
+            }
+            None => {}
+        }
+    }
+
     fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
         self.failure = None;
         let plan = &self.plan;
         let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
         let mut link = Link::new(socket)?;
-        link.send(ToPrototype::Boot(self.boot_message()), self.descriptors()?);
-        self.prototype = Prototype::Up { pid, since: now, booted: false, kill_at: None, link: Some(link) };
+        link.send(ToPrototype::Boot(Box::new(self.boot_message())), self.descriptors()?);
+        let patience = Patience::new(now);
+        self.prototype = Prototype::Up { pid, since: now, booted: false, patience, kill_at: None, link: Some(link) };
         Ok(())
     }
 
     fn boot_message(&self) -> PrototypeBoot {
         let plan = &self.plan;
         PrototypeBoot {
+            build: BUILD_ID.to_owned(),
             application: plan.name.clone(),
             geometry: self.control.geometry(),
             identity: plan.account.identity(),

@@ -139,10 +139,11 @@ async fn numbers_that_name_no_process_are_no_workers() {
 }
 
 #[tokio::test]
-async fn a_prototype_that_boots_twice_or_reports_an_unknown_death_is_killed() {
+async fn a_prototype_that_boots_twice_or_tells_an_unknown_death_is_killed() {
     let end = ProcessEnd::Code(0);
     for message in [
         FromPrototype::Booted { php_version: String::new(), opcache: true },
+        FromPrototype::Failed { reason: String::new() },
         FromPrototype::Exited { worker: UNKNOWN, pid: 1, end },
     ] {
         let mut fake = Fake::booted(SLEEP);
@@ -160,6 +161,25 @@ async fn what_a_prototype_said_before_its_death_harms_nobody_after_it() {
     fake.hear(FromPrototype::Started { worker: UNKNOWN, pid: neighbour.pid() });
     fake.generation.on_death(pid, ProcessEnd::Code(0), fake.now);
     neighbour.assert_alive();
+}
+
+#[tokio::test]
+async fn a_prototype_that_does_not_start_is_killed_after_a_minute_and_its_application_named() {
+    let mut fake = Fake::new(SLEEP);
+    fake.generation.on_time(fake.now + Duration::from_secs(59));
+    assert_eq!(fake.generation.next_deadline(), Some(fake.now + LONGEST_START));
+    assert_eq!(fake.generation.failure(), None);
+    fake.generation.on_time(fake.now + LONGEST_START);
+    assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
+    assert!(fake.generation.failure().unwrap().contains("more than 60 s"));
+}
+
+#[tokio::test]
+async fn a_prototype_that_forks_no_worker_has_not_started() {
+    let mut fake = Fake::booted(SLEEP);
+    fake.generation.on_time(fake.now + LONGEST_START);
+    fake.generation.on_time(fake.now + LONGEST_START);
+    assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
 }
 
 /// The dead of whom the router has been told.

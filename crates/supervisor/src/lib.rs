@@ -8,10 +8,11 @@
 //! - `change`: from one configuration to the next, without losing a request
 //! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
 //! - `plan`: what an application asks for, checked against the machine
+//! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
 //! - `process`: whose a process is that somebody else started, and how to kill it and no other
-//! - `backoff`, `workers`: the policy, pure: when is which worker started again
+//! - `backoff`, `patience`, `workers`: the policy, pure: when is which worker started again, how long a start may take
 //! - `generation`: one application: its prototype, its workers, its channel
 //! - `supervise`, `shutdown`, `sweep`, `banner`: the event loop, its end, what PHP left running, and the first lines
 //!
@@ -24,6 +25,7 @@ mod api;
 mod backoff;
 mod banner;
 mod boot;
+mod certificates;
 mod change;
 mod control_socket;
 mod generation;
@@ -32,6 +34,7 @@ mod link;
 mod listen;
 pub mod logs;
 mod not_yet;
+mod patience;
 pub mod php;
 mod plan;
 mod process;

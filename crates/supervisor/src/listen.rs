@@ -95,9 +95,9 @@ impl Listeners {
         self.sockets.get(&id).ok_or(io::ErrorKind::NotFound)?.fd.try_clone()
     }
 
-    /// Where they really listen.
-    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
-        self.sockets.values().map(|socket| &socket.address)
+    /// Where they really listen, by number.
+    pub fn addresses(&self) -> impl Iterator<Item = (u64, &Address)> {
+        self.sockets.iter().map(|(id, socket)| (*id, &socket.address))
     }
 
     /// Closes all but these.
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_port_that_is_taken_is_named() {
         let first = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = first.addresses().next().unwrap();
+        let (_, address) = first.addresses().next().unwrap();
         let error = open(address).unwrap_err();
         assert!(
             error.contains("is in use by another program; choose another with --listen, as in 127.0.0.1:"),

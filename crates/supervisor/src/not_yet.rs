@@ -2,12 +2,11 @@
 //!
 //! Whoever builds one of these removes its line here. What concerns single requests is told by the router.
 
-use howdah_config::{Application, Configuration, Isolation, Limits, Listener, Processes};
+use howdah_config::{Application, Configuration, Isolation, Limits, Processes};
 
 /// # Errors
 /// The first option that would do nothing, with its path.
 pub fn refuse(configuration: &Configuration) -> Result<(), String> {
-    let listeners = configuration.listeners.iter().flat_map(of_listener);
     let applications =
         configuration.applications.iter().flat_map(|(name, application)| of_application(name, application));
     let http = &configuration.settings.http;
@@ -18,17 +17,10 @@ pub fn refuse(configuration: &Configuration) -> Result<(), String> {
         }
     };
     check(!http.compression.compressors.is_empty(), "settings/http/compression");
-    match listeners.chain(applications).chain(others).next() {
+    match applications.chain(others).next() {
         Some(path) => Err(format!("{path}: howdah does not do this yet; remove it")),
         None => Ok(()),
     }
-}
-
-fn of_listener(listener: &Listener) -> Vec<String> {
-    let options = [("tls", listener.tls.is_some())];
-    let address = listener.address.to_string().replace('/', "%2F");
-    let used = options.into_iter().filter(|(_, is_used)| *is_used);
-    used.map(|(option, _)| format!("listeners/{address}/{option}")).collect()
 }
 
 fn of_application(name: &str, application: &Application) -> Vec<String> {
@@ -56,11 +48,6 @@ mod tests {
             (application(r#""processes": 3"#), None),
             (application(r#""processes": {"max": 3}"#), Some("applications/x/processes")),
             (application(r#""isolation": {"rootfs": "/x"}"#), Some("applications/x/isolation")),
-            (
-                r#"{"routes": [], "listeners": {"unix:/x": {"pass": "routes", "tls": {"certificate": "x"}}}}"#
-                    .to_owned(),
-                Some("listeners/unix:%2Fx/tls"),
-            ),
         ];
         for (text, expected) in cases {
             let configuration = Configuration::parse(&text).unwrap();

@@ -6,6 +6,7 @@
 use crate::system_error::words;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -47,6 +48,11 @@ impl State {
         }
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The stored configuration; `None` if there is none.
     ///
     /// # Errors
@@ -78,7 +84,9 @@ impl State {
 /// Whatever the file system says. Nothing has changed then.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    // A hidden name is no name of a certificate.
+    let mut name = OsString::from(".");
+    name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
     name.push(".new");
     let temporary = folder.join(name);
     let written = (|| {
@@ -111,7 +119,7 @@ mod tests {
         state.store_configuration("{}").unwrap();
         state.store_configuration("{\"listeners\": {}}").unwrap();
         assert_eq!(state.configuration().unwrap().as_deref(), Some("{\"listeners\": {}}"));
-        let mode = |name: &str| state.folder.join(name).metadata().unwrap().permissions().mode() & 0o777;
+        let mode = |name: &str| state.folder().join(name).metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("."), mode("conf.json")), (0o700, 0o600));
     }
 

@@ -2,6 +2,7 @@
 
 use crate::api::Ask;
 use crate::backoff::Backoff;
+use crate::certificates::Certificates;
 use crate::change::{Change, Current};
 use crate::generation::Generation;
 use crate::identity::Account;
@@ -49,10 +50,13 @@ pub struct Supervisor {
     pub(crate) control: mpsc::UnboundedReceiver<Ask>,
     /// Where the configuration is stored.
     pub(crate) state: Option<State>,
+    pub(crate) certificates: Certificates,
     /// The router's latest numbers.
     pub(crate) load: RouterLoad,
     /// Why the first configuration does not run.
     pub(crate) start_failure: Option<String>,
+    /// Who is heard first: a place among the generations, or behind them the router.
+    pub(crate) next_talker: usize,
     pub(crate) signals: Signals,
     pub(crate) router: Option<Router>,
     pub(crate) router_backoff: Backoff,
@@ -99,7 +103,12 @@ impl Supervisor {
         }
         while !self.is_over() {
             let event = self.next_event().await;
-            let handled = self.handle(event, Instant::now());
+            let now = Instant::now();
+            let mut handled = self.handle(event, now);
+            // Whoever sends without a pause must not stop the clock.
+            if self.next_deadline().is_some_and(|at| at <= now) {
+                handled = handled.and_then(|()| self.handle(Event::Time, now));
+            }
             if result.is_ok() && handled.is_err() {
                 result = handled;
                 self.quit();
@@ -130,24 +139,30 @@ impl Supervisor {
         if let Poll::Ready(Some(ask)) = self.control.poll_recv(cx) {
             return Poll::Ready(Event::Ask(ask));
         }
-        if let Some(router) = &mut self.router
-            && let Poll::Ready(message) = router.link.poll_receive(cx)
-        {
-            return Poll::Ready(Event::Router(message));
-        }
-        for (place, generation) in self.generations.iter_mut().enumerate() {
-            if let Poll::Ready(message) = generation.poll_receive(cx) {
-                return Poll::Ready(Event::Prototype(place, message));
+        // One message of each in turn, the router's place being behind the generations': nobody waits for a flood to end.
+        let talkers = self.generations.len() + 1;
+        for turn in 0..talkers {
+            let place = (self.next_talker + turn) % talkers;
+            if let Poll::Ready(event) = self.poll_talker(place, cx) {
+                self.next_talker = place + 1;
+                return Poll::Ready(event);
             }
         }
         Poll::Pending
     }
 
+    fn poll_talker(&mut self, place: usize, cx: &mut Context<'_>) -> Poll<Event> {
+        match (self.generations.get_mut(place), &mut self.router) {
+            (Some(generation), _) => generation.poll_receive(cx).map(|message| Event::Prototype(place, message)),
+            (None, Some(router)) => router.link.poll_receive(cx).map(Event::Router),
+            (None, None) => Poll::Pending,
+        }
+    }
+
     fn next_deadline(&self) -> Option<Instant> {
         let generations = self.generations.iter().filter_map(Generation::next_deadline);
         let router = self.router.as_ref().and_then(|router| router.kill_at);
-        let change = self.change.as_ref().and_then(Change::deadline);
-        generations.chain(self.router_due).chain(router).chain(change).chain(self.stage.deadline()).min()
+        generations.chain(self.router_due).chain(router).chain(self.stage.deadline()).min()
     }
 
     fn handle(&mut self, event: Event, now: Instant) -> Result<(), String> {
@@ -224,7 +239,9 @@ impl Supervisor {
             dead.push((pid, end));
         }
         for generation in &mut self.generations {
-            generation.receive_pending(now);
+            if dead.iter().any(|(pid, _)| generation.is_prototype(*pid)) {
+                generation.receive_pending(now);
+            }
         }
         // Workers first: with their prototype they would become nameless.
         dead.sort_by_key(|(pid, _)| self.generations.iter().any(|generation| generation.is_prototype(*pid)));

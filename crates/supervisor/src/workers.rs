@@ -173,12 +173,20 @@ impl Workers {
 
     /// When [`Self::start_due`] or [`Self::overdue`] will have something.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let deadline = |place: &Place| match place.life {
+        let due = |place: &Place| match place.life {
             Life::Waiting(at) => Some(at),
-            Life::Leaving { until, .. } => Some(until),
-            Life::Empty | Life::Running { .. } => None,
+            _ => None,
         };
-        self.places.iter().filter_map(deadline).min()
+        self.places.iter().filter_map(due).chain(self.next_overdue()).min()
+    }
+
+    /// When [`Self::overdue`] will have something.
+    pub fn next_overdue(&self) -> Option<Instant> {
+        let overdue = |place: &Place| match place.life {
+            Life::Leaving { until, .. } => Some(until),
+            _ => None,
+        };
+        self.places.iter().filter_map(overdue).min()
     }
 }
 

@@ -14,8 +14,6 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net;
 use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -91,7 +89,7 @@ impl Server {
                     return self.exchange(stream, request).await;
                 }
                 Endpoint::Unix(path) => UnixStream::connect(path).await,
-                Endpoint::Abstract(name) => connect_to_abstract(name),
+                Endpoint::Abstract(name) => UnixStream::connect(format!("\0{name}")).await,
             };
             let stream = connected.map_err(|error| self.unreachable(&error))?;
             self.exchange(stream, request).await
@@ -174,10 +172,4 @@ impl Answer {
         let text = body.as_ref().and_then(|body| body.get("success")?.as_str());
         text.map_or_else(|| self.body.clone(), |text| format!("{text}\n"))
     }
-}
-
-fn connect_to_abstract(name: &str) -> io::Result<UnixStream> {
-    let stream = net::UnixStream::connect_addr(&net::SocketAddr::from_abstract_name(name)?)?;
-    stream.set_nonblocking(true)?;
-    UnixStream::from_std(stream)
 }
