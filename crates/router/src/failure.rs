@@ -23,11 +23,11 @@ pub enum Failure {
     HeadTooLarge,
     /// Something of ours failed: a full disk, no descriptors.
     Internal,
-    /// The worker died, or wrote no response.
+    /// The worker died, or wrote no response; no upstream did.
     BadGateway,
     /// No worker took it in time.
     Unavailable,
-    /// Whoever was to answer took too long.
+    /// Whoever was to answer, a worker or an upstream, took too long.
     GatewayTimeout,
 }
 
