@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import needs_root, stop_all
-from harness import EXECUTABLE, Howdah, wait_for
+from harness import EXECUTABLE, Howdah, free_port, wait_for
 from test_control_api import INITIAL, returning, start_empty
 
 DONE = "Reconfiguration done.\n"
@@ -427,6 +427,13 @@ def test_a_state_directory_leads_to_its_howdah(socket_path):
         assert json.loads(howdah("config", "get", "--state-dir", state).stdout) == INITIAL
         relative = howdah("config", "--state-dir", "state", "get", prefix=["env", "-C", str(state.parent)])
         assert json.loads(relative.stdout) == INITIAL
+
+
+def test_an_abstract_socket_and_a_port_are_possible(tmp_path):
+    for control in (f"unix:@howdah-test-{os.getpid()}", f"127.0.0.1:{free_port()}"):
+        options = ["--state-dir", str(tmp_path / "state"), "--control", control]
+        with Howdah(lambda _: ["run", *options], ready=lambda server: "howdah" in server.stdout):
+            assert json.loads(howdah("config", "get", "--control", control).stdout) == INITIAL
 
 
 @needs_root

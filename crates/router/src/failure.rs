@@ -27,7 +27,7 @@ pub enum Failure {
     BadGateway,
     /// No worker took it in time.
     Unavailable,
-    /// The upstream was silent for too long.
+    /// Whoever was to answer, a worker or an upstream, took too long.
     GatewayTimeout,
 }
 

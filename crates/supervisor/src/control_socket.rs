@@ -52,14 +52,14 @@ impl ControlListener {
     pub async fn serve(self, asks: mpsc::UnboundedSender<Ask>) {
         loop {
             let accepted = match &self {
-                ControlListener::Unix(listener) => match listener.accept().await {
-                    Ok((stream, _)) if is_trusted(&stream) => Ok(drop(tokio::spawn(serve(stream, asks.clone())))),
-                    Ok(_) => Ok(()),
-                    Err(error) => Err(error),
-                },
-                ControlListener::Tcp(listener) => {
-                    listener.accept().await.map(|(stream, _)| drop(tokio::spawn(serve(stream, asks.clone()))))
-                }
+                ControlListener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
+                    if is_trusted(&stream) {
+                        tokio::spawn(serve(stream, asks.clone()));
+                    }
+                }),
+                ControlListener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                    tokio::spawn(serve(stream, asks.clone()));
+                }),
             };
             if let Err(error) = accepted {
                 tracing::warn!("the control socket cannot accept a connection: {error}");

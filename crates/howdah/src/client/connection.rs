@@ -4,7 +4,7 @@ use crate::client::problem::Problem;
 use crate::client::source::Source;
 use crate::places::Places;
 use clap::Args;
-use howdah_config::Address;
+use howdah_config::Endpoint;
 use howdah_supervisor::system_error::words;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -33,7 +33,7 @@ pub struct Whom {
 /// A howdah that can be asked.
 #[derive(Debug)]
 pub struct Server {
-    address: Address,
+    address: Endpoint,
 }
 
 /// What it answered.
@@ -83,20 +83,16 @@ impl Server {
             request.body(Full::new(body.into())).map_err(|error| format!("{path} cannot be asked for: {error}"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         runtime.map_err(|error| format!("the connection cannot be made: {error}"))?.block_on(async {
-            match &self.address {
-                Address::Tcp(address) => {
+            let connected = match &self.address {
+                Endpoint::Tcp(address) => {
                     let stream = TcpStream::connect(address).await.map_err(|error| self.unreachable(&error))?;
-                    self.exchange(stream, request).await
+                    return self.exchange(stream, request).await;
                 }
-                Address::Abstract(name) => {
-                    let stream = UnixStream::connect(format!("\0{name}")).await;
-                    self.exchange(stream.map_err(|error| self.unreachable(&error))?, request).await
-                }
-                Address::Unix(path) => {
-                    let stream = UnixStream::connect(path).await.map_err(|error| self.unreachable(&error))?;
-                    self.exchange(stream, request).await
-                }
-            }
+                Endpoint::Unix(path) => UnixStream::connect(path).await,
+                Endpoint::Abstract(name) => UnixStream::connect(format!("\0{name}")).await,
+            };
+            let stream = connected.map_err(|error| self.unreachable(&error))?;
+            self.exchange(stream, request).await
         })
     }
 
