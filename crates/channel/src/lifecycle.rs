@@ -92,6 +92,8 @@ pub struct PrototypeBoot {
     pub user_values: BTreeMap<String, String>,
     /// Where scripts that ask for relative paths begin.
     pub working_directory: Option<PathBuf>,
+    /// After how many requests a worker ends; another one takes its place.
+    pub requests_per_worker: Option<u32>,
     /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
     pub server_software: String,
 }
@@ -200,6 +202,10 @@ pub struct GenerationBoot {
     pub application: String,
     /// The size of its channel.
     pub geometry: Geometry,
+    /// If more workers are started when fewer than this are idle: [`FromRouter::Wanting`].
+    pub spare_workers: Option<u32>,
+    /// How long a worker may take for a request, in milliseconds: [`FromRouter::Overdue`].
+    pub timeout_ms: Option<u64>,
 }
 
 /// What a configuration is about, besides its text.
@@ -242,10 +248,19 @@ pub enum FromRouter {
         /// Which rule.
         rule: String,
     },
-    /// Requests of this generation wait, and no worker is idle.
+    /// Fewer workers are idle than should be.
     Wanting {
         /// The generation.
         generation: u64,
+        /// How many requests wait for a worker.
+        waiting: u64,
+    },
+    /// A worker takes longer for its request than it may: it must be ended.
+    Overdue {
+        /// The generation.
+        generation: u64,
+        /// The worker.
+        worker: WorkerId,
     },
     /// The answer to [`ToRouter::TellLoad`].
     Load(RouterLoad),

@@ -28,6 +28,7 @@ struct Prototype {
     control: ControlSocket,
     channel: WorkerChannel,
     application: String,
+    requests_per_worker: Option<u32>,
     /// Readable when the supervisor is dead.
     supervisor: OwnedFd,
     workers: HashMap<Pid, WorkerId>,
@@ -62,7 +63,8 @@ pub fn run() -> Result<ExitCode, String> {
             send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
             // The only descriptor of the socket goes in, so that a worker that drops it has none.
             let (pid, workers) = (getpid(), HashMap::new());
-            Prototype { pid, control, channel, application: boot.application, supervisor, workers }.serve()?;
+            let (application, requests_per_worker) = (boot.application, boot.requests_per_worker);
+            Prototype { pid, control, channel, application, requests_per_worker, supervisor, workers }.serve()?;
             Ok(ExitCode::SUCCESS)
         }
         Err(reason) => {
@@ -146,7 +148,7 @@ impl Prototype {
         }
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
         let end = Box::leak(Box::new(self.channel.worker(worker)));
-        worker::serve(end, &names);
+        worker::serve(end, &names, self.requests_per_worker);
         sapi::end(0)
     }
 

@@ -22,11 +22,14 @@ struct Request {
 /// A worker that is never idle looks for dead children after so many requests: one system call, as there are mostly none.
 const REAP_AFTER: u32 = 64;
 
-/// Serves until told to stop.
-pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString]) {
+/// Serves until told to stop, or so many requests.
+pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Option<u32>) {
     let mut request = Request::default();
     let mut since_reaped = 0;
-    while let Next::Run(claim) = end.next(reap_children) {
+    let mut left = most.map_or(u64::MAX, u64::from);
+    while left > 0
+        && let Next::Run(claim) = end.next(reap_children)
+    {
         let read = claim.head(&mut request.head).and_then(|()| parse_head(&request.head, &mut request.variables));
         if let Err(violation) = read {
             sapi::broken(&violation);
@@ -35,6 +38,7 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString]) {
         sapi::begin(sapi::Exchange::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.
         unsafe { sapi::howdah_php_run(&for_php) };
+        left -= 1;
         since_reaped += 1;
         if since_reaped == REAP_AFTER {
             since_reaped = 0;

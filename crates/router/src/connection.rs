@@ -3,10 +3,12 @@
 //! No timer is armed for a request. The socket notes when something last happened ([`Clock`]), and the thread looks over
 //! its connections four times a second ([`Clock::is_overdue`]): silent between requests (`idle_timeout`), a head that
 //! does not come to its end (`header_read_timeout`), a client that does not take its response (`send_timeout`). An
-//! overdue connection is closed. hyper answers broken requests itself (400, 431) and closes too.
+//! overdue connection is closed. hyper answers broken requests itself (400, 431) and closes too. After a 101 the socket
+//! goes over to [`tunnel`].
 
 use crate::accept::Entrance;
 use crate::log_line::Entry;
+use crate::proxy::tunnel;
 use crate::response_body::ResponseBody;
 use crate::service;
 use crate::socket::{Accepted, Peer, Socket, Transport, Watched};
@@ -15,6 +17,7 @@ use crate::tls::{self, HandshakeError, Negotiated};
 use howdah_config::Http;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
@@ -35,7 +38,7 @@ pub struct Clock {
     since: Cell<Instant>,
     write_blocked_since: Cell<Option<Instant>>,
     overdue: Cell<bool>,
-    draining: Cell<bool>,
+    draining_since: Cell<Option<Instant>>,
     /// Whether a request has come: a connection that was just accepted is owed an answer to its first.
     used: Cell<bool>,
     /// Whether all of the last response has gone to the socket.
@@ -43,6 +46,8 @@ pub struct Clock {
     /// Whether the last attempt to read found nothing.
     read_blocked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+    /// What the connection goes on with when hyper is done: the last response was a 101.
+    tunnel: Cell<Option<Upgraded>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,6 +58,8 @@ enum Phase {
     Head,
     /// A request is being answered.
     Busy,
+    /// It is no longer HTTP.
+    Tunnel,
 }
 
 /// The most bytes of a request's head, and of what is read ahead.
@@ -112,7 +119,17 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
             .header_read_timeout(None)
             .serve_connection(TokioIo::new(watched), service);
         match poll_fn(|context| clock.poll_connection(&thread, Pin::new(&mut connection), context)).await {
-            Ended::Closed(ended) => result = ended,
+            Ended::Closed(ended) => {
+                result = ended;
+                if result.is_ok()
+                    && let Some(upstream) = clock.begin_tunnel()
+                {
+                    let parts = connection.into_parts();
+                    let mut client = parts.io.into_inner();
+                    client.unread(parts.read_buf);
+                    tunnel::run(&clock, client, upstream).await;
+                }
+            }
             Ended::Idle => {
                 let parts = connection.into_parts();
                 let mut watched = parts.io.into_inner();
@@ -151,11 +168,12 @@ impl Clock {
             since: Cell::new(Instant::now()),
             write_blocked_since: Cell::new(None),
             overdue: Cell::new(false),
-            draining: Cell::new(thread.is_draining(listener)),
+            draining_since: Cell::new(thread.is_draining(listener).then(Instant::now)),
             used: Cell::new(false),
             flushed: Cell::new(true),
             read_blocked: Cell::new(false),
             waker: RefCell::default(),
+            tunnel: Cell::default(),
         }
     }
 
@@ -173,8 +191,10 @@ impl Clock {
     /// Bytes came in, or the end.
     pub fn read(&self, bytes: usize) {
         self.read_blocked.set(false);
-        if bytes > 0 && self.phase.get() == Phase::Idle {
-            self.enter(Phase::Head);
+        match self.phase.get() {
+            Phase::Idle if bytes > 0 => self.enter(Phase::Head),
+            Phase::Tunnel => self.since.set(Instant::now()),
+            _ => {}
         }
     }
 
@@ -187,6 +207,9 @@ impl Clock {
     pub fn wrote(&self, written: bool) {
         if written {
             self.write_blocked_since.set(None);
+            if self.phase.get() == Phase::Tunnel {
+                self.since.set(Instant::now());
+            }
         } else if self.write_blocked_since.get().is_none() {
             self.write_blocked_since.set(Some(Instant::now()));
         }
@@ -207,7 +230,7 @@ impl Clock {
         self.enter(Phase::Head);
         let mut handshake = pin!(tls::handshake(transport, config));
         let result = poll_fn(|context| {
-            if self.overdue.get() || self.draining.get() && self.may_close() {
+            if self.overdue.get() || self.is_draining() && self.may_close() {
                 return Poll::Ready(None);
             }
             self.keep_waker(context);
@@ -234,7 +257,7 @@ impl Clock {
     /// Waits until the client sends something; `false` if the connection is to be closed.
     async fn until_readable(&self, socket: &Watched) -> bool {
         poll_fn(|context| {
-            if self.overdue.get() || self.draining.get() && self.may_close() {
+            if self.overdue.get() || self.is_draining() && self.may_close() {
                 return Poll::Ready(false);
             }
             self.keep_waker(context);
@@ -252,7 +275,7 @@ impl Clock {
         if self.overdue.get() {
             return Poll::Ready(Ended::Overdue);
         }
-        if self.draining.get() && self.may_close() {
+        if self.is_draining() && self.may_close() {
             connection.as_mut().finish();
         }
         self.keep_waker(context);
@@ -282,15 +305,41 @@ impl Clock {
     pub fn check(&self, now: Instant, limits: &Http) {
         let overdue = self.is_overdue(now, limits);
         self.overdue.set(overdue);
-        if overdue || self.draining.get() {
+        if overdue || self.is_draining() {
             self.wake();
         }
     }
 
     /// Finishes the request under way, and closes.
     pub fn drain(&self) {
-        self.draining.set(true);
+        if !self.is_draining() {
+            self.draining_since.set(Some(Instant::now()));
+        }
         self.wake();
+    }
+
+    /// The response is a 101: what the connection goes on with.
+    pub fn keep_tunnel(&self, upstream: Option<Upgraded>) {
+        self.tunnel.set(upstream);
+    }
+
+    fn begin_tunnel(&self) -> Option<Upgraded> {
+        let upstream = self.tunnel.take()?;
+        self.enter(Phase::Tunnel);
+        Some(upstream)
+    }
+
+    /// Waits until the connection is to be closed.
+    pub async fn until_overdue(&self) {
+        poll_fn(|context| {
+            self.keep_waker(context);
+            if self.overdue.get() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining_since.get().is_some()
     }
 
     fn may_close(&self) -> bool {
@@ -303,6 +352,11 @@ impl Clock {
             Phase::Idle => late(self.since.get(), limits.idle_timeout),
             Phase::Head => late(self.since.get(), limits.header_read_timeout),
             Phase::Busy => false,
+            Phase::Tunnel => {
+                let draining_since = self.draining_since.get();
+                late(self.since.get(), tunnel::IDLE_TIMEOUT)
+                    || draining_since.is_some_and(|since| late(since, tunnel::GRACE))
+            }
         };
         phase || self.write_blocked_since.get().is_some_and(|since| late(since, limits.send_timeout))
     }
@@ -311,7 +365,8 @@ impl Clock {
         match (self.phase.replace(phase), phase) {
             (Phase::Busy, Phase::Busy) => {}
             (_, Phase::Busy) => self.thread.load().request_began(),
-            (Phase::Busy, _) => self.thread.load().request_ended(),
+            (_, Phase::Tunnel) => self.thread.load().tunnel_began(),
+            (Phase::Busy | Phase::Tunnel, _) => self.thread.load().request_ended(),
             _ => {}
         }
         self.since.set(Instant::now());

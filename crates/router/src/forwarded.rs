@@ -73,7 +73,9 @@ mod tests {
 
     fn from(peer: &str, recursive: bool, list: &[&str]) -> Option<String> {
         let mut headers = HeaderMap::new();
-        list.iter().for_each(|value| drop(headers.append("x-forwarded-for", value.parse().unwrap())));
+        for value in list {
+            headers.append("x-forwarded-for", value.parse().unwrap());
+        }
         let peer = Peer::Ip(SocketAddr::new(peer.parse().unwrap(), 5));
         read(&trusted(recursive), peer, &headers).client.map(|client| client.to_string())
     }

@@ -8,6 +8,7 @@
 //! - `application`: an action that runs PHP
 //! - `static_files`: files
 //! - `script`, `cgi`, `request_body`, `slots`, `php`, `spool`: a request's way to PHP and back, over the channel
+//! - `proxy`: requests that other HTTP servers answer, and WebSockets through them
 //! - `failure`: the answers that are ours
 //! - `access_log`, `log_line`: one line for each answer; `background_writer`, which never makes a thread wait for who reads it
 //!
@@ -29,6 +30,7 @@ mod local_time;
 mod log_line;
 mod php;
 mod process;
+mod proxy;
 mod request_body;
 mod response_body;
 mod script;

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::slots::Slots;
 use crate::spool::{Limits, Spool};
 use bytes::Bytes;
-use howdah_channel::lifecycle::FromRouter;
+use howdah_channel::lifecycle::{FromRouter, GenerationBoot};
 use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -44,16 +44,24 @@ pub struct Generation {
     /// Its slots: requests wait for them in order.
     pub slots: Slots,
     /// How many slots there are.
-    pub slot_count: usize,
+    slot_count: usize,
     /// The eventfd of each thread, until the thread takes it.
-    pub bells: Mutex<Vec<Option<OwnedFd>>>,
+    bells: Mutex<Vec<Option<OwnedFd>>>,
+    /// If more workers are started when fewer than this are idle.
+    spare_workers: Option<u32>,
+    /// When the supervisor was last told that there are too few workers, in milliseconds since `started`.
+    told_demand: AtomicU64,
+    /// When the generation came to this router.
+    started: Instant,
+    /// How long a worker may take for a request.
+    timeout: Option<Duration>,
     /// Whether the supervisor was told of a broken rule, and has not replaced the workers yet.
-    pub violated: AtomicBool,
+    violated: AtomicBool,
     /// Tells the supervisor of broken rules.
-    pub supervisor: Supervisor,
+    supervisor: Supervisor,
     /// Tells the supervisor when nobody uses the generation any more.
     #[expect(dead_code, reason = "its drop is its use")]
-    pub released: TellOnDrop,
+    released: TellOnDrop,
 }
 
 /// One thread's port to a generation.
@@ -94,6 +102,10 @@ pub struct Running {
     waker: RefCell<Option<Waker>>,
     /// When it is answered 503, unless a worker has taken it.
     queue_deadline: Instant,
+    /// Since when a worker has been seen to run it.
+    running_since: Cell<Option<Instant>>,
+    /// Its worker is ended for it.
+    is_overdue: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,6 +128,8 @@ pub struct Started {
 const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
 /// How long a request may wait for a worker.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long there is silence after the supervisor was told of a demand, in milliseconds.
+const DEMAND_PAUSE_MS: u64 = 2;
 /// When to ask again for a slot that should be free.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// The largest buffer for heads that is kept, in bytes written.
@@ -124,6 +138,30 @@ const KEPT_HEAD: usize = 8 * 1024;
 // === impl Generation ===
 
 impl Generation {
+    /// A generation with this channel, and an eventfd for each thread.
+    pub fn new(
+        boot: GenerationBoot,
+        channel: Arc<RouterEnd>,
+        bells: Vec<OwnedFd>,
+        supervisor: &Supervisor,
+    ) -> Generation {
+        Generation {
+            id: boot.id,
+            application: boot.application,
+            slots: Slots::new(Arc::clone(&channel)),
+            channel,
+            slot_count: boot.geometry.slots.into(),
+            bells: Mutex::new(bells.into_iter().map(Some).collect()),
+            spare_workers: boot.spare_workers,
+            told_demand: 0.into(),
+            started: Instant::now(),
+            timeout: boot.timeout_ms.map(Duration::from_millis),
+            violated: false.into(),
+            supervisor: supervisor.clone(),
+            released: supervisor.tell_on_drop(FromRouter::Released { generation: boot.id }),
+        }
+    }
+
     /// The eventfd by which workers wake this thread; `None` the second time.
     pub fn take_bell(&self, thread: usize) -> Option<OwnedFd> {
         let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,6 +177,23 @@ impl Generation {
     /// How many requests are under way or wait for a worker.
     pub fn active_requests(&self) -> u64 {
         self.slot_count.saturating_sub(self.channel.free_slots()) as u64
+    }
+
+    /// Tells the supervisor if there should be more workers.
+    fn tell_demand(&self) {
+        let Some(spare) = self.spare_workers else { return };
+        let (idle, waiting) = self.channel.demand();
+        if idle >= spare && (idle > 0 || waiting == 0) {
+            return;
+        }
+        let now = self.started.elapsed().as_millis() as u64 + 1;
+        let last = self.told_demand.load(Ordering::Relaxed);
+        // Whoever comes too early is heard by the next request, or the sweep.
+        if now >= last + DEMAND_PAUSE_MS
+            && self.told_demand.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.supervisor.tell(&FromRouter::Wanting { generation: self.id, waiting });
+        }
     }
 
     /// A broken rule is reported once: all workers are replaced anyway.
@@ -219,12 +274,15 @@ impl Port {
             outcome: Cell::new(Outcome::UnderWay),
             waker: RefCell::default(),
             queue_deadline,
+            running_since: Cell::new(None),
+            is_overdue: Cell::new(false),
         });
         let mut active = self.active.borrow_mut();
         if active.len() <= slot {
             active.resize_with(slot + 1, || None);
         }
         active[slot] = Some(Rc::clone(&running));
+        self.generation.tell_demand();
         Ok(running)
     }
 
@@ -339,12 +397,16 @@ impl Port {
             };
             match lost {
                 Ok(true) => {
-                    let client_gets = running.client_gets(502);
+                    let (status, failure) = match running.is_overdue.get() {
+                        true => (504, Failure::GatewayTimeout),
+                        false => (502, Failure::BadGateway),
+                    };
+                    let client_gets = running.client_gets(status);
                     tracing::warn!(
                         application = self.generation.application,
                         "a worker died; its request is {client_gets}"
                     );
-                    self.end(slot, running, Outcome::Failed(Failure::BadGateway));
+                    self.end(slot, running, Outcome::Failed(failure));
                 }
                 Ok(false) => {}
                 Err(violation) => self.violated(slot, running, violation),
@@ -357,8 +419,10 @@ impl Port {
     /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
     pub fn sweep(&self) {
         self.mend();
+        self.generation.tell_demand();
         self.for_each_active(|slot, running| {
             self.attend(slot);
+            self.end_if_overdue(running);
             let timed_out = match running.exchange.borrow_mut().as_mut() {
                 Some(exchange) => exchange.check().map(|()| {
                     exchange.resubmit_if_stranded();
@@ -396,6 +460,18 @@ impl Port {
                 self.disk_failed(&running, &error);
                 self.end(slot, &running, Outcome::Failed(Failure::Internal));
             }
+        }
+    }
+
+    /// `limits/timeout`: whoever takes longer is ended.
+    fn end_if_overdue(&self, running: &Running) {
+        let Some(timeout) = self.generation.timeout else { return };
+        let mut exchange = running.exchange.borrow_mut();
+        let Some(Ok(Progress::Running(worker))) = exchange.as_mut().map(Exchange::progress) else { return };
+        let since = running.running_since.get().unwrap_or_else(Instant::now);
+        running.running_since.set(Some(since));
+        if since.elapsed() > timeout && !running.is_overdue.replace(true) {
+            self.generation.supervisor.tell(&FromRouter::Overdue { generation: self.generation.id, worker });
         }
     }
 

@@ -8,7 +8,6 @@ use crate::accept::Listening;
 use crate::control::Supervisor;
 use crate::load::Load;
 use crate::php::Generation;
-use crate::slots::Slots;
 use crate::snapshot::Snapshot;
 use crate::thread::{self, Command, Reconfiguration, Setup};
 use crate::tls::{Certificates, TlsConfigs};
@@ -25,7 +24,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc;
 
@@ -149,19 +148,10 @@ impl Process {
 
     fn add_generation(&mut self, boot: GenerationBoot, mut descriptors: Descriptors) -> io::Result<()> {
         let channel = RouterEnd::attach(next(&mut descriptors)?, boot.geometry)?;
-        let generation = Arc::new(Generation {
-            id: boot.id,
-            application: boot.application,
-            slots: Slots::new(Arc::clone(&channel)),
-            channel,
-            slot_count: boot.geometry.slots.into(),
-            bells: Mutex::new(descriptors.map(Some).collect()),
-            violated: false.into(),
-            supervisor: self.supervisor.clone(),
-            released: self.supervisor.tell_on_drop(FromRouter::Released { generation: boot.id }),
-        });
+        let id = boot.id;
+        let generation = Arc::new(Generation::new(boot, channel, descriptors.collect(), &self.supervisor));
         self.generations.push(Arc::downgrade(&generation));
-        self.arriving.insert(boot.id, generation);
+        self.arriving.insert(id, generation);
         Ok(())
     }
 

@@ -1,11 +1,13 @@
-//! The body of every response: one of ours, a file's, or what PHP writes.
+//! The body of every response: one of ours, a file's, what PHP writes, or what an upstream sends.
 
 use crate::connection::Clock;
 use crate::log_line::Entry;
 use crate::php::{Port, Running};
+use crate::proxy::UpstreamBody;
 use crate::static_files::FileBody;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use hyper::upgrade::Upgraded;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -22,6 +24,9 @@ enum Source {
     Bytes(Bytes),
     File(FileBody),
     Php(PhpBody),
+    Upstream(UpstreamBody),
+    /// None at all: the connection goes on with another protocol.
+    Tunnel(Option<Upgraded>),
 }
 
 /// What PHP writes, as it comes.
@@ -51,8 +56,21 @@ impl ResponseBody {
         ResponseBody { source: Source::Php(PhpBody { first, running, port, ended: false }), log: None, clock: None }
     }
 
+    /// What an upstream sends.
+    pub fn upstream(body: UpstreamBody) -> ResponseBody {
+        ResponseBody { source: Source::Upstream(body), log: None, clock: None }
+    }
+
+    /// After this response (a 101) the connection is connected through to an upstream's.
+    pub fn tunnel(upstream: Upgraded) -> ResponseBody {
+        ResponseBody { source: Source::Tunnel(Some(upstream)), log: None, clock: None }
+    }
+
     /// Lets the connection know when the body has ended, and writes this line.
     pub fn ends_request(mut self, clock: Rc<Clock>, entry: Option<Box<Entry>>) -> ResponseBody {
+        if let Source::Tunnel(upstream) = &mut self.source {
+            clock.keep_tunnel(upstream.take());
+        }
         self.clock = Some(clock);
         self.log = entry;
         self
@@ -69,6 +87,8 @@ impl Body for ResponseBody {
             Source::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Source::File(file) => Pin::new(file).poll_frame(context),
             Source::Php(php) => php.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+            Source::Upstream(body) => body.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+            Source::Tunnel(_) => Poll::Ready(None),
         });
         if let (Some(entry), Some(Ok(data))) = (&mut self.log, frame.as_ref().map(|f| f.as_ref().map(Frame::data_ref)))
         {
@@ -82,6 +102,8 @@ impl Body for ResponseBody {
             Source::Bytes(bytes) => bytes.is_empty(),
             Source::File(file) => file.is_end_stream(),
             Source::Php(php) => php.ended,
+            Source::Upstream(body) => body.is_end_stream(),
+            Source::Tunnel(_) => true,
         }
     }
 
@@ -90,6 +112,8 @@ impl Body for ResponseBody {
             Source::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Source::File(file) => file.size_hint(),
             Source::Php(_) => SizeHint::default(),
+            Source::Upstream(body) => body.size_hint(),
+            Source::Tunnel(_) => SizeHint::with_exact(0),
         }
     }
 }

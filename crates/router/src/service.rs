@@ -5,6 +5,7 @@ use crate::cgi;
 use crate::connection::Clock;
 use crate::failure::{self, Failure};
 use crate::log_line::Entry;
+use crate::proxy::To;
 use crate::response_body::ResponseBody;
 use crate::snapshot::View;
 use crate::socket::Peer;
@@ -100,7 +101,11 @@ async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body:
                 }
                 &step.ok_or(Failure::NotFound)?.action
             }
-            Destination::Upstream(_) => return not_yet("upstreams"),
+            Destination::Upstream(name) => {
+                let balancer = view.balancers.get(name).ok_or(Failure::Internal)?;
+                let answer = proxy(thread, view, subject, To::Upstream(balancer), body).await;
+                return changed(answer, changes, subject);
+            }
         };
         pass = loop {
             changes = &action.response_headers;
@@ -109,7 +114,10 @@ async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body:
             }
             match &action.kind {
                 ActionKind::Pass(pass) => break pass,
-                ActionKind::Proxy(_) => return not_yet("proxy"),
+                ActionKind::Proxy(server) => {
+                    let answer = proxy(thread, view, subject, To::Server(server), body).await;
+                    return changed(answer, changes, subject);
+                }
                 ActionKind::Return { status, location } => {
                     let location = location.as_ref().map(|location| RedirectTarget::render(location, subject));
                     let location = location.filter(|location| !location.is_empty());
@@ -129,6 +137,10 @@ async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body:
     Err(Failure::Internal)
 }
 
+async fn proxy(thread: &Thread, view: &View, subject: &Subject<'_>, to: To<'_>, body: Incoming) -> Answer {
+    thread.proxy.forward(to, subject, body, &view.configuration().settings.http).await
+}
+
 /// `log_route`: which step of which route was taken.
 fn tell_route(subject: &Subject<'_>, name: Option<&str>, route: &Route, step: Option<&Step>) {
     let name = name.map(|name| format!("/{name}")).unwrap_or_default();
@@ -138,12 +150,6 @@ fn tell_route(subject: &Subject<'_>, name: Option<&str>, route: &Route, step: Op
         Some(place) => tracing::info!("{method} {uri}: \"routes{name}/{place}\" selected"),
         None => tracing::info!("{method} {uri}: no step of \"routes{name}\" matches"),
     }
-}
-
-/// What the configuration has and the router does not.
-fn not_yet<T>(option: &str) -> Result<T, Failure> {
-    tracing::error!(option, "this option of an action does nothing yet: answered 500; remove it");
-    Err(Failure::Internal)
 }
 
 /// The response with `response_headers` carried out. As in NGINX Unit, an error (400 and above) stays as it is.

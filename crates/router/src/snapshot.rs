@@ -4,6 +4,7 @@
 //! it named go with it, and the supervisor is told ([`Generation`]).
 
 use crate::php::{Generation, Port};
+use crate::proxy::Balancer;
 use howdah_config::{Configuration, Listener};
 use rustls::ServerConfig;
 use std::collections::{BTreeMap, HashMap};
@@ -31,6 +32,8 @@ pub struct View {
     snapshot: Arc<Snapshot>,
     /// The thread's ports to the applications' generations, by application.
     pub ports: HashMap<String, Rc<Port>>,
+    /// Whose turn it is, by upstream.
+    pub balancers: HashMap<String, Balancer>,
 }
 
 // === impl View ===
@@ -38,7 +41,9 @@ pub struct View {
 impl View {
     /// A thread's view of a snapshot.
     pub fn new(snapshot: Arc<Snapshot>, ports: HashMap<String, Rc<Port>>) -> View {
-        View { snapshot, ports }
+        let upstreams = snapshot.configuration.upstreams.iter();
+        let balancers = upstreams.map(|(name, upstream)| (name.clone(), Balancer::new(upstream))).collect();
+        View { snapshot, ports, balancers }
     }
 
     /// The view before the first configuration.

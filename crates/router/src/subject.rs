@@ -40,6 +40,8 @@ pub struct Subject<'a> {
     pub host: &'a str,
     /// Percent-decoded, without dot segments and doubled slashes.
     pub path: RequestPath<'a>,
+    /// Whether path and query are not those that came.
+    pub is_rewritten: bool,
     /// In place of the query that came.
     query: Option<String>,
     decoded_query: OnceCell<Vec<u8>>,
@@ -99,6 +101,7 @@ impl<'a> Subject<'a> {
             origin,
             host,
             path,
+            is_rewritten: false,
             query: None,
             decoded_query: OnceCell::new(),
             arguments: OnceCell::new(),
@@ -119,7 +122,7 @@ impl<'a> Subject<'a> {
             Failure::Internal
         })?;
         let path = path.into_owned();
-        Ok(Self { query, ..Self::new(self.parts, self.peer, self.origin, self.host, path) })
+        Ok(Self { is_rewritten: true, query, ..Self::new(self.parts, self.peer, self.origin, self.host, path) })
     }
 
     /// The request with the head of its response.

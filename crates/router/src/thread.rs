@@ -11,6 +11,7 @@ use crate::connection::{self, Clock};
 use crate::control::TellOnDrop;
 use crate::load::Load;
 use crate::php::{Generation, Port};
+use crate::proxy::Proxy;
 use crate::snapshot::{Snapshot, View};
 use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
@@ -69,6 +70,8 @@ pub struct Setup {
 pub struct Thread {
     /// Files.
     pub static_files: StaticFiles,
+    /// Connections to other servers.
+    pub proxy: Proxy,
     view: RefCell<Rc<View>>,
     /// All ports that are in use: of this view and of older ones.
     ports: RefCell<Vec<Known>>,
@@ -146,6 +149,7 @@ fn with_current(act: impl FnOnce(&Thread)) {
 async fn serve(setup: Setup) {
     let thread = Rc::new(Thread {
         static_files: StaticFiles::new(),
+        proxy: Proxy::default(),
         view: RefCell::new(Rc::new(View::nothing())),
         ports: RefCell::default(),
         accepting: RefCell::default(),
@@ -205,6 +209,7 @@ async fn sweep(thread: Rc<Thread>) {
         ticks.tick().await;
         thread.ports.borrow_mut().retain(Known::is_used);
         thread.for_each_port(Port::sweep);
+        thread.proxy.sweep();
         let view = thread.view();
         let now = Instant::now();
         let limits = &view.configuration().settings.http;

@@ -4,18 +4,22 @@
 //! channel; its workers, which are our children then, finish what they do and go. What the router must know about it
 //! is left in [`Generation::notices`].
 
+mod elastic;
+
 use crate::backoff::Backoff;
 use crate::identity::Account;
 use crate::link::Link;
 use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
+use crate::pool::Pool;
 use crate::process::{self, Told};
 use crate::said::Said;
 use crate::workers::Workers;
 use crate::{reap, spawn};
+use elastic::Idle;
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, PrototypeBoot, ToPrototype, ToRouter};
 use howdah_channel::{BUILD_ID, ControlEnd, Geometry, WorkerId};
-use howdah_config::PhpOptions;
+use howdah_config::{Limits, PhpOptions};
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
@@ -41,7 +45,9 @@ pub struct Plan {
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.
-    pub processes: u32,
+    pub pool: Pool,
+    /// What bounds its requests.
+    pub limits: Limits,
 }
 
 /// What a prototype said of the PHP that it loaded.
@@ -64,6 +70,7 @@ pub struct Generation {
     prototype: Prototype,
     backoff: Backoff,
     workers: Workers,
+    idle: Idle,
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
     failure: Option<String>,
@@ -108,13 +115,14 @@ const PENDING_AT_MOST: usize = 4096;
 impl Generation {
     /// Makes the channel. Nothing runs yet.
     pub fn new(id: u64, plan: Plan, threads: u16, now: Instant) -> io::Result<Generation> {
-        let geometry = Geometry::for_workers(plan.processes, threads);
+        let geometry = Geometry::for_workers(plan.pool.max as u32, threads);
         let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         Ok(Generation {
             id,
             control: ControlEnd::create(geometry)?,
             bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
-            workers: Workers::new(plan.processes),
+            workers: Workers::new(plan.pool.at_start() as u32),
+            idle: Idle { look_at: plan.pool.is_elastic().then_some(now), ..Idle::default() },
             prototype: Prototype::Down { again: now },
             backoff: Backoff::default(),
             loaded: None,
@@ -159,8 +167,13 @@ impl Generation {
 
     /// What a router needs to know, with the descriptors of it.
     pub fn for_router(&self) -> io::Result<(GenerationBoot, Vec<OwnedFd>)> {
-        let boot =
-            GenerationBoot { id: self.id, application: self.plan.name.clone(), geometry: self.control.geometry() };
+        let boot = GenerationBoot {
+            id: self.id,
+            application: self.plan.name.clone(),
+            geometry: self.control.geometry(),
+            spare_workers: self.plan.pool.is_elastic().then_some(self.plan.pool.spare as u32),
+            timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
+        };
         Ok((boot, self.descriptors()?))
     }
 
@@ -189,6 +202,10 @@ impl Generation {
                 None => self.kill_nameless(now),
             }
         }
+        if !matches!(self.prototype, Prototype::Up { booted: true, link: Some(_), .. }) {
+            return;
+        }
+        self.look_at_idle(now);
         let Prototype::Up { booted: true, link: Some(link), .. } = &mut self.prototype else {
             return;
         };
@@ -378,6 +395,7 @@ impl Generation {
             admin_values: plan.options.admin.clone(),
             user_values: plan.options.user.clone(),
             working_directory: plan.working_directory.clone(),
+            requests_per_worker: plan.limits.requests,
             server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
@@ -490,13 +508,21 @@ impl Generation {
                 self.plan.name
             );
         }
-        self.worker_died(worker, now);
+        // Only the last request of its allowance ends a worker like that.
+        let in_order = end == ProcessEnd::Code(0) && self.plan.limits.requests.is_some();
+        let is_known = if in_order { self.workers.ended(worker, now) } else { self.workers.died(worker, now) };
+        if is_known {
+            self.forget_worker(worker, now);
+        }
     }
 
     fn worker_died(&mut self, worker: WorkerId, now: Instant) {
-        if !self.workers.died(worker, now) {
-            return;
+        if self.workers.died(worker, now) {
+            self.forget_worker(worker, now);
         }
+    }
+
+    fn forget_worker(&mut self, worker: WorkerId, now: Instant) {
         self.control.worker_died(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
         // A worker that ends because another one told it to is the first sign that there is such an order.

@@ -27,7 +27,8 @@ impl Fake {
             options: PhpOptions::default(),
             environment: BTreeMap::new(),
             working_directory: None,
-            processes: 2,
+            pool: Pool::new(howdah_config::Processes::Fixed(2), 2),
+            limits: Default::default(),
         };
         let now = Instant::now();
         let mut generation = Generation::new(1, plan, 1, now).unwrap();

@@ -37,6 +37,7 @@ mod not_yet;
 mod patience;
 pub mod php;
 mod plan;
+mod pool;
 mod process;
 mod reap;
 mod said;

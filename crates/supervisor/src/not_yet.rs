@@ -2,7 +2,7 @@
 //!
 //! Whoever builds one of these removes its line here. What concerns single requests is told by the router.
 
-use howdah_config::{Application, Configuration, Isolation, Limits, Processes};
+use howdah_config::{Application, Configuration, Isolation};
 
 /// # Errors
 /// The first option that would do nothing, with its path.
@@ -25,8 +25,6 @@ pub fn refuse(configuration: &Configuration) -> Result<(), String> {
 
 fn of_application(name: &str, application: &Application) -> Vec<String> {
     let options = [
-        ("processes", matches!(application.processes, Processes::Dynamic { .. })),
-        ("limits", application.limits != Limits::default()),
         ("isolation", application.isolation != Isolation::default()),
         ("stdout", application.stdout.is_some()),
         ("stderr", application.stderr.is_some()),
@@ -46,7 +44,6 @@ mod tests {
         let cases = [
             (r#"{"routes": [], "listeners": {"*:1": {"pass": "routes"}}, "access_log": "-"}"#.to_owned(), None),
             (application(r#""processes": 3"#), None),
-            (application(r#""processes": {"max": 3}"#), Some("applications/x/processes")),
             (application(r#""isolation": {"rootfs": "/x"}"#), Some("applications/x/isolation")),
         ];
         for (text, expected) in cases {

@@ -106,7 +106,11 @@ mod tests {
             ((0, 0, 12, 5), 12),
         ];
         for ((idle, starting, all, waiting), wanted) in table {
-            assert_eq!(ELASTIC.wanted(Seen { idle, starting, all, waiting }), wanted, "{idle} {starting} {all} {waiting}");
+            assert_eq!(
+                ELASTIC.wanted(Seen { idle, starting, all, waiting }),
+                wanted,
+                "{idle} {starting} {all} {waiting}"
+            );
         }
     }
 

@@ -201,7 +201,16 @@ impl Supervisor {
                     generation.replace_workers(now);
                 }
             }
-            FromRouter::Wanting { .. } => {}
+            FromRouter::Wanting { generation, waiting } => {
+                if let Some(generation) = self.generation_mut(generation) {
+                    generation.on_wanting(waiting, now);
+                }
+            }
+            FromRouter::Overdue { generation, worker } => {
+                if let Some(generation) = self.generation_mut(generation) {
+                    generation.on_overdue(worker);
+                }
+            }
             FromRouter::Load(load) => {
                 self.load = load;
                 self.answer_status();

@@ -36,8 +36,8 @@ enum Life {
     Waiting(Instant),
     /// The prototype was told to fork it; its process is known once it has answered.
     Running { worker: WorkerId, process: Option<Process>, since: Instant },
-    /// Its prototype is dead: it finishes what it does, until then at most.
-    Leaving { worker: WorkerId, process: Option<Process>, until: Instant },
+    /// It finishes what it does and goes; if its prototype is dead, until then at most.
+    Leaving { worker: WorkerId, process: Option<Process>, until: Option<Instant> },
 }
 
 // === impl Workers ===
@@ -53,6 +53,36 @@ impl Workers {
         self.wanted
     }
 
+    /// So many shall run from now on. Those beyond it are not sent away: see [`Self::retire`].
+    pub fn want(&mut self, wanted: usize) {
+        self.wanted = wanted.min(usize::from(MAX_WORKERS));
+    }
+
+    /// Those that run, with their processes known.
+    pub fn running(&self) -> impl Iterator<Item = WorkerId> {
+        self.places.iter().filter_map(|place| match place.life {
+            Life::Running { worker, process: Some(_), .. } => Some(worker),
+            _ => None,
+        })
+    }
+
+    /// How many run or are being started, without those that leave.
+    pub fn staying(&self) -> usize {
+        self.places.iter().filter(|place| matches!(place.life, Life::Waiting(_) | Life::Running { .. })).count()
+    }
+
+    /// It is asked to go when it has nothing to do, and one less shall run.
+    pub fn retire(&mut self, retired: WorkerId) {
+        for place in &mut self.places {
+            if let Life::Running { worker, process, .. } = place.life
+                && worker == retired
+            {
+                place.life = Life::Leaving { worker, process, until: None };
+                self.wanted = self.wanted.saturating_sub(1);
+            }
+        }
+    }
+
     /// How many run, and how many are being started.
     pub fn counts(&self) -> (usize, usize) {
         let running = |place: &&Place| {
@@ -64,8 +94,7 @@ impl Workers {
 
     /// The workers to start now; from now on they count as running.
     pub fn start_due(&mut self, now: Instant) -> Vec<WorkerId> {
-        let taken = self.places.iter().filter(|p| matches!(p.life, Life::Waiting(_) | Life::Running { .. })).count();
-        let mut missing = self.wanted.saturating_sub(taken);
+        let mut missing = self.wanted.saturating_sub(self.staying());
         for index in 0..usize::from(MAX_WORKERS) {
             if missing == 0 {
                 break;
@@ -119,6 +148,19 @@ impl Workers {
         }
     }
 
+    /// It ended in good order, after the number of requests that it was given. `false` if nobody knew that it lived.
+    pub fn ended(&mut self, ended: WorkerId, now: Instant) -> bool {
+        let is_known = self.died(ended, now);
+        if let Some(place) = self.places.get_mut(usize::from(ended.index))
+            && matches!(place.life, Life::Waiting(_))
+        {
+            // Not its fault: the next one need not wait.
+            place.life = Life::Waiting(now);
+            place.backoff = Backoff::default();
+        }
+        is_known
+    }
+
     /// Their prototype is dead: all of them are to go. Their names, and processes where known.
     pub fn leave(&mut self, now: Instant) -> Vec<(WorkerId, Option<Process>)> {
         let mut leaving = Vec::new();
@@ -126,7 +168,7 @@ impl Workers {
             match place.life {
                 Life::Waiting(_) => place.life = Life::Empty,
                 Life::Running { worker, process, .. } => {
-                    place.life = Life::Leaving { worker, process, until: now + LEAVING_GRACE };
+                    place.life = Life::Leaving { worker, process, until: Some(now + LEAVING_GRACE) };
                     leaving.push((worker, process));
                 }
                 Life::Empty | Life::Leaving { .. } => {}
@@ -140,9 +182,9 @@ impl Workers {
         let mut overdue = Vec::new();
         for place in &mut self.places {
             if let Life::Leaving { worker, process, until } = &mut place.life
-                && *until <= now
+                && until.is_some_and(|until| until <= now)
             {
-                *until = now + LEAVING_GRACE;
+                *until = Some(now + LEAVING_GRACE);
                 overdue.push((*worker, *process));
             }
         }
@@ -183,7 +225,7 @@ impl Workers {
     /// When [`Self::overdue`] will have something.
     pub fn next_overdue(&self) -> Option<Instant> {
         let overdue = |place: &Place| match place.life {
-            Life::Leaving { until, .. } => Some(until),
+            Life::Leaving { until, .. } => until,
             _ => None,
         };
         self.places.iter().filter_map(overdue).min()
@@ -230,6 +272,29 @@ mod tests {
         assert_eq!(workers.overdue(now), []);
         assert_eq!(workers.overdue(now + LEAVING_GRACE), [(id(1, 0), None)]);
         assert_eq!(workers.overdue(now + LEAVING_GRACE), []);
+    }
+
+    #[test]
+    fn a_worker_that_retires_is_not_replaced() {
+        let now = Instant::now();
+        let mut workers = Workers::new(2);
+        workers.start_due(now);
+        workers.retire(id(1, 0));
+        assert_eq!((workers.wanted(), workers.staying()), (1, 1));
+        assert!(workers.died(id(1, 0), now));
+        assert_eq!(workers.start_due(now), []);
+        workers.want(2);
+        assert_eq!(workers.start_due(now), [id(1, 1)]);
+    }
+
+    #[test]
+    fn after_its_last_request_a_worker_is_replaced_at_once() {
+        let now = Instant::now();
+        let mut workers = Workers::new(1);
+        for incarnation in 0..10 {
+            assert_eq!(workers.start_due(now), [id(0, incarnation)]);
+            assert!(workers.ended(id(0, incarnation), now));
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A port with a real channel. The workers are driven by hand, and so is the time.
 
 use super::*;
+use howdah_channel::control::ControlSocket;
 use howdah_channel::{Claim, ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
@@ -12,6 +13,7 @@ const SLOTS: usize = 64;
 struct Setup {
     control: ControlEnd,
     port: Rc<Port>,
+    _supervisor: ControlSocket,
 }
 
 // === impl Setup ===
@@ -24,11 +26,18 @@ impl Setup {
     fn with_spool(spool_limits: Limits) -> Setup {
         let control = ControlEnd::create(GEOMETRY).unwrap();
         let channel = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
-        let slots = Slots::new(Arc::clone(&channel));
-        let generation = Generation { id: 1, application: "app".into(), channel, slots };
-        let report = |_, violation: Violation| panic!("{violation}");
-        let port = Port { spool_limits, ..Port::new(Arc::new(generation), 0, None, Box::new(report)) };
-        Setup { control, port: Rc::new(port) }
+        let boot = GenerationBoot {
+            id: 1,
+            application: "app".into(),
+            geometry: GEOMETRY,
+            spare_workers: None,
+            timeout_ms: None,
+        };
+        let (supervisor, ours) = ControlSocket::pair().unwrap();
+        let generation = Generation::new(boot, channel, Vec::new(), &Supervisor::new(Arc::new(ours)));
+        let mut port = Port::new(Arc::new(generation), 0);
+        port.spool_limits = spool_limits;
+        Setup { control, port: Rc::new(port), _supervisor: supervisor }
     }
 
     fn worker(&self, index: u16) -> WorkerEnd {
@@ -74,7 +83,7 @@ async fn run_others() {
 }
 
 async fn submit(port: Rc<Port>) -> Result<Rc<Running>, Failure> {
-    port.submit(HeadWriter::restart, b"", Remainder::None).await
+    port.submit(HeadWriter::restart, b"", Remainder::None, None).await
 }
 
 fn begin(worker: &WorkerEnd) -> Claim<'_> {

@@ -203,7 +203,7 @@ mod tests {
             for base in ["/srv", "/srv/a"] {
                 for path in ["/srv/a/b", "/srv/a/c"] {
                     let mut key = String::from("left over");
-                    write_key(&mut key, Place { path, base: Path::new(base), relative: "", links });
+                    write_key(&mut key, Place { path, base: Path::new(base), relative: "", links, mounts: true });
                     keys.push(key);
                 }
             }

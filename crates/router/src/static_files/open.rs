@@ -282,7 +282,7 @@ mod tests {
         fn open(&self, opener: &Opener, relative: &str, links: Links, target: Target) -> Result<OwnedFd, OpenError> {
             let base = self.path("swapped");
             let path = base.join(relative);
-            opener.open(Place { path: path.to_str().unwrap(), base: &base, relative, links }, target)
+            opener.open(Place { path: path.to_str().unwrap(), base: &base, relative, links, mounts: true }, target)
         }
     }
 

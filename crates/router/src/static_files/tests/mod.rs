@@ -94,7 +94,7 @@ impl Site {
         match self.serve(method, target, &[]) {
             Outcome::Response(response) => Got::Status(response.status().as_u16()),
             Outcome::NotFound => Got::NotFound,
-            Outcome::Forbidden => Got::Forbidden,
+            Outcome::Forbidden | Outcome::OtherType => Got::Forbidden,
             Outcome::Php => Got::Php,
         }
     }
@@ -118,7 +118,10 @@ impl Site {
         let path = self.base.join(name);
         let mut key = String::new();
         let links = Links::StayBelow;
-        cache::write_key(&mut key, Place { path: path.to_str().unwrap(), base: &self.base, relative: name, links });
+        cache::write_key(
+            &mut key,
+            Place { path: path.to_str().unwrap(), base: &self.base, relative: name, links, mounts: true },
+        );
         self.files.cache.borrow().find(&key).and_then(|entry| entry.content.clone())
     }
 }
