@@ -246,13 +246,16 @@ impl Supervisor {
         self.give_up(&change.started);
         match change.origin {
             Origin::Api(reply) => {
-                tracing::error!("a new configuration was not put in force: {reason}");
+                tracing::error!("a new configuration was not put in force: {}", first_line(reason));
                 reply.send(Err(reason));
                 self.next_ask(now);
             }
-            Origin::Start | Origin::Nothing => self.start_failure = Some(reason.to_owned()),
+            Origin::Start | Origin::Nothing => self.start_failure = Some(first_line(reason).to_owned()),
             Origin::Stored => {
-                tracing::error!("the stored configuration does not run; howdah starts with an empty one: {reason}");
+                tracing::error!(
+                    "the stored configuration does not run; howdah starts with an empty one: {}",
+                    first_line(reason)
+                );
                 self.begin_change(Document::initial(), Configuration::default(), Origin::Nothing, None, now);
             }
         }
@@ -366,4 +369,9 @@ impl Supervisor {
         }
         self.listeners.keep(&self.current.listeners);
     }
+}
+
+/// Without what an application said: it said so on standard error, too.
+fn first_line(reason: &str) -> &str {
+    reason.lines().next().unwrap_or_default().trim_end_matches(':')
 }

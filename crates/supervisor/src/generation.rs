@@ -13,6 +13,7 @@ use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
 use crate::pool::Pool;
 use crate::process::{self, Told};
+use crate::said::Said;
 use crate::workers::Workers;
 use crate::{reap, spawn};
 use elastic::Idle;
@@ -23,7 +24,7 @@ use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -91,6 +92,8 @@ enum Prototype {
         booted: bool,
         /// While it starts.
         patience: Patience,
+        /// What it says on standard error while it starts.
+        said: Said,
         /// It has closed its socket: it must be gone by then.
         kill_at: Option<Instant>,
         /// `None` when it has been asked to end.
@@ -230,10 +233,9 @@ impl Generation {
 
     /// The next message of the prototype; `None`, once, when it has closed its socket.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<FromPrototype>> {
-        match &mut self.prototype {
-            Prototype::Up { link: Some(link), .. } => link.poll_receive(cx),
-            _ => Poll::Pending,
-        }
+        let Prototype::Up { link, said, .. } = &mut self.prototype else { return Poll::Pending };
+        said.poll(cx);
+        link.as_mut().map_or(Poll::Pending, |link| link.poll_receive(cx))
     }
 
     /// Takes in all messages that are there already: before a death is looked at, which they may explain.
@@ -368,12 +370,16 @@ impl Generation {
     fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
         self.failure = None;
         let plan = &self.plan;
-        let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment)
+        let (said, stderr) = Said::pipe()?;
+        let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment, stderr)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
         let mut link = Link::new(socket)?;
-        link.send(ToPrototype::Boot(Box::new(self.boot_message())), self.descriptors()?);
+        let mut descriptors = self.descriptors()?;
+        descriptors.insert(1, io::stderr().as_fd().try_clone_to_owned()?);
+        link.send(ToPrototype::Boot(Box::new(self.boot_message())), descriptors);
         let patience = Patience::new(now);
-        self.prototype = Prototype::Up { pid, since: now, booted: false, patience, kill_at: None, link: Some(link) };
+        self.prototype =
+            Prototype::Up { pid, since: now, booted: false, patience, said, kill_at: None, link: Some(link) };
         Ok(())
     }
 
@@ -400,17 +406,20 @@ impl Generation {
     }
 
     fn prototype_died(&mut self, end: ProcessEnd, now: Instant) {
-        let lived = match &self.prototype {
+        let (lived, said) = match &mut self.prototype {
             Prototype::Up { link: None, .. } | Prototype::Ended => {
                 self.prototype = Prototype::Ended;
                 return;
             }
-            Prototype::Up { since, .. } => now - *since,
+            Prototype::Up { since, said, .. } => (now - *since, said.last_lines()),
             Prototype::Down { .. } | Prototype::Failed => Default::default(),
         };
         let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
         if self.proven {
             tracing::error!("the prototype of {:?} is started again: {reason}", self.plan.name);
+        } else if !said.is_empty() {
+            reason.push_str(":\n");
+            reason.push_str(&said);
         }
         let group = match self.prototype {
             Prototype::Up { pid, .. } => Some(pid),

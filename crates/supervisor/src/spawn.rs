@@ -9,6 +9,7 @@ use howdah_channel::lifecycle::CONTROL_FD;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,14 +32,15 @@ pub fn router() -> io::Result<(Pid, ControlSocket)> {
     spawn(command)
 }
 
-/// Starts the prototype of an application.
+/// Starts the prototype of an application, with this standard error.
 pub fn prototype(
     executable: &Path,
     application: &str,
     environment: &BTreeMap<String, String>,
+    stderr: OwnedFd,
 ) -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new(executable);
-    command.arg0(format!("howdah: \"{application}\" prototype")).envs(environment);
+    command.arg0(format!("howdah: \"{application}\" prototype")).envs(environment).stderr(stderr);
     spawn(command)
 }
 
