@@ -53,7 +53,7 @@ impl Generation {
         }
         self.idle.since = idle;
         let idle: Vec<_> = self.idle.since.iter().map(|(place, (_, since))| (*place, *since)).collect();
-        for place in self.plan.pool.to_leave(&idle, now) {
+        for place in self.plan.pool.surplus(&idle, now) {
             if let Some((worker, _)) = self.idle.since.remove(&place) {
                 self.workers.retire(worker);
                 self.control.stop_worker(worker);
