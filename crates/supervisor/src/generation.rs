@@ -225,7 +225,8 @@ impl Generation {
                 let workers =
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
                 let start = if booted && self.proven { None } else { patience.deadline() };
-                kill_at.into_iter().chain(workers).chain(start).min()
+                let look = self.idle.look_at.filter(|_| booted);
+                kill_at.into_iter().chain(workers).chain(start).chain(look).min()
             }
             _ => None,
         }

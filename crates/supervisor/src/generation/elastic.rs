@@ -21,6 +21,7 @@ impl Generation {
     pub fn on_wanting(&mut self, waiting: u64, now: Instant) {
         if self.plan.pool.is_elastic() {
             self.adapt(usize::try_from(waiting).unwrap_or(usize::MAX), now);
+            self.on_time(now);
         }
     }
 
@@ -62,8 +63,10 @@ impl Generation {
         let all = self.workers.staying();
         let running = self.workers.running().count();
         let seen = Seen { idle: self.idle.since.len(), starting: all - running, all, waiting };
-        self.workers.want(self.plan.pool.wanted(seen));
+        // Even without spare ones, one shows that the application works.
+        let least = if self.proven { 0 } else { self.plan.pool.at_start() };
+        self.workers.want(self.plan.pool.wanted(seen).max(least));
         // Busy ones become idle without a word: as long as there are any beyond the spare ones, they are looked at.
-        self.idle.look_at = self.plan.pool.next_look(all, now);
+        self.idle.look_at = self.plan.pool.next_look(all.max(least), now);
     }
 }
