@@ -66,7 +66,7 @@ impl Pool {
     }
 
     /// Which of the idle workers, given the moment since when each is idle, are to leave.
-    pub fn surplus(&self, idle_since: &[(u16, Instant)], now: Instant) -> Vec<u16> {
+    pub fn surplus(self, idle_since: &[(u16, Instant)], now: Instant) -> Vec<u16> {
         let Some(timeout) = self.idle_timeout else { return Vec::new() };
         let mut idle = idle_since.to_vec();
         // Those that have been idle for longest go; the others are warm.
