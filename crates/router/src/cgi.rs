@@ -2,8 +2,9 @@
 
 use crate::script::Script;
 use crate::socket::Peer;
+use crate::unsafe_fields::is_safe;
 use howdah_channel::request::{HeadWriter, code};
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, USER_AGENT};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, USER_AGENT};
 use http::request::Parts;
 use std::path::Path;
 
@@ -14,8 +15,8 @@ pub const SERVER_SOFTWARE: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 
 /// Writes the head of a request.
 ///
-/// A header whose name has an underscore is left out: it could not be told from one with a hyphen. `Proxy` is left out,
-/// since programs take HTTP_PROXY for their own setting (CVE-2016-5385).
+/// Of headers that come to the same variable, one with a safe name goes first, or else the one that came first; an unsafe
+/// name gets this far only if the configuration wants it. `Proxy` is left out, since programs take HTTP_PROXY for their own setting (CVE-2016-5385).
 #[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
 pub fn write(
     head: &mut HeadWriter,
@@ -91,15 +92,31 @@ fn headers(head: &mut HeadWriter, request: &Parts) {
             HOST => head.named(b"HTTP_HOST", value),
             USER_AGENT => head.named(b"HTTP_USER_AGENT", value),
             _ => {
-                let key = key.as_str().as_bytes();
-                if key == b"proxy" || key.contains(&b'_') {
+                let name_of_header = key.as_str();
+                let key = name_of_header.as_bytes();
+                if key == b"proxy" || !is_safe(name_of_header) && is_shadowed(name_of_header, &request.headers) {
                     continue;
                 }
                 name.clear();
                 name.extend_from_slice(b"HTTP_");
-                name.extend(key.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
+                name.extend(key.iter().map(cgi_byte));
                 head.named(&name, value);
             }
         }
     }
+}
+
+/// Whether another header comes to the same variable, and goes before this one, whose name is not safe.
+fn is_shadowed(name: &str, headers: &HeaderMap) -> bool {
+    let is_same = |other: &str| name.bytes().map(|byte| cgi_byte(&byte)).eq(other.bytes().map(|byte| cgi_byte(&byte)));
+    let mut came_before = true;
+    headers.keys().map(HeaderName::as_str).any(|other| {
+        came_before = came_before && other != name;
+        other != name && (came_before || is_safe(other)) && is_same(other)
+    })
+}
+
+/// A byte of a header's name in the name of a variable. PHP itself would make an underscore of a dot.
+fn cgi_byte(byte: &u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { b'_' }
 }

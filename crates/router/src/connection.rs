@@ -9,6 +9,7 @@ use crate::access_log::Entry;
 use crate::response_body::ResponseBody;
 use crate::service;
 use crate::socket::{Accepted, Socket, Watched};
+use crate::strictness::{Guarded, Refusal};
 use crate::thread::Thread;
 use howdah_config::Http;
 use hyper::server::conn::http1;
@@ -38,6 +39,12 @@ pub struct Clock {
     /// Whether the last attempt to read found nothing.
     read_blocked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+    /// How many requests have begun.
+    requests: Cell<u64>,
+    /// How many requests go before one that is refused, and why it is.
+    refused: Cell<Option<(u64, Refusal)>>,
+    /// It speaks HTTP no more.
+    tunnel: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +58,7 @@ enum Phase {
 }
 
 /// The most bytes of a request's head, and of what is read ahead.
-const BUFFER_BYTES: usize = 64 * 1024;
+pub const BUFFER_BYTES: usize = 64 * 1024;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 256;
 
@@ -77,9 +84,9 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
     let _registered = thread.register(&clock);
     let remote = Rc::clone(&peer.remote_addr);
     let peer = Rc::new(peer);
-    let mut watched = Watched::new(socket, Rc::clone(&clock));
+    let mut guarded = Guarded::new(Watched::new(socket, Rc::clone(&clock)), Rc::clone(&clock));
     let mut result = Ok(());
-    while clock.until_readable(&watched).await {
+    while clock.until_readable(&guarded).await {
         let service = service_fn(|request| {
             clock.request_began();
             let answer = Box::pin(service::answer(Rc::clone(&thread), Rc::clone(&peer), Rc::clone(&clock), request));
@@ -89,7 +96,7 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
             .max_buf_size(BUFFER_BYTES)
             .max_headers(MAX_HEADERS)
             .header_read_timeout(None)
-            .serve_connection(TokioIo::new(watched), service);
+            .serve_connection(TokioIo::new(guarded), service);
         match poll_fn(|context| clock.poll_connection(&thread, Pin::new(&mut connection), context)).await {
             Ended::Closed(ended) => {
                 result = ended;
@@ -97,8 +104,8 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
             }
             Ended::Idle => {
                 let parts = connection.into_parts();
-                watched = parts.io.into_inner();
-                watched.unread(parts.read_buf);
+                guarded = parts.io.into_inner();
+                guarded.unread(parts.read_buf);
             }
         }
     }
@@ -129,6 +136,9 @@ impl Clock {
             flushed: Cell::new(true),
             read_blocked: Cell::new(false),
             waker: RefCell::default(),
+            requests: Cell::new(0),
+            refused: Cell::new(None),
+            tunnel: Cell::new(false),
         }
     }
 
@@ -170,8 +180,28 @@ impl Clock {
         self.flushed.set(true);
     }
 
+    /// The request after this many is refused.
+    pub fn refuse(&self, requests: u64, refusal: Refusal) {
+        self.refused.set(Some((requests, refusal)));
+    }
+
+    /// Why the request that has begun is refused, if it is.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.refused.get().filter(|(before, _)| before + 1 == self.requests.get()).map(|(_, refusal)| refusal)
+    }
+
+    /// The connection has been switched to another protocol: what comes is looked at no more.
+    pub fn becomes_tunnel(&self) {
+        self.tunnel.set(true);
+    }
+
+    /// Whether it speaks another protocol.
+    pub fn is_tunnel(&self) -> bool {
+        self.tunnel.get()
+    }
+
     /// Waits until the client sends something; `false` if the connection is to be closed.
-    async fn until_readable(&self, socket: &Watched) -> bool {
+    async fn until_readable(&self, socket: &Guarded) -> bool {
         poll_fn(|context| {
             if self.overdue.get() || self.draining.get() && self.may_close() {
                 return Poll::Ready(false);
@@ -206,6 +236,7 @@ impl Clock {
     }
 
     fn request_began(&self) {
+        self.requests.set(self.requests.get() + 1);
         self.enter(Phase::Busy);
         self.used.set(true);
     }
@@ -269,7 +300,7 @@ trait Serving: Future<Output = hyper::Result<()>> {
     fn finish(self: Pin<&mut Self>);
 }
 
-impl<S> Serving for http1::Connection<TokioIo<Watched>, S>
+impl<S> Serving for http1::Connection<TokioIo<Guarded>, S>
 where
     S: hyper::service::HttpService<hyper::body::Incoming, ResBody = ResponseBody>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

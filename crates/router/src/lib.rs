@@ -4,6 +4,7 @@
 //! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`, `socket`):
 //!
 //! - `service`: one request → the route's action → a response
+//! - `strictness`, `authority`, `unsafe_fields`: what never gets as far as a request, or into it
 //! - `static_files`: files
 //! - `script`, `cgi`, `request_body`, `php`, `spool`: a request's way to PHP and back, over the channel
 //! - `failure`: the answers that are ours
@@ -15,6 +16,7 @@
 
 mod accept;
 mod access_log;
+mod authority;
 mod cgi;
 mod connection;
 mod control;
@@ -30,7 +32,9 @@ mod snapshot;
 mod socket;
 mod spool;
 mod static_files;
+mod strictness;
 mod subject;
 mod thread;
+mod unsafe_fields;
 
 pub use process::main;

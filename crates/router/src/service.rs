@@ -1,6 +1,7 @@
 //! One request: its target is normalised, a route's action found, and the action carried out.
 
 use crate::access_log::Entry;
+use crate::authority;
 use crate::cgi;
 use crate::connection::Clock;
 use crate::failure::{self, Failure};
@@ -13,10 +14,11 @@ use crate::socket::Peer;
 use crate::static_files::{self, Outcome};
 use crate::subject::Subject;
 use crate::thread::Thread;
+use crate::unsafe_fields;
 use howdah_channel::response;
 use howdah_config::{ActionKind, Destination, RedirectTarget, Share, Target};
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue, LOCATION, SERVER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, DATE, HeaderName, HeaderValue, LOCATION, SERVER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
@@ -36,19 +38,33 @@ pub async fn answer(
     clock: Rc<Clock>,
     request: http::Request<Incoming>,
 ) -> Response<ResponseBody> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let view = thread.view();
-    let entry = thread.logs_access().then(|| Box::new(Entry::new(Rc::clone(&peer.remote_addr), &parts)));
-    let answer = dispatch(&thread, &view, &peer, &parts, body).await;
+    let http = &view.configuration().settings.http;
+    authority::take_from_target(&mut parts);
+    if http.discard_unsafe_fields {
+        unsafe_fields::discard(&mut parts.headers);
+    }
+    let refusal = clock.refusal();
+    let entry = thread.logs_access().then(|| {
+        let remote = Rc::clone(&peer.remote_addr);
+        Box::new(if refusal.is_some() { Entry::of_no_request(remote) } else { Entry::new(remote, &parts) })
+    });
+    let answer = match refusal {
+        Some(refusal) => Err(refusal.into()),
+        None => dispatch(&thread, &view, &peer, &parts, body).await,
+    };
     let mut response = answer.unwrap_or_else(|failure| {
         if let Failure::BadRequest(why) = failure {
             tracing::debug!(why, "a bad request");
         }
         failure.response().map(ResponseBody::bytes)
     });
-    let server =
-        if view.configuration().settings.http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
+    let server = if http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        clock.becomes_tunnel();
+    }
     let status = response.status().as_u16();
     response.map(|body| {
         body.ends_request(
@@ -65,15 +81,7 @@ async fn dispatch(thread: &Rc<Thread>, view: &View, peer: &Peer, request: &Parts
     if matches!(request.method, Method::TRACE | Method::CONNECT) {
         return Err(Failure::MethodNotAllowed);
     }
-    // RFC 9112, 6.3: anything else may be an attempt at request smuggling. (With Content-Length beside it hyper goes by
-    // the chunks and closes the connection after the answer, as the RFC has it.)
-    let mut codings = request.headers.get_all(TRANSFER_ENCODING).iter();
-    if codings.next().is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
-        || codings.next().is_some()
-    {
-        return Err(Failure::BadRequest("Transfer-Encoding"));
-    }
-    let host = host(request)?;
+    let host = authority::host(request)?;
     let path = match request.uri.path() {
         "*" if request.method == Method::OPTIONS => "/".into(),
         path => static_files::normalise(path).map_err(|_| Failure::BadRequest("the path"))?,
@@ -122,31 +130,6 @@ async fn dispatch(thread: &Rc<Thread>, view: &View, peer: &Peer, request: &Parts
 fn not_yet<T>(option: &str) -> Result<T, Failure> {
     tracing::error!(option, "this option of an action does nothing yet: answered 500; remove it");
     Err(Failure::Internal)
-}
-
-/// The request's host, lower case, without a port (RFC 9112, 3.2).
-fn host(request: &Parts) -> Result<String, Failure> {
-    let mut hosts = request.headers.get_all(HOST).iter();
-    let header = hosts.next();
-    if hosts.next().is_some() {
-        return Err(Failure::BadRequest("more than one Host"));
-    }
-    if header.is_none() && request.version == Version::HTTP_11 {
-        return Err(Failure::BadRequest("no Host"));
-    }
-    let host = match (request.uri.authority(), header) {
-        (Some(authority), _) => authority.as_str(),
-        (None, Some(header)) => header.to_str().map_err(|_| Failure::BadRequest("Host"))?,
-        (None, None) => "",
-    };
-    if host.bytes().any(|byte| !(byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(&byte))) {
-        return Err(Failure::BadRequest("Host"));
-    }
-    let name = match (host.rfind(':'), host.rfind(']')) {
-        (Some(colon), bracket) if bracket.is_none_or(|bracket| bracket < colon) => &host[..colon],
-        _ => host,
-    };
-    Ok(name.to_ascii_lowercase())
 }
 
 fn redirect(status: u16, location: Option<&str>) -> Answer {
@@ -223,6 +206,9 @@ async fn application(
             return Err(Failure::Forbidden);
         }
     };
+    if request.headers.contains_key(TRANSFER_ENCODING) && !view.configuration().settings.http.chunked_transform {
+        return Err(Failure::LengthRequired);
+    }
     let has_body = !body.is_end_stream();
     let body =
         if has_body { request_body::read(body, &view.configuration().settings.http).await? } else { Buffered::EMPTY };

@@ -1,7 +1,6 @@
 //! A client's socket, as hyper reads and writes it: it tells the connection's [`Clock`] what happens.
 
 use crate::connection::Clock;
-use bytes::{Buf, Bytes};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -44,8 +43,6 @@ pub enum Socket {
 pub struct Watched {
     socket: Socket,
     clock: Rc<Clock>,
-    /// What was read before, and comes first.
-    read_before: Bytes,
 }
 
 // === impl Socket ===
@@ -94,17 +91,12 @@ impl Socket {
 impl Watched {
     /// A socket whose clock it tells.
     pub fn new(socket: Socket, clock: Rc<Clock>) -> Watched {
-        Watched { socket, clock, read_before: Bytes::new() }
-    }
-
-    /// Reads these bytes first, the next time.
-    pub fn unread(&mut self, bytes: Bytes) {
-        self.read_before = bytes;
+        Watched { socket, clock }
     }
 
     /// Ready when there is something to read, or the connection's end.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.read_before.is_empty() { self.socket.poll_readable(context) } else { Poll::Ready(()) }
+        self.socket.poll_readable(context)
     }
 }
 
@@ -114,13 +106,6 @@ impl AsyncRead for Watched {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.read_before.is_empty() {
-            let length = self.read_before.len().min(buffer.remaining());
-            buffer.put_slice(&self.read_before[..length]);
-            self.read_before.advance(length);
-            self.clock.read(length);
-            return Poll::Ready(Ok(()));
-        }
         let before = buffer.filled().len();
         let result = match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
