@@ -26,6 +26,8 @@ pub enum Failure {
     TargetTooLong,
     /// The request's head has no end, or does not fit into a slot.
     HeadTooLarge,
+    /// No way to encode the response is one that the client accepts.
+    NotAcceptable,
     /// A transfer coding that howdah does not have.
     NotImplemented,
     /// Another version of HTTP.
@@ -53,6 +55,7 @@ impl Failure {
             Failure::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Failure::TargetTooLong => StatusCode::URI_TOO_LONG,
             Failure::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Failure::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Failure::NotImplemented => StatusCode::NOT_IMPLEMENTED,
             Failure::VersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,

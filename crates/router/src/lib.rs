@@ -7,6 +7,7 @@
 //! - `strictness`, `authority`, `unsafe_fields`: what never gets as far as a request, or into it
 //! - `static_files`: files
 //! - `script`, `cgi`, `request_body`, `php`, `spool`: a request's way to PHP and back, over the channel
+//! - `compression`: of any response
 //! - `failure`: the answers that are ours
 //! - `access_log`: one line for each answer
 //!
@@ -18,6 +19,7 @@ mod accept;
 mod access_log;
 mod authority;
 mod cgi;
+mod compression;
 mod connection;
 mod control;
 mod failure;

@@ -1,6 +1,7 @@
-//! The body of every response: one of ours, a file's, or what PHP writes.
+//! The body of every response: one of ours, a file's, or what PHP writes; as it is, or compressed.
 
 use crate::access_log::Entry;
+use crate::compression::{CompressedBody, Encoder};
 use crate::connection::Clock;
 use crate::php::{Port, Running};
 use crate::static_files::FileBody;
@@ -22,6 +23,7 @@ enum Source {
     Bytes(Bytes),
     File(FileBody),
     Php(PhpBody),
+    Compressed(Box<CompressedBody<Source>>),
 }
 
 /// What PHP writes, as it comes.
@@ -51,6 +53,24 @@ impl ResponseBody {
         ResponseBody { source: Source::Php(PhpBody { first, running, port, ended: false }), log: None, clock: None }
     }
 
+    /// All of it, if it is in memory.
+    pub fn whole(&self) -> Option<&Bytes> {
+        match &self.source {
+            Source::Bytes(bytes) => Some(bytes),
+            Source::File(file) => file.whole(),
+            Source::Php(_) | Source::Compressed(_) => None,
+        }
+    }
+
+    /// The same, compressed as it is sent.
+    pub fn compressed_by(mut self, encoder: Encoder) -> ResponseBody {
+        let source = std::mem::replace(&mut self.source, Source::Bytes(Bytes::new()));
+        // A script may mean its pauses; a disk does not.
+        let flushes = !matches!(source, Source::File(_));
+        self.source = Source::Compressed(Box::new(CompressedBody::new(source, encoder, flushes)));
+        self
+    }
+
     /// Lets the connection know when the body has ended, and writes this line.
     pub fn ends_request(mut self, clock: Rc<Clock>, entry: Option<Box<Entry>>) -> ResponseBody {
         self.clock = Some(clock);
@@ -64,12 +84,7 @@ impl Body for ResponseBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let frame = ready!(match &mut self.source {
-            Source::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Source::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Source::File(file) => Pin::new(file).poll_frame(context),
-            Source::Php(php) => php.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
-        });
+        let frame = ready!(Pin::new(&mut self.source).poll_frame(context));
         if let (Some(entry), Some(Ok(data))) = (&mut self.log, frame.as_ref().map(|f| f.as_ref().map(Frame::data_ref)))
         {
             entry.body_bytes += data.map_or(0, Bytes::len) as u64;
@@ -78,19 +93,11 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.source {
-            Source::Bytes(bytes) => bytes.is_empty(),
-            Source::File(file) => file.is_end_stream(),
-            Source::Php(php) => php.ended,
-        }
+        self.source.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.source {
-            Source::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Source::File(file) => file.size_hint(),
-            Source::Php(_) => SizeHint::default(),
-        }
+        self.source.size_hint()
     }
 }
 
@@ -101,6 +108,40 @@ impl Drop for ResponseBody {
         }
         if let Some(clock) = self.clock.take() {
             clock.request_ended();
+        }
+    }
+}
+
+// === impl Source ===
+
+impl Body for Source {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Source::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Source::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Source::File(file) => Pin::new(file).poll_frame(context),
+            Source::Php(php) => php.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+            Source::Compressed(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Source::Bytes(bytes) => bytes.is_empty(),
+            Source::File(file) => file.is_end_stream(),
+            Source::Php(php) => php.ended,
+            Source::Compressed(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Source::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::File(file) => file.size_hint(),
+            Source::Php(_) | Source::Compressed(_) => SizeHint::default(),
         }
     }
 }

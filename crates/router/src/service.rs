@@ -3,6 +3,7 @@
 use crate::access_log::Entry;
 use crate::authority;
 use crate::cgi;
+use crate::compression;
 use crate::connection::Clock;
 use crate::failure::{self, Failure};
 use crate::php::{Port, Running};
@@ -52,7 +53,9 @@ pub async fn answer(
     });
     let answer = match refusal {
         Some(refusal) => Err(refusal.into()),
-        None => dispatch(&thread, &view, &peer, &parts, body).await,
+        None => dispatch(&thread, &view, &peer, &parts, body)
+            .await
+            .and_then(|response| compression::apply(&http.compression, &parts, response)),
     };
     let mut response = answer.unwrap_or_else(|failure| {
         if let Failure::BadRequest(why) = failure {

@@ -17,7 +17,6 @@ pub fn refuse(configuration: &Configuration) -> Result<(), String> {
             others.push(path.to_owned());
         }
     };
-    check(!http.compression.compressors.is_empty(), "settings/http/compression");
     check(http.log_route, "settings/http/log_route");
     if let Some(log) = &configuration.access_log {
         check(log.format != LogFormat::combined(), "access_log/format");

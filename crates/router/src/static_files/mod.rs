@@ -46,6 +46,7 @@ use cache::{Cache, Entry};
 use open::{Links, OpenError, Opener, Place, Target};
 pub use path::normalise;
 use refusal::Refusals;
+pub use respond::NotModified;
 use respond::{Answer, Content};
 use version::{Identity, Version};
 
