@@ -36,6 +36,8 @@ from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXECUTABLE = Path(os.environ.get("HOWDAH", REPOSITORY / "target/release/howdah"))
+# The PHP version to test, as in 8.4; without it howdah takes the newest that it finds.
+PHP = os.environ.get("HOWDAH_TEST_PHP")
 
 # How long anything that must happen may take on a loaded machine. A test that meets it has failed.
 PATIENCE = 30.0
@@ -406,7 +408,9 @@ class Howdah:
         `prefix` goes before the executable (`["setpriv", …]`); `ready` replaces the wait for the URL's line.
         """
         self.directory = Path(tempfile.mkdtemp(prefix="howdah-test-"))
-        self.directory.chmod(0o755)
+        # With a prefix it may be somebody else who writes here.
+        self.directory.chmod(0o777 if prefix else 0o755)
+        self.control = self.directory / "control.sock"
         self.process: subprocess.Popen | None = None
         self.ended = False  # Whether a test has seen, or caused, the end of it.
         self.host = "127.0.0.1"
@@ -415,7 +419,10 @@ class Howdah:
             self.port = free_port()
             # Should pytest itself be killed, the kernel ends the server.
             guard = ["setpriv", "--pdeathsig", "KILL"]
-            self._spawn([*guard, *prefix, str(EXECUTABLE), *arguments(self.port)], environ, cwd)
+            words = arguments(self.port)
+            if words[0] == "run" and "--state-dir" not in words:
+                words = [*words, "--state-dir", str(self.directory / "state"), "--control", f"unix:{self.control}"]
+            self._spawn([*guard, *prefix, str(EXECUTABLE), *words], environ, cwd)
             try:
                 wait_for(
                     lambda: self.process.poll() is not None or (ready or Howdah._has_printed_its_url)(self),
@@ -463,6 +470,8 @@ class Howdah:
 
         def arguments(port: int) -> list[str]:
             words = ["serve", str(root), *options]
+            if PHP and "--php" not in options:
+                words += ["--php", PHP]
             for address in listen:
                 words += ["--listen", address.format(port=port)]
             if processes is not None:
@@ -474,13 +483,25 @@ class Howdah:
 
         return cls(arguments, **start)
 
+    def api(self, method: str, path: str, body: object = None, headers: Headers = ()) -> Response:
+        """Asks the control API of `Howdah.run`. A body that is neither text nor bytes is sent as JSON."""
+        if body is not None and not isinstance(body, (str, bytes)):
+            body = json.dumps(body)
+        with Connection(str(self.control)) as connection:
+            return connection.request(method, path, headers, body)
+
     @classmethod
     def run(cls, config: Mapping, *options: str, **start) -> Howdah:
-        """`howdah run --config` with the configuration; `{port}` in the name of a listener is the free port.
+        """`howdah run --config` with the configuration, and a control socket of its own (`api`); `{port}` in the name of a listener is the free port.
 
         Without listeners, 127.0.0.1 passes to the routes, or else to the only application.
         """
         config = dict(config)
+        if PHP:
+            config["applications"] = {
+                name: {**application, "type": f"php {PHP}"} if application.get("type") == "php" else application
+                for name, application in config.get("applications", {}).items()
+            }
         if "listeners" not in config:
             target = "routes" if "routes" in config else "applications/" + next(iter(config["applications"]))
             config["listeners"] = {"127.0.0.1:{port}": {"pass": target}}

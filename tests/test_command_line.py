@@ -57,7 +57,7 @@ def test_the_help_names_the_commands_and_their_options():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--nonsense"], ["nonsense"], ["serve", "--processes", "many"], ["run"], ["serve", "--processes", "0"]],
+    [["--nonsense"], ["nonsense"], ["serve", "--processes", "many"], ["run", "x"], ["serve", "--processes", "0"]],
 )
 def test_a_wrong_command_line_is_refused(arguments, tmp_path):
     result = howdah(*arguments, cwd=tmp_path)

@@ -303,10 +303,17 @@ def test_a_folder_without_an_index_is_not_listed(site, server):
         "/%5cdir",
         "/.//dir",
         "/x/..//dir",
+        "/\\evil.example/../dir",
+        # A folder with a script is redirected to elsewhere in the code.
+        "//scripts",
+        "/\\scripts",
+        "/\\evil.example/../scripts",
+        "/\\/evil.example/../scripts",
     ],
 )
 def test_a_redirect_stays_on_this_host(site, server, target):
     site.write("dir/index.html", "x")
+    site.php("scripts/index.php", "echo 'x';")
     site.write("evil.example/x.html", "x")
     with server.connect() as connection:
         response = connection.request("GET", target)
@@ -545,6 +552,23 @@ def escape(tmp_path_factory):
 def test_nul_is_refused(site, server, target):
     site.write("hello.txt", "hello")
     assert server.get(target).status in (400, 404)
+
+
+def test_a_path_that_is_not_utf_8_is_no_file(folder, run):
+    folder.write("%FF", "another file")
+    folder.write("hello.txt", "hello")
+    served = {"share": f"{folder.root}$uri", "fallback": {"share": f"{folder.root}/hello.txt"}}
+    only = {"match": {"uri": "/only/*"}, "action": {"share": f"{folder.root}$uri"}}
+    server = run({"routes": [only, {"action": served}]})
+    assert server.get("/%25FF").text == "another file"
+    assert server.get("/%ff").text == "hello"
+    assert server.get("/only/%ff").status == 404
+    assert server.get("/%ff/%00").status == 400
+
+
+def test_a_name_with_control_characters_is_a_file(folder, serve):
+    folder.write("a\tb\n.txt", "hello")
+    assert serve().get("/a%09b%0a.txt").text == "hello"
 
 
 @pytest.mark.parametrize("target", ["/%", "/%4", "/%zz", "/hello.txt%"])

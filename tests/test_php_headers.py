@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from harness import ProtocolError
+from harness import ProtocolError, wait_for
 
 
 def test_headers_of_a_script(site):
@@ -136,6 +136,18 @@ def test_a_status_does_not_stay_for_the_next_request(site, server):
             assert connection.request("GET", failing).status == 500
             response = connection.request("GET", "/pid.php")
             assert response.status == 200 and response.all("X-Left") == []
+
+
+@pytest.mark.parametrize("code", ["http_response_code(101);", "http_response_code(100);", "header('HTTP/1.1 103 Early');"])
+@pytest.mark.parametrize("more", ["", "flush(); echo 'more';"])
+def test_a_status_that_ends_no_response_is_an_error(site, server, code, more):
+    """A client would wait for the response that it announces, or talk another protocol."""
+    path = site.page(code + "echo 'body';" + more)
+    with server.connect() as connection:
+        response = connection.request("GET", path)
+        assert (response.status, response.interim) == (502, [])
+        assert connection.request("GET", "/pid.php").status == 200
+    wait_for(lambda: "a script set a status that no response can end with" in server.stderr)
 
 
 @pytest.mark.parametrize("status", [204, 304])

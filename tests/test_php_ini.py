@@ -136,6 +136,16 @@ def test_a_user_ini_that_changes_is_read_again(folder, serve):
     assert server.get("/").text == "after"
 
 
+def test_a_user_ini_can_limit_the_body_since_8_5(folder, serve):
+    """As under FPM: older versions read $_POST before they look for .user.ini (php-src issue 8157)."""
+    folder.write(".user.ini", "post_max_size = 10\n")
+    folder.php("index.php", "echo json_encode([PHP_VERSION_ID >= 80500, ini_get('post_max_size'), count($_POST)]);")
+    server = serve(processes=1, ini={"display_errors": "0"})
+    form = [("Content-Type", "application/x-www-form-urlencoded")]
+    limits, limit, fields = server.post("/", "field=" + "x" * 100, form).json()
+    assert (limit, fields) == ("10", 0 if limits else 1)
+
+
 def test_prepended_and_appended_files(folder, serve):
     folder.php("before.inc.php", "echo 'before ';")
     folder.php("after.inc.php", "echo ' after';")
@@ -150,7 +160,8 @@ def test_the_name_of_the_sapi_and_phpinfo(site):
     assert site.get("echo php_sapi_name(), PHP_SAPI;").text == "fpm-fcgifpm-fcgi"
     page = site.get("phpinfo();")
     assert page.header("Content-Type").startswith("text/html")
-    assert "howdah" in page.text and "<html" in page.text and "Zend&nbsp;Engine" in page.text
+    assert "howdah" in page.text and "<html" in page.text
+    assert "Zend Engine" in page.text.replace("&nbsp;", " "), "PHP 8.4 breaks the line elsewhere than 8.2"
     assert "4.2" in page.text or "PHP Version" in page.text
     credits = site.get("phpcredits();")
     assert credits.status == 200

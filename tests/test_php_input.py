@@ -3,10 +3,11 @@
 import hashlib
 import os
 import random
+from pathlib import Path
 
 import pytest
 
-from harness import Howdah
+from harness import Howdah, wait_for
 
 SITE = {"ini": {"upload_max_filesize": "300K", "post_max_size": "8M"}}
 
@@ -247,6 +248,42 @@ def test_a_body_is_complete_before_a_worker_is_taken(folder):
             assert server.get("/").text == "0"
         slow.send(b"x" * 20000)
         assert slow.response("POST").text == "40000"
+
+
+@pytest.mark.parametrize("method, code", [
+    ("PUT", "touch(SCRATCH . '/started'); await(SCRATCH . '/go'); $n = strlen(file_get_contents('php://input'));"
+            "file_put_contents(SCRATCH . '/taken', $n);"),
+    ("POST", "touch(SCRATCH . '/taken');"),
+    ("PUT", "touch(SCRATCH . '/started'); await(SCRATCH . '/go');"),
+], ids=["read by the script", "read before it", "not read at all"])  # fmt: skip
+def test_a_body_of_which_the_rest_is_lost_is_no_body(folder, serve, method, code):
+    """What howdah keeps of a body in a file cannot be read any more: the script must not take what it has for the whole."""
+    folder.php("wait.php", "touch(SCRATCH . '/busy'); await(SCRATCH . '/go');")
+    folder.php("index.php", "ignore_user_abort(true);" + code)
+    folder.php("pid.php", "echo getmypid();")
+    server = serve(processes=1, ini={"post_max_size": "100M"})
+    (worker,) = server.workers(count=1)
+    busy = server.connect()
+    if method == "POST":  # The body waits behind another request.
+        busy.send_request("GET", "/wait.php")
+        wait_for((folder.scratch / "busy").exists)
+    client = server.connect()
+    client.send_request(method, "/", {"Content-Type": "text/plain"}, b"x" * 20_000_000)
+    if method == "PUT":
+        wait_for((folder.scratch / "started").exists)
+
+    def kept():
+        fds = Path(f"/proc/{server.router().pid}/fd")
+        return [fd for fd in fds.iterdir() if os.path.exists(fd) and fd.stat().st_size == 20_000_000]
+
+    (file,) = wait_for(kept, "the body to be kept in a file")
+    os.truncate(file, 1_000_000)
+    (folder.scratch / "go").touch()
+    assert client.response().status == 500
+    for _ in range(3):
+        assert server.get("/pid.php").text == str(worker.pid)
+    assert not (folder.scratch / "taken").exists()
+    client.close(), busy.close()
 
 
 def test_a_client_that_gives_up_in_its_body_does_not_reach_php(folder, serve):

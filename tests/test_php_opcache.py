@@ -99,6 +99,28 @@ def test_a_preloaded_class_starts_afresh_in_each_request(folder, serve):
     assert [server.get("/").text for _ in range(4)] == ["1"] * 4
 
 
+SUPERGLOBALS = """
+    foreach ([$_SERVER, $_ENV, $_GET, $_POST, $_COOKIE, $_FILES, $_REQUEST] as $values) { count($values); }
+    getenv('PATH'); $_SERVER['PHP_SELF']; getallheaders(); headers_list(); fastcgi_finish_request(); flush();
+    file_get_contents('php://input'); header('X-Preload: 1'); setcookie('a', 'b'); echo 'preloaded';"""
+
+
+@pytest.mark.parametrize("jit", ["0", "1"])
+def test_code_may_ask_for_the_request_when_there_is_none(folder, serve, jit):
+    """A preload script, and what is asked of PHP at the start, run without a request."""
+    preload = folder.php("preload.php", SUPERGLOBALS + "function preloaded() { return 1; }")
+    folder.php("index.php", "echo json_encode([$_SERVER['PHP_SELF'], $_COOKIE['a'], preloaded()]);")
+    server = serve(ini={"opcache.preload": str(preload), "auto_globals_jit": jit})
+    for _ in range(2):
+        assert server.get("/?x=1", {"Cookie": "a=b"}).json() == ["/index.php", "b", 1]
+    assert "opcache on" in server.stdout
+
+
+def test_superglobals_that_are_always_made(folder, serve):
+    folder.php("index.php", "$name = '_SERVER'; echo json_encode([$$name['PHP_SELF'] ?? null, $$name['REQUEST_METHOD'] ?? null]);")
+    assert serve(ini={"auto_globals_jit": "0"}).get("/").json() == ["/index.php", "GET"]
+
+
 # --- Randomness
 
 RANDOM = """

@@ -4,11 +4,13 @@ import gzip
 import hashlib
 import os
 import socket
+import stat
 import threading
+from pathlib import Path
 
 import pytest
 
-from harness import ProtocolError, wait_for
+from harness import Process, ProtocolError, wait_for
 
 SITE = {"ini": {"output_buffering": "0", "zlib.output_compression": "0"}}
 
@@ -261,12 +263,43 @@ def test_clients_that_reset_while_they_are_answered_cost_nobody_else(site, serve
 
 def test_a_script_that_dies_while_it_streams_does_not_end_its_response_well(site, server):
     """The status is out already: a cut connection is the only honest end."""
-    path = site.page("echo 'begun'; flush(); posix_kill(getmypid(), SIGKILL);".replace("SIGKILL", "9"))
+    path = site.page("echo 'begun'; flush(); await(SCRATCH . '/begun'); posix_kill(getmypid(), 9);")
     with server.connect() as connection:
         connection.send_request("GET", path)
         _, body = connection.stream()
         assert next(body) == b"begun"
+        (site.scratch / "begun").touch()
         with pytest.raises((ProtocolError, ConnectionResetError)):
             next(body)
             pytest.fail("the response ended as if it were whole")
     assert server.get("/pid.php").status == 200
+
+
+def spooled_bytes(server) -> int:
+    """What the router's temporary files take on the disk."""
+    return sum(
+        entry.stat().st_blocks * 512
+        for entry in Path(f"/proc/{server.router().pid}/fd").iterdir()
+        if os.readlink(entry).endswith(" (deleted)") and stat.S_ISREG(entry.stat().st_mode)
+    )
+
+
+def test_a_client_that_does_not_read_does_not_fill_the_disk(folder, serve):
+    """The bound of a response's temporary file: PHP waits for the client there, and goes on when it reads."""
+    gigabyte, size = 1 << 30, 1 << 20
+    folder.php(
+        "endless.php",
+        f"for ($n = 0; $n < 1200; $n++) {{ echo str_repeat('x', {size}); file_put_contents(SCRATCH . '/written', $n); }}",
+    )
+    server = serve(processes=1, ini={"max_execution_time": 0})
+    with server.connect() as connection:
+        connection.send_request("GET", "/endless.php")
+        _, body = connection.stream()
+        before = len(next(body))
+        wait_for(lambda: spooled_bytes(server) > 0.98 * gigabyte, "the file to be full")
+        worker = server.workers(count=1)[0]
+        wait_for(lambda: all(Process.of(worker.pid).state == "S" for _ in range(50)), "PHP to wait")
+        assert 1000 <= int((folder.scratch / "written").read_text()) < 1100
+        assert spooled_bytes(server) <= 1.001 * gigabyte
+        assert before + sum(map(len, body)) == 1200 * size
+    wait_for(lambda: spooled_bytes(server) == 0, "the file to be gone")

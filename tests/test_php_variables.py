@@ -1,5 +1,6 @@
 """The variables that a script sees: those of PHP-FPM behind nginx, whatever php.ini says."""
 
+import os
 import time
 
 import pytest
@@ -128,6 +129,39 @@ def test_the_time_of_the_request_is_now(server):
 def test_any_byte_may_stand_in_a_query(site):
     code = "echo bin2hex($_GET['x']), ' ', $_SERVER['QUERY_STRING'];"
     assert site.get(code, query="?x=%FF%00%E2%82%AC+a").text == "ff00e282ac2061 x=%FF%00%E2%82%AC+a"
+
+
+def hexadecimal(got: dict) -> dict:
+    return {name: bytes.fromhex(value) for name, value in got.items()}
+
+
+@pytest.mark.parametrize(
+    "raw, path",
+    [
+        ("/x%ff%FE/", b"/x\xff\xfe/"),
+        ("/x%0d%0a%09%7f", b"/x\r\n\t\x7f"),
+        ("/%c0%ae%c0%ae/x", b"/\xc0\xae\xc0\xae/x"),
+    ],
+)
+def test_any_byte_but_nul_may_stand_in_a_path(folder, serve, raw, path):
+    """Whether a path means something is the application's to say, as with nginx and FPM."""
+    folder.php(
+        "index.php",
+        """$names = ['REQUEST_URI', 'DOCUMENT_URI', 'SCRIPT_NAME', 'PATH_INFO', 'SCRIPT_FILENAME', 'PATH_TRANSLATED'];
+        foreach ($names as $name) { $got[$name] = bin2hex($_SERVER[$name] ?? ''); } echo json_encode($got);""",
+    )
+    os.mkdir(os.fsencode(folder.root) + b"/\xff")
+    os.chmod(os.fsencode(folder.root) + b"/\xff", 0o755)
+    os.symlink("../index.php", os.fsencode(folder.root) + b"/\xff/\n.php")
+    server = serve()
+    root = os.fsencode(folder.root)
+    got = hexadecimal(server.get(raw).json())
+    assert (got["REQUEST_URI"], got["DOCUMENT_URI"]) == (raw.encode(), path)
+    assert (got["SCRIPT_NAME"], got["SCRIPT_FILENAME"]) == (b"/index.php", root + b"/index.php")
+    got = hexadecimal(server.get("/index.php" + raw).json())
+    assert (got["SCRIPT_NAME"], got["PATH_INFO"], got["PATH_TRANSLATED"]) == (b"/index.php", path, root + path)
+    got = hexadecimal(server.get("/%ff/%0a.php" + raw).json())
+    assert (got["SCRIPT_NAME"], got["PATH_INFO"]) == (b"/\xff/\n.php", path)
 
 
 def test_a_long_query_arrives(site):

@@ -498,6 +498,29 @@ def test_a_child_that_php_does_not_wait_for_is_reaped(scripts, serve):
     wait_for(lambda: {server.get("/pid.php").text} == pids and server.zombies() == [], "them to be reaped", timeout=5)
 
 
+def test_a_worker_that_is_never_idle_reaps_too(scripts, serve):
+    scripts.php("forget.php", "$p = proc_open(['true'], [], $pipes); unset($p);")
+    server = serve(processes=1)
+    (worker,) = server.workers(count=1)
+    stop = threading.Event()
+
+    def load():
+        with server.connect() as connection:
+            while not stop.is_set():
+                assert connection.request("GET", "/pid.php").text == str(worker.pid)
+
+    with ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(load) for _ in range(4)]
+        try:
+            for _ in range(10):
+                server.get("/forget.php")
+            wait_for(lambda: not [p for p in server.processes() if p.parent == worker.pid], "all children to be reaped")
+        finally:
+            stop.set()
+        for client in clients:
+            client.result()
+
+
 def test_reaping_does_not_take_a_child_from_php(scripts, serve):
     """What PHP does wait for has its status, whatever else the worker reaps."""
     scripts.php(
@@ -558,6 +581,27 @@ def test_the_user_of_an_application(scripts, run):
 
 
 @needs_root
+@pytest.mark.parametrize("command", ["serve", "run"])
+def test_nothing_runs_as_root_for_want_of_another_user(scripts, tmp_path, command):
+    """A machine, or a container, with neither www-data nor nobody."""
+    users = tmp_path / "passwd"
+    users.write_text("root:x:0:0:root:/root:/bin/sh\n")
+    # systemd's module would make a nobody of its own.
+    lookups = tmp_path / "nsswitch.conf"
+    lookups.write_text("passwd: files\ngroup: files\n")
+    mounts = f"mount --bind {users} /etc/passwd && mount --bind {lookups} /etc/nsswitch.conf"
+    hide = ["unshare", "--mount", "sh", "-c", mounts + ' && exec "$@"', "sh"]
+    with pytest.raises(AssertionError, match="exit code 1") as failure:
+        if command == "serve":
+            Howdah.serve(scripts, prefix=hide)
+        else:
+            Howdah.run({"applications": {"app": {"type": "php", "root": str(scripts.root)}}}, prefix=hide)
+    assert "no user www-data and no user nobody" in str(failure.value) and "--user" in str(failure.value)
+    with Howdah.serve(scripts, "--user", "root", prefix=hide) as server:
+        assert server.get("/pid.php").status == 200
+
+
+@needs_root
 def test_php_cannot_reach_what_belongs_to_root(scripts, serve):
     scripts.write("../secret.txt", "secret").chmod(0o600)
     scripts.php(
@@ -598,6 +642,19 @@ def test_a_worker_holds_no_socket_of_a_client_or_listener(scripts, serve):
         for process in [server.prototype(), *server.workers()]:
             links = [os.readlink(entry) for entry in Path(f"/proc/{process.pid}/fd").iterdir()]
             assert not [link for link in links if link[8:-1] in inodes], f"{process.title}: {links}"
+
+
+def test_a_worker_holds_no_socket_at_all(scripts, serve):
+    """Nothing over which it could speak to the supervisor, as the prototype does."""
+    server = serve(processes=2)
+    for _ in range(10):
+        server.get("/pid.php")
+    for process in server.workers(count=2):
+        links = [os.readlink(entry) for entry in Path(f"/proc/{process.pid}/fd").iterdir()]
+        assert links and not [link for link in links if link.startswith("socket:")], links
+    prototype = server.prototype()
+    links = [os.readlink(entry) for entry in Path(f"/proc/{prototype.pid}/fd").iterdir()]
+    assert len([link for link in links if link.startswith("socket:")]) == 1, "the prototype has the one"
 
 
 # --- Listeners

@@ -19,7 +19,12 @@ fn main() {
     let short: String = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
 
     let mut build = cc::Build::new();
-    build.file("sapi/howdah_sapi.c").file("sapi/user_ini.c").warnings_into_errors(true).extra_warnings(true);
+    for file in ["sapi/howdah_sapi.c", "sapi/process.c", "sapi/user_ini.c"] {
+        build.file(file);
+    }
+    build.warnings_into_errors(true).extra_warnings(true);
+    // php_config.h defines it too, but too late for the C library's headers that were included before.
+    build.define("_GNU_SOURCE", None);
     // PHP's own headers are not clean under -Wextra.
     for include in ask("--includes").split_whitespace().filter_map(|flag| flag.strip_prefix("-I")) {
         build.flag("-isystem").flag(include);

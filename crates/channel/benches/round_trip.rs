@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::AsFd;
 
 fn round_trip(c: &mut Criterion) {
-    let control = ControlEnd::create(Geometry { slots: 64, threads: 1 }).expect("memory");
+    let mut control = ControlEnd::create(Geometry { slots: 64, threads: 1 }).expect("memory");
     let bell = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
     let router = RouterEnd::attach(control.memfd(), control.geometry()).expect("the router's end");
     let channel = WorkerChannel::attach(control.memfd(), control.geometry(), vec![bell.try_clone().expect("a copy")])

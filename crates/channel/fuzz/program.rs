@@ -1,21 +1,26 @@
 //! Bytes as a program on a channel: steps of the router, of an honest worker, and of a hostile one.
 //!
-//! [`run`] panics when a step of the router's panics, reads more than a ring, or when a slot is lost after the workers
-//! have been replaced. What the honest worker makes of garbage is not checked, but that it does not panic or read too
+//! [`run`] panics when a step of the router's panics, reads more than a ring, or when a slot is lost after all workers have
+//! died, or the queue is stuck, and nothing was found in about a second for which they would be replaced. It hangs when an
+//! honest worker waits for ever. What the honest worker makes of garbage is not checked, but that it does not panic or read too
 //! much is.
 
 use crate::hostile::HostileMemory;
 use howdah_channel::{
     ControlEnd, Exchange, Geometry, Next, Progress, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, Refused, RouterEnd,
-    SlotState, WorkerChannel, WorkerId, offsets, request, response,
+    SlotState, Violation, WorkerChannel, WorkerId, offsets, request, response,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
 const SLOTS: usize = 64;
 const HONEST: WorkerId = WorkerId { index: 1, incarnation: 1 };
 const MALLORY: WorkerId = WorkerId { index: 2, incarnation: 1 };
+
+/// How many sweeps at the router's usual distance fit into a little more than a second.
+const SECOND: u32 = 5;
 
 /// The rest of a program. Zeroes follow its end.
 struct Program<'p>(&'p [u8]);
@@ -54,6 +59,8 @@ struct Stage {
     memory: HostileMemory,
     exchanges: Vec<Exchange>,
     out: Vec<u8>,
+    /// What the sweeps take for the time.
+    now: Instant,
 }
 
 /// Runs a program.
@@ -73,13 +80,16 @@ impl Stage {
         let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("an eventfd");
         let workers = WorkerChannel::attach(control.memfd(), GEOMETRY, vec![bell]).expect("the workers' end");
         let memory = HostileMemory::map(control.memfd(), GEOMETRY);
-        Stage { control, router, workers, memory, exchanges: Vec::new(), out: Vec::new() }
+        let stage =
+            Stage { control, router, workers, memory, exchanges: Vec::new(), out: Vec::new(), now: Instant::now() };
+        stage.workers_start();
+        stage
     }
 
     fn step(&mut self, program: &mut Program<'_>) {
-        match program.byte() % 20 {
+        match program.byte() % 21 {
             0 | 1 => self.submit(program),
-            2 => self.exchange(program, |exchange, _, _| exchange.progress().map(drop)),
+            2 => self.exchange(program, |exchange, _, _| exchange.progress().and(exchange.check())),
             3 | 4 => self.exchange(program, |exchange, _, out| {
                 out.clear();
                 let read = exchange.read(out);
@@ -106,7 +116,7 @@ impl Stage {
                 let worker = if program.byte() & 1 == 0 { MALLORY } else { HONEST };
                 exchange.worker_died(worker).unwrap_or(false)
             }),
-            10 => drop(self.router.sweep()),
+            10 => drop(self.sweep()),
             11 => {
                 self.router.drain(0, |slot| assert!(slot < GEOMETRY.slots));
                 let _ = self.router.prepare_to_sleep(0);
@@ -129,6 +139,11 @@ impl Stage {
             18 => {
                 let (slot, word, value) = (self.some_slot(program), program.byte() % 16, program.value());
                 self.memory.control(slot, usize::from(word) * 8).store(value, Ordering::SeqCst);
+            }
+            19 => {
+                if self.control.check_orders().is_err() {
+                    self.replace_workers();
+                }
             }
             _ => {
                 let at = program.u64() as usize % (self.memory.len() / 8) * 8;
@@ -155,7 +170,7 @@ impl Stage {
     fn exchange(
         &mut self,
         program: &mut Program<'_>,
-        step: impl FnOnce(&mut Exchange, &mut Program<'_>, &mut Vec<u8>) -> Result<(), howdah_channel::Violation>,
+        step: impl FnOnce(&mut Exchange, &mut Program<'_>, &mut Vec<u8>) -> Result<(), Violation>,
     ) {
         if self.exchanges.is_empty() {
             return;
@@ -205,23 +220,28 @@ impl Stage {
         if !self.a_hint_leads_to_a_request() {
             return; // it would sleep
         }
-        let end = self.workers.worker(HONEST);
-        let Next::Run(mut claim) = end.next(|| false) else { return };
-        let mut head = Vec::new();
-        if claim.head(&mut head).is_ok() {
-            assert!(head.len() <= REQUEST_HEAD_BYTES);
-            let _ = request::parse_head(&head, &mut Vec::new());
+        let (len, finishes) = (usize::from(program.u16()), program.byte() & 3 != 0);
+        let workers = self.workers.clone();
+        let worker = std::thread::spawn(move || {
+            let end = workers.worker(HONEST);
+            let Next::Run(mut claim) = end.next(|| false) else { return };
+            let mut head = Vec::new();
+            if claim.head(&mut head).is_ok() {
+                assert!(head.len() <= REQUEST_HEAD_BYTES);
+                let _ = request::parse_head(&head, &mut Vec::new());
+            }
+            // Less than a ring: it waits only if somebody wrote the router's words, and the router frees it.
+            let _ = claim.write(&vec![3; len]);
+            claim.flush();
+            if finishes {
+                claim.finish();
+            }
+        });
+        while !worker.is_finished() {
+            let _ = self.sweep();
+            std::thread::yield_now();
         }
-        let len = usize::from(program.u16());
-        // With a full ring it would wait for the router.
-        for slot in 0..GEOMETRY.slots {
-            self.memory.control(slot, offsets::RESPONSE_READ).store(0, Ordering::SeqCst);
-        }
-        let _ = claim.write(&vec![3; len]);
-        claim.flush();
-        if program.byte() & 3 != 0 {
-            claim.finish();
-        }
+        worker.join().expect("an honest worker does not panic");
     }
 
     fn a_hint_leads_to_a_request(&self) -> bool {
@@ -244,28 +264,52 @@ impl Stage {
         }
     }
 
-    /// All workers are killed, and the supervisor says so.
-    fn replace_workers(&mut self) {
+    /// What a router's thread does four times a second.
+    fn sweep(&mut self) -> Result<(), Violation> {
+        self.now += Duration::from_millis(250);
+        let mut result = self.router.sweep(0, self.now);
+        for n in (0..self.exchanges.len()).rev() {
+            if let Err(violation) = self.exchanges[n].check() {
+                result = Err(violation);
+                self.exchanges.swap_remove(n).quarantine();
+            }
+        }
+        result
+    }
+
+    fn workers_start(&self) {
+        [MALLORY, HONEST].into_iter().for_each(|worker| self.router.worker_started(worker));
+    }
+
+    fn workers_die(&mut self) {
         for worker in [MALLORY, HONEST] {
             self.exchanges.retain_mut(|exchange| !exchange.worker_died(worker).unwrap_or(false));
             self.router.worker_died(worker);
+            self.control.worker_died(worker);
         }
+    }
+
+    /// All workers are killed, and the supervisor says so.
+    fn replace_workers(&mut self) {
+        self.workers_die();
+        self.control.workers_replaced();
         self.router.release_quarantined();
         self.exchanges.iter_mut().for_each(Exchange::resubmit_if_stranded);
+        self.workers_start();
     }
 
     fn assert_recovers(mut self) {
         self.exchanges.clear();
-        // Mallory's last deed. Without it, a slot whose client left stays with a worker that never was.
-        (0..GEOMETRY.slots).for_each(|slot| self.memory.state(slot).store(u64::MAX, Ordering::SeqCst));
-        let _ = self.router.sweep();
-        self.replace_workers();
-        self.router.sweep().expect("nothing is broken any more");
-        assert_eq!(self.router.free_slots(), SLOTS, "a slot is lost");
-        // The words that stop workers are the supervisor's to mend.
-        for offset in (0..offsets::mailboxes(GEOMETRY)).step_by(8) {
-            self.memory.u64(offset).store(0, Ordering::SeqCst);
+        // As all workers do some day. What is wrong besides must be found.
+        self.workers_die();
+        let found = (0..SECOND).filter(|_| self.sweep().is_err()).count();
+        if found > 0 || self.control.check_orders().is_err() {
+            self.replace_workers();
         }
+        self.sweep().expect("nothing is broken any more");
+        // A worker takes the hints of requests that were taken back.
+        self.memory.queue_head().fetch_add(self.router.queued(), Ordering::SeqCst);
+        assert_eq!(self.router.free_slots(), SLOTS, "a slot is lost");
         let end = self.workers.worker(WorkerId { index: 1, incarnation: 2 });
         for n in 0..SLOTS {
             let mut exchange = self.router.submit(0, &[n as u8], b"", true).expect("a slot");

@@ -52,6 +52,21 @@ impl IdleSet<'_> {
         None
     }
 
+    /// Whether this worker sleeps.
+    pub fn contains(&self, index: u16) -> bool {
+        self.word(index).load(Ordering::SeqCst) & bit(index) != 0
+    }
+
+    /// How many workers sleep.
+    pub fn count(&self) -> u32 {
+        self.bits.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
+    }
+
+    /// Nobody sleeps: all workers are dead.
+    pub fn clear(&self) {
+        self.bits.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+    }
+
     fn word(&self, index: u16) -> &AtomicU64 {
         &self.bits[usize::from(index) / 64]
     }

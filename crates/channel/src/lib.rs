@@ -6,16 +6,23 @@
 //! - [`state`]: the slot's word, and the table of who may make which transition
 //! - `submission`, `idle`, `mailbox`: the three lock-free structures, each explored by loom
 //! - [`RouterEnd`], [`WorkerChannel`], [`ControlEnd`]: the ends of the router, the workers and the supervisor
+//! - [`Exchange`]: one request, as the router sees it
+//! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`control`], [`lifecycle`]: the sockets beside the channel, between the supervisor and its children
+//! - [`BUILD_ID`]: whether both ends are of one build
 //!
 //! The router trusts nothing that a worker can write; a worker may be killed at any instruction. Neither may cost
 //! another request its answer.
 
 #[cfg(not(loom))]
+mod build_id;
+#[cfg(not(loom))]
 pub mod control;
 #[cfg(not(loom))]
 mod control_end;
+#[cfg(not(loom))]
+mod exchange;
 #[cfg(not(loom))]
 mod futex;
 mod idle;
@@ -36,6 +43,10 @@ pub mod response;
 #[cfg(not(loom))]
 mod ring;
 #[cfg(not(loom))]
+mod roster;
+#[cfg(not(loom))]
+mod rounds;
+#[cfg(not(loom))]
 mod router_end;
 pub mod state;
 mod submission;
@@ -46,16 +57,20 @@ mod view;
 mod worker_end;
 
 #[cfg(not(loom))]
+pub use build_id::BUILD_ID;
+#[cfg(not(loom))]
 pub use control_end::ControlEnd;
+#[cfg(not(loom))]
+pub use exchange::{Exchange, Progress};
 #[cfg(not(loom))]
 pub use layout::{
     BODY_RING_BYTES, Geometry, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES,
 };
 #[cfg(not(loom))]
-pub use router_end::{Exchange, Progress, Refused, RouterEnd};
+pub use router_end::{Refused, RouterEnd};
 pub use state::{SlotState, Violation, WorkerId};
 #[cfg(not(loom))]
-pub use worker_end::{Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
+pub use worker_end::{BodyError, Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
 
 #[cfg(all(test, loom))]
 mod loom_tests;

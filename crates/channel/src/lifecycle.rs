@@ -3,6 +3,8 @@
 //! A child finds its control socket at [`CONTROL_FD`]. The supervisor's first message is the boot message, with the
 //! descriptors that it names, in their order.
 
+use crate::build_id::BUILD_ID;
+use crate::control::ControlSocket;
 use crate::layout::Geometry;
 use crate::state::WorkerId;
 use nix::sys::prctl;
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
 /// Where a child finds its control socket.
@@ -26,7 +28,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Becomes this user, for good: groups first, while that is still allowed. Only while the process has one thread.
+    /// Becomes this user, for good: groups first, while that is still allowed. Only while the process has one thread. Clears
+    /// the death signal: see [`die_with_supervisor`].
     ///
     /// # Errors
     /// When the process may not.
@@ -39,17 +42,30 @@ impl Identity {
         }
         setgid(gid)?;
         setuid(Uid::from_raw(uid))?;
-        // A change of user clears it.
-        prctl::set_pdeathsig(Signal::SIGKILL)?;
         Ok(())
     }
+}
+
+/// From now on this process is killed when the supervisor at the other end of its control socket dies. To be asked for
+/// at the start, and again after [`Identity::assume`]: a change of user clears it.
+///
+/// # Errors
+/// When the supervisor is dead already: no signal will come for that.
+pub fn die_with_supervisor(control: &ControlSocket) -> io::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // Of a socket pair, this is who made it.
+    let supervisor = rustix::net::sockopt::socket_peercred(control)?.pid;
+    if rustix::process::getppid() != Some(supervisor) {
+        return Err(io::Error::other("the supervisor is gone"));
+    }
+    Ok(())
 }
 
 /// Supervisor to prototype.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToPrototype {
     /// Load PHP. Descriptors: the channel's memory, then one eventfd for each router thread.
-    Boot(PrototypeBoot),
+    Boot(Box<PrototypeBoot>),
     /// Fork this worker.
     Start(WorkerId),
 }
@@ -57,6 +73,8 @@ pub enum ToPrototype {
 /// What a prototype needs to know.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PrototypeBoot {
+    /// [`BUILD_ID`] of the supervisor.
+    pub build: String,
     /// The application's name, for process titles and errors.
     pub application: String,
     /// The size of its channel.
@@ -73,6 +91,8 @@ pub struct PrototypeBoot {
     pub user_values: BTreeMap<String, String>,
     /// Where scripts that ask for relative paths begin.
     pub working_directory: Option<PathBuf>,
+    /// After how many requests a worker ends; another one takes its place.
+    pub requests_per_worker: Option<u32>,
     /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
     pub server_software: String,
 }
@@ -86,8 +106,6 @@ pub enum FromPrototype {
         php_version: String,
         /// Whether opcache is on for requests.
         opcache: bool,
-        /// Largest request body that PHP accepts by its settings, in bytes; 0 for no limit.
-        post_max_bytes: u64,
     },
     /// PHP can't be loaded. The prototype exits.
     Failed {
@@ -136,6 +154,13 @@ pub enum ToRouter {
     /// Serve by this configuration from now on. Descriptors: its text; the certificates, a JSON object of names and PEM
     /// bundles; the access log, if there is one.
     Configure(RouterConfiguration),
+    /// A worker is started: it may claim requests. Of each that lives, after the boot message and from then on.
+    WorkerStarted {
+        /// The generation it belongs to.
+        generation: u64,
+        /// Its name.
+        worker: WorkerId,
+    },
     /// A worker is dead: its request is lost.
     WorkerDied {
         /// The generation it belonged to.
@@ -176,6 +201,10 @@ pub struct GenerationBoot {
     pub application: String,
     /// The size of its channel.
     pub geometry: Geometry,
+    /// If more workers are started when fewer than this are idle: [`FromRouter::Wanting`].
+    pub spare_workers: Option<u32>,
+    /// How long a worker may take for a request, in milliseconds: [`FromRouter::Overdue`].
+    pub timeout_ms: Option<u64>,
 }
 
 /// What a configuration is about, besides its text.
@@ -218,10 +247,19 @@ pub enum FromRouter {
         /// Which rule.
         rule: String,
     },
-    /// Requests of this generation wait, and no worker is idle.
+    /// Fewer workers are idle than should be.
     Wanting {
         /// The generation.
         generation: u64,
+        /// How many requests wait for a worker.
+        waiting: u64,
+    },
+    /// A worker takes longer for its request than it may: it must be ended.
+    Overdue {
+        /// The generation.
+        generation: u64,
+        /// The worker.
+        worker: WorkerId,
     },
     /// The answer to [`ToRouter::TellLoad`].
     Load(RouterLoad),
@@ -242,11 +280,60 @@ pub struct RouterLoad {
     pub requests_active: BTreeMap<u64, u64>,
 }
 
+impl PrototypeBoot {
+    /// A prototype's first message, and its descriptors. `None` when the supervisor is gone.
+    ///
+    /// # Errors
+    /// When there is another message, or none yet; or when the supervisor is of another build, whose messages may not even
+    /// look like ours: then it says what to do.
+    pub fn receive(control: &ControlSocket) -> io::Result<Option<(PrototypeBoot, Vec<OwnedFd>)>> {
+        let Some((message, descriptors)) = control.receive::<serde_json::Value>()? else { return Ok(None) };
+        let build = message.pointer("/Boot/build").and_then(|build| build.as_str()).unwrap_or("of an older version");
+        if build != BUILD_ID {
+            return Err(io::Error::other(format!(
+                "howdah and its PHP executable are not of the same build (howdah is {build}, howdah-php {BUILD_ID}); \
+                 restart howdah if it was updated, or else build both with `make`"
+            )));
+        }
+        match serde_json::from_value(message)? {
+            ToPrototype::Boot(boot) => Ok(Some((*boot, descriptors))),
+            ToPrototype::Start(_) => Err(io::Error::other("the supervisor sent no boot message")),
+        }
+    }
+}
+
 impl std::fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ProcessEnd::Code(code) => write!(f, "exited with code {code}"),
             ProcessEnd::Signal(signal) => write!(f, "was killed by signal {signal}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_made_the_socket_must_be_the_parent() {
+        let (ours, _theirs) = ControlSocket::pair().unwrap();
+        // This process made the pair itself, and is not its own parent.
+        assert!(die_with_supervisor(&ours).unwrap_err().to_string().contains("gone"));
+        prctl::set_pdeathsig(None).unwrap();
+    }
+
+    #[test]
+    fn a_supervisor_of_another_build_is_told_what_to_do_whatever_its_messages_look_like() {
+        for text in [
+            serde_json::json!({"Boot": {"application": "shop"}}),
+            serde_json::json!({"Boot": {"build": "0.0.9-0123456789abcdef", "application": "shop"}}),
+            serde_json::json!({"Hello": 1}),
+        ] {
+            let (supervisor, prototype) = ControlSocket::pair().unwrap();
+            supervisor.send(&text, &[]).unwrap();
+            let error = PrototypeBoot::receive(&prototype).unwrap_err().to_string();
+            assert!(error.contains("not of the same build") && error.contains("restart howdah"), "{error}");
         }
     }
 }

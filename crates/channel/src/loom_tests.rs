@@ -96,6 +96,26 @@ fn loom_a_queue_in_use_is_never_taken_for_broken() {
 }
 
 #[test]
+fn loom_a_queue_is_stuck_only_while_a_thread_is_about_to_publish() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let pusher = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.push(1))
+        };
+        let taker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || drop(shared.queue().take()))
+        };
+        let stuck = shared.queue().stuck_at(&shared.tail);
+        assert!(stuck.is_none_or(|ticket| ticket == 0));
+        pusher.join().unwrap();
+        assert_eq!(shared.queue().stuck_at(&shared.tail), None);
+        taker.join().unwrap();
+    });
+}
+
+#[test]
 fn loom_a_worker_that_goes_to_sleep_is_woken_or_sees_the_hint() {
     loom::model(|| {
         let shared = Shared::new();

@@ -6,6 +6,9 @@ pub use crate::state::SlotState;
 
 pub const HEAD_LENGTH: usize = control::HEAD_LENGTH;
 pub const BODY_READ: usize = control::BODY_READ;
+/// The upper half is the slot's doorbell.
+pub const FLAGS: usize = control::FLAGS;
+pub const BODY_WRITTEN: usize = control::BODY_WRITTEN;
 pub const RESPONSE_READ: usize = control::RESPONSE_READ;
 pub const RESPONSE_WRITTEN: usize = control::RESPONSE_WRITTEN;
 
@@ -13,9 +16,19 @@ pub fn total_bytes(geometry: Geometry) -> usize {
     Layout::new(geometry).total_bytes
 }
 
-/// Where the router's mailboxes begin. Before them: the words that stop and wake workers.
-pub fn mailboxes(geometry: Geometry) -> usize {
-    Layout::new(geometry).mailbox_sleeping(0)
+/// The word that stops all workers.
+pub fn drain_word(geometry: Geometry) -> usize {
+    Layout::new(geometry).drain_word()
+}
+
+/// One bit for each sleeping worker.
+pub fn idle_bits(geometry: Geometry) -> usize {
+    Layout::new(geometry).idle_bits()
+}
+
+/// A worker's doorbell, and in the upper half of the same 64 bits the word that stops it.
+pub fn worker(geometry: Geometry, index: u16) -> usize {
+    Layout::new(geometry).worker(index)
 }
 
 pub fn queue_head(geometry: Geometry) -> usize {

@@ -1,44 +1,67 @@
 //! The router's end of a channel: submits requests, reads responses, and believes nothing.
 //!
 //! Each request in the channel is an [`Exchange`], owned by the router thread that submitted it. What a worker can write
-//! is checked against what the router keeps in its own memory: sequence numbers, positions, what was seen before. A
-//! broken rule is a [`Violation`]: the request fails, its slot is set aside until the workers of that moment are gone,
-//! and the caller has them killed. What can't fail: nothing here waits, allocates from a number that a worker wrote, or
-//! panics on one.
+//! is checked against what the router keeps in its own memory: sequence numbers, positions, what was seen before, which
+//! workers live. A broken rule is a [`Violation`]: the request fails, its slot is set aside until the workers of that
+//! moment are gone, and the caller has them killed. What can't fail: nothing here waits, allocates from a number that a
+//! worker wrote, or panics on one.
+//!
+//! What would cost something on each request is looked at by [`RouterEnd::sweep`] and [`Exchange::check`], which every
+//! thread calls some times a second.
 
+use crate::exchange::{Exchange, Submitted};
 use crate::idle;
-use crate::layout::{Geometry, MAX_WORKERS, REQUEST_HEAD_BYTES, flags};
-use crate::ring::{readable, writable};
+use crate::layout::{Geometry, REQUEST_HEAD_BYTES, flags};
+use crate::roster::Roster;
+use crate::rounds::{Rounds, Suspicion};
 use crate::state::{SlotState, Violation, WorkerId, pack, unpack};
 use crate::submission::Hint;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering};
 use crate::view::View;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 /// The router's end. Shared by its threads.
 #[derive(Debug)]
 pub struct RouterEnd {
-    view: View,
+    pub(crate) view: View,
     /// The next ticket of the submission queue. Only here: workers can't touch it.
     tail: AtomicU64,
-    slots: Mutex<Slots>,
+    books: Mutex<Books>,
 }
 
-/// The slots that no exchange owns.
-#[derive(Debug, Default)]
-struct Slots {
-    /// Free ones, the last used on top, with the sequence number of their last request.
+/// What the router's threads know together: the slots that no exchange owns, and the workers.
+#[derive(Debug)]
+pub(crate) struct Books {
+    /// Free slots, the last used on top, with the sequence number of their last request.
     free: Vec<(u16, u32)>,
     /// Free, but a hint of their cancelled request is still in the queue: slot, sequence, ticket.
-    hinted: Vec<(u16, u32, u64)>,
+    pub(crate) hinted: Vec<(u16, u32, u64)>,
     /// A worker still runs the request of a client that left (or of a router before this one).
-    orphans: Vec<(u16, u32)>,
+    orphans: Vec<Orphan>,
     /// A worker broke the rules with them, or they were orphans at a moment when one did.
     quarantined: Vec<(u16, u32)>,
-    /// What was found wrong with an orphan, until [`RouterEnd::sweep`] reports it.
+    /// What was found wrong with a slot in quarantine or with the queue, until the workers have been replaced.
     broken: Option<Violation>,
+    pub(crate) living: Roster,
+    pub(crate) rounds: Rounds,
+    /// The ticket that no worker gets past.
+    stuck: Suspicion<u64>,
+    /// Where the queue's head was at the end of the last round.
+    last_head: u64,
+}
+
+/// The slot of a request whose client has left.
+#[derive(Debug)]
+struct Orphan {
+    slot: u16,
+    sequence: u32,
+    /// A former router submitted it: its worker may have died when nobody was there to hear of it.
+    inherited: bool,
+    /// It was claimed in this name, and nobody of this name lives.
+    stranger: Suspicion<WorkerId>,
 }
 
 /// Why a request was not submitted.
@@ -52,29 +75,8 @@ pub enum Refused {
     Broken(Violation),
 }
 
-/// How far a request has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// No worker has taken it.
-    Queued,
-    /// This worker runs it.
-    Running(WorkerId),
-    /// The response is complete (and may still wait in the ring).
-    Done(WorkerId),
-}
-
-/// A request in the channel. Dropping it gives the slot back as soon as that is safe.
-#[derive(Debug)]
-pub struct Exchange {
-    channel: Arc<RouterEnd>,
-    slot: u16,
-    sequence: u32,
-    ticket: u64,
-    progress: Progress,
-    body_written: u64,
-    response_read: u64,
-    released: bool,
-}
+/// The rule that is broken when nobody of a claim's name lives.
+pub(crate) const NO_SUCH_WORKER: &str = "a request was claimed in the name of a worker that does not live";
 
 // === impl RouterEnd ===
 
@@ -87,7 +89,7 @@ impl RouterEnd {
     pub fn attach(memfd: impl AsFd, geometry: Geometry) -> io::Result<Arc<RouterEnd>> {
         let view = View::map(memfd, geometry)?;
         let tail = view.queue().restart();
-        let mut slots = Slots::default();
+        let mut books = Books::new(geometry.threads);
         for slot in (0..geometry.slots).rev() {
             let words = view.slot(slot);
             let seen = words.state().load(Ordering::Acquire);
@@ -101,13 +103,13 @@ impl RouterEnd {
             if running {
                 words.flags().fetch_or(flags::CLIENT_GONE, Ordering::SeqCst);
                 idle::ring(words.doorbell());
-                slots.orphans.push((slot, sequence));
+                books.orphans.push(Orphan { slot, sequence, inherited: true, stranger: Suspicion::none() });
             } else {
                 words.state().store(pack(sequence, SlotState::Free), Ordering::Release);
-                slots.free.push((slot, sequence));
+                books.free.push((slot, sequence));
             }
         }
-        Ok(Arc::new(RouterEnd { view, tail: AtomicU64::new(tail), slots: Mutex::new(slots) }))
+        Ok(Arc::new(RouterEnd { view, tail: AtomicU64::new(tail), books: Mutex::new(books) }))
     }
 
     /// Writes a request into a free slot and lets a worker know.
@@ -146,21 +148,20 @@ impl RouterEnd {
         words.response_read().store(0, Ordering::Relaxed);
         words.response_written().store(0, Ordering::Relaxed);
         words.waiting().store(0, Ordering::Relaxed);
-        let ended = if complete && taken == body.len() { flags::BODY_END } else { 0 };
-        words.flags().store(ended, Ordering::Relaxed);
+        let flags = if complete && taken == body.len() { flags::BODY_END } else { 0 };
+        words.flags().store(flags, Ordering::Relaxed);
         words.state().store(pack(sequence, SlotState::Submitted), Ordering::Release);
 
         let ticket = self.push(slot, sequence);
-        Ok(Exchange {
-            channel: Arc::clone(self),
-            slot,
-            sequence,
-            ticket,
-            progress: Progress::Queued,
-            body_written: taken as u64,
-            response_read: 0,
-            released: false,
-        })
+        Ok(Exchange::new(
+            Arc::clone(self),
+            Submitted { slot, sequence, ticket, thread, flags, body_written: taken as u64 },
+        ))
+    }
+
+    /// How many workers say that they have nothing to do, and how many requests wait for a worker. Both may be lies.
+    pub fn demand(&self) -> (u32, u64) {
+        (self.view.idle().count(), self.waiting().unwrap_or(0))
     }
 
     /// Hands each slot that asks for attention to `visit`. Slots that no exchange of the caller owns are for
@@ -180,23 +181,48 @@ impl RouterEnd {
         self.view.mailbox(thread).woke();
     }
 
-    /// Gives back the slots whose clients left and whose workers have finished since, and wakes a worker if requests
-    /// wait: what a killed or hostile worker spoiled is mended here. Cheap; call it now and then.
+    /// Gives back the slots whose clients left and whose workers have finished since, and wakes workers if requests wait:
+    /// what a killed or hostile worker spoiled is mended here. Cheap; call it some times a second in each thread.
     ///
     /// # Errors
-    /// When a worker broke the submission queue, or the slot of a request whose client has left (it is set aside).
-    pub fn sweep(&self) -> Result<(), Violation> {
-        self.collect_orphans(|_| false);
+    /// When a worker broke the submission queue, or a slot that no exchange owns (it is set aside): again and again, until
+    /// [`RouterEnd::release_quarantined`].
+    pub fn sweep(&self, thread: u16, now: Instant) -> Result<(), Violation> {
+        let waiting = self.waiting();
+        let mut books = self.lock();
+        let round_is_over = books.rounds.sweep(thread, now);
+        self.collect_orphans(&mut books, |_| false);
+        if waiting.is_ok() {
+            self.check_queue(&mut books);
+        }
+        if round_is_over {
+            books.quarantined.iter().for_each(|(slot, _)| self.dismiss(*slot));
+            self.check_free(&mut books);
+            self.wake_all_if_nobody_takes(&mut books);
+        }
+        let broken = books.broken;
+        drop(books);
         self.wake_if_requests_wait();
-        let broken = self.lock().broken.take();
-        broken.map_or(Ok(()), Err)?;
-        self.waiting().map(drop)
+        broken.map_or(waiting.map(drop), Err)
+    }
+
+    /// The thread has ended: it sweeps no more.
+    pub fn leave(&self, thread: u16) {
+        self.lock().rounds.leave(thread);
+    }
+
+    /// A worker is about to be started: from now on it may claim requests.
+    pub fn worker_started(&self, worker: WorkerId) {
+        self.lock().living.born(worker);
     }
 
     /// A worker is dead: gives back the slots of its orphaned requests. Exchanges find out by themselves: see
     /// [`Exchange::worker_died`].
     pub fn worker_died(&self, worker: WorkerId) {
-        self.collect_orphans(|owner| owner == worker);
+        let mut books = self.lock();
+        books.living.died(worker);
+        self.collect_orphans(&mut books, |owner| owner == worker);
+        drop(books);
         self.wake_if_requests_wait();
     }
 
@@ -204,20 +230,21 @@ impl RouterEnd {
     /// the submission queue, for they may have written there too. Call [`Exchange::resubmit_if_stranded`] on every
     /// exchange after this.
     pub fn release_quarantined(&self) {
-        let mut slots = self.lock();
-        let slots = &mut *slots;
+        let mut books = self.lock();
+        let books = &mut *books;
         self.view.queue().mend(&self.tail);
-        for (slot, sequence) in slots.quarantined.drain(..) {
+        books.broken = None;
+        for (slot, sequence) in books.quarantined.drain(..) {
             self.view.slot(slot).state().store(pack(sequence, SlotState::Free), Ordering::Release);
-            slots.free.push((slot, sequence));
+            books.free.push((slot, sequence));
         }
     }
 
     /// How many slots are free now. All of them, when nothing is under way.
     pub fn free_slots(&self) -> usize {
-        let mut slots = self.lock();
-        self.collect_hinted(&mut slots);
-        slots.free.len()
+        let mut books = self.lock();
+        self.collect_hinted(&mut books);
+        books.free.len()
     }
 
     /// How many requests wait for a worker, as far as the queue can be believed.
@@ -229,31 +256,65 @@ impl RouterEnd {
         let waiting = || self.view.queue().waiting(&self.tail);
         waiting().or_else(|_| {
             // Perhaps another thread mends the queue at this moment: it holds the lock meanwhile.
-            let _slots = self.lock();
+            let _books = self.lock();
             waiting().map_err(|_| Violation("the head of the submission queue is out of range"))
         })
     }
 
-    fn push(&self, slot: u16, sequence: u32) -> u64 {
+    pub(crate) fn push(&self, slot: u16, sequence: u32) -> u64 {
         let ticket = self.tail.fetch_add(1, Ordering::AcqRel);
         self.view.queue().publish(ticket, Hint { slot, sequence: sequence as u16 });
         self.view.wake_a_worker();
         ticket
     }
 
-    fn take_free_slot(&self) -> Option<(u16, u32)> {
-        let mut slots = self.lock();
-        if slots.free.is_empty() {
-            self.collect_hinted(&mut slots);
-        }
-        slots.free.pop()
+    /// Whether the ticket has been taken, or skipped.
+    pub(crate) fn is_taken(&self, ticket: u64) -> bool {
+        self.view.queue().is_taken(ticket)
     }
 
-    fn collect_hinted(&self, slots: &mut Slots) {
-        let queue = self.view.queue();
-        let Slots { free, hinted, .. } = slots;
+    /// The slot is free again, whatever its word says.
+    pub(crate) fn release(&self, slot: u16, sequence: u32) {
+        self.view.slot(slot).state().store(pack(sequence, SlotState::Free), Ordering::Release);
+        self.lock().free.push((slot, sequence));
+    }
+
+    /// A worker runs a request whose client has left: it learns that nobody listens.
+    pub(crate) fn adopt(&self, slot: u16, sequence: u32) {
+        self.dismiss(slot);
+        self.lock().orphans.push(Orphan { slot, sequence, inherited: false, stranger: Suspicion::none() });
+    }
+
+    /// Sets a slot aside, and the slots of clients that left with it: whoever owns them can't be believed either.
+    pub(crate) fn quarantine(&self, slot: u16, sequence: u32) {
+        let mut books = self.lock();
+        let Books { orphans, quarantined, broken, .. } = &mut *books;
+        quarantined.extend(orphans.drain(..).map(|orphan| (orphan.slot, orphan.sequence)));
+        quarantined.push((slot, sequence));
+        broken.get_or_insert(Violation("a slot waits for the workers to be replaced"));
+        // If an honest worker runs it, it shall not wait for room in the ring.
+        self.dismiss(slot);
+    }
+
+    /// Tells whoever works on the slot that nobody listens.
+    fn dismiss(&self, slot: u16) {
+        let words = self.view.slot(slot);
+        words.flags().fetch_or(flags::CLIENT_GONE, Ordering::SeqCst);
+        idle::ring(words.doorbell());
+    }
+
+    fn take_free_slot(&self) -> Option<(u16, u32)> {
+        let mut books = self.lock();
+        if books.free.is_empty() {
+            self.collect_hinted(&mut books);
+        }
+        books.free.pop()
+    }
+
+    fn collect_hinted(&self, books: &mut Books) {
+        let Books { free, hinted, .. } = books;
         hinted.retain(|(slot, sequence, ticket)| {
-            let taken = queue.is_taken(*ticket);
+            let taken = self.is_taken(*ticket);
             if taken {
                 free.push((*slot, *sequence));
             }
@@ -261,26 +322,78 @@ impl RouterEnd {
         });
     }
 
-    fn collect_orphans(&self, is_dead: impl Fn(WorkerId) -> bool) {
-        let mut slots = self.lock();
-        let Slots { free, orphans, quarantined, broken, .. } = &mut *slots;
-        orphans.retain(|(slot, sequence)| {
-            let word = self.view.slot(*slot).state();
-            let ended = match unpack(word.load(Ordering::Acquire)) {
-                (seen, Some(SlotState::Done(_))) if seen == *sequence => true,
-                (seen, Some(SlotState::Claimed(worker))) if seen == *sequence => is_dead(worker),
-                _ => {
-                    quarantined.push((*slot, *sequence));
-                    *broken = Some(Violation("the slot of a request whose client has left was overwritten"));
-                    return false;
+    fn collect_orphans(&self, books: &mut Books, is_dead: impl Fn(WorkerId) -> bool) {
+        let Books { free, orphans, quarantined, broken, living, rounds, .. } = books;
+        orphans.retain_mut(|orphan| {
+            let Orphan { slot, sequence, inherited, .. } = *orphan;
+            let words = self.view.slot(slot);
+            let ended = match unpack(words.state().load(Ordering::Acquire)) {
+                (seen, Some(SlotState::Done(_))) if seen == sequence => Ok(true),
+                (seen, Some(SlotState::Claimed(worker))) if seen == sequence => {
+                    let stranger = (!living.lives(worker)).then_some(worker);
+                    if is_dead(worker) {
+                        Ok(true)
+                    } else if orphan.stranger.is_proven(stranger, rounds.number()) {
+                        if inherited { Ok(true) } else { Err(Violation(NO_SUCH_WORKER)) }
+                    } else if words.flags().load(Ordering::Relaxed) & flags::CLIENT_GONE == 0 {
+                        Err(Violation("a worker was told that a client is back"))
+                    } else {
+                        Ok(false)
+                    }
                 }
+                _ => Err(Violation("the slot of a request whose client has left was overwritten")),
             };
-            if ended {
-                word.store(pack(*sequence, SlotState::Free), Ordering::Release);
-                free.push((*slot, *sequence));
+            match ended {
+                Ok(false) => return true,
+                Ok(true) => {
+                    words.state().store(pack(sequence, SlotState::Free), Ordering::Release);
+                    free.push((slot, sequence));
+                }
+                Err(violation) => {
+                    self.dismiss(slot);
+                    quarantined.push((slot, sequence));
+                    *broken = Some(violation);
+                }
             }
-            !ended
+            false
         });
+    }
+
+    /// Finds a cell that stops the queue. [`SubmissionQueue::mend`] can't run meanwhile: it needs the books.
+    ///
+    /// [`SubmissionQueue::mend`]: crate::submission::SubmissionQueue::mend
+    fn check_queue(&self, books: &mut Books) {
+        let stuck = self.view.queue().stuck_at(&self.tail);
+        if books.stuck.is_proven(stuck, books.rounds.number()) {
+            books.broken = Some(Violation("no worker gets past a cell of the submission queue"));
+        }
+    }
+
+    /// Finds free slots that were made to look as if a request were in them: a worker that ran it would wait for ever.
+    fn check_free(&self, books: &mut Books) {
+        let Books { free, hinted, quarantined, broken, .. } = books;
+        let mut is_free = |slot: u16, sequence: u32| {
+            let is_free = self.view.slot(slot).state().load(Ordering::Relaxed) == pack(sequence, SlotState::Free);
+            if !is_free {
+                self.dismiss(slot);
+                quarantined.push((slot, sequence));
+                *broken = Some(Violation("a free slot was overwritten"));
+            }
+            is_free
+        };
+        free.retain(|(slot, sequence)| is_free(*slot, *sequence));
+        hinted.retain(|(slot, sequence, _)| is_free(*slot, *sequence));
+    }
+
+    /// Rings for all workers when requests wait and none was taken for a whole round. Mostly all are busy then, and it is
+    /// for nothing; but those that a worker removed from the idle set would sleep for ever.
+    fn wake_all_if_nobody_takes(&self, books: &mut Books) {
+        let queue = self.view.queue();
+        let head = queue.head.load(Ordering::Acquire);
+        if head == books.last_head && queue.has_hint() {
+            books.living.places().for_each(|place| idle::ring(self.view.doorbell(place)));
+        }
+        books.last_head = head;
     }
 
     fn wake_if_requests_wait(&self) {
@@ -289,184 +402,26 @@ impl RouterEnd {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Slots> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Books> {
         // Nothing panics while the lock is held; if it did, the lists would still be whole.
-        self.slots.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.books.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-// === impl Exchange ===
+// === impl Books ===
 
-impl Exchange {
-    /// The slot that the request is in: what [`RouterEnd::drain`] reports.
-    pub fn slot(&self) -> u16 {
-        self.slot
-    }
-
-    /// How far the request has come.
-    ///
-    /// # Errors
-    /// When the slot's word is one that the table of transitions does not allow after what was seen before.
-    pub fn progress(&mut self) -> Result<Progress, Violation> {
-        let (sequence, state) = unpack(self.channel.view.slot(self.slot).state().load(Ordering::Acquire));
-        if sequence != self.sequence {
-            return Err(Violation("a slot's sequence number changed"));
-        }
-        let now = match state {
-            Some(SlotState::Submitted) => Progress::Queued,
-            Some(SlotState::Claimed(worker)) => Progress::Running(worker),
-            Some(SlotState::Done(worker)) => Progress::Done(worker),
-            Some(SlotState::Free) => return Err(Violation("a worker freed a slot")),
-            None => return Err(Violation("a slot's state does not exist")),
-        };
-        self.progress = match (self.progress, now) {
-            (before, now) if before == now => now,
-            (Progress::Queued, Progress::Running(worker) | Progress::Done(worker)) if worker.index < MAX_WORKERS => now,
-            (Progress::Running(before), Progress::Done(worker)) if before == worker => now,
-            _ => return Err(Violation("a slot's state went where it may not")),
-        };
-        Ok(self.progress)
-    }
-
-    /// Appends what the worker has written since to `out`; returns how many bytes.
-    ///
-    /// # Errors
-    /// When the worker's position is impossible.
-    pub fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, Violation> {
-        let words = self.channel.view.slot(self.slot);
-        let written = words.response_written().load(Ordering::Acquire);
-        let waiting = readable(words.response.size, written, self.response_read)
-            .map_err(|_| Violation("the length of a response is impossible"))?;
-        if waiting > 0 {
-            words.response.read(&self.channel.view.memory, self.response_read, waiting, out);
-            self.response_read += waiting as u64;
-            words.response_read().store(self.response_read, Ordering::Release);
-            self.wake_waiting_worker();
-        }
-        Ok(waiting)
-    }
-
-    /// How many bytes of the request's body have been put into the channel so far.
-    pub fn body_taken(&self) -> u64 {
-        self.body_written
-    }
-
-    /// How many bytes of the request's body have room now.
-    ///
-    /// # Errors
-    /// When the worker's position is impossible.
-    pub fn body_space(&self) -> Result<usize, Violation> {
-        let words = self.channel.view.slot(self.slot);
-        writable(words.body.size, self.body_written, words.body_read().load(Ordering::Acquire))
-            .map_err(|_| Violation("the position in a request's body is impossible"))
-    }
-
-    /// Puts more of the request's body into the channel; returns how many bytes had room.
-    ///
-    /// # Errors
-    /// When the worker's position is impossible.
-    pub fn write_body(&mut self, bytes: &[u8]) -> Result<usize, Violation> {
-        let len = self.body_space()?.min(bytes.len());
-        if len > 0 {
-            let words = self.channel.view.slot(self.slot);
-            words.body.write(&self.channel.view.memory, self.body_written, &bytes[..len]);
-            self.body_written += len as u64;
-            words.body_written().store(self.body_written, Ordering::Release);
-            self.wake_waiting_worker();
-        }
-        Ok(len)
-    }
-
-    /// Says that the whole body is in the channel, or (`false`) that the rest will never come.
-    pub fn end_body(&mut self, whole: bool) {
-        let flag = if whole { flags::BODY_END } else { flags::BODY_FAILED };
-        self.channel.view.slot(self.slot).flags().fetch_or(flag, Ordering::Release);
-        self.wake_waiting_worker();
-    }
-
-    /// Takes a queued request back. `false` when a worker has it already (or the word can't be believed).
-    pub fn cancel(&mut self) -> bool {
-        let free = self.progress == Progress::Queued
-            && self
-                .channel
-                .view
-                .slot(self.slot)
-                .state()
-                .compare_exchange(
-                    pack(self.sequence, SlotState::Submitted),
-                    pack(self.sequence, SlotState::Free),
-                    Ordering::AcqRel,
-                    Ordering::Acquire,
-                )
-                .is_ok();
-        if free {
-            self.released = true;
-            self.channel.lock().hinted.push((self.slot, self.sequence, self.ticket));
-        }
-        free
-    }
-
-    /// Pushes the hint again if it was taken, but the slot not claimed: the worker died in between. A second hint for a
-    /// worker that is only slow does no harm: one claim succeeds.
-    pub fn resubmit_if_stranded(&mut self) {
-        if self.progress == Progress::Queued && self.channel.view.queue().is_taken(self.ticket) {
-            self.ticket = self.channel.push(self.slot, self.sequence);
-        }
-    }
-
-    /// A worker died: `true` when it was this request's, which then will never be finished. The slot is given back.
-    ///
-    /// # Errors
-    /// As [`Exchange::progress`].
-    pub fn worker_died(&mut self, worker: WorkerId) -> Result<bool, Violation> {
-        let lost = self.progress()? == Progress::Running(worker);
-        if lost {
-            self.release();
-        }
-        Ok(lost)
-    }
-
-    /// Sets the slot aside after a violation, until [`RouterEnd::release_quarantined`]. The slots of clients that left
-    /// go with it: whoever owns them can't be believed either.
-    pub fn quarantine(mut self) {
-        if self.released {
-            return;
-        }
-        self.released = true;
-        let mut slots = self.channel.lock();
-        let Slots { orphans, quarantined, .. } = &mut *slots;
-        quarantined.append(orphans);
-        quarantined.push((self.slot, self.sequence));
-    }
-
-    fn release(&mut self) {
-        self.released = true;
-        self.channel.view.slot(self.slot).state().store(pack(self.sequence, SlotState::Free), Ordering::Release);
-        self.channel.lock().free.push((self.slot, self.sequence));
-    }
-
-    fn wake_waiting_worker(&self) {
-        fence(Ordering::SeqCst);
-        let words = self.channel.view.slot(self.slot);
-        if words.waiting().load(Ordering::SeqCst) != 0 {
-            idle::ring(words.doorbell());
-        }
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        if self.released {
-            return;
-        }
-        if matches!(self.progress, Progress::Done(_)) {
-            self.release();
-        } else if !self.cancel() {
-            // A worker runs it: it learns that nobody listens, and the slot comes back when it has finished.
-            let words = self.channel.view.slot(self.slot);
-            words.flags().fetch_or(flags::CLIENT_GONE, Ordering::SeqCst);
-            idle::ring(words.doorbell());
-            self.channel.lock().orphans.push((self.slot, self.sequence));
+impl Books {
+    fn new(threads: u16) -> Books {
+        Books {
+            free: Vec::new(),
+            hinted: Vec::new(),
+            orphans: Vec::new(),
+            quarantined: Vec::new(),
+            broken: None,
+            living: Roster::default(),
+            rounds: Rounds::new(threads),
+            stuck: Suspicion::none(),
+            last_head: 0,
         }
     }
 }

@@ -7,6 +7,8 @@
 //! - A hint is not the truth: the slot's own word is. A consumer that took a hint still has to claim the slot, and
 //!   fails if the hint was stale. One that is killed in between strands a slot in `Submitted`; the router sees that
 //!   `head` has passed the slot's ticket and pushes the hint again.
+//! - A cell that a worker overwrote stops all consumers that come to it, as does a head that was set back to a cell that
+//!   was never published. The router sees that the head stays at a ticket whose cell does not carry it.
 //! - The producers' position is in the router's own memory. Workers need none: a cell is published when it carries
 //!   its own ticket.
 //!
@@ -77,6 +79,16 @@ impl SubmissionQueue<'_> {
         let in_range =
             after.wrapping_sub(head) as i64 >= 0 && before.wrapping_sub(head) as i64 <= self.cells.len() as i64;
         if in_range { Ok((before.wrapping_sub(head) as i64).max(0) as u64) } else { Err(HeadOutOfRange) }
+    }
+
+    /// The next ticket to be taken, if the caller's router has given it to a thread, but its cell does not carry it: no
+    /// worker gets past it. For a moment that is so while the thread is about to publish it.
+    pub fn stuck_at(&self, tail: &AtomicU64) -> Option<u64> {
+        let head = self.head.load(Ordering::Acquire);
+        // The head again after the cell: once it is past the cell, that may carry the ticket of the ring's next round.
+        let is_published = self.cell(head).load(Ordering::Acquire) >> 32 == published(head);
+        let is_given = head != tail.load(Ordering::Acquire);
+        (is_given && !is_published && self.head.load(Ordering::Acquire) == head).then_some(head)
     }
 
     /// Whether the ticket has been taken (or skipped).
@@ -204,6 +216,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(queue.has_hint(), !model.is_empty());
+                prop_assert_eq!(queue.stuck_at(&owned.tail), None);
                 prop_assert_eq!(queue.waiting(&owned.tail), Ok(model.len() as u64));
                 prop_assert!(model.iter().all(|(ticket, _)| !queue.is_taken(*ticket)));
                 prop_assert!(taken.iter().all(|ticket| queue.is_taken(*ticket)));
@@ -224,6 +237,8 @@ mod tests {
             owned.cells.iter().zip(cells).for_each(|(cell, word)| cell.store(word, Ordering::Relaxed));
             let in_range = (100 + pushed).checked_sub(head).is_some_and(|waiting| waiting <= CELLS as u64);
             prop_assert_eq!(queue.waiting(&owned.tail).is_ok(), in_range);
+            let stuck = head != 100 + pushed && !queue.has_hint();
+            prop_assert_eq!(queue.stuck_at(&owned.tail), stuck.then_some(head));
             queue.mend(&owned.tail);
             prop_assert!(tickets.iter().all(|ticket| queue.is_taken(*ticket)));
             prop_assert_eq!(queue.take(), None);

@@ -54,8 +54,19 @@ pub struct Claim<'w> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClientGone;
 
+/// Why there is no more of a request's body.
+#[derive(Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// The rest will never come, and nobody waits for the response. What came must not be taken for the whole.
+    Incomplete,
+    /// The router's position is impossible.
+    Broken(Violation),
+}
+
 /// How much may be written before the router is told, so that both work at the same time on a long response.
 const PUBLISH_BYTES: u64 = 32 * 1024;
+/// A length of a response that the router takes as a violation: the word for one that a worker found itself.
+const BROKEN: u64 = u64::MAX;
 /// How long a worker sleeps at most before it looks again by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -174,8 +185,8 @@ impl Claim<'_> {
     /// rest will never come.
     ///
     /// # Errors
-    /// When the router's position is impossible.
-    pub fn read_body(&mut self, out: &mut [u8]) -> Result<usize, Violation> {
+    /// When the rest will never come, or the router's position is impossible.
+    pub fn read_body(&mut self, out: &mut [u8]) -> Result<usize, BodyError> {
         loop {
             let view = &*self.end.channel.view;
             let words = view.slot(self.slot);
@@ -183,7 +194,7 @@ impl Claim<'_> {
             let flags = words.flags().load(Ordering::Acquire);
             let written = words.body_written().load(Ordering::Acquire);
             let waiting = readable(words.body.size, written, self.body_read)
-                .map_err(|_| Violation("the length of a request's body is impossible"))?;
+                .map_err(|_| BodyError::Broken(Violation("the length of a request's body is impossible")))?;
             let len = waiting.min(out.len());
             if len > 0 {
                 words.body.read_to(&view.memory, self.body_read, &mut out[..len]);
@@ -191,8 +202,11 @@ impl Claim<'_> {
                 words.body_read().store(self.body_read, Ordering::Release);
                 return Ok(len);
             }
-            if out.is_empty() || flags & (flags::BODY_END | flags::BODY_FAILED | flags::CLIENT_GONE) != 0 {
+            if out.is_empty() || flags & flags::BODY_END != 0 {
                 return Ok(0);
+            }
+            if flags & (flags::BODY_FAILED | flags::CLIENT_GONE) != 0 {
+                return Err(BodyError::Incomplete);
             }
             self.notify_router();
             self.sleep_unless(|words| {
@@ -208,12 +222,16 @@ impl Claim<'_> {
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), ClientGone> {
         while !bytes.is_empty() {
             let words = self.end.channel.view.slot(self.slot);
-            if self.client_gone() {
+            if self.client_gone() || self.written == BROKEN {
                 return Err(ClientGone);
             }
             let read = words.response_read().load(Ordering::Acquire);
-            // A position that can't be true was written by another worker; to the client this one is as good as gone.
-            let room = writable(words.response.size, self.written, read).map_err(|_| ClientGone)?;
+            let Ok(room) = writable(words.response.size, self.written, read) else {
+                // Another worker wrote it. What was cut off here must not pass for a whole response.
+                self.written = BROKEN;
+                self.publish();
+                return Err(ClientGone);
+            };
             if room == 0 {
                 self.publish();
                 self.sleep_unless(|words| {

@@ -4,13 +4,15 @@ mod hostile;
 
 use hostile::HostileMemory;
 use howdah_channel::{
-    BODY_RING_BYTES, ControlEnd, Exchange, Geometry, Next, Progress, RESPONSE_RING_BYTES, Refused, RouterEnd,
-    SlotState, Violation, WorkerChannel, WorkerId, offsets,
+    BODY_RING_BYTES, Claim, ClientGone, ControlEnd, Exchange, Geometry, Next, Progress, RESPONSE_RING_BYTES, Refused,
+    RouterEnd, SlotState, Violation, WorkerChannel, WorkerId, offsets,
 };
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 const SLOTS: usize = 64;
 const GEOMETRY: Geometry = Geometry { slots: SLOTS as u16, threads: 1 };
@@ -21,7 +23,12 @@ struct Channel {
     router: Arc<RouterEnd>,
     hostile: HostileMemory,
     bell: OwnedFd,
+    /// What the sweeps take for the time.
+    now: Cell<Instant>,
 }
+
+/// How many sweeps at the router's usual distance fit into a little more than a second.
+const SECOND: u32 = 5;
 
 impl Channel {
     fn new() -> Channel {
@@ -29,7 +36,22 @@ impl Channel {
         let router = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
         let hostile = HostileMemory::map(control.memfd(), GEOMETRY);
         let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
-        Channel { control, router, hostile, bell }
+        router.worker_started(MALLORY);
+        Channel { control, router, hostile, bell, now: Cell::new(Instant::now()) }
+    }
+
+    /// What a router's thread does four times a second.
+    fn sweep(&self) -> Result<(), Violation> {
+        self.now.set(self.now.get() + Duration::from_millis(250));
+        self.router.sweep(0, self.now.get())
+    }
+
+    /// What is found wrong within a second or so.
+    fn found_in_a_second(&self, exchanges: &mut [Exchange]) -> Option<Violation> {
+        (0..SECOND).find_map(|_| {
+            let checked = exchanges.iter_mut().try_for_each(Exchange::check);
+            self.sweep().and(checked).err()
+        })
     }
 
     fn submit(&self, head: &[u8]) -> Exchange {
@@ -47,24 +69,40 @@ impl Channel {
 
     /// A worker that echoes heads until all are stopped.
     fn spawn_worker(&self, index: u16) -> JoinHandle<()> {
+        let mut head = Vec::new();
+        self.spawn_worker_that(index, move |claim| {
+            claim.head(&mut head).unwrap();
+            claim.write(&head).unwrap();
+        })
+    }
+
+    /// A worker that answers so, until all are stopped.
+    fn spawn_worker_that(&self, index: u16, mut answer: impl FnMut(&mut Claim<'_>) + Send + 'static) -> JoinHandle<()> {
         let channel =
             WorkerChannel::attach(self.control.memfd(), GEOMETRY, vec![self.bell.try_clone().unwrap()]).unwrap();
+        let me = WorkerId { index, incarnation: 9 };
+        self.router.worker_started(me);
         std::thread::spawn(move || {
-            let end = channel.worker(WorkerId { index, incarnation: 9 });
-            let mut head = Vec::new();
+            let end = channel.worker(me);
             while let Next::Run(mut claim) = end.next(|| false) {
-                claim.head(&mut head).unwrap();
-                claim.write(&head).unwrap();
+                answer(&mut claim);
                 claim.finish();
             }
         })
     }
 
-    /// All hostile workers are dead: everything is as new, and fresh workers answer a request in every slot.
-    fn assert_recovers(self) {
+    /// All workers that ran are dead.
+    fn replace_workers(&mut self) {
         self.router.worker_died(MALLORY);
+        self.control.workers_replaced();
         self.router.release_quarantined();
-        self.router.sweep().expect("nothing is broken any more");
+    }
+
+    /// All hostile workers are dead: everything is as new, and fresh workers answer a request in every slot.
+    fn assert_recovers(mut self) {
+        self.replace_workers();
+        assert_eq!(self.found_in_a_second(&mut []), None);
+        assert_eq!(self.control.check_orders(), Ok(()));
         assert_eq!(self.router.free_slots(), SLOTS, "a slot is lost");
         let workers = [self.spawn_worker(0), self.spawn_worker(1)];
         let exchanges: Vec<_> = (0..SLOTS).map(|n| (n, self.submit(format!("request {n}").as_bytes()))).collect();
@@ -80,7 +118,7 @@ impl Channel {
 /// Waits for a fresh worker's answer.
 fn answer(channel: &Channel, exchange: &mut Exchange) -> Vec<u8> {
     while !matches!(exchange.progress().unwrap(), Progress::Done(_)) {
-        channel.router.sweep().unwrap();
+        channel.sweep().unwrap();
         exchange.resubmit_if_stranded();
         std::thread::yield_now();
     }
@@ -200,7 +238,7 @@ fn a_response_that_is_completed_twice_does_not_answer_the_next_request() {
 #[test]
 fn a_head_of_the_queue_out_of_range_is_a_violation_and_is_mended() {
     for delta in [-129i64, -1000, 2, 1000, i64::MIN, i64::MAX] {
-        let channel = Channel::new();
+        let mut channel = Channel::new();
         let mut waiting = channel.submit(b"waiting");
         let mut cancelled = channel.submit(b"cancelled");
         assert!(cancelled.cancel());
@@ -209,7 +247,7 @@ fn a_head_of_the_queue_out_of_range_is_a_violation_and_is_mended() {
         let delta = if delta == 2 { 3 } else { delta };
         head.store(head.load(Ordering::SeqCst).wrapping_add(delta as u64), Ordering::SeqCst);
         assert!(matches!(channel.router.submit(0, b"", b"", true), Err(Refused::Broken(_))), "{delta}");
-        assert!(channel.router.sweep().is_err(), "{delta}");
+        assert!(channel.sweep().is_err(), "{delta}");
         channel.router.release_quarantined();
         let worker = channel.spawn_worker(0);
         assert_eq!(answer(&channel, &mut waiting), b"waiting", "{delta}");
@@ -223,7 +261,7 @@ fn a_head_of_the_queue_out_of_range_is_a_violation_and_is_mended() {
 #[test]
 fn hints_that_a_worker_skipped_or_overwrote_are_pushed_again() {
     for overwrite in [false, true] {
-        let channel = Channel::new();
+        let mut channel = Channel::new();
         let mut exchanges: Vec<_> = (0..SLOTS).map(|_| channel.submit(b"still here")).collect();
         let head = channel.hostile.queue_head();
         if overwrite {
@@ -249,9 +287,9 @@ fn the_overwritten_slot_of_a_client_that_left_is_reported_and_comes_back() {
     let (exchange, sequence) = channel.claimed_by_mallory();
     let slot = exchange.slot();
     drop(exchange);
-    assert_eq!(channel.router.sweep(), Ok(()));
+    assert_eq!(channel.sweep(), Ok(()));
     channel.hostile.set_state(slot, sequence + 5, SlotState::Claimed(MALLORY));
-    assert!(channel.router.sweep().is_err());
+    assert!(channel.sweep().is_err());
     assert_eq!(channel.router.free_slots(), SLOTS - 1);
     channel.assert_recovers();
 }
@@ -273,7 +311,7 @@ fn a_slot_that_was_given_back_can_not_be_set_aside_too() {
 #[test]
 fn garbage_everywhere_at_any_time_is_survived() {
     let rounds = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
-    let channel = Channel::new();
+    let mut channel = Channel::new();
     let stop = AtomicBool::new(false);
     let mut violations = 0;
     std::thread::scope(|scope| {
@@ -314,7 +352,7 @@ fn garbage_everywhere_at_any_time_is_survived() {
             });
             assert!(out.len() <= RESPONSE_RING_BYTES);
             channel.router.drain(0, |slot| assert!(slot < GEOMETRY.slots));
-            let _ = channel.router.sweep();
+            let _ = channel.sweep();
             exchange.resubmit_if_stranded();
             match seen {
                 Err(_) => {
@@ -328,15 +366,309 @@ fn garbage_everywhere_at_any_time_is_survived() {
         stop.store(true, Ordering::Relaxed);
     });
     assert!(violations > 0);
-    // Orphans of workers that never were go with the next violation.
-    channel.router.release_quarantined();
-    let mut last = channel.submit(b"");
-    channel.hostile.state(last.slot()).store(0, Ordering::SeqCst);
-    assert!(last.progress().is_err());
-    last.quarantine();
-    // The words that stop workers are the supervisor's to mend.
-    for offset in (0..offsets::mailboxes(GEOMETRY)).step_by(8) {
-        channel.hostile.u64(offset).store(0, Ordering::SeqCst);
+    // Orphans of workers that never were, a stuck queue, orders to stop: all of it is found without another broken rule.
+    let _ = (channel.found_in_a_second(&mut []), channel.control.check_orders());
+    channel.assert_recovers();
+}
+
+#[test]
+fn workers_that_another_worker_stopped_are_noticed_and_replaced() {
+    for everyone in [true, false] {
+        let mut channel = Channel::new();
+        let worker = channel.spawn_worker(0);
+        if everyone {
+            channel.hostile.order_all_to_stop(true);
+        } else {
+            channel.hostile.order_to_stop(0, Some(9));
+        }
+        // The worker sleeps, or takes the request and then ends.
+        let mut exchange = channel.submit(b"request");
+        worker.join().unwrap();
+        assert!(channel.control.check_orders().is_err());
+        channel.replace_workers();
+        assert_eq!(channel.control.check_orders(), Ok(()));
+        let worker = channel.spawn_worker(0);
+        assert_eq!(answer(&channel, &mut exchange), b"request");
+        channel.control.stop_all();
+        worker.join().unwrap();
     }
+}
+
+#[test]
+fn an_order_to_stop_that_was_taken_back_is_repeated() {
+    let mut channel = Channel::new();
+    let (one, other) = (channel.spawn_worker(0), channel.spawn_worker(1));
+    channel.hostile.idle_bits().store(0, Ordering::SeqCst);
+    channel.control.stop_worker(WorkerId { index: 0, incarnation: 9 });
+    channel.hostile.order_to_stop(0, None);
+    assert!(channel.control.check_orders().is_err() && channel.control.check_orders().is_ok());
+    one.join().unwrap();
+    channel.control.worker_died(WorkerId { index: 0, incarnation: 9 });
+    assert_eq!(channel.control.check_orders(), Ok(()));
+    channel.control.stop_all();
+    channel.hostile.order_all_to_stop(false);
+    assert!(channel.control.check_orders().is_err() && channel.control.check_orders().is_ok());
+    other.join().unwrap();
+}
+
+#[test]
+fn a_claim_in_the_name_of_a_worker_that_does_not_live_is_a_violation() {
+    let never = WorkerId { index: 900, incarnation: 0 };
+    let later = WorkerId { incarnation: MALLORY.incarnation + 1, ..MALLORY };
+    let dead = WorkerId { index: 1, incarnation: 1 };
+    for name in [never, later, dead] {
+        for client_stays in [true, false] {
+            let channel = Channel::new();
+            channel.router.worker_started(dead);
+            channel.router.worker_died(dead);
+            let mut exchange = channel.submit(b"request");
+            channel.hostile.set_state(
+                exchange.slot(),
+                channel.hostile.sequence(exchange.slot()),
+                SlotState::Claimed(name),
+            );
+            assert_eq!(exchange.progress(), Ok(Progress::Running(name)));
+            let mut exchanges = vec![exchange];
+            if client_stays {
+                assert!(channel.found_in_a_second(&mut exchanges).is_some(), "{name}");
+                exchanges.remove(0).quarantine();
+            } else {
+                exchanges.clear();
+                assert!(channel.found_in_a_second(&mut []).is_some(), "{name}");
+            }
+            channel.assert_recovers();
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_claims_before_the_news_of_its_birth_is_not_accused() {
+    let early = WorkerId { index: 12, incarnation: 0 };
+    let channel = Channel::new();
+    let mut exchanges = [channel.submit(b"stays"), channel.submit(b"leaves")];
+    for exchange in &mut exchanges {
+        channel.hostile.set_state(
+            exchange.slot(),
+            channel.hostile.sequence(exchange.slot()),
+            SlotState::Claimed(early),
+        );
+        assert_eq!(exchange.check(), Ok(()));
+    }
+    let [stays, leaves] = exchanges;
+    drop(leaves);
+    let mut stays = [stays];
+    for _ in 0..2 {
+        assert_eq!((channel.sweep(), stays[0].check()), (Ok(()), Ok(())));
+    }
+    channel.router.worker_started(early);
+    assert_eq!(channel.found_in_a_second(&mut stays), None);
+    assert_eq!(stays[0].worker_died(early), Ok(true));
+    channel.router.worker_died(early);
+    drop(stays);
+    channel.assert_recovers();
+}
+
+#[test]
+fn a_request_of_a_former_router_whose_worker_died_unheard_is_no_violation() {
+    let mut channel = Channel::new();
+    let (exchange, _) = channel.claimed_by_mallory();
+    channel.router = RouterEnd::attach(channel.control.memfd(), GEOMETRY).unwrap();
+    std::mem::forget(exchange);
+    assert_eq!(channel.router.free_slots(), SLOTS - 1);
+    assert_eq!(channel.found_in_a_second(&mut []), None);
+    assert_eq!(channel.router.free_slots(), SLOTS);
+    channel.assert_recovers();
+}
+
+#[test]
+fn a_queue_that_no_worker_gets_past_is_found_within_a_second_and_mended() {
+    let garbage = |channel: &Channel| {
+        let head = channel.hostile.queue_head().load(Ordering::SeqCst);
+        channel.hostile.queue_cell(head as usize).store(0xdead_beef_dead_beef, Ordering::SeqCst);
+    };
+    let set_back = |channel: &Channel| {
+        channel.hostile.queue_head().fetch_sub(1, Ordering::SeqCst);
+    };
+    for spoil in [&garbage as &dyn Fn(&Channel), &set_back] {
+        let mut channel = Channel::new();
+        let mut exchanges = [channel.submit(b"one"), channel.submit(b"two")];
+        spoil(&channel);
+        let worker = channel.spawn_worker(0);
+        assert!(channel.found_in_a_second(&mut exchanges).is_some());
+        assert!(exchanges.iter_mut().all(|exchange| exchange.progress() == Ok(Progress::Queued)));
+        channel.replace_workers();
+        exchanges.iter_mut().for_each(Exchange::resubmit_if_stranded);
+        let answers = exchanges.each_mut().map(|exchange| answer(&channel, exchange));
+        assert_eq!(answers, [b"one", b"two"]);
+        channel.control.stop_all();
+        worker.join().unwrap();
+    }
+}
+
+#[test]
+fn a_garbage_cell_within_the_queue_delays_no_request_for_ever() {
+    let mut channel = Channel::new();
+    let mut exchanges: Vec<_> = (0..SLOTS).map(|n| channel.submit(format!("{n}").as_bytes())).collect();
+    let head = channel.hostile.queue_head().load(Ordering::SeqCst);
+    // The right ticket, but no such slot: taken and dropped.
+    for n in [0, 7, 30] {
+        let cell = channel.hostile.queue_cell(head as usize + n);
+        cell.fetch_or(0xffff_ffff, Ordering::SeqCst);
+    }
+    let worker = channel.spawn_worker(0);
+    for (n, exchange) in exchanges.iter_mut().enumerate() {
+        assert_eq!(answer(&channel, exchange), format!("{n}").as_bytes());
+    }
+    channel.control.stop_all();
+    worker.join().unwrap();
+}
+
+#[test]
+fn a_cell_is_no_garbage_before_every_thread_had_the_time_to_publish_it() {
+    let geometry = Geometry { threads: 2, ..GEOMETRY };
+    let control = ControlEnd::create(geometry).unwrap();
+    let router = RouterEnd::attach(control.memfd(), geometry).unwrap();
+    let hostile = HostileMemory::map(control.memfd(), geometry);
+    let _exchange = router.submit(0, b"", b"", true).unwrap();
+    hostile.queue_cell(hostile.queue_head().load(Ordering::SeqCst) as usize).store(0, Ordering::SeqCst);
+    let mut now = Instant::now();
+    for _ in 0..100 {
+        now += Duration::from_secs(1);
+        assert_eq!(router.sweep(0, now), Ok(()), "the other thread has not swept");
+    }
+    let found = (0..SECOND).any(|_| {
+        now += Duration::from_millis(250);
+        router.sweep(1, now).and(router.sweep(0, now)).is_err()
+    });
+    assert!(found);
+}
+
+#[test]
+fn a_worker_that_was_removed_from_the_idle_set_is_woken() {
+    let mut channel = Channel::new();
+    let worker = channel.spawn_worker(3);
+    while channel.hostile.idle_bits().swap(0, Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    let mut exchange = channel.submit(b"request");
+    assert_eq!(answer(&channel, &mut exchange), b"request");
+    channel.control.stop_all();
+    worker.join().unwrap();
+}
+
+#[test]
+fn a_worker_that_is_made_to_wait_by_a_word_of_the_routers_is_freed() {
+    const LENGTH: usize = 3 * RESPONSE_RING_BYTES;
+    let no_room = |channel: &Channel, slot| {
+        let written = channel.hostile.control(slot, offsets::RESPONSE_WRITTEN).load(Ordering::SeqCst);
+        let read = written.wrapping_sub(RESPONSE_RING_BYTES as u64);
+        channel.hostile.control(slot, offsets::RESPONSE_READ).store(read, Ordering::SeqCst);
+    };
+    let impossible = |channel: &Channel, slot| {
+        channel.hostile.control(slot, offsets::RESPONSE_READ).store(u64::MAX, Ordering::SeqCst);
+    };
+    for spoil in [&no_room as &dyn Fn(&Channel, u16), &impossible] {
+        let mut channel = Channel::new();
+        let worker = channel.spawn_worker_that(0, |claim| {
+            assert_eq!(claim.write(&[1; LENGTH]), Err(ClientGone), "it could write everything");
+        });
+        let mut exchange = channel.submit(b"");
+        let written = channel.hostile.control(exchange.slot(), offsets::RESPONSE_WRITTEN);
+        // The ring is full, and the router has not read of it.
+        while written.load(Ordering::SeqCst) != RESPONSE_RING_BYTES as u64 {
+            std::thread::yield_now();
+        }
+        let mut out = Vec::new();
+        exchange.progress().unwrap();
+        assert!(exchange.read(&mut out).is_ok());
+        let found = loop {
+            spoil(&channel, exchange.slot());
+            if let Err(violation) = exchange.check().and_then(|()| exchange.read(&mut out).map(drop)) {
+                break violation;
+            }
+        };
+        assert!(out.len() < LENGTH, "{found}");
+        exchange.quarantine();
+        channel.control.stop_all();
+        worker.join().unwrap();
+    }
+}
+
+#[test]
+fn a_response_that_a_wrong_position_cut_off_does_not_pass_for_a_whole_one() {
+    let mut channel = Channel::new();
+    let mut exchange = channel.submit(b"");
+    channel.hostile.control(exchange.slot(), offsets::RESPONSE_READ).store(1 << 40, Ordering::SeqCst);
+    let worker = channel.spawn_worker_that(0, |claim| {
+        assert_eq!(claim.write(b"a response"), Err(ClientGone));
+        assert_eq!(claim.write(b"more of it"), Err(ClientGone));
+    });
+    while !matches!(exchange.progress(), Ok(Progress::Done(_))) {
+        std::thread::yield_now();
+    }
+    assert!(exchange.read(&mut Vec::new()).is_err());
+    exchange.quarantine();
+    channel.control.stop_all();
+    worker.join().unwrap();
+}
+
+#[test]
+fn words_of_the_routers_that_a_worker_wrote_are_a_violation() {
+    for (word, bits) in [
+        (offsets::RESPONSE_READ, 1),
+        (offsets::BODY_WRITTEN, 1),
+        (offsets::FLAGS, 1),
+        (offsets::FLAGS, 4),
+        (offsets::HEAD_LENGTH, 1 << 32), // the thread
+    ] {
+        let channel = Channel::new();
+        let (mut exchange, _) = channel.claimed_by_mallory();
+        assert_eq!(exchange.check(), Ok(()));
+        channel.hostile.control(exchange.slot(), word).fetch_xor(bits, Ordering::SeqCst);
+        assert!(exchange.check().is_err(), "{word}");
+        exchange.quarantine();
+        channel.assert_recovers();
+    }
+}
+
+#[test]
+fn a_worker_that_is_told_that_its_client_is_back_is_noticed() {
+    let channel = Channel::new();
+    let (exchange, _) = channel.claimed_by_mallory();
+    let slot = exchange.slot();
+    drop(exchange);
+    assert_eq!(channel.found_in_a_second(&mut []), None);
+    channel.hostile.control(slot, offsets::FLAGS).store(0, Ordering::SeqCst);
+    assert!(channel.found_in_a_second(&mut []).is_some());
+    channel.assert_recovers();
+}
+
+#[test]
+fn a_free_slot_that_looks_like_a_request_is_set_aside() {
+    for was_cancelled in [false, true] {
+        let channel = Channel::new();
+        let mut exchange = channel.submit(b"");
+        let slot = exchange.slot();
+        if was_cancelled {
+            assert!(exchange.cancel());
+        } else {
+            channel.hostile.set_state(slot, channel.hostile.sequence(slot), SlotState::Done(MALLORY));
+            exchange.progress().unwrap();
+        }
+        drop(exchange);
+        channel.hostile.set_state(slot, channel.hostile.sequence(slot), SlotState::Submitted);
+        assert!(channel.found_in_a_second(&mut []).is_some());
+        channel.assert_recovers();
+    }
+}
+
+#[test]
+fn a_broken_rule_is_reported_until_the_workers_are_replaced() {
+    let channel = Channel::new();
+    let (mut exchange, sequence) = channel.claimed_by_mallory();
+    channel.hostile.set_state(exchange.slot(), sequence + 1, SlotState::Free);
+    assert!(exchange.progress().is_err());
+    exchange.quarantine();
+    assert!((0..10).all(|_| channel.sweep().is_err()));
     channel.assert_recovers();
 }

@@ -243,8 +243,11 @@ fn run_router_thread(thread: u16, router: &Arc<RouterEnd>, bell: &OwnedFd, death
             let timeout = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             let mut polled = [PollFd::new(bell, PollFlags::IN)];
             if poll(&mut polled, Some(&timeout)).expect("poll") == 0 {
-                router.sweep().expect("no rule is broken");
-                under_way.iter_mut().for_each(|one| one.exchange.resubmit_if_stranded());
+                router.sweep(thread, Instant::now()).expect("no rule is broken");
+                for one in &mut under_way {
+                    one.exchange.check().expect("no rule is broken");
+                    one.exchange.resubmit_if_stranded();
+                }
             } else {
                 let _ = rustix::io::read(bell, &mut [0; 8]);
             }
@@ -263,6 +266,7 @@ fn run_router_thread(thread: u16, router: &Arc<RouterEnd>, bell: &OwnedFd, death
 
 struct Supervisor {
     control: ControlEnd,
+    router: Arc<RouterEnd>,
     workers: Vec<Worker>,
     /// What workers inherit: the memory, then the bells.
     descriptors: Vec<OwnedFd>,
@@ -275,11 +279,14 @@ impl Supervisor {
         self.workers[victim].kill();
         let dead = self.workers[victim].id;
         self.control.worker_died(dead);
+        self.control.check_orders().expect("no rule is broken");
         for (notices, bell) in self.notices.iter().zip(&self.bells) {
             notices.send(dead).expect("the router's thread lives");
             let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
         }
         self.workers[victim] = self.workers[victim].next_life(&self.descriptors);
+        // Late, as it may be in life.
+        self.router.worker_started(self.workers[victim].id);
     }
 }
 
@@ -300,7 +307,9 @@ fn killed_workers_lose_their_own_request_only() {
         (0..WORKERS).map(|index| Worker::spawn(WorkerId { index, incarnation: 0 }, &descriptors)).collect::<Vec<_>>();
     let (notices, deaths): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
     let bell_copies = bells.iter().map(|bell| bell.try_clone().unwrap()).collect();
-    let mut supervisor = Supervisor { control, workers, descriptors, notices, bells: bell_copies };
+    workers.iter().for_each(|worker| router.worker_started(worker.id));
+    let mut supervisor =
+        Supervisor { control, router: Arc::clone(&router), workers, descriptors, notices, bells: bell_copies };
     let tally = Tally::default();
     let mut kills = 0;
 
@@ -345,7 +354,7 @@ fn killed_workers_lose_their_own_request_only() {
     assert_eq!(answered + lost + abandoned, REQUESTS);
     assert!(lost <= kills, "a kill cost more than one request");
     assert!(lost > 0 && abandoned > 0 && kills >= KILLS / 4, "the test did not try what it should");
-    router.sweep().unwrap();
+    router.sweep(0, Instant::now()).unwrap();
     // Hints of requests that were taken back may still be queued: nobody is left to take them. A worker in this process
     // that stops at once does not; the next router would forget them.
     let memory = HostileMemory::map(supervisor.control.memfd(), GEOMETRY);
@@ -355,7 +364,7 @@ fn killed_workers_lose_their_own_request_only() {
 
 #[test]
 fn a_worker_that_dies_between_taking_and_claiming_strands_no_request() {
-    let control = ControlEnd::create(GEOMETRY).unwrap();
+    let mut control = ControlEnd::create(GEOMETRY).unwrap();
     let router = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
     let memory = HostileMemory::map(control.memfd(), GEOMETRY);
     let mut exchange = router.submit(0, &Request { id: 5 }.head(), &Request { id: 5 }.body(), true).unwrap();

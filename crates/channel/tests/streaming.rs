@@ -1,14 +1,15 @@
 //! Bodies and responses of any size in pieces of any size arrive whole, whatever waits for whom.
 
 use howdah_channel::{
-    BODY_RING_BYTES, ControlEnd, Exchange, Geometry, Next, Progress, RESPONSE_RING_BYTES, RouterEnd, WorkerChannel,
-    WorkerId,
+    BODY_RING_BYTES, BodyError, ControlEnd, Exchange, Geometry, Next, Progress, RESPONSE_RING_BYTES, RouterEnd,
+    WorkerChannel, WorkerId,
 };
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::Instant;
 
 const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
 
@@ -99,9 +100,17 @@ impl Setup {
         let mut body = Vec::new();
         let mut piece = vec![0; plan.read_piece];
         loop {
-            match claim.read_body(&mut piece).unwrap() {
-                0 => break,
-                len => body.extend_from_slice(&piece[..len]),
+            match claim.read_body(&mut piece) {
+                Ok(0) => {
+                    assert_eq!(body.len(), plan.body, "a part is not taken for the whole");
+                    break;
+                }
+                Ok(len) => body.extend_from_slice(&piece[..len]),
+                Err(BodyError::Incomplete) => {
+                    assert!(plan.fails_after.is_some() || plan.leaves_after.is_some());
+                    break;
+                }
+                Err(BodyError::Broken(violation)) => panic!("{violation}"),
             }
         }
         read.send(body).unwrap();
@@ -156,7 +165,7 @@ proptest! {
 
     #[test]
     fn what_one_side_writes_the_other_reads(plan in plan()) {
-        let setup = Setup::new();
+        let mut setup = Setup::new();
         let body = pattern(1, plan.body);
         let channel =
             WorkerChannel::attach(setup.control.memfd(), GEOMETRY, vec![setup.bell.try_clone().unwrap()]).unwrap();
@@ -180,7 +189,7 @@ proptest! {
             prop_assert!(receiver.recv().unwrap() == body[..sent]);
             prop_assert_eq!(setup.router.free_slots(), 64);
         }
-        setup.router.sweep().unwrap();
+        setup.router.sweep(0, Instant::now()).unwrap();
         // Whoever left while queued left a hint behind: the slot comes back when a worker has seen it.
         if setup.router.queued() > 0 {
             prop_assert_eq!(setup.router.free_slots(), 63);

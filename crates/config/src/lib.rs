@@ -100,7 +100,7 @@ pub use settings::Settings;
 pub use share::Share;
 pub use target::{Target, Targets};
 pub use telemetry::{Telemetry, TelemetryProtocol};
-pub use template::Template;
+pub use template::{Template, TemplatePart};
 pub use tls::{TicketKey, Tickets, Tls, TlsSession};
 pub use tls_policy::{CipherSuite, KeyExchangeGroup, TlsPolicy, TlsVersions};
 pub use upstream::{Upstream, UpstreamServer};

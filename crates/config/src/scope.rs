@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::pass::Names;
 
-/// Compiling an expression takes some 100 microseconds; a configuration must be read within seconds.
-const MAX_REGULAR_EXPRESSIONS: usize = 10_000;
+/// Compiling one of the greatest expressions takes a millisecond; a configuration must be read within seconds.
+const MAX_REGULAR_EXPRESSIONS: usize = 4_000;
 
 /// A configuration that repeats one thing many times need not be told each time.
 const MAX_WARNINGS: usize = 100;

@@ -36,6 +36,15 @@ pub(crate) enum Piece {
     Variable(Variable),
 }
 
+/// A part of a template, for those who treat text and values differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplatePart<'t> {
+    /// Text of the configuration.
+    Literal(&'t str),
+    /// What a value takes the place of.
+    Variable(&'t Variable),
+}
+
 // === impl Template ===
 
 impl Template {
@@ -79,6 +88,19 @@ impl Template {
             Text::Constant(constant) => out.push_str(constant),
             Text::Pieces(pieces) => write_pieces(pieces, variables, out),
         }
+    }
+
+    /// Its parts, in their order.
+    pub fn parts(&self) -> impl Iterator<Item = TemplatePart<'_>> {
+        let (constant, pieces) = match &self.text {
+            Text::Constant(constant) => (Some(TemplatePart::Literal(constant)), &[][..]),
+            Text::Pieces(pieces) => (None, pieces.as_slice()),
+        };
+        let parts = pieces.iter().map(|piece| match piece {
+            Piece::Literal(text) => TemplatePart::Literal(text),
+            Piece::Variable(variable) => TemplatePart::Variable(variable),
+        });
+        constant.into_iter().chain(parts)
     }
 
     /// The variables, in their order. One that is written twice is there twice.

@@ -1,12 +1,15 @@
 //! The command line: reads the options, builds the configuration, and becomes the supervisor.
 //!
-//! Options that do not exist end it with clap's message and exit code 2; whatever else is wrong with one line and 1.
+//! Options that do not exist end it with clap's message and exit code 2; whatever else is wrong with a line, and the
+//! place if it is in a configuration, and 1.
 
-use crate::{php_versions, serve};
+use crate::places::Places;
+use crate::{client, output, php_versions, serve};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use howdah_config::Configuration;
 use howdah_supervisor::Start;
 use howdah_supervisor::identity::Account;
+use howdah_supervisor::system_error::words;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +34,14 @@ enum Command {
     Serve(Box<Serve>),
     /// Run a configuration in NGINX Unit's language.
     Run(Run),
+    /// Read and change the configuration of a howdah that runs.
+    Config(client::Config),
+    /// Print what a howdah does: connections, requests, applications.
+    Status(client::Status),
+    /// Start an application anew, without losing a request.
+    Restart(client::Restart),
+    /// Upload, remove and list the certificates of a howdah.
+    Certificate(client::Certificate),
 }
 
 /// The options of `howdah serve`.
@@ -76,9 +87,31 @@ pub struct Serve {
 
 #[derive(Debug, Args)]
 struct Run {
-    /// The configuration, a JSON file; - is standard input.
+    /// The configuration to start with, a JSON file; - is standard input. The one of the last time, if nothing is said.
     #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
+    /// Where the configuration and certificates are kept; /var/lib/howdah, or ~/.local/state/howdah, if nothing is said.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Where the control API listens: unix:/path or 127.0.0.1:PORT; unix:/run/howdah/control.sock, or control.sock in
+    /// the state directory, if nothing is said.
+    #[arg(long, value_name = "ADDR")]
+    control: Option<String>,
+    /// Write messages to this file; standard error, if nothing is said.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Write howdah's process id to this file.
+    #[arg(long, value_name = "FILE")]
+    pid: Option<PathBuf>,
+    /// The folder of temporary files.
+    #[arg(long, value_name = "DIR")]
+    tmp_dir: Option<PathBuf>,
+    /// As whom the router, and PHP that names no user, run when howdah is started as root; www-data if nothing is said.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// In which group they run.
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
 }
 
 /// Does what the command line says. Returns only if it does not become the supervisor.
@@ -94,12 +127,16 @@ pub fn main() -> ExitCode {
         }
     };
     if command_line.version {
-        print(&format!("howdah {}\n{}", env!("CARGO_PKG_VERSION"), php_versions::details()));
+        output::print(&format!("howdah {}\n{}", env!("CARGO_PKG_VERSION"), php_versions::details()));
         return ExitCode::SUCCESS;
     }
     let result = match command_line.command {
         Some(Command::Serve(options)) => serve(&options),
-        Some(Command::Run(options)) => run(&options.config),
+        Some(Command::Run(options)) => run(options),
+        Some(Command::Config(options)) => options.run(),
+        Some(Command::Status(options)) => options.run(),
+        Some(Command::Restart(options)) => client::restart(&options),
+        Some(Command::Certificate(options)) => options.run(),
         None => Err("there is nothing to do; see `howdah --help`".to_owned()),
     };
     match result {
@@ -116,25 +153,75 @@ fn serve(options: &Serve) -> Result<(), String> {
     let configuration = format!("{:#}\n", served.configuration);
     Configuration::parse(&configuration).map_err(|error| error.to_string())?;
     if options.print_config {
-        print(&configuration);
+        output::print(&configuration);
         return Ok(());
     }
     let account = match &options.user {
         Some(user) => Account::named(user, None).map_err(|problem| format!("--user: {problem}"))?,
-        None => Account::for_folder(&served.folder),
+        None => Account::for_folder(&served.folder)?,
     };
-    become_supervisor(&Start { configuration, account, recognised: Some(served.description) })
+    become_supervisor(&Start {
+        configuration: Some(configuration),
+        account,
+        recognised: Some(served.description),
+        state_dir: None,
+        control: None,
+        pid_file: None,
+        log_file: None,
+        tmp_dir: None,
+    })
 }
 
-fn run(path: &Path) -> Result<(), String> {
-    let configuration = match path.to_str() {
+fn run(options: Run) -> Result<(), String> {
+    let configuration = options.config.as_deref().map(read_configuration).transpose()?;
+    let account = match (&options.user, &options.group) {
+        (Some(user), group) => {
+            Account::named(user, group.as_deref()).map_err(|problem| format!("--user, --group: {problem}"))?
+        }
+        (None, Some(group)) => {
+            Account::unprivileged()?.in_group(group).map_err(|problem| format!("--group: {problem}"))?
+        }
+        (None, None) => Account::unprivileged()?,
+    };
+    if let Some(folder) = options.tmp_dir.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err(format!("--tmp-dir: there is no folder {}; create it", folder.display()));
+    }
+    let places = Places::of_this_user();
+    let state_dir = absolute(&options.state_dir.unwrap_or_else(|| places.state_dir.clone()))?;
+    let control = match options.control {
+        Some(address) => address,
+        None => places.control_in(&state_dir)?,
+    };
+    if let Some(log) = &options.log {
+        howdah_supervisor::logs::write_errors_to(log)?;
+    }
+    become_supervisor(&Start {
+        configuration,
+        account,
+        recognised: None,
+        state_dir: Some(state_dir),
+        control: Some(control),
+        pid_file: options.pid.as_deref().map(absolute).transpose()?,
+        log_file: options.log.as_deref().map(absolute).transpose()?,
+        tmp_dir: options.tmp_dir.as_deref().map(absolute).transpose()?,
+    })
+}
+
+fn read_configuration(path: &Path) -> Result<String, String> {
+    let text = match path.to_str() {
         Some("-") => io::read_to_string(io::stdin()),
         _ => std::fs::read_to_string(path),
     };
-    let configuration = configuration
-        .map_err(|error| format!("the configuration {} cannot be read: {}", path.display(), error.kind()))?;
-    Configuration::parse(&configuration).map_err(|error| format!("{}: {error}", path.display()))?;
-    become_supervisor(&Start { configuration, account: Account::unprivileged(), recognised: None })
+    let text = text.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("--config: there is no file {}; correct the path", path.display()),
+        _ => format!("--config: {} cannot be read: {}", path.display(), words(&error)),
+    })?;
+    Configuration::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn become_supervisor(start: &Start) -> Result<(), String> {
@@ -146,11 +233,6 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
         _ => Err("write KEY=VALUE".to_owned()),
     }
-}
-
-fn print(text: &str) {
-    let mut stdout = io::stdout();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 #[cfg(test)]

@@ -4,12 +4,16 @@
 
 #![forbid(unsafe_code)]
 
+mod client;
 mod command_line;
 mod diagnostics;
+mod output;
 mod php_versions;
+mod places;
 mod recognition;
 mod serve;
 
+use diagnostics::Writing;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
@@ -18,13 +22,14 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    diagnostics::start();
     let title = std::env::args_os().next().unwrap_or_default();
+    let is_router = title == OsStr::new(howdah_supervisor::ROUTER_TITLE);
+    let _diagnostics = diagnostics::start(if is_router { Writing::NeverWaits } else { Writing::Waits });
     if title == OsStr::new(howdah_supervisor::SUPERVISOR_TITLE) {
         // What `ps -o comm` and `top` show: /proc/self/exe, from which this was started, would be "exe".
         let _ = rustix::thread::set_name(c"howdah");
         howdah_supervisor::main()
-    } else if title == OsStr::new(howdah_supervisor::ROUTER_TITLE) {
+    } else if is_router {
         let _ = rustix::thread::set_name(c"howdah-router");
         howdah_router::main()
     } else {

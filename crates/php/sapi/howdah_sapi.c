@@ -15,15 +15,7 @@
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/head.h"
 #include "ext/standard/info.h"
-#if PHP_VERSION_ID >= 80200
-# include "ext/random/php_random.h"
-#else
-# include "ext/standard/php_lcg.h"
-# include "ext/standard/php_mt_rand.h"
-#endif
-#include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,10 +23,22 @@
 # error "howdah runs the distribution's NTS build of PHP: this php-config belongs to a ZTS build"
 #endif
 
+/* NULL while there is none: when scripts are preloaded, and when opcache is asked whether it is on. */
 static const struct howdah_request *request;
 static int response_finished;
+/* The rest of the request's body will never come, and the script has been ended for it. */
+static int body_is_lost;
+/* The script is over: what is read now is dropped. */
+static int modules_are_down;
 static const char *server_software;
 static void (*import_process_environment)(zval *array);
+
+/* Whether the exchange with the client is this process's to go on with. A process that a script forked has the same
+ * request before its eyes, but it is its parent's: whatever such a child says goes nowhere. */
+static int exchange_is_open(void)
+{
+	return request && !response_finished && !howdah_forked;
+}
 
 /* ---- the request ---- */
 
@@ -85,8 +89,8 @@ static void import_environment(zval *array)
 
 static void sapi_howdah_register_server_variables(zval *array)
 {
-	const char *script = request->script_name ? request->script_name : "";
-	const char *info = request->path_info ? request->path_info : "";
+	const char *script = request && request->script_name ? request->script_name : "";
+	const char *info = request && request->path_info ? request->path_info : "";
 	size_t script_len = strlen(script), info_len = strlen(info);
 	char *php_self = emalloc(script_len + info_len + 1);
 
@@ -101,19 +105,25 @@ static size_t sapi_howdah_read_post(char *buffer, size_t len)
 {
 	size_t total = 0;
 
-	while (!response_finished && total < len) {
-		size_t got = howdah_read_body(buffer + total, len - total);
-		if (!got) {
+	while (exchange_is_open() && total < len) {
+		long got = howdah_read_body(buffer + total, len - total);
+		if (got < 0 && !body_is_lost && !modules_are_down) {
+			/* A script must not take a part of the body for the whole: it ends here, as with a client that is gone. */
+			body_is_lost = 1;
+			PG(connection_status) = PHP_CONNECTION_ABORTED;
+			zend_bailout();
+		}
+		if (got <= 0) {
 			break;
 		}
-		total += got;
+		total += (size_t) got;
 	}
 	return total;
 }
 
 static char *sapi_howdah_read_cookies(void)
 {
-	return (char *) request->cookie;
+	return request ? (char *) request->cookie : NULL;
 }
 
 /* ---- the response ---- */
@@ -121,7 +131,7 @@ static char *sapi_howdah_read_cookies(void)
 static size_t sapi_howdah_ub_write(const char *bytes, size_t len)
 {
 	/* After fastcgi_finish_request() output goes nowhere, and the script goes on. */
-	if (request && !response_finished && !howdah_write(bytes, len)) {
+	if (exchange_is_open() && !howdah_write(bytes, len)) {
 		php_handle_aborted_connection();
 		return 0;
 	}
@@ -131,7 +141,7 @@ static size_t sapi_howdah_ub_write(const char *bytes, size_t len)
 static void sapi_howdah_flush(void *server_context)
 {
 	(void) server_context;
-	if (!request || response_finished) {
+	if (!exchange_is_open()) {
 		return;
 	}
 	howdah_flush();
@@ -157,7 +167,7 @@ static int sapi_howdah_send_headers(sapi_headers_struct *headers)
 	const char *reason = "";
 	int status = headers->http_response_code ? headers->http_response_code : 200;
 
-	if (!request || response_finished) {
+	if (!exchange_is_open()) {
 		return SAPI_HEADER_SENT_SUCCESSFULLY;
 	}
 	if (headers->http_status_line) {
@@ -192,13 +202,14 @@ static int sapi_howdah_send_headers(sapi_headers_struct *headers)
 
 static void finish_response(void)
 {
-	if (request && !response_finished) {
+	if (exchange_is_open()) {
 		response_finished = 1;
 		howdah_finish();
 	}
 }
 
-static int sapi_howdah_activate(void)
+/* What php.ini's sections and .user.ini set for this request. */
+static int sapi_howdah_activate_settings(void)
 {
 	if (request) {
 		if (php_ini_has_per_host_config()) {
@@ -244,7 +255,12 @@ static sapi_module_struct howdah_sapi = {
 	.pretty_name = "howdah",
 	.startup = sapi_howdah_startup,
 	.shutdown = php_module_shutdown_wrapper,
-	.activate = sapi_howdah_activate,
+#if PHP_VERSION_ID >= 80500
+	/* Before the body is read, so that post_max_size counts. FPM does the same, and until 8.4 comes too late as well. */
+	.pre_request_init = sapi_howdah_activate_settings,
+#else
+	.activate = sapi_howdah_activate_settings,
+#endif
 	.deactivate = sapi_howdah_deactivate,
 	.ub_write = sapi_howdah_ub_write,
 	.flush = sapi_howdah_flush,
@@ -268,7 +284,7 @@ ZEND_END_ARG_INFO()
 static PHP_FUNCTION(fastcgi_finish_request)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
-	if (!request || response_finished) {
+	if (!exchange_is_open()) {
 		RETURN_FALSE;
 	}
 	php_output_end_all();
@@ -283,12 +299,13 @@ static void add_request_header(zval *array, const char *name, size_t len, const 
 	char *header = estrndup(name, len);
 	int upper = 1;
 
+	zend_str_tolower(header, len);
 	for (size_t i = 0; i < len; i++) {
 		if (header[i] == '_') {
 			header[i] = '-';
 			upper = 1;
-		} else {
-			header[i] = upper ? header[i] : (char) zend_tolower_ascii(header[i]);
+		} else if (upper) {
+			header[i] = name[i];
 			upper = 0;
 		}
 	}
@@ -348,9 +365,26 @@ static PHP_MINFO_FUNCTION(howdah)
 	php_info_print_table_end();
 }
 
+/* All functions are known, and nothing has been preloaded. */
+static PHP_MINIT_FUNCTION(howdah)
+{
+	(void) type;
+	(void) module_number;
+	howdah_follow_pcntl_fork();
+	return SUCCESS;
+}
+
+static PHP_RSHUTDOWN_FUNCTION(howdah)
+{
+	(void) type;
+	(void) module_number;
+	modules_are_down = 1;
+	return SUCCESS;
+}
+
 static zend_module_entry howdah_module = {
-	STANDARD_MODULE_HEADER, "howdah", howdah_functions, NULL, NULL, NULL, NULL, PHP_MINFO(howdah), "0.1.0",
-	STANDARD_MODULE_PROPERTIES
+	STANDARD_MODULE_HEADER, "howdah", howdah_functions, PHP_MINIT(howdah), NULL, NULL, PHP_RSHUTDOWN(howdah),
+	PHP_MINFO(howdah), "0.1.0", STANDARD_MODULE_PROPERTIES
 };
 
 /* ---- the life of PHP in this process ---- */
@@ -373,13 +407,16 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 	/* Rust's handlers would swallow the first SIGSEGV that is sent, not raised. A crash of PHP must be a crash. */
 	signal(SIGSEGV, SIG_DFL);
 	signal(SIGBUS, SIG_DFL);
-#if defined(ZEND_SIGNALS) || PHP_VERSION_ID >= 80100
 	zend_signal_startup();
-#endif
 	sapi_startup(&howdah_sapi);
 	/* sapi_startup() clears it. */
 	howdah_sapi.ini_entries = (char *) ini_entries;
-	if (howdah_sapi.startup(&howdah_sapi) == FAILURE) {
+	int started = howdah_sapi.startup(&howdah_sapi) == SUCCESS;
+	if (howdah_forked) {
+		/* A preload script forked it. There is one prototype. */
+		_exit(EG(exit_status));
+	}
+	if (!started) {
 		return 0;
 	}
 	import_process_environment = php_import_environment_variables;
@@ -428,28 +465,6 @@ int howdah_php_opcache_is_on(void)
 	return on;
 }
 
-/* A setting as a number of bytes. */
-long howdah_php_setting(const char *name)
-{
-	zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), name, strlen(name));
-
-	return entry && entry->value ? (long) ZEND_STRTOL(ZSTR_VAL(entry->value), NULL, 10) *
-		(strpbrk(ZSTR_VAL(entry->value), "gG") ? 1L << 30 : strpbrk(ZSTR_VAL(entry->value), "mM") ? 1L << 20 :
-		strpbrk(ZSTR_VAL(entry->value), "kK") ? 1L << 10 : 1) : 0;
-}
-
-/* What a fork must not share with its siblings. (OpenSSL notices forks by itself.) */
-void howdah_php_after_fork(void)
-{
-#if PHP_VERSION_ID >= 80200
-	RANDOM_G(combined_lcg_seeded) = false;
-	RANDOM_G(mt19937_seeded) = false;
-#else
-	LCG(seeded) = 0;
-	BG(mt_rand_is_seeded) = 0;
-#endif
-}
-
 static void run_script(void)
 {
 	zend_file_handle script;
@@ -473,6 +488,8 @@ void howdah_php_run(const struct howdah_request *new_request)
 
 	request = new_request;
 	response_finished = 0;
+	body_is_lost = 0;
+	modules_are_down = 0;
 	SG(server_context) = (void *) new_request;
 	SG(sapi_headers).http_response_code = 200;
 	SG(request_info).request_method = new_request->method;
@@ -489,6 +506,10 @@ void howdah_php_run(const struct howdah_request *new_request)
 		} zend_end_try();
 	}
 	php_request_shutdown(NULL);
+	if (howdah_forked) {
+		/* A script forked it, and its part of the script is done. The next request is its parent's. */
+		_exit(EG(exit_status));
+	}
 	finish_response();
 	SG(server_context) = NULL;
 	request = NULL;
@@ -506,49 +527,4 @@ void howdah_php_shutdown(void)
 const char *howdah_php_version(void)
 {
 	return PHP_VERSION;
-}
-
-/* ---- the process ---- */
-
-static char *title_start;
-static size_t title_room;
-static int supervisor = -1;
-
-__attribute__((constructor)) static void remember_arguments(int argc, char **argv)
-{
-	if (argc > 0) {
-		title_start = argv[0];
-		title_room = (size_t) (argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
-	}
-}
-
-/* Writes over the arguments that ps(1) shows; no longer than they were. */
-void howdah_set_title(const char *title)
-{
-	if (title_start) {
-		size_t len = strlen(title) < title_room ? strlen(title) : title_room;
-		memset(title_start, 0, title_room);
-		memcpy(title_start, title, len);
-	}
-}
-
-static void prototype_died(int signal)
-{
-	struct pollfd watched = { .fd = supervisor, .events = POLLIN };
-
-	(void) signal;
-	/* Without a supervisor nobody would ever end this process. With one, it finishes its request and is told to go. */
-	if (poll(&watched, 1, 0) > 0) {
-		_exit(0);
-	}
-}
-
-void howdah_die_with_prototype(int supervisor_pidfd)
-{
-	struct sigaction action = { .sa_handler = prototype_died, .sa_flags = SA_RESTART };
-	int died = SIGRTMIN + 5;
-
-	supervisor = supervisor_pidfd;
-	sigaction(died, &action, NULL);
-	prctl(PR_SET_PDEATHSIG, died);
 }

@@ -33,16 +33,17 @@ struct howdah_request {
 int howdah_php_startup(const char *ini_file, const char *ini_entries, const char *server_software);
 void howdah_php_lock_setting(const char *name);
 int howdah_php_opcache_is_on(void);
-long howdah_php_setting(const char *name);
-void howdah_php_after_fork(void);
 void howdah_php_run(const struct howdah_request *request);
 void howdah_php_shutdown(void);
 const char *howdah_php_version(void);
+
+/* Rust calls process.c. */
 void howdah_set_title(const char *title);
-void howdah_die_with_prototype(int supervisor_pidfd);
+void howdah_die_with_prototype(int supervisor_pidfd, int prototype_pid);
+void howdah_php_after_fork(void);
 
 /* C calls Rust. None of these calls PHP, so no bailout (longjmp) ever crosses a Rust frame. */
-size_t howdah_read_body(char *out, size_t len);
+long howdah_read_body(char *out, size_t len); /* 0: the end; -1: the rest will never come */
 int howdah_write(const char *bytes, size_t len); /* 0: the client is gone */
 void howdah_flush(void);
 int howdah_client_is_gone(void);
@@ -51,6 +52,10 @@ void howdah_head_line(const char *line, size_t len);
 void howdah_head_end(void);
 void howdah_finish(void); /* the response is complete */
 void howdah_log(const char *message);
+
+/* process.c, for the SAPI */
+extern int howdah_forked; /* a script forked this process: it is neither a prototype nor a worker */
+void howdah_follow_pcntl_fork(void);
 
 /* user_ini.c */
 void howdah_activate_user_ini(const char *script_filename, const char *document_root);

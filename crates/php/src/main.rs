@@ -16,18 +16,15 @@ fn main() -> ExitCode {
     let result = match arguments.first().map(String::as_str) {
         Some("--version") => {
             println!("howdah-php {}, PHP {}", env!("CARGO_PKG_VERSION"), prototype::php_version());
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
-        Some("--floor") => floor::run(&arguments[1..]),
+        Some("--floor") => floor::run(&arguments[1..]).map(|()| ExitCode::SUCCESS),
         _ => prototype::run(),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            log(&reason);
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|reason| {
+        log(&reason);
+        ExitCode::FAILURE
+    })
 }
 
 /// One line on stderr, where PHP's own messages go too.

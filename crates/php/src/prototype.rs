@@ -6,51 +6,70 @@
 
 use crate::{ini, sapi, worker};
 use howdah_channel::control::{ControlSocket, inherited};
-use howdah_channel::lifecycle::{CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype};
+use howdah_channel::lifecycle::{
+    CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype, die_with_supervisor,
+};
 use howdah_channel::request::NAMES;
 use howdah_channel::{WorkerChannel, WorkerId};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, getpid};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::ExitCode;
 
 struct Prototype {
+    pid: Pid,
     control: ControlSocket,
     channel: WorkerChannel,
     application: String,
+    requests_per_worker: Option<u32>,
     /// Readable when the supervisor is dead.
     supervisor: OwnedFd,
     workers: HashMap<Pid, WorkerId>,
 }
 
-/// Runs as a prototype until the supervisor lets go.
+/// What a boot leaves for the prototype.
+struct Loaded {
+    channel: WorkerChannel,
+    supervisor: OwnedFd,
+    opcache: bool,
+}
+
+/// Runs as a prototype until the supervisor lets go, or until it has told it why PHP can't be loaded.
 ///
 /// # Errors
-/// When PHP can't be loaded, or the supervisor speaks another protocol.
-pub fn run() -> Result<(), String> {
-    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+/// When there is no supervisor to talk to.
+pub fn run() -> Result<ExitCode, String> {
     let control = ControlSocket::from(
         inherited(CONTROL_FD)
             .map_err(|_| "this program is started by howdah; to serve a folder run: howdah serve DIR".to_owned())?,
     );
-    let Some((ToPrototype::Boot(boot), descriptors)) = receive(&control)? else {
-        return Err("the supervisor sent no boot message".into());
+    let watched = die_with_supervisor(&control);
+    watched.map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    let _ = poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+    let booted = match PrototypeBoot::receive(&control) {
+        Ok(Some((boot, descriptors))) => boot_php(&boot, &control, descriptors).map(|loaded| (boot, loaded)),
+        Ok(None) => return Err("the supervisor is gone".to_owned()),
+        Err(reason) => Err(reason.to_string()),
     };
-    match Prototype::boot(control.as_fd().try_clone_to_owned().map_err(|e| e.to_string())?.into(), boot, descriptors) {
-        Ok((prototype, booted)) => {
-            send(&control, &booted);
-            prototype.serve()
+    match booted {
+        Ok((boot, Loaded { channel, supervisor, opcache })) => {
+            send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
+            // The only descriptor of the socket goes in, so that a worker that drops it has none.
+            let (pid, workers) = (getpid(), HashMap::new());
+            let (application, requests_per_worker) = (boot.application, boot.requests_per_worker);
+            Prototype { pid, control, channel, application, requests_per_worker, supervisor, workers }.serve()?;
+            Ok(ExitCode::SUCCESS)
         }
         Err(reason) => {
-            send(&control, &FromPrototype::Failed { reason: reason.clone() });
-            Err(reason)
+            send(&control, &FromPrototype::Failed { reason });
+            Ok(ExitCode::FAILURE)
         }
     }
 }
@@ -58,40 +77,6 @@ pub fn run() -> Result<(), String> {
 // === impl Prototype ===
 
 impl Prototype {
-    fn boot(
-        control: ControlSocket,
-        boot: PrototypeBoot,
-        mut descriptors: Vec<OwnedFd>,
-    ) -> Result<(Prototype, FromPrototype), String> {
-        if descriptors.is_empty() {
-            return Err("the boot message came without the channel's memory".into());
-        }
-        let bells = descriptors.split_off(1);
-        let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
-            .map_err(|error| format!("cannot map the channel: {error}"))?;
-        // The pidfd before the identity: a parent of another user may be watched, too.
-        let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
-        let supervisor = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
-            .map_err(|error| format!("cannot watch the supervisor: {error}"))?;
-        boot.identity
-            .assume(boot.user.as_deref())
-            .map_err(|error| format!("cannot become the application's user: {error}"))?;
-        if let Some(folder) = &boot.working_directory {
-            std::env::set_current_dir(folder).map_err(|error| {
-                format!(
-                    "applications/{}/working_directory: cannot enter {}: {error}",
-                    boot.application,
-                    folder.display()
-                )
-            })?;
-        }
-        let (opcache, post_max_bytes) = start_php(&boot)?;
-        let booted = FromPrototype::Booted { php_version: php_version(), opcache, post_max_bytes };
-        let prototype =
-            Prototype { control, channel, application: boot.application, supervisor, workers: HashMap::new() };
-        Ok((prototype, booted))
-    }
-
     fn serve(mut self) -> Result<(), String> {
         let watched = SigSet::from(Signal::SIGCHLD);
         watched.thread_block().map_err(|error| format!("cannot block SIGCHLD: {error}"))?;
@@ -111,7 +96,12 @@ impl Prototype {
             self.reap();
             while !stopping {
                 match self.control.receive::<ToPrototype>() {
-                    Ok(Some((ToPrototype::Start(worker), _))) => self.start(worker, &watched, &children)?,
+                    Ok(Some((ToPrototype::Start(worker), _))) => {
+                        if self.start(worker) {
+                            drop(children);
+                            self.become_worker(worker, &watched);
+                        }
+                    }
                     Ok(Some((ToPrototype::Boot(_), _))) => {}
                     Ok(None) => stopping = true,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -124,46 +114,42 @@ impl Prototype {
         Ok(())
     }
 
-    fn start(&mut self, worker: WorkerId, blocked: &SigSet, children: &SignalFd) -> Result<(), String> {
+    /// Forks; `true` in the child.
+    fn start(&mut self, worker: WorkerId) -> bool {
         // SAFETY: this process has one thread, so the child may do anything.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => {
                 self.workers.insert(child, worker);
                 send(&self.control, &FromPrototype::Started { worker, pid: child.as_raw() });
-                Ok(())
+                false
             }
-            Ok(ForkResult::Child) => {
-                // PHP code must not be able to speak to the supervisor in the prototype's name.
-                let _ = nix::unistd::close(self.control.as_raw_fd());
-                let _ = nix::unistd::close(children.as_raw_fd());
-                let _ = blocked.thread_unblock();
-                // SAFETY: the default action is no function that could be unsound.
-                let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
-                self.become_worker(worker)
-            }
+            Ok(ForkResult::Child) => true,
             // The supervisor hears of a worker that ended at once, and tries again later.
             Err(error) => {
                 crate::log(&format!("cannot fork a worker of \"{}\": {error}", self.application));
                 send(&self.control, &FromPrototype::Exited { worker, pid: 0, end: ProcessEnd::Code(71) });
-                Ok(())
+                false
             }
         }
     }
 
-    fn become_worker(&self, worker: WorkerId) -> ! {
+    fn become_worker(self, worker: WorkerId, blocked: &SigSet) -> ! {
+        // PHP code must not be able to speak to the supervisor in the prototype's name.
+        drop(self.control);
+        let _ = blocked.thread_unblock();
+        // SAFETY: the default action is no function that could be unsound.
+        let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
         let title = c_string(&format!("howdah: \"{}\" worker", self.application));
         // SAFETY: the title is a C string; PHP was started before the fork.
         unsafe {
             sapi::howdah_set_title(title.as_ptr());
-            sapi::howdah_die_with_prototype(self.supervisor.as_raw_fd());
+            sapi::howdah_die_with_prototype(self.supervisor.as_raw_fd(), self.pid.as_raw());
             sapi::howdah_php_after_fork();
         }
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
         let end = Box::leak(Box::new(self.channel.worker(worker)));
-        worker::serve(end, &names);
-        // Not through exit handlers: opcache's memory belongs to the prototype.
-        // SAFETY: ends the process; nothing of ours needs cleaning up.
-        unsafe { nix::libc::_exit(0) }
+        worker::serve(end, &names, self.requests_per_worker);
+        sapi::end(0)
     }
 
     fn reap(&mut self) {
@@ -181,7 +167,33 @@ impl Prototype {
     }
 }
 
-fn start_php(boot: &PrototypeBoot) -> Result<(bool, u64), String> {
+/// Does what the boot message says; after that PHP is up.
+fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<OwnedFd>) -> Result<Loaded, String> {
+    if descriptors.is_empty() {
+        return Err("the boot message came without the channel's memory".into());
+    }
+    let bells = descriptors.split_off(1);
+    let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
+        .map_err(|error| format!("cannot map the channel: {error}"))?;
+    // The pidfd before the identity: a parent of another user may be watched, too.
+    let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
+    let supervisor = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
+        .map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    boot.identity
+        .assume(boot.user.as_deref())
+        .map_err(|error| format!("cannot become the application's user: {error}"))?;
+    // Also says that it was the supervisor's pidfd that was opened, and nobody's who inherited this process.
+    die_with_supervisor(control).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    if let Some(folder) = &boot.working_directory {
+        std::env::set_current_dir(folder).map_err(|error| {
+            format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
+        })?;
+    }
+    Ok(Loaded { channel, supervisor, opcache: start_php(boot)? })
+}
+
+/// Whether opcache is on.
+fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
     let ini_file = boot.php_ini.as_ref().map(|path| {
         std::fs::metadata(path)
             .map_err(|error| format!("applications/{}/options/file: {}: {error}", boot.application, path.display()))?;
@@ -206,21 +218,13 @@ fn start_php(boot: &PrototypeBoot) -> Result<(bool, u64), String> {
         unsafe { sapi::howdah_php_lock_setting(c_string(name).as_ptr()) };
     }
     // SAFETY: PHP is started, no request runs.
-    let (opcache, post_max) =
-        unsafe { (sapi::howdah_php_opcache_is_on() != 0, sapi::howdah_php_setting(c"post_max_size".as_ptr())) };
-    Ok((opcache, post_max.max(0) as u64))
+    Ok(unsafe { sapi::howdah_php_opcache_is_on() != 0 })
 }
 
 /// PHP's full version, such as `8.2.35`: of the headers that this was compiled against.
 pub fn php_version() -> String {
     // SAFETY: a string literal.
     unsafe { CStr::from_ptr(sapi::howdah_php_version()) }.to_string_lossy().into_owned()
-}
-
-fn receive(control: &ControlSocket) -> Result<Option<(ToPrototype, Vec<OwnedFd>)>, String> {
-    let mut sources = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
-    poll(&mut sources, PollTimeout::NONE).map_err(|error| error.to_string())?;
-    control.receive().map_err(|error| format!("cannot read from the supervisor: {error}"))
 }
 
 /// Waits for room: the supervisor always reads. If it is gone, so are we.

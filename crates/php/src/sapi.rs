@@ -4,7 +4,7 @@
 //! callbacks borrow for the time of one call; none of them calls PHP, so that PHP's longjmp never crosses a Rust frame.
 
 use howdah_channel::response::HeadWriter;
-use howdah_channel::{Claim, Violation};
+use howdah_channel::{BodyError, Claim, Violation};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_long};
 
@@ -43,13 +43,12 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn howdah_php_lock_setting(name: *const c_char);
     pub fn howdah_php_opcache_is_on() -> c_int;
-    pub fn howdah_php_setting(name: *const c_char) -> c_long;
     pub fn howdah_php_after_fork();
     pub fn howdah_php_run(request: *const Request);
     pub fn howdah_php_shutdown();
     pub fn howdah_php_version() -> *const c_char;
     pub fn howdah_set_title(title: *const c_char);
-    pub fn howdah_die_with_prototype(supervisor_pidfd: c_int);
+    pub fn howdah_die_with_prototype(supervisor_pidfd: c_int, prototype_pid: c_int);
 }
 
 /// Where a request's bytes come from and go to.
@@ -80,10 +79,14 @@ fn with_claim<T>(default: T, act: impl FnOnce(&mut Claim<'static>) -> T) -> T {
 /// # Safety
 /// `out` has room for `len` bytes.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn howdah_read_body(out: *mut c_char, len: usize) -> usize {
+unsafe extern "C" fn howdah_read_body(out: *mut c_char, len: usize) -> c_long {
     // SAFETY: the caller promises the room; PHP's buffer is initialised memory.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
-    with_claim(0, |claim| claim.read_body(out).unwrap_or_else(broken))
+    with_claim(0, |claim| match claim.read_body(out) {
+        Ok(read) => read as c_long,
+        Err(BodyError::Incomplete) => -1,
+        Err(BodyError::Broken(violation)) => broken(&violation),
+    })
 }
 
 /// # Safety
@@ -150,7 +153,14 @@ unsafe extern "C" fn howdah_log(message: *const c_char) {
 }
 
 /// Another worker wrote into our slot: this process can't serve any more. The supervisor starts another.
-fn broken(violation: Violation) -> usize {
+pub fn broken(violation: &Violation) -> ! {
     crate::log(&format!("{violation}; this worker ends"));
-    std::process::exit(70);
+    end(70)
+}
+
+/// Ends a worker. Not through exit handlers: opcache's memory, and whatever else PHP would tidy up, belongs to the
+/// prototype.
+pub fn end(code: c_int) -> ! {
+    // SAFETY: ends the process; nothing of ours needs cleaning up.
+    unsafe { nix::libc::_exit(code) }
 }

@@ -19,19 +19,31 @@ struct Request {
     pointers: Vec<sapi::Variable>,
 }
 
-/// Serves until told to stop.
-pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString]) {
+/// A worker that is never idle looks for dead children after so many requests: one system call, as there are mostly none.
+const REAP_AFTER: u32 = 64;
+
+/// Serves until told to stop, or so many requests.
+pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Option<u32>) {
     let mut request = Request::default();
-    while let Next::Run(claim) = end.next(reap_children) {
+    let mut since_reaped = 0;
+    let mut left = most.map_or(u64::MAX, u64::from);
+    while left > 0
+        && let Next::Run(claim) = end.next(reap_children)
+    {
         let read = claim.head(&mut request.head).and_then(|()| parse_head(&request.head, &mut request.variables));
         if let Err(violation) = read {
-            crate::log(&format!("{violation}; this worker ends"));
-            std::process::exit(70);
+            sapi::broken(&violation);
         }
         let for_php = request.for_php(c_names);
         sapi::begin(sapi::Exchange::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.
         unsafe { sapi::howdah_php_run(&for_php) };
+        left -= 1;
+        since_reaped += 1;
+        if since_reaped == REAP_AFTER {
+            since_reaped = 0;
+            reap_children();
+        }
     }
 }
 

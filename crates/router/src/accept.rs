@@ -5,6 +5,8 @@
 use crate::socket::Accepted;
 use crate::thread::Thread;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, acceptfrom_with, getsockname};
+use rustls::ServerConfig;
+use std::cell::RefCell;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -24,8 +26,17 @@ pub enum Listening {
     Unix(UnixListener, String),
 }
 
+/// Where a connection came in.
+pub struct Entrance {
+    /// The listener's number.
+    pub listener: u64,
+    /// The TLS that the listener had when it accepted; `None` is none.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
 /// A thread accepts from a listener until this is dropped.
 pub struct Accepting {
+    tls: Rc<RefCell<Option<Arc<ServerConfig>>>>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -41,8 +52,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// When no more descriptors can be watched.
-pub fn accept(thread: &Rc<Thread>, id: u64, listening: &Arc<Listening>) -> io::Result<Accepting> {
+pub fn accept(
+    thread: &Rc<Thread>,
+    id: u64,
+    listening: &Arc<Listening>,
+    tls: Option<Arc<ServerConfig>>,
+) -> io::Result<Accepting> {
     let (stop, mut stopped) = oneshot::channel();
+    let tls = Rc::new(RefCell::new(tls));
+    let accepting = Accepting { tls: Rc::clone(&tls), _stop: stop };
+    let entrance = move || Entrance { listener: id, tls: tls.borrow().clone() };
     let listening = crate::thread::watch(listening.try_clone()?)?;
     let thread = Rc::clone(thread);
     spawn_local(async move {
@@ -53,7 +72,7 @@ pub fn accept(thread: &Rc<Thread>, id: u64, listening: &Arc<Listening>) -> io::R
                 ready = listening.readable() => match ready {
                     Ok(mut ready) => {
                         if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
-                            took(&thread, id, accepted).await;
+                            took(&thread, entrance(), accepted).await;
                         }
                     }
                     Err(_) => break,
@@ -65,21 +84,30 @@ pub fn accept(thread: &Rc<Thread>, id: u64, listening: &Arc<Listening>) -> io::R
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // It may be gone for good: it is not waited for descriptors.
                 Err(error) if error.kind() != io::ErrorKind::ConnectionAborted => break,
-                accepted => took(&thread, id, accepted).await,
+                accepted => took(&thread, entrance(), accepted).await,
             }
         }
     });
-    Ok(Accepting { _stop: stop })
+    Ok(accepting)
 }
 
-async fn took(thread: &Rc<Thread>, id: u64, accepted: io::Result<Accepted>) {
+async fn took(thread: &Rc<Thread>, entrance: Entrance, accepted: io::Result<Accepted>) {
     match accepted {
-        Ok(accepted) => thread.distribute(accepted, id),
+        Ok(accepted) => thread.distribute(accepted, entrance),
         Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
         Err(error) => {
             tracing::error!(%error, "cannot accept connections; they wait in the backlog (see `ulimit -n`)");
             tokio::time::sleep(PAUSE).await;
         }
+    }
+}
+
+// === impl Accepting ===
+
+impl Accepting {
+    /// What is accepted from now on has this TLS.
+    pub fn set_tls(&self, tls: Option<Arc<ServerConfig>>) {
+        self.tls.replace(tls);
     }
 }
 

@@ -3,25 +3,34 @@
 //! No timer is armed for a request. The socket notes when something last happened ([`Clock`]), and the thread looks over
 //! its connections four times a second ([`Clock::is_overdue`]): silent between requests (`idle_timeout`), a head that
 //! does not come to its end (`header_read_timeout`), a client that does not take its response (`send_timeout`). An
-//! overdue connection is closed. hyper answers broken requests itself (400, 431) and closes too.
+//! overdue connection is closed. hyper answers broken requests itself (400, 431) and closes too. After a 101 the socket
+//! goes over to [`tunnel`].
 
-use crate::access_log::Entry;
+use crate::accept::Entrance;
+use crate::log_line::Entry;
+use crate::proxy::tunnel;
 use crate::response_body::ResponseBody;
 use crate::service;
-use crate::socket::{Accepted, Socket, Watched};
+use crate::socket::{Accepted, Peer, Socket, Transport, Watched};
 use crate::strictness::{Guarded, Refusal};
 use crate::thread::Thread;
+use crate::tls::{self, HandshakeError, Negotiated};
 use howdah_config::Http;
+use http::StatusCode;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio_rustls::server::TlsStream;
 
 /// What a connection does, and since when.
 pub struct Clock {
@@ -31,7 +40,7 @@ pub struct Clock {
     since: Cell<Instant>,
     write_blocked_since: Cell<Option<Instant>>,
     overdue: Cell<bool>,
-    draining: Cell<bool>,
+    draining_since: Cell<Option<Instant>>,
     /// Whether a request has come: a connection that was just accepted is owed an answer to its first.
     used: Cell<bool>,
     /// Whether all of the last response has gone to the socket.
@@ -39,12 +48,12 @@ pub struct Clock {
     /// Whether the last attempt to read found nothing.
     read_blocked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+    /// What the connection goes on with when hyper is done: the last response was a 101.
+    tunnel: Cell<Option<Upgraded>>,
     /// How many requests have begun.
     requests: Cell<u64>,
     /// How many requests go before one that is refused, and why it is.
     refused: Cell<Option<(u64, Refusal)>>,
-    /// It speaks HTTP no more.
-    tunnel: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,6 +64,8 @@ enum Phase {
     Head,
     /// A request is being answered.
     Busy,
+    /// It is no longer HTTP.
+    Tunnel,
 }
 
 /// The most bytes of a request's head, and of what is read ahead.
@@ -75,18 +86,34 @@ enum Ended {
     Closed(hyper::Result<()>),
     /// It is between two requests, with nothing left to write.
     Idle,
+    /// Its time is over.
+    Overdue,
 }
 
 /// Serves a connection to its end.
-pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
-    let Ok((socket, peer)) = Socket::new(accepted, listener) else { return };
-    let clock = Rc::new(Clock::new(&thread, listener));
+pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
+    let Ok((transport, mut peer)) = Transport::new(accepted, entrance.listener) else { return };
+    let clock = Rc::new(Clock::new(&thread, entrance.listener));
     let _registered = thread.register(&clock);
     let remote = Rc::clone(&peer.remote_addr);
+    let socket = match entrance.tls {
+        None => Socket::Plain(transport),
+        Some(config) => match clock.shake_hands(transport, config, &peer).await {
+            Some(stream) => {
+                peer.tls = Some(Negotiated::of(stream.get_ref().1));
+                Socket::Tls(Box::new(stream))
+            }
+            None => return,
+        },
+    };
     let peer = Rc::new(peer);
-    let mut guarded = Guarded::new(Watched::new(socket, Rc::clone(&clock)), Rc::clone(&clock));
+    let mut waiting = Some(Guarded::new(Watched::new(socket, Rc::clone(&clock)), Rc::clone(&clock)));
     let mut result = Ok(());
-    while clock.until_readable(&guarded).await {
+    while let Some(guarded) = waiting.take() {
+        if !clock.until_readable(&guarded).await {
+            guarded.into_inner().say_goodbye().await;
+            break;
+        }
         let service = service_fn(|request| {
             clock.request_began();
             let answer = Box::pin(service::answer(Rc::clone(&thread), Rc::clone(&peer), Rc::clone(&clock), request));
@@ -100,23 +127,40 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, listener: u64) {
         match poll_fn(|context| clock.poll_connection(&thread, Pin::new(&mut connection), context)).await {
             Ended::Closed(ended) => {
                 result = ended;
-                break;
+                if result.is_ok()
+                    && let Some(upstream) = clock.begin_tunnel()
+                {
+                    let parts = connection.into_parts();
+                    let mut guarded = parts.io.into_inner();
+                    guarded.unread(parts.read_buf);
+                    tunnel::run(&clock, guarded.into_inner(), upstream).await;
+                }
             }
             Ended::Idle => {
                 let parts = connection.into_parts();
-                guarded = parts.io.into_inner();
+                let mut guarded = parts.io.into_inner();
                 guarded.unread(parts.read_buf);
+                waiting = Some(guarded);
             }
+            Ended::Overdue => connection.into_parts().io.into_inner().into_inner().say_goodbye().await,
         }
     }
     // Nobody may be left to say so: the client went away while its request was under way.
     clock.enter(Phase::Idle);
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
-        // hyper has answered, or could not: the request never came to a line of its own.
-        if error.is_parse() && thread.logs_access() {
-            Entry::of_no_request(remote).write();
+        if error.is_parse() {
+            log_no_request(&thread, &remote);
         }
+    }
+}
+
+/// The line of an answer to what was no request: it never came to one of its own.
+fn log_no_request(thread: &Thread, remote: &str) {
+    let view = thread.view();
+    let log = view.configuration().access_log.as_ref();
+    if let Some(entry) = log.and_then(|log| Entry::of_no_request(log, remote, StatusCode::BAD_REQUEST)) {
+        entry.write();
     }
 }
 
@@ -131,14 +175,14 @@ impl Clock {
             since: Cell::new(Instant::now()),
             write_blocked_since: Cell::new(None),
             overdue: Cell::new(false),
-            draining: Cell::new(thread.is_draining(listener)),
+            draining_since: Cell::new(thread.is_draining(listener).then(Instant::now)),
             used: Cell::new(false),
             flushed: Cell::new(true),
             read_blocked: Cell::new(false),
             waker: RefCell::default(),
+            tunnel: Cell::default(),
             requests: Cell::new(0),
             refused: Cell::new(None),
-            tunnel: Cell::new(false),
         }
     }
 
@@ -156,8 +200,10 @@ impl Clock {
     /// Bytes came in, or the end.
     pub fn read(&self, bytes: usize) {
         self.read_blocked.set(false);
-        if bytes > 0 && self.phase.get() == Phase::Idle {
-            self.enter(Phase::Head);
+        match self.phase.get() {
+            Phase::Idle if bytes > 0 => self.enter(Phase::Head),
+            Phase::Tunnel => self.since.set(Instant::now()),
+            _ => {}
         }
     }
 
@@ -170,6 +216,9 @@ impl Clock {
     pub fn wrote(&self, written: bool) {
         if written {
             self.write_blocked_since.set(None);
+            if self.phase.get() == Phase::Tunnel {
+                self.since.set(Instant::now());
+            }
         } else if self.write_blocked_since.get().is_none() {
             self.write_blocked_since.set(Some(Instant::now()));
         }
@@ -178,6 +227,40 @@ impl Clock {
     /// hyper has written all that it had.
     pub fn flushed(&self) {
         self.flushed.set(true);
+    }
+
+    /// Encrypts the connection. A client may take as long for it as for the head of a request.
+    async fn shake_hands(
+        &self,
+        transport: Transport,
+        config: Arc<ServerConfig>,
+        peer: &Peer,
+    ) -> Option<TlsStream<Transport>> {
+        self.enter(Phase::Head);
+        let mut handshake = pin!(tls::handshake(transport, config));
+        let result = poll_fn(|context| {
+            if self.overdue.get() || self.is_draining() && self.may_close() {
+                return Poll::Ready(None);
+            }
+            self.keep_waker(context);
+            handshake.as_mut().poll(context).map(Some)
+        });
+        let reason = match result.await {
+            Some(Ok(stream)) => {
+                self.enter(Phase::Idle);
+                return Some(stream);
+            }
+            Some(Err(error)) => {
+                if matches!(error, HandshakeError::PlainHttp) {
+                    log_no_request(&self.thread, &peer.remote_addr);
+                }
+                error.to_string()
+            }
+            None => "it took too long".to_owned(),
+        };
+        let client = &peer.remote_addr;
+        tracing::debug!(%client, port = peer.remote_port, reason, "a TLS handshake failed");
+        None
     }
 
     /// The request after this many is refused.
@@ -190,20 +273,15 @@ impl Clock {
         self.refused.get().filter(|(before, _)| before + 1 == self.requests.get()).map(|(_, refusal)| refusal)
     }
 
-    /// The connection has been switched to another protocol: what comes is looked at no more.
-    pub fn becomes_tunnel(&self) {
-        self.tunnel.set(true);
-    }
-
-    /// Whether it speaks another protocol.
-    pub fn is_tunnel(&self) -> bool {
-        self.tunnel.get()
+    /// Whether so many requests have come, and all have been answered.
+    pub fn has_answered(&self, requests: u64) -> bool {
+        self.requests.get() == requests && self.phase.get() != Phase::Busy
     }
 
     /// Waits until the client sends something; `false` if the connection is to be closed.
     async fn until_readable(&self, socket: &Guarded) -> bool {
         poll_fn(|context| {
-            if self.overdue.get() || self.draining.get() && self.may_close() {
+            if self.overdue.get() || self.is_draining() && self.may_close() {
                 return Poll::Ready(false);
             }
             self.keep_waker(context);
@@ -219,9 +297,9 @@ impl Clock {
         context: &mut Context<'_>,
     ) -> Poll<Ended> {
         if self.overdue.get() {
-            return Poll::Ready(Ended::Closed(Ok(())));
+            return Poll::Ready(Ended::Overdue);
         }
-        if self.draining.get() && self.may_close() {
+        if self.is_draining() && self.may_close() {
             connection.as_mut().finish();
         }
         self.keep_waker(context);
@@ -252,15 +330,41 @@ impl Clock {
     pub fn check(&self, now: Instant, limits: &Http) {
         let overdue = self.is_overdue(now, limits);
         self.overdue.set(overdue);
-        if overdue || self.draining.get() {
+        if overdue || self.is_draining() {
             self.wake();
         }
     }
 
     /// Finishes the request under way, and closes.
     pub fn drain(&self) {
-        self.draining.set(true);
+        if !self.is_draining() {
+            self.draining_since.set(Some(Instant::now()));
+        }
         self.wake();
+    }
+
+    /// The response is a 101: what the connection goes on with.
+    pub fn keep_tunnel(&self, upstream: Option<Upgraded>) {
+        self.tunnel.set(upstream);
+    }
+
+    fn begin_tunnel(&self) -> Option<Upgraded> {
+        let upstream = self.tunnel.take()?;
+        self.enter(Phase::Tunnel);
+        Some(upstream)
+    }
+
+    /// Waits until the connection is to be closed.
+    pub async fn until_overdue(&self) {
+        poll_fn(|context| {
+            self.keep_waker(context);
+            if self.overdue.get() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining_since.get().is_some()
     }
 
     fn may_close(&self) -> bool {
@@ -273,6 +377,11 @@ impl Clock {
             Phase::Idle => late(self.since.get(), limits.idle_timeout),
             Phase::Head => late(self.since.get(), limits.header_read_timeout),
             Phase::Busy => false,
+            Phase::Tunnel => {
+                let draining_since = self.draining_since.get();
+                late(self.since.get(), tunnel::IDLE_TIMEOUT)
+                    || draining_since.is_some_and(|since| late(since, tunnel::GRACE))
+            }
         };
         phase || self.write_blocked_since.get().is_some_and(|since| late(since, limits.send_timeout))
     }
@@ -281,7 +390,8 @@ impl Clock {
         match (self.phase.replace(phase), phase) {
             (Phase::Busy, Phase::Busy) => {}
             (_, Phase::Busy) => self.thread.load().request_began(),
-            (Phase::Busy, _) => self.thread.load().request_ended(),
+            (_, Phase::Tunnel) => self.thread.load().tunnel_began(),
+            (Phase::Busy | Phase::Tunnel, _) => self.thread.load().request_ended(),
             _ => {}
         }
         self.since.set(Instant::now());

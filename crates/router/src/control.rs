@@ -36,7 +36,8 @@ impl Supervisor {
         loop {
             match self.socket.send(message, &[]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let waited = poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)], PATIENCE_MILLISECONDS);
+                    let waited =
+                        poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)], PATIENCE_MILLISECONDS);
                     if waited == Ok(0) {
                         tracing::error!(?message, "the supervisor does not listen; it is not told");
                         return;

@@ -34,10 +34,12 @@ pub enum Failure {
     VersionNotSupported,
     /// Something of ours failed: a full disk, no descriptors.
     Internal,
-    /// The worker died, or wrote no response.
+    /// The worker died, or wrote no response; no upstream did.
     BadGateway,
     /// No worker took it in time.
     Unavailable,
+    /// Whoever was to answer, a worker or an upstream, took too long.
+    GatewayTimeout,
 }
 
 // === impl Failure ===
@@ -61,6 +63,7 @@ impl Failure {
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Failure::BadGateway => StatusCode::BAD_GATEWAY,
             Failure::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Failure::GatewayTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 

@@ -3,13 +3,16 @@
 //! [`main`] is what the executable runs when the supervisor starts it as `howdah: router`. A process has one control
 //! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`, `socket`):
 //!
-//! - `service`: one request → the route's action → a response
+//! - `tls`: encrypted connections, and their certificates
 //! - `strictness`, `authority`, `unsafe_fields`: what never gets as far as a request, or into it
+//! - `service`: one request → the route's action → a response; `subject`, `forwarded`: the request as routes see it
+//! - `application`: an action that runs PHP
 //! - `static_files`: files
-//! - `script`, `cgi`, `request_body`, `php`, `spool`: a request's way to PHP and back, over the channel
+//! - `script`, `cgi`, `request_body`, `slots`, `php`, `spool`: a request's way to PHP and back, over the channel
+//! - `proxy`: requests that other HTTP servers answer, and WebSockets through them
 //! - `compression`: of any response
 //! - `failure`: the answers that are ours
-//! - `access_log`: one line for each answer
+//! - `access_log`, `log_line`: one line for each answer; `background_writer`, which never makes a thread wait for who reads it
 //!
 //! It never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
 
@@ -17,19 +20,26 @@
 
 mod accept;
 mod access_log;
+mod application;
 mod authority;
+mod background_writer;
 mod cgi;
 mod compression;
 mod connection;
 mod control;
 mod failure;
+mod forwarded;
 mod load;
+mod local_time;
+mod log_line;
 mod php;
 mod process;
+mod proxy;
 mod request_body;
 mod response_body;
 mod script;
 mod service;
+mod slots;
 mod snapshot;
 mod socket;
 mod spool;
@@ -37,6 +47,8 @@ mod static_files;
 mod strictness;
 mod subject;
 mod thread;
+mod tls;
 mod unsafe_fields;
 
+pub use background_writer::BackgroundWriter;
 pub use process::main;

@@ -37,7 +37,12 @@ impl Load {
         self.active.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It ended.
+    /// The last request of a connection made a tunnel of it.
+    pub fn tunnel_began(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The request, or the tunnel, ended.
     pub fn request_ended(&self) {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }

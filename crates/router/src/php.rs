@@ -2,18 +2,22 @@
 //!
 //! A request waits for a slot (in order), is submitted, and from then on is a [`Running`]: the thread's mailbox says
 //! which slots want attention, and [`Port::attend`] moves bytes — response bytes out of the ring into a [`Spool`],
-//! request body bytes into it — whether or not the client is quick. Futures only look at the result.
+//! request body bytes into it — whether or not the client is quick, until the spool is full. Futures take what is in the
+//! spool ([`Port::head`], [`Port::poll_body`]).
 //!
 //! What can go wrong, all of it answered and logged: the worker dies (502, or a cut response if it had begun), the
 //! worker breaks the channel's rules (502; the supervisor replaces the generation's workers), the disk is full (500).
 
 use crate::control::{Supervisor, TellOnDrop};
 use crate::failure::Failure;
-use crate::spool::Spool;
+use crate::slots::Slots;
+use crate::spool::{Limits, Spool};
 use bytes::Bytes;
-use howdah_channel::lifecycle::FromRouter;
+use howdah_channel::lifecycle::{FromRouter, GenerationBoot};
+use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::future::poll_fn;
@@ -22,11 +26,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// A generation, as the router's threads share it.
 #[derive(Debug)]
@@ -37,19 +41,27 @@ pub struct Generation {
     pub application: String,
     /// Its channel.
     pub channel: Arc<RouterEnd>,
-    /// One permit for each slot: requests wait for them in order.
-    pub slots: Arc<Semaphore>,
+    /// Its slots: requests wait for them in order.
+    pub slots: Slots,
     /// How many slots there are.
-    pub slot_count: usize,
+    slot_count: usize,
     /// The eventfd of each thread, until the thread takes it.
-    pub bells: Mutex<Vec<Option<OwnedFd>>>,
+    bells: Mutex<Vec<Option<OwnedFd>>>,
+    /// If more workers are started when fewer than this are idle.
+    spare_workers: Option<u32>,
+    /// When the supervisor was last told that there are too few workers, in milliseconds since `started`.
+    told_demand: AtomicU64,
+    /// When the generation came to this router.
+    started: Instant,
+    /// How long a worker may take for a request.
+    timeout: Option<Duration>,
     /// Whether the supervisor was told of a broken rule, and has not replaced the workers yet.
-    pub violated: AtomicBool,
+    violated: AtomicBool,
     /// Tells the supervisor of broken rules.
-    pub supervisor: Supervisor,
+    supervisor: Supervisor,
     /// Tells the supervisor when nobody uses the generation any more.
     #[expect(dead_code, reason = "its drop is its use")]
-    pub released: TellOnDrop,
+    released: TellOnDrop,
 }
 
 /// One thread's port to a generation.
@@ -58,6 +70,12 @@ pub struct Port {
     pub generation: Arc<Generation>,
     thread: u16,
     active: RefCell<Vec<Option<Rc<Running>>>>,
+    /// Written and submitted without a pause: one is enough for all requests.
+    head: RefCell<HeadWriter>,
+    /// How long a request may wait for a worker, in all.
+    queue_timeout: Duration,
+    /// How much of a response may wait for its client.
+    spool_limits: Limits,
 }
 
 /// The rest of a request's body, that did not fit into its slot.
@@ -74,12 +92,20 @@ pub enum Remainder {
 pub struct Running {
     /// Gone as soon as the response is complete or lost.
     exchange: RefCell<Option<Exchange>>,
-    _permit: OwnedSemaphorePermit,
     remainder: RefCell<Remainder>,
     spool: RefCell<Spool>,
+    /// The spool is full: the response waits in its slot, and PHP with it.
+    held_back: Cell<bool>,
+    /// The client has its status.
+    begun: Cell<bool>,
     outcome: Cell<Outcome>,
     waker: RefCell<Option<Waker>>,
-    submitted: Instant,
+    /// When it is answered 503, unless a worker has taken it.
+    queue_deadline: Instant,
+    /// Since when a worker has been seen to run it.
+    running_since: Cell<Option<Instant>>,
+    /// Its worker is ended for it.
+    is_overdue: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,14 +124,44 @@ pub struct Started {
     pub complete: bool,
 }
 
-/// Bytes of a response that wait in memory before a file is made.
-const SPOOL_MEMORY: usize = 512 * 1024;
+/// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
+const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
 /// How long a request may wait for a worker.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long there is silence after the supervisor was told of a demand, in milliseconds.
+const DEMAND_PAUSE_MS: u64 = 2;
+/// When to ask again for a slot that should be free.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// The largest buffer for heads that is kept, in bytes written.
+const KEPT_HEAD: usize = 8 * 1024;
 
 // === impl Generation ===
 
 impl Generation {
+    /// A generation with this channel, and an eventfd for each thread.
+    pub fn new(
+        boot: GenerationBoot,
+        channel: Arc<RouterEnd>,
+        bells: Vec<OwnedFd>,
+        supervisor: &Supervisor,
+    ) -> Generation {
+        Generation {
+            id: boot.id,
+            application: boot.application,
+            slots: Slots::new(Arc::clone(&channel)),
+            channel,
+            slot_count: boot.geometry.slots.into(),
+            bells: Mutex::new(bells.into_iter().map(Some).collect()),
+            spare_workers: boot.spare_workers,
+            told_demand: 0.into(),
+            started: Instant::now(),
+            timeout: boot.timeout_ms.map(Duration::from_millis),
+            violated: false.into(),
+            supervisor: supervisor.clone(),
+            released: supervisor.tell_on_drop(FromRouter::Released { generation: boot.id }),
+        }
+    }
+
     /// The eventfd by which workers wake this thread; `None` the second time.
     pub fn take_bell(&self, thread: usize) -> Option<OwnedFd> {
         let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +176,24 @@ impl Generation {
 
     /// How many requests are under way or wait for a worker.
     pub fn active_requests(&self) -> u64 {
-        self.slot_count.saturating_sub(self.slots.available_permits()) as u64
+        self.slot_count.saturating_sub(self.channel.free_slots()) as u64
+    }
+
+    /// Tells the supervisor if there should be more workers.
+    fn tell_demand(&self) {
+        let Some(spare) = self.spare_workers else { return };
+        let (idle, waiting) = self.channel.demand();
+        if idle >= spare && (idle > 0 || waiting == 0) {
+            return;
+        }
+        let now = self.started.elapsed().as_millis() as u64 + 1;
+        let last = self.told_demand.load(Ordering::Relaxed);
+        // Whoever comes too early is heard by the next request, or the sweep.
+        if now >= last + DEMAND_PAUSE_MS
+            && self.told_demand.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.supervisor.tell(&FromRouter::Wanting { generation: self.id, waiting });
+        }
     }
 
     /// A broken rule is reported once: all workers are replaced anyway.
@@ -138,34 +211,48 @@ impl Generation {
 impl Port {
     /// A thread's port.
     pub fn new(generation: Arc<Generation>, thread: u16) -> Port {
-        Port { generation, thread, active: RefCell::default() }
+        Port {
+            generation,
+            thread,
+            active: RefCell::default(),
+            head: RefCell::default(),
+            queue_timeout: QUEUE_TIMEOUT,
+            spool_limits: SPOOL_LIMITS,
+        }
     }
 
-    /// Waits for a slot and submits the request: its head, and the beginning of its body.
+    /// Waits for a slot and submits the request: its head, which is written only then, and the beginning of its body.
     ///
     /// # Errors
     /// 431 for a head that no slot can hold; 503 when no slot is free in time; 502 for a broken channel.
     pub async fn submit(
         &self,
-        head: &[u8],
+        write_head: impl Fn(&mut HeadWriter),
         body: &[u8],
         remainder: Remainder,
         spool_folder: Option<&Path>,
     ) -> Result<Rc<Running>, Failure> {
-        let permit = match Arc::clone(&self.generation.slots).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => tokio::time::timeout(QUEUE_TIMEOUT, Arc::clone(&self.generation.slots).acquire_owned())
-                .await
-                .map_err(|_| self.queue_is_too_long())?
-                .map_err(|_closed| Failure::Unavailable)?,
-        };
+        // For the slot and the queue together: a client waits once.
+        let queue_deadline = Instant::now() + self.queue_timeout;
         let complete = matches!(remainder, Remainder::None);
         let exchange = loop {
-            match self.generation.channel.submit(self.thread, head, body, complete) {
-                Ok(exchange) => break exchange,
+            let place = match self.generation.slots.try_acquire() {
+                Some(place) => place,
+                None => timeout_at(queue_deadline, self.generation.slots.acquire())
+                    .await
+                    .map_err(|_| self.queue_is_too_long())?,
+            };
+            match self.write_and_submit(&write_head, body, complete) {
+                Ok(exchange) => {
+                    place.used();
+                    break exchange;
+                }
                 Err(Refused::HeadTooLarge) => return Err(Failure::HeadTooLarge),
-                // Slots of clients that left come back when their workers have finished.
-                Err(Refused::NoSlot) => tokio::time::sleep(Duration::from_millis(1)).await,
+                // Who has a place finds a slot, unless a worker spoiled the queue: the sweep sees that, or it passes.
+                Err(Refused::NoSlot) => {
+                    drop(place);
+                    timeout_at(queue_deadline, sleep(ASK_AGAIN)).await.map_err(|_| self.queue_is_too_long())?;
+                }
                 Err(Refused::Broken(violation)) => {
                     self.generation.report(violation);
                     return Err(Failure::BadGateway);
@@ -180,19 +267,109 @@ impl Port {
         let slot = usize::from(exchange.slot());
         let running = Rc::new(Running {
             exchange: RefCell::new(Some(exchange)),
-            _permit: permit,
             remainder: RefCell::new(remainder),
-            spool: RefCell::new(Spool::new(SPOOL_MEMORY, spool_folder)),
+            spool: RefCell::new(Spool::new(self.spool_limits, spool_folder)),
+            held_back: Cell::new(false),
+            begun: Cell::new(false),
             outcome: Cell::new(Outcome::UnderWay),
             waker: RefCell::default(),
-            submitted: Instant::now(),
+            queue_deadline,
+            running_since: Cell::new(None),
+            is_overdue: Cell::new(false),
         });
         let mut active = self.active.borrow_mut();
         if active.len() <= slot {
             active.resize_with(slot + 1, || None);
         }
         active[slot] = Some(Rc::clone(&running));
+        self.generation.tell_demand();
         Ok(running)
+    }
+
+    fn write_and_submit(
+        &self,
+        write_head: impl Fn(&mut HeadWriter),
+        body: &[u8],
+        complete: bool,
+    ) -> Result<Exchange, Refused> {
+        let mut writer = self.head.borrow_mut();
+        write_head(&mut writer);
+        let head = writer.finish();
+        let submitted = self.generation.channel.submit(self.thread, head, body, complete);
+        if head.len() > KEPT_HEAD {
+            *writer = HeadWriter::default();
+        }
+        submitted
+    }
+
+    /// Waits for the head of the response.
+    ///
+    /// # Errors
+    /// What the client shall be told instead.
+    pub async fn head(&self, running: &Rc<Running>) -> Result<Started, Failure> {
+        let mut arrived = Vec::new();
+        poll_fn(|context| {
+            let bytes = self.take(running).map_err(|_| Failure::Internal)?;
+            if arrived.is_empty() && !bytes.is_empty() {
+                arrived = bytes.into();
+            } else {
+                arrived.extend_from_slice(&bytes);
+            }
+            let more = running.spool.borrow().len() > 0;
+            match (running.outcome.get(), response::parse(&arrived)) {
+                // Nothing has been sent yet: an error is better than a beginning without an end.
+                (Outcome::Failed(failure), _) => Poll::Ready(Err(failure)),
+                (outcome, Ok(Some(_))) => {
+                    running.begun.set(true);
+                    let complete = outcome == Outcome::Complete && !more;
+                    Poll::Ready(Ok(Started { bytes: std::mem::take(&mut arrived).into(), complete }))
+                }
+                (Outcome::Complete, Ok(None)) if !more => {
+                    tracing::warn!("a worker finished a request without a response: answered 502");
+                    Poll::Ready(Err(Failure::BadGateway))
+                }
+                (_, Err(violation)) => {
+                    tracing::warn!(%violation, "answered 502");
+                    Poll::Ready(Err(Failure::BadGateway))
+                }
+                _ => {
+                    if more {
+                        context.waker().wake_by_ref();
+                    }
+                    *running.waker.borrow_mut() = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// The next bytes of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// When the rest will never come.
+    pub fn poll_body(&self, running: &Rc<Running>, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        match self.take(running) {
+            Ok(bytes) if bytes.is_empty() => {}
+            other => return Poll::Ready(Some(other)),
+        }
+        match running.outcome.get() {
+            Outcome::Complete => Poll::Ready(None),
+            Outcome::Failed(_) => Poll::Ready(Some(Err(io::Error::other("the rest of the response was lost")))),
+            Outcome::UnderWay => {
+                *running.waker.borrow_mut() = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Takes what waits of the response, and lets PHP go on if it was held back for it.
+    fn take(&self, running: &Rc<Running>) -> io::Result<Bytes> {
+        let bytes = running.spool.borrow_mut().take().inspect_err(|error| self.disk_failed(running, error))?;
+        if running.held_back.get() && running.spool.borrow().has_room() {
+            running.slot().into_iter().for_each(|slot| self.attend(slot));
+        }
+        Ok(bytes)
     }
 
     /// Looks after each slot that asked for attention.
@@ -220,42 +397,53 @@ impl Port {
             };
             match lost {
                 Ok(true) => {
+                    let (status, failure) = match running.is_overdue.get() {
+                        true => (504, Failure::GatewayTimeout),
+                        false => (502, Failure::BadGateway),
+                    };
+                    let client_gets = running.client_gets(status);
                     tracing::warn!(
                         application = self.generation.application,
-                        "a worker died; its request is answered 502"
+                        "a worker died; its request is {client_gets}"
                     );
-                    self.end(slot, running, Outcome::Failed(Failure::BadGateway));
+                    self.end(slot, running, Outcome::Failed(failure));
                 }
                 Ok(false) => {}
                 Err(violation) => self.violated(slot, running, violation),
             }
         });
         self.generation.channel.worker_died(worker);
+        self.generation.slots.recover();
     }
 
     /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
     pub fn sweep(&self) {
         self.mend();
+        self.generation.tell_demand();
         self.for_each_active(|slot, running| {
             self.attend(slot);
+            self.end_if_overdue(running);
             let timed_out = match running.exchange.borrow_mut().as_mut() {
-                Some(exchange) => {
+                Some(exchange) => exchange.check().map(|()| {
                     exchange.resubmit_if_stranded();
-                    running.submitted.elapsed() > QUEUE_TIMEOUT && exchange.cancel()
-                }
-                None => false,
+                    Instant::now() > running.queue_deadline && exchange.cancel()
+                }),
+                None => Ok(false),
             };
-            if timed_out {
-                let failure = self.queue_is_too_long();
-                self.end(slot, running, Outcome::Failed(failure));
+            match timed_out {
+                Ok(true) => {
+                    let failure = self.queue_is_too_long();
+                    self.end(slot, running, Outcome::Failed(failure));
+                }
+                Ok(false) => {}
+                Err(violation) => self.violated(slot, running, violation),
             }
         });
     }
 
     /// The client left: the request is taken back, or its response dropped.
     pub fn abandon(&self, running: &Rc<Running>) {
-        let slot = running.exchange.borrow().as_ref().map(Exchange::slot);
-        if let Some(slot) = slot {
+        if let Some(slot) = running.slot() {
             self.end(slot, running, Outcome::Failed(Failure::BadGateway));
         }
     }
@@ -269,16 +457,29 @@ impl Port {
             Ok(true) => self.end(slot, &running, Outcome::Complete),
             Err(Trouble::Violation(violation)) => self.violated(slot, &running, violation),
             Err(Trouble::Disk(error)) => {
-                tracing::error!(%error, "cannot keep a response or read a request's body in a temporary file");
+                self.disk_failed(&running, &error);
                 self.end(slot, &running, Outcome::Failed(Failure::Internal));
             }
         }
     }
 
+    /// `limits/timeout`: whoever takes longer is ended.
+    fn end_if_overdue(&self, running: &Running) {
+        let Some(timeout) = self.generation.timeout else { return };
+        let mut exchange = running.exchange.borrow_mut();
+        let Some(Ok(Progress::Running(worker))) = exchange.as_mut().map(Exchange::progress) else { return };
+        let since = running.running_since.get().unwrap_or_else(Instant::now);
+        running.running_since.set(Some(since));
+        if since.elapsed() > timeout && !running.is_overdue.replace(true) {
+            self.generation.supervisor.tell(&FromRouter::Overdue { generation: self.generation.id, worker });
+        }
+    }
+
     fn mend(&self) {
-        if let Err(violation) = self.generation.channel.sweep() {
+        if let Err(violation) = self.generation.channel.sweep(self.thread, Instant::now().into_std()) {
             self.generation.report(violation);
         }
+        self.generation.slots.recover();
     }
 
     fn violated(&self, slot: u16, running: &Rc<Running>, violation: Violation) {
@@ -291,6 +492,7 @@ impl Port {
 
     fn end(&self, slot: u16, running: &Rc<Running>, outcome: Outcome) {
         running.exchange.borrow_mut().take();
+        self.generation.slots.recover();
         if let Some(place) = self.active.borrow_mut().get_mut(usize::from(slot)) {
             *place = None;
         }
@@ -298,11 +500,20 @@ impl Port {
         running.wake();
     }
 
+    fn disk_failed(&self, running: &Running, error: &io::Error) {
+        tracing::error!(
+            application = self.generation.application,
+            %error,
+            "cannot keep a response or a request's body in a temporary file: {}",
+            running.client_gets(500)
+        );
+    }
+
     fn queue_is_too_long(&self) -> Failure {
         tracing::warn!(
             application = self.generation.application,
             "no worker took a request within {} s: answered 503; are there too few processes, or do they hang?",
-            QUEUE_TIMEOUT.as_secs()
+            self.queue_timeout.as_secs()
         );
         Failure::Unavailable
     }
@@ -321,6 +532,13 @@ impl Port {
     }
 }
 
+impl Drop for Port {
+    /// Nothing on this thread uses the generation any more: nobody waits for it.
+    fn drop(&mut self) {
+        self.generation.channel.leave(self.thread);
+    }
+}
+
 enum Trouble {
     Violation(Violation),
     Disk(io::Error),
@@ -329,83 +547,20 @@ enum Trouble {
 // === impl Running ===
 
 impl Running {
-    /// Waits for the head of the response.
-    ///
-    /// # Errors
-    /// What the client shall be told instead.
-    pub async fn head(&self) -> Result<Started, Failure> {
-        let mut arrived = Vec::new();
-        poll_fn(|context| {
-            let bytes = self.spool.borrow_mut().take().map_err(|error| {
-                tracing::error!(%error, "cannot read a response from its temporary file");
-                Failure::Internal
-            })?;
-            if arrived.is_empty() && !bytes.is_empty() {
-                arrived = bytes.into();
-            } else {
-                arrived.extend_from_slice(&bytes);
-            }
-            let more = self.spool.borrow().len() > 0;
-            match (self.outcome.get(), response::parse(&arrived)) {
-                (outcome, Ok(Some(_))) => {
-                    let complete = outcome == Outcome::Complete && !more;
-                    Poll::Ready(Ok(Started { bytes: std::mem::take(&mut arrived).into(), complete }))
-                }
-                (Outcome::Failed(failure), _) => Poll::Ready(Err(failure)),
-                (Outcome::Complete, Ok(None)) if !more => {
-                    tracing::warn!("a worker finished a request without a response: answered 502");
-                    Poll::Ready(Err(Failure::BadGateway))
-                }
-                (_, Err(violation)) => {
-                    tracing::warn!(%violation, "answered 502");
-                    Poll::Ready(Err(Failure::BadGateway))
-                }
-                _ => {
-                    if more {
-                        context.waker().wake_by_ref();
-                    }
-                    *self.waker.borrow_mut() = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
-    }
-
-    /// The next bytes of the body; `None` at its end.
-    ///
-    /// # Errors
-    /// When the rest will never come.
-    pub fn poll_body(&self, context: &mut std::task::Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        match self.spool.borrow_mut().take() {
-            Ok(bytes) if bytes.is_empty() => {}
-            other => return Poll::Ready(Some(other)),
-        }
-        match self.outcome.get() {
-            Outcome::Complete => Poll::Ready(None),
-            Outcome::Failed(_) => Poll::Ready(Some(Err(io::Error::other("the worker died within its response")))),
-            Outcome::UnderWay => {
-                *self.waker.borrow_mut() = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-
     /// Moves bytes; `true` when the response is complete.
     fn advance(&self) -> Result<bool, Trouble> {
         let mut exchange = self.exchange.borrow_mut();
         let Some(exchange) = exchange.as_mut() else { return Ok(true) };
         // Progress first: when it says done, all bytes are there.
         let progress = exchange.progress().map_err(Trouble::Violation)?;
+        let done = matches!(progress, Progress::Done(_));
         let mut spool = self.spool.borrow_mut();
-        if let Some(memory) = spool.memory() {
-            exchange.read(memory).map_err(Trouble::Violation)?;
-        } else {
-            let mut bytes = Vec::new();
-            exchange.read(&mut bytes).map_err(Trouble::Violation)?;
-            spool.push(&bytes).map_err(Trouble::Disk)?;
+        // What is left of a complete response is no more than fits into the slot, and the slot is worth more.
+        self.held_back.set(!done && !spool.has_room());
+        if !self.held_back.get() {
+            receive(exchange, &mut spool)?;
         }
-        if matches!(progress, Progress::Done(_)) {
+        if done {
             return Ok(true);
         }
         let mut remainder = self.remainder.borrow_mut();
@@ -415,11 +570,32 @@ impl Running {
         Ok(false)
     }
 
+    /// Where it is in the channel, while it is.
+    fn slot(&self) -> Option<u16> {
+        self.exchange.borrow().as_ref().map(Exchange::slot)
+    }
+
+    /// What becomes of a request that fails now, for the log.
+    fn client_gets(&self, status: u16) -> Cow<'static, str> {
+        if self.begun.get() { "cut off".into() } else { format!("answered {status}").into() }
+    }
+
     fn wake(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
     }
+}
+
+/// Takes what there is of the response out of the slot.
+fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
+    if let Some(memory) = spool.memory() {
+        exchange.read(memory).map_err(Trouble::Violation)?;
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    exchange.read(&mut bytes).map_err(Trouble::Violation)?;
+    spool.push(&bytes).map_err(Trouble::Disk)
 }
 
 /// Puts as much of the request's body into the slot as has room.
@@ -456,3 +632,6 @@ fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Troubl
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

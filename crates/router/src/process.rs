@@ -10,24 +10,23 @@ use crate::load::Load;
 use crate::php::Generation;
 use crate::snapshot::Snapshot;
 use crate::thread::{self, Command, Reconfiguration, Setup};
+use crate::tls::{Certificates, TlsConfigs};
 use howdah_channel::RouterEnd;
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{
-    CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter,
+    CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter, die_with_supervisor,
 };
 use howdah_config::Configuration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 struct Process {
     control: Arc<ControlSocket>,
@@ -36,6 +35,7 @@ struct Process {
     commands: Vec<mpsc::UnboundedSender<Command>>,
     loads: Arc<[Load]>,
     listeners: BTreeMap<u64, Arc<Listening>>,
+    tls: TlsConfigs,
     /// Those that no configuration has named yet.
     arriving: BTreeMap<u64, Arc<Generation>>,
     /// All that somebody uses.
@@ -56,14 +56,15 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
     let control = Arc::new(ControlSocket::from(inherited(CONTROL_FD)?));
+    die_with_supervisor(&control)?;
     let Some((ToRouter::Boot(boot), _)) = receive(&control)? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     boot.identity.assume(boot.user.as_deref())?;
+    die_with_supervisor(&control)?;
     let mut process = Process::start(&control, &boot)?;
     while let Some((message, descriptors)) = receive(&control)? {
         if matches!(message, ToRouter::Drain) {
@@ -96,8 +97,7 @@ impl Process {
         let loads: Arc<[Load]> = (0..count).map(|_| Load::default()).collect();
         let mut threads = Vec::new();
         for (index, receiver) in (0..count).zip(receivers) {
-            let setup =
-                Setup { index, everyone: commands.clone(), loads: Arc::clone(&loads), commands: receiver };
+            let setup = Setup { index, everyone: commands.clone(), loads: Arc::clone(&loads), commands: receiver };
             threads.push(std::thread::Builder::new().name(format!("event loop {index}")).spawn(|| {
                 let ends_early = AbortOnPanic;
                 if let Err(error) = thread::run(setup) {
@@ -114,6 +114,7 @@ impl Process {
             commands,
             loads,
             listeners: BTreeMap::new(),
+            tls: TlsConfigs::default(),
             arriving: BTreeMap::new(),
             generations: Vec::new(),
         })
@@ -126,6 +127,11 @@ impl Process {
                 self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
+            ToRouter::WorkerStarted { generation, worker } => {
+                self.each_generation()
+                    .filter(|known| known.id == generation)
+                    .for_each(|known| known.channel.worker_started(worker));
+            }
             ToRouter::WorkerDied { generation, worker } => self.tell(|| Command::WorkerDied(generation, worker)),
             ToRouter::WorkersReplaced { generation } => {
                 self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());
@@ -142,26 +148,17 @@ impl Process {
 
     fn add_generation(&mut self, boot: GenerationBoot, mut descriptors: Descriptors) -> io::Result<()> {
         let channel = RouterEnd::attach(next(&mut descriptors)?, boot.geometry)?;
-        let generation = Arc::new(Generation {
-            id: boot.id,
-            application: boot.application,
-            channel,
-            slots: Arc::new(Semaphore::new(boot.geometry.slots.into())),
-            slot_count: boot.geometry.slots.into(),
-            bells: Mutex::new(descriptors.map(Some).collect()),
-            violated: false.into(),
-            supervisor: self.supervisor.clone(),
-            released: self.supervisor.tell_on_drop(FromRouter::Released { generation: boot.id }),
-        });
+        let id = boot.id;
+        let generation = Arc::new(Generation::new(boot, channel, descriptors.collect(), &self.supervisor));
         self.generations.push(Arc::downgrade(&generation));
-        self.arriving.insert(boot.id, generation);
+        self.arriving.insert(id, generation);
         Ok(())
     }
 
     /// Passes a configuration on to the threads. What can't be served is refused, and nothing changes.
     fn configure(&mut self, new: &RouterConfiguration, mut descriptors: Descriptors) -> io::Result<()> {
         let text = read(next(&mut descriptors)?)?;
-        let _certificates = read(next(&mut descriptors)?)?;
+        let certificates: Certificates = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
         let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
         let version = new.version;
         let configuration = match Configuration::parse(&text) {
@@ -171,6 +168,14 @@ impl Process {
                 return Ok(());
             }
         };
+        let tls = match self.tls.update(&configuration, &certificates) {
+            Ok(tls) => tls,
+            Err(reason) => {
+                self.supervisor.tell(&FromRouter::Refused { version, reason });
+                return Ok(());
+            }
+        };
+        let tls = new.listeners.iter().zip(tls).filter_map(|(id, config)| Some((*id, config?))).collect();
         self.listeners.retain(|id, _| new.listeners.contains(id));
         let mut generations = BTreeMap::new();
         for (application, id) in &new.generations {
@@ -182,6 +187,7 @@ impl Process {
             snapshot: Arc::new(Snapshot {
                 configuration,
                 listeners: new.listeners.iter().enumerate().map(|(place, id)| (*id, place)).collect(),
+                tls,
                 generations,
                 access_log,
             }),

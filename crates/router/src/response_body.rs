@@ -1,12 +1,14 @@
-//! The body of every response: one of ours, a file's, or what PHP writes; as it is, or compressed.
+//! The body of every response: one of ours, a file's, what PHP writes, or what an upstream sends; as it is, or compressed.
 
-use crate::access_log::Entry;
 use crate::compression::{CompressedBody, Encoder};
 use crate::connection::Clock;
+use crate::log_line::Entry;
 use crate::php::{Port, Running};
+use crate::proxy::UpstreamBody;
 use crate::static_files::FileBody;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use hyper::upgrade::Upgraded;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -23,7 +25,10 @@ enum Source {
     Bytes(Bytes),
     File(FileBody),
     Php(PhpBody),
+    Upstream(UpstreamBody),
     Compressed(Box<CompressedBody<Source>>),
+    /// None at all: the connection goes on with another protocol.
+    Tunnel(Option<Upgraded>),
 }
 
 /// What PHP writes, as it comes.
@@ -53,12 +58,22 @@ impl ResponseBody {
         ResponseBody { source: Source::Php(PhpBody { first, running, port, ended: false }), log: None, clock: None }
     }
 
+    /// What an upstream sends.
+    pub fn upstream(body: UpstreamBody) -> ResponseBody {
+        ResponseBody { source: Source::Upstream(body), log: None, clock: None }
+    }
+
+    /// After this response (a 101) the connection is connected through to an upstream's.
+    pub fn tunnel(upstream: Upgraded) -> ResponseBody {
+        ResponseBody { source: Source::Tunnel(Some(upstream)), log: None, clock: None }
+    }
+
     /// All of it, if it is in memory.
     pub fn whole(&self) -> Option<&Bytes> {
         match &self.source {
             Source::Bytes(bytes) => Some(bytes),
             Source::File(file) => file.whole(),
-            Source::Php(_) | Source::Compressed(_) => None,
+            _ => None,
         }
     }
 
@@ -73,6 +88,9 @@ impl ResponseBody {
 
     /// Lets the connection know when the body has ended, and writes this line.
     pub fn ends_request(mut self, clock: Rc<Clock>, entry: Option<Box<Entry>>) -> ResponseBody {
+        if let Source::Tunnel(upstream) = &mut self.source {
+            clock.keep_tunnel(upstream.take());
+        }
         self.clock = Some(clock);
         self.log = entry;
         self
@@ -124,7 +142,9 @@ impl Body for Source {
             Source::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Source::File(file) => Pin::new(file).poll_frame(context),
             Source::Php(php) => php.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+            Source::Upstream(body) => body.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
             Source::Compressed(body) => Pin::new(body).poll_frame(context),
+            Source::Tunnel(_) => Poll::Ready(None),
         }
     }
 
@@ -133,7 +153,9 @@ impl Body for Source {
             Source::Bytes(bytes) => bytes.is_empty(),
             Source::File(file) => file.is_end_stream(),
             Source::Php(php) => php.ended,
+            Source::Upstream(body) => body.is_end_stream(),
             Source::Compressed(body) => body.is_end_stream(),
+            Source::Tunnel(_) => true,
         }
     }
 
@@ -142,6 +164,8 @@ impl Body for Source {
             Source::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Source::File(file) => file.size_hint(),
             Source::Php(_) | Source::Compressed(_) => SizeHint::default(),
+            Source::Upstream(body) => body.size_hint(),
+            Source::Tunnel(_) => SizeHint::with_exact(0),
         }
     }
 }
@@ -153,7 +177,7 @@ impl PhpBody {
         if !self.first.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
         }
-        let next = ready!(self.running.poll_body(context));
+        let next = ready!(self.port.poll_body(&self.running, context));
         self.ended = next.is_none();
         Poll::Ready(next)
     }

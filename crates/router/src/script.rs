@@ -1,20 +1,22 @@
 //! Which script a path runs, and what of the path is PATH_INFO.
 //!
 //! Only an existing regular file whose name ends with `.php` is ever run: `/upload/evil.jpg/x.php` has no such prefix.
-//! Nothing below a folder or file that begins with a dot is, except `.well-known`.
+//! Nothing below a folder or file that begins with a dot is, except `.well-known`. Paths are bytes, as file names are.
 
 use howdah_config::Target;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// What to run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Script {
     /// SCRIPT_NAME: the script's path below the document root, with a slash before it.
-    pub name: String,
+    pub name: Vec<u8>,
     /// SCRIPT_FILENAME.
-    pub filename: String,
+    pub filename: Vec<u8>,
     /// PATH_INFO: what follows the script in the path; empty for nothing.
-    pub path_info: String,
+    pub path_info: Vec<u8>,
 }
 
 /// What a path leads to.
@@ -31,62 +33,66 @@ pub enum Resolved {
 }
 
 /// Finds the script for a normalised path.
-pub fn resolve(target: &Target, path: &str) -> Resolved {
-    let root = target.root.to_string_lossy();
-    let root = root.trim_end_matches('/');
-    let script = |name: &str, path_info: &str| {
-        Resolved::Script(Script { name: name.into(), filename: format!("{root}{name}"), path_info: path_info.into() })
+pub fn resolve(target: &Target, path: &[u8]) -> Resolved {
+    let root = target.root.as_os_str().as_bytes();
+    let root = &root[..root.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1)];
+    let script = |name: Vec<u8>, path_info: &[u8]| {
+        Resolved::Script(Script { filename: [root, &name].concat(), name, path_info: path_info.to_vec() })
     };
+    let below_root = |file: &String| [b"/", file.as_bytes()].concat();
     if let Some(fixed) = &target.script {
-        return script(&format!("/{fixed}"), "");
+        return script(below_root(fixed), b"");
     }
     match existing(target, root, path) {
-        Ok(Some((name, path_info))) => return script(&name, &path_info),
+        Ok(Some((name, path_info))) => return script(name, path_info),
         Ok(None) => {}
         Err(denied) => return Resolved::Forbidden(denied),
     }
-    let index = format!("{root}{path}/{}", target.index);
-    if !path.ends_with('/') && !has_hidden_segment(path) && is_file(&index) == Ok(true) {
+    let index = [root, path, &below_root(&target.index)].concat();
+    if !path.ends_with(b"/") && !has_hidden_segment(path) && is_file(&index) == Ok(true) {
         return Resolved::Folder;
     }
     match &target.front_controller {
-        Some(front) => script(&format!("/{front}"), ""),
+        Some(front) => script(below_root(front), b""),
         None => Resolved::Nothing,
     }
 }
 
-fn existing(target: &Target, root: &str, path: &str) -> Result<Option<(String, String)>, PathBuf> {
+/// A script's name, and what follows it in the path.
+type Found<'p> = (Vec<u8>, &'p [u8]);
+
+/// The script that the path names, if it exists.
+fn existing<'p>(target: &Target, root: &[u8], path: &'p [u8]) -> Result<Option<Found<'p>>, PathBuf> {
+    const PHP: &[u8] = b".php";
     if has_hidden_segment(path) {
         return Ok(None);
     }
-    if path.ends_with('/') {
-        let name = format!("{path}{}", target.index);
-        if ends_with_php(&name) && is_file(&format!("{root}{name}"))? {
-            return Ok(Some((name, String::new())));
+    if path.ends_with(b"/") {
+        let name = [path, target.index.as_bytes()].concat();
+        if name.ends_with(PHP) && is_file(&[root, &name].concat())? {
+            return Ok(Some((name, b"")));
         }
     }
     let mut end = 0;
-    while let Some(next) = path[end..].find(".php") {
-        end += next + ".php".len();
-        if matches!(path.as_bytes().get(end), None | Some(b'/')) && is_file(&format!("{root}{}", &path[..end]))? {
-            return Ok(Some((path[..end].into(), path[end..].into())));
+    while let Some(next) = path[end..].windows(PHP.len()).position(|window| window == PHP) {
+        end += next + PHP.len();
+        let (name, path_info) = path.split_at(end);
+        if matches!(path_info.first(), None | Some(b'/')) && is_file(&[root, name].concat())? {
+            return Ok(Some((name.to_vec(), path_info)));
         }
     }
     Ok(None)
 }
 
-fn ends_with_php(name: &str) -> bool {
-    name.ends_with(".php")
-}
-
-fn has_hidden_segment(path: &str) -> bool {
-    path.split('/')
+fn has_hidden_segment(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/')
         .skip(1)
         .enumerate()
-        .any(|(n, segment)| segment.starts_with('.') && !(n == 0 && segment == ".well-known"))
+        .any(|(n, segment)| segment.starts_with(b".") && !(n == 0 && segment == b".well-known"))
 }
 
-fn is_file(path: &str) -> Result<bool, PathBuf> {
+fn is_file(path: &[u8]) -> Result<bool, PathBuf> {
+    let path = Path::new(OsStr::from_bytes(path));
     match std::fs::metadata(path) {
         Ok(found) => Ok(found.is_file()),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(path.into()),
@@ -102,8 +108,17 @@ mod tests {
     fn only_existing_php_files_are_run() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for file in ["index.php", "a.php", "upload/evil.jpg", "sub/index.php", ".git/x.php", "b.php/index.html"] {
-            let file = root.join(file);
+        let files: [&[u8]; _] = [
+            b"index.php",
+            b"a.php",
+            b"upload/evil.jpg",
+            b"sub/index.php",
+            b".git/x.php",
+            b"b.php/index.html",
+            b"\xff/\n.php",
+        ];
+        for file in files {
+            let file = root.join(OsStr::from_bytes(file));
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, "").unwrap();
         }
@@ -113,27 +128,30 @@ mod tests {
             index: "index.php".into(),
             front_controller: front.map(Into::into),
         };
-        let table = [
-            ("/", Some(("/index.php", ""))),
-            ("/a.php", Some(("/a.php", ""))),
-            ("/a.php/", Some(("/a.php", "/"))),
-            ("/a.php/x/y.php", Some(("/a.php", "/x/y.php"))),
-            ("/sub/", Some(("/sub/index.php", ""))),
-            ("/upload/evil.jpg/x.php", None),
-            ("/.git/x.php", None),
-            ("/missing.php", None),
-            ("/a.phpx", None),
-            ("/b.php", None),
+        type Expected = Option<(&'static [u8], &'static [u8])>;
+        let table: [(&[u8], Expected); _] = [
+            (b"/", Some((b"/index.php", b""))),
+            (b"/a.php", Some((b"/a.php", b""))),
+            (b"/a.php/", Some((b"/a.php", b"/"))),
+            (b"/a.php/x/y.php", Some((b"/a.php", b"/x/y.php"))),
+            (b"/a.php/\xff", Some((b"/a.php", b"/\xff"))),
+            (b"/\xff/\n.php", Some((b"/\xff/\n.php", b""))),
+            (b"/sub/", Some((b"/sub/index.php", b""))),
+            (b"/upload/evil.jpg/x.php", None),
+            (b"/.git/x.php", None),
+            (b"/missing.php", None),
+            (b"/a.phpx", None),
+            (b"/b.php", None),
         ];
         for (path, expected) in table {
             let found = match resolve(&target(None), path) {
                 Resolved::Script(script) => Some((script.name, script.path_info)),
                 _ => None,
             };
-            assert_eq!(found, expected.map(|(name, info)| (name.to_owned(), info.to_owned())), "{path}");
+            assert_eq!(found, expected.map(|(name, info)| (name.to_vec(), info.to_vec())), "{}", path.escape_ascii());
         }
-        assert_eq!(resolve(&target(None), "/sub"), Resolved::Folder);
-        let Resolved::Script(front) = resolve(&target(Some("index.php")), "/some/article") else { panic!("no script") };
-        assert_eq!((front.name.as_str(), front.path_info.as_str()), ("/index.php", ""));
+        assert_eq!(resolve(&target(None), b"/sub"), Resolved::Folder);
+        let Resolved::Script(front) = resolve(&target(Some("index.php")), b"/some/\xff") else { panic!("no script") };
+        assert_eq!((&*front.name, &*front.path_info), (&b"/index.php"[..], &b""[..]));
     }
 }

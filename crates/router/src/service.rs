@@ -1,33 +1,30 @@
 //! One request: its target is normalised, a route's action found, and the action carried out.
 
-use crate::access_log::Entry;
+use crate::application;
 use crate::authority;
 use crate::cgi;
 use crate::compression;
 use crate::connection::Clock;
 use crate::failure::{self, Failure};
-use crate::php::{Port, Running};
-use crate::request_body::{self, Buffered};
+use crate::log_line::Entry;
+use crate::proxy::To;
 use crate::response_body::ResponseBody;
-use crate::script::{self, Resolved, Script};
 use crate::snapshot::View;
 use crate::socket::Peer;
-use crate::static_files::{self, Outcome};
-use crate::subject::Subject;
+use crate::static_files::{self, Outcome, RequestPath};
+use crate::subject::{Origin, Subject};
 use crate::thread::Thread;
 use crate::unsafe_fields;
-use howdah_channel::response;
-use howdah_config::{ActionKind, Destination, RedirectTarget, Share, Target};
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, DATE, HeaderName, HeaderValue, LOCATION, SERVER, TRANSFER_ENCODING, UPGRADE,
-};
+use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, Route, Share, Step};
+use http::header::{HeaderName, HeaderValue, LOCATION, SERVER};
 use http::request::Parts;
-use http::{Method, Response, StatusCode, Version};
-use hyper::body::{Body, Incoming};
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
 use std::path::Path;
 use std::rc::Rc;
 
-type Answer = Result<Response<ResponseBody>, Failure>;
+/// A response, or what is answered instead.
+pub type Answer = Result<Response<ResponseBody>, Failure>;
 
 /// Passes with variables, or that rewrite the path, may lead in a circle.
 const MAX_PASSES: usize = 255;
@@ -46,14 +43,16 @@ pub async fn answer(
     if http.discard_unsafe_fields {
         unsafe_fields::discard(&mut parts.headers);
     }
+    let origin = Origin::of(&peer, view.listener(peer.listener), &parts);
     let refusal = clock.refusal();
-    let entry = thread.logs_access().then(|| {
-        let remote = Rc::clone(&peer.remote_addr);
-        Box::new(if refusal.is_some() { Entry::of_no_request(remote) } else { Entry::new(remote, &parts) })
-    });
-    let answer = match refusal {
-        Some(refusal) => Err(refusal.into()),
-        None => dispatch(&thread, &view, &peer, &parts, body)
+    let (host, path, refused) = match refusal.map_or_else(|| target(&parts), |refusal| Err(refusal.into())) {
+        Ok((host, path)) => (host, path, None),
+        Err(failure) => (String::new(), RequestPath::root(), Some(failure)),
+    };
+    let mut subject = Subject::new(&parts, &peer, &origin, &host, path);
+    let answer = match refused {
+        Some(failure) => Err(failure),
+        None => dispatch(&thread, &view, &mut subject, body)
             .await
             .and_then(|response| compression::apply(&http.compression, &parts, response)),
     };
@@ -65,81 +64,129 @@ pub async fn answer(
     });
     let server = if http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        clock.becomes_tunnel();
-    }
-    let status = response.status().as_u16();
-    response.map(|body| {
-        body.ends_request(
-            clock,
-            entry.map(|mut entry| {
-                entry.status = status;
-                entry
-            }),
-        )
-    })
+    let log = view.configuration().access_log.as_ref().filter(|_| thread.logs_access());
+    let entry = log.and_then(|log| match refusal {
+        Some(_) => Entry::of_no_request(log, &peer.remote_addr, response.status()),
+        None => Entry::new(log, &subject.answered(response.status(), response.headers())),
+    });
+    response.map(|body| body.ends_request(clock, entry))
 }
 
-async fn dispatch(thread: &Rc<Thread>, view: &View, peer: &Peer, request: &Parts, body: Incoming) -> Answer {
-    if matches!(request.method, Method::TRACE | Method::CONNECT) {
+/// The host and the path of a request, or why it has none.
+fn target(parts: &Parts) -> Result<(String, RequestPath<'_>), Failure> {
+    if matches!(parts.method, Method::TRACE | Method::CONNECT) {
         return Err(Failure::MethodNotAllowed);
     }
-    let host = authority::host(request)?;
-    let path = match request.uri.path() {
-        "*" if request.method == Method::OPTIONS => "/".into(),
-        path => static_files::normalise(path).map_err(|_| Failure::BadRequest("the path"))?,
+    let path = match parts.uri.path() {
+        "*" if parts.method == Method::OPTIONS => "/",
+        path => path,
     };
-    let subject = Subject::new(request, peer, &host, &path);
+    Ok((authority::host(parts)?, RequestPath::normalise(path).map_err(|_| Failure::BadRequest("the path"))?))
+}
+
+async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body: Incoming) -> Answer {
     // The listener may be gone since the connection came.
-    let mut pass = &view.listener(peer.listener).ok_or(Failure::Unavailable)?.pass;
+    let listener = view.listener(subject.peer.listener).ok_or(Failure::Unavailable)?;
+    let log_route = view.configuration().settings.http.log_route;
+    let mut pass = &listener.pass;
+    // Of the last action, as in NGINX Unit.
+    let mut changes: &[HeaderChange] = &[];
     for _ in 0..MAX_PASSES {
-        let destination = view.configuration().destination(pass, &subject).ok_or(Failure::NotFound)?;
+        let destination = view.configuration().destination(pass, subject).ok_or(Failure::NotFound)?;
         let mut action = match &*destination {
             Destination::Application { name, target } => {
-                return application(thread, view, peer, request, body, &subject, name, target.as_deref()).await;
+                let answer = application::run(view, &subject, body, name, target.as_deref()).await;
+                return changed(answer, changes, subject);
             }
             Destination::Routes(name) => {
                 let route = view.configuration().routes.find(name.as_deref()).ok_or(Failure::NotFound)?;
-                &route.first_match(&subject).ok_or(Failure::NotFound)?.action
+                let step = route.first_match(subject);
+                if log_route {
+                    tell_route(subject, name.as_deref(), route, step);
+                }
+                &step.ok_or(Failure::NotFound)?.action
             }
-            Destination::Upstream(_) => return not_yet("upstreams"),
+            Destination::Upstream(name) => {
+                let balancer = view.balancers.get(name).ok_or(Failure::Internal)?;
+                let answer = proxy(thread, view, subject, To::Upstream(balancer), body).await;
+                return changed(answer, changes, subject);
+            }
         };
         pass = loop {
-            if action.rewrite.is_some() {
-                return not_yet("rewrite");
-            }
-            if !action.response_headers.is_empty() {
-                return not_yet("response_headers");
+            changes = &action.response_headers;
+            if let Some(rewrite) = &action.rewrite {
+                *subject = subject.rewritten(&rewrite.render(subject))?;
             }
             match &action.kind {
                 ActionKind::Pass(pass) => break pass,
-                ActionKind::Proxy(_) => return not_yet("proxy"),
-                ActionKind::Return { status, location } => {
-                    let location = location.as_ref().map(|location| RedirectTarget::render(location, &subject));
-                    return redirect(*status, location.as_deref().filter(|location| !location.is_empty()));
+                ActionKind::Proxy(server) => {
+                    let answer = proxy(thread, view, subject, To::Server(server), body).await;
+                    return changed(answer, changes, subject);
                 }
-                ActionKind::Share(share) => match share_file(thread, view, share, request, &subject)? {
-                    Some(response) => return Ok(response),
+                ActionKind::Return { status, location } => {
+                    let location = location.as_ref().map(|location| RedirectTarget::render(location, subject));
+                    let location = location.filter(|location| !location.is_empty());
+                    let location = location.map(|location| HeaderValue::from_str(&location)).transpose();
+                    let status = StatusCode::from_u16(*status).map_err(|_| Failure::Internal)?;
+                    let answer = redirect(status, location.map_err(|_| Failure::Internal)?);
+                    return changed(answer, changes, subject);
+                }
+                ActionKind::Share(share) => match share_file(thread, view, share, subject)? {
+                    Some(response) => return changed(Ok(response), changes, subject),
                     None => action = share.fallback.as_deref().ok_or(Failure::NotFound)?,
                 },
             }
         };
     }
-    tracing::error!(uri = subject.uri, "a request was passed on {MAX_PASSES} times and is given up");
+    tracing::error!(uri = subject.path.text(), "a request was passed on {MAX_PASSES} times and is given up");
     Err(Failure::Internal)
 }
 
-/// What the configuration has and the router does not.
-fn not_yet<T>(option: &str) -> Result<T, Failure> {
-    tracing::error!(option, "this option of an action does nothing yet: answered 500; remove it");
-    Err(Failure::Internal)
+async fn proxy(thread: &Thread, view: &View, subject: &Subject<'_>, to: To<'_>, body: Incoming) -> Answer {
+    thread.proxy.forward(to, subject, body, &view.configuration().settings.http).await
 }
 
-fn redirect(status: u16, location: Option<&str>) -> Answer {
-    let status = StatusCode::from_u16(status).map_err(|_| Failure::Internal)?;
+/// `log_route`: which step of which route was taken.
+fn tell_route(subject: &Subject<'_>, name: Option<&str>, route: &Route, step: Option<&Step>) {
+    let name = name.map(|name| format!("/{name}")).unwrap_or_default();
+    let place = step.and_then(|step| route.steps().iter().position(|other| std::ptr::eq(step, other)));
+    let (method, uri) = (&subject.parts.method, &subject.parts.uri);
+    match place {
+        Some(place) => tracing::info!("{method} {uri}: \"routes{name}/{place}\" selected"),
+        None => tracing::info!("{method} {uri}: no step of \"routes{name}\" matches"),
+    }
+}
+
+/// The response with `response_headers` carried out. As in NGINX Unit, an error (400 and above) stays as it is.
+fn changed(answer: Answer, changes: &[HeaderChange], subject: &Subject<'_>) -> Answer {
+    let mut response = answer?;
+    if changes.is_empty() || response.status().as_u16() >= 400 {
+        return Ok(response);
+    }
+    // All values are those of the response before the changes.
+    let status = response.status();
+    let values: Vec<_> = {
+        let subject = subject.answered(status, response.headers());
+        changes.iter().map(|change| change.value.as_ref().map(|value| value.render(&subject).into_owned())).collect()
+    };
+    for (change, value) in changes.iter().zip(values) {
+        let Ok(name) = HeaderName::from_bytes(change.name.as_bytes()) else { continue };
+        match value.map(|value| HeaderValue::from_str(&value)) {
+            None => drop(response.headers_mut().remove(name)),
+            Some(Ok(value)) => drop(response.headers_mut().insert(name, value)),
+            Some(Err(_)) => {
+                tracing::warn!(header = %name, "a variable's value is not possible in a header: it is left as it was");
+            }
+        }
+    }
+    Ok(response)
+}
+
+/// An answer without a body of its own.
+pub fn redirect(status: StatusCode, location: Option<HeaderValue>) -> Answer {
     let mut response = failure::page(status);
     if let Some(location) = location {
-        response.headers_mut().insert(LOCATION, HeaderValue::from_str(location).map_err(|_| Failure::Internal)?);
+        response.headers_mut().insert(LOCATION, location);
     }
     Ok(response.map(ResponseBody::bytes))
 }
@@ -148,184 +195,37 @@ fn redirect(status: u16, location: Option<&str>) -> Answer {
 fn share_file(
     thread: &Thread,
     view: &View,
-    share: &Share,
-    request: &Parts,
+    asked: &Share,
     subject: &Subject<'_>,
 ) -> Result<Option<Response<ResponseBody>>, Failure> {
-    if share.types.is_some() {
-        return not_yet("types");
-    }
-    if !share.traverse_mounts {
-        return not_yet("traverse_mounts");
-    }
-    let chroot = match &share.chroot {
+    let chroot = match &asked.chroot {
         Some(chroot) => Some(chroot.render(subject).ok_or(Failure::Forbidden)?),
         None => None,
     };
     let mut forbidden = false;
-    for template in &share.paths {
+    for template in &asked.paths {
         let Some(path) = template.render(subject) else { continue };
+        // A file of this name is another one's.
+        if !subject.path.is_text() && path.contains(subject.path.text().trim_start_matches('/')) {
+            continue;
+        }
         let base = Path::new(chroot.as_deref().unwrap_or(template.constant_prefix()));
         let share = static_files::Share {
             path: &path,
             base,
-            index: &share.index,
-            follow_symlinks: share.follow_symlinks,
+            index: &asked.index,
+            follow_symlinks: asked.follow_symlinks,
+            traverse_mounts: asked.traverse_mounts,
+            types: asked.types.as_ref(),
             mime_types: &view.configuration().settings.http.mime_types,
         };
-        match thread.static_files.serve(&share, request) {
+        match thread.static_files.serve(&share, subject.parts) {
             Outcome::Response(response) => return Ok(Some(response.map(ResponseBody::file))),
             Outcome::NotFound => {}
             Outcome::Forbidden => forbidden = true,
+            Outcome::OtherType => forbidden = forbidden || asked.fallback.is_none(),
             Outcome::Php => return Ok(None),
         }
     }
     if forbidden { Err(Failure::Forbidden) } else { Ok(None) }
-}
-
-#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
-async fn application(
-    thread: &Rc<Thread>,
-    view: &View,
-    peer: &Peer,
-    request: &Parts,
-    body: Incoming,
-    subject: &Subject<'_>,
-    name: &str,
-    target: Option<&str>,
-) -> Answer {
-    let target = view
-        .configuration()
-        .applications
-        .get(name)
-        .and_then(|application| application.target(target))
-        .ok_or(Failure::NotFound)?;
-    let script = match script::resolve(target, subject.uri) {
-        Resolved::Script(script) => script,
-        Resolved::Nothing => return Err(Failure::NotFound),
-        Resolved::Folder => return redirect_to_folder(request),
-        Resolved::Forbidden(path) => {
-            tracing::warn!(path = %path.display(), "the router's user may not look for this script: answered 403");
-            return Err(Failure::Forbidden);
-        }
-    };
-    if request.headers.contains_key(TRANSFER_ENCODING) && !view.configuration().settings.http.chunked_transform {
-        return Err(Failure::LengthRequired);
-    }
-    let has_body = !body.is_end_stream();
-    let body =
-        if has_body { request_body::read(body, &view.configuration().settings.http).await? } else { Buffered::EMPTY };
-    let body_len = (has_body || request.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
-    let port = Rc::clone(view.ports.get(name).ok_or(Failure::Internal)?);
-    let spool_folder = view.configuration().settings.http.body_temp_path.as_deref();
-    run_php(thread, port, spool_folder, peer, request, subject, target, &script, body, body_len).await
-}
-
-#[allow(clippy::too_many_arguments)] // The parts of a request; a struct of them would be used here alone.
-async fn run_php(
-    thread: &Rc<Thread>,
-    port: Rc<Port>,
-    spool_folder: Option<&Path>,
-    peer: &Peer,
-    request: &Parts,
-    subject: &Subject<'_>,
-    target: &Target,
-    script: &Script,
-    body: Buffered,
-    body_len: Option<u64>,
-) -> Answer {
-    let (memory, remainder) = body.into_parts();
-    let mut head = thread.head_writers.borrow_mut().pop().unwrap_or_default();
-    cgi::write(&mut head, request, peer, subject.host, subject.uri, &target.root, script, body_len);
-    let running = port.submit(head.finish(), &memory, remainder, spool_folder).await;
-    thread.head_writers.borrow_mut().push(head);
-    let running = AbandonOnDrop { port: &port, running: Some(running?) };
-    let started = running.get().head().await?;
-    let running = running.keep();
-    let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
-    let mut response = Response::new(());
-    *response.status_mut() = StatusCode::from_u16(head.status).map_err(|_| Failure::BadGateway)?;
-    if !head.reason.is_empty()
-        && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(head.reason)
-    {
-        response.extensions_mut().insert(reason);
-    }
-    let declared = copy_headers(&head, &mut response);
-    let first = started.bytes.slice(at..);
-    if !started.complete {
-        if request.version == Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH) {
-            // Without chunks only the end of the connection tells the end of the body; hyper would promise to keep it.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        return Ok(response.map(|()| ResponseBody::php(first, running, port)));
-    }
-    if request.method != Method::HEAD && declared.is_some_and(|declared| declared != first.len() as u64) {
-        // What the script declared is not what it wrote: the truth keeps the connection's framing whole.
-        response.headers_mut().remove(CONTENT_LENGTH);
-    }
-    Ok(response.map(|()| ResponseBody::bytes(first)))
-}
-
-/// Copies what the script set, except for what only the server can know; returns the declared length.
-fn copy_headers(head: &response::Head<'_>, response: &mut Response<()>) -> Option<u64> {
-    let mut declared = None;
-    let headers = response.headers_mut();
-    for line in head.headers() {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else {
-            tracing::warn!(header = %String::from_utf8_lossy(name), "a script set a header that HTTP does not allow: left out");
-            continue;
-        };
-        match name {
-            // Framing is ours; Date is hyper's unless the script has its own.
-            TRANSFER_ENCODING | CONNECTION | UPGRADE => {}
-            CONTENT_LENGTH => {
-                declared = value.to_str().ok().and_then(|text| text.parse().ok());
-                if declared.is_some() {
-                    headers.insert(CONTENT_LENGTH, value);
-                }
-            }
-            DATE => {
-                headers.insert(DATE, value);
-            }
-            name => {
-                headers.append(name, value);
-            }
-        }
-    }
-    declared
-}
-
-fn redirect_to_folder(request: &Parts) -> Answer {
-    let query = request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    // Several slashes in front would name another host.
-    let path = request.uri.path().trim_start_matches('/');
-    redirect(301, Some(&format!("/{path}/{query}")))
-}
-
-/// A request whose client leaves before the response has begun is taken back.
-struct AbandonOnDrop<'p> {
-    port: &'p Rc<Port>,
-    running: Option<Rc<Running>>,
-}
-
-// === impl AbandonOnDrop ===
-
-impl AbandonOnDrop<'_> {
-    fn get(&self) -> &Running {
-        self.running.as_ref().expect("kept only once, by `keep`")
-    }
-
-    fn keep(mut self) -> Rc<Running> {
-        self.running.take().expect("kept only once")
-    }
-}
-
-impl Drop for AbandonOnDrop<'_> {
-    fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            self.port.abandon(&running);
-        }
-    }
 }

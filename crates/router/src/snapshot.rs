@@ -4,7 +4,9 @@
 //! it named go with it, and the supervisor is told ([`Generation`]).
 
 use crate::php::{Generation, Port};
+use crate::proxy::Balancer;
 use howdah_config::{Configuration, Listener};
+use rustls::ServerConfig;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::rc::Rc;
@@ -17,6 +19,8 @@ pub struct Snapshot {
     pub configuration: Configuration,
     /// Where in the configuration the listener with a number is.
     pub listeners: HashMap<u64, usize>,
+    /// The TLS of those listeners that have it, by number.
+    pub tls: HashMap<u64, Arc<ServerConfig>>,
     /// The generation of each application.
     pub generations: BTreeMap<String, Arc<Generation>>,
     /// The access log.
@@ -28,6 +32,8 @@ pub struct View {
     snapshot: Arc<Snapshot>,
     /// The thread's ports to the applications' generations, by application.
     pub ports: HashMap<String, Rc<Port>>,
+    /// Whose turn it is, by upstream.
+    pub balancers: HashMap<String, Balancer>,
 }
 
 // === impl View ===
@@ -35,7 +41,9 @@ pub struct View {
 impl View {
     /// A thread's view of a snapshot.
     pub fn new(snapshot: Arc<Snapshot>, ports: HashMap<String, Rc<Port>>) -> View {
-        View { snapshot, ports }
+        let upstreams = snapshot.configuration.upstreams.iter();
+        let balancers = upstreams.map(|(name, upstream)| (name.clone(), Balancer::new(upstream))).collect();
+        View { snapshot, ports, balancers }
     }
 
     /// The view before the first configuration.

@@ -5,17 +5,17 @@
 //!
 //! A new configuration replaces the thread's [`View`] whole. Ports and listeners that it names again are kept.
 
-use crate::accept::{self, Accepting, Listening};
+use crate::accept::{self, Accepting, Entrance, Listening};
 use crate::access_log::AccessLog;
 use crate::connection::{self, Clock};
 use crate::control::TellOnDrop;
 use crate::load::Load;
 use crate::php::{Generation, Port};
+use crate::proxy::Proxy;
 use crate::snapshot::{Snapshot, View};
 use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
 use howdah_channel::WorkerId;
-use howdah_channel::request::HeadWriter;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -30,8 +30,8 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 /// What other threads ask of one.
 pub enum Command {
-    /// Serve this connection, of the listener with this number.
-    Serve(Accepted, u64),
+    /// Serve this connection.
+    Serve(Accepted, Entrance),
     /// Serve by this configuration from now on.
     Configure(Reconfiguration),
     /// A worker of a generation is dead.
@@ -70,8 +70,8 @@ pub struct Setup {
 pub struct Thread {
     /// Files.
     pub static_files: StaticFiles,
-    /// Buffers for heads that nobody uses now.
-    pub head_writers: RefCell<Vec<HeadWriter>>,
+    /// Connections to other servers.
+    pub proxy: Proxy,
     view: RefCell<Rc<View>>,
     /// All ports that are in use: of this view and of older ones.
     ports: RefCell<Vec<Known>>,
@@ -149,7 +149,7 @@ fn with_current(act: impl FnOnce(&Thread)) {
 async fn serve(setup: Setup) {
     let thread = Rc::new(Thread {
         static_files: StaticFiles::new(),
-        head_writers: RefCell::default(),
+        proxy: Proxy::default(),
         view: RefCell::new(Rc::new(View::nothing())),
         ports: RefCell::default(),
         accepting: RefCell::default(),
@@ -209,6 +209,7 @@ async fn sweep(thread: Rc<Thread>) {
         ticks.tick().await;
         thread.ports.borrow_mut().retain(Known::is_used);
         thread.for_each_port(Port::sweep);
+        thread.proxy.sweep();
         let view = thread.view();
         let now = Instant::now();
         let limits = &view.configuration().settings.http;
@@ -268,31 +269,31 @@ impl Thread {
     }
 
     /// Keeps a connection, or gives it to a thread that has clearly fewer.
-    pub fn distribute(self: &Rc<Self>, accepted: Accepted, listener: u64) {
+    pub fn distribute(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         let load = |n: usize| self.loads[n].connections();
         let least = (0..self.loads.len()).fold(self.index, |least, n| if load(n) < load(least) { n } else { least });
         // All threads accept: a few more or less are not worth waking another one.
         if load(self.index) <= load(least) + load(least) / 4 + 8 {
-            self.spawn(accepted, listener);
-        } else if let Err(mpsc::error::SendError(Command::Serve(accepted, listener))) =
-            self.everyone[least].send(Command::Serve(accepted, listener))
+            self.spawn(accepted, entrance);
+        } else if let Err(mpsc::error::SendError(Command::Serve(accepted, entrance))) =
+            self.everyone[least].send(Command::Serve(accepted, entrance))
         {
-            self.spawn(accepted, listener);
+            self.spawn(accepted, entrance);
         }
     }
 
-    fn spawn(self: &Rc<Self>, accepted: Accepted, listener: u64) {
+    fn spawn(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         self.load().connection_began();
         let thread = Rc::clone(self);
         spawn_local(async move {
-            connection::serve(Rc::clone(&thread), accepted, listener).await;
+            connection::serve(Rc::clone(&thread), accepted, entrance).await;
             thread.load().connection_ended();
         });
     }
 
     fn obey(self: &Rc<Self>, command: Command) {
         match command {
-            Command::Serve(accepted, listener) => self.spawn(accepted, listener),
+            Command::Serve(accepted, entrance) => self.spawn(accepted, entrance),
             Command::Configure(reconfiguration) => self.configure(&reconfiguration),
             Command::WorkerDied(generation, worker) => self.for_each_port(|port| {
                 if port.generation.id == generation {
@@ -322,21 +323,27 @@ impl Thread {
         let mut accepting = self.accepting.borrow_mut();
         accepting.retain(|id, _| new.listeners.contains_key(id));
         for (id, listening) in new.listeners.iter() {
-            if !accepting.contains_key(id) {
-                match accept::accept(self, *id, listening) {
+            let tls = snapshot.tls.get(id).cloned();
+            match accepting.get(id) {
+                Some(task) => task.set_tls(tls),
+                None => match accept::accept(self, *id, listening, tls) {
                     Ok(task) => drop(accepting.insert(*id, task)),
                     Err(error) => tracing::error!(%error, "a thread cannot watch a listener (see `ulimit -n`)"),
-                }
+                },
             }
         }
         let clocks: Vec<_> = self.clocks.borrow().values().cloned().collect();
-        clocks.iter().filter(|clock| !snapshot.listeners.contains_key(&clock.listener())).for_each(|clock| clock.drain());
+        clocks
+            .iter()
+            .filter(|clock| !snapshot.listeners.contains_key(&clock.listener()))
+            .for_each(|clock| clock.drain());
     }
 
     /// The port to a generation: the one that there is, or a new one.
     fn port(&self, generation: &Arc<Generation>) -> Rc<Port> {
         let mut ports = self.ports.borrow_mut();
-        let known = ports.iter().filter_map(|known| known.port.upgrade()).find(|port| port.generation.id == generation.id);
+        let known =
+            ports.iter().filter_map(|known| known.port.upgrade()).find(|port| port.generation.id == generation.id);
         if let Some(port) = known {
             return port;
         }

@@ -1,5 +1,6 @@
 //! The first lines: what runs, where, and on what.
 
+use crate::change::Current;
 use crate::generation::Generation;
 use crate::listen::Listeners;
 use crate::start::Start;
@@ -9,14 +10,16 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
 /// Prints them, at once. A closed standard output is no reason to fail.
-pub fn print(start: &Start, listeners: &Listeners, generations: &[Generation]) {
+pub fn print(start: &Start, listeners: &Listeners, current: &Current, generations: &[Generation]) {
     let mut text = concat!("howdah ", env!("CARGO_PKG_VERSION")).to_owned();
     if let Some(recognised) = &start.recognised {
         let _ = write!(text, ": {recognised}");
     }
     text.push('\n');
-    for address in listeners.addresses() {
-        let _ = writeln!(text, "{}", url(address));
+    let configured = || current.listeners.iter().zip(&current.configuration.listeners);
+    for (id, address) in listeners.addresses() {
+        let tls = configured().any(|(known, listener)| *known == id && listener.tls.is_some());
+        let _ = writeln!(text, "{}", url(address, if tls { "https" } else { "http" }));
     }
     for generation in generations {
         if start.recognised.is_none() {
@@ -34,14 +37,14 @@ pub fn print(start: &Start, listeners: &Listeners, generations: &[Generation]) {
 }
 
 /// What to type into a browser; for all addresses of the machine, the one that is always there.
-fn url(address: &Address) -> String {
+fn url(address: &Address, scheme: &str) -> String {
     match address {
         Address::Tcp(tcp) if tcp.ip().is_unspecified() => {
             let loopback: std::net::IpAddr =
                 if tcp.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
-            format!("http://{} (on {address})", SocketAddr::new(loopback, tcp.port()))
+            format!("{scheme}://{} (on {address})", SocketAddr::new(loopback, tcp.port()))
         }
-        Address::Tcp(tcp) => format!("http://{tcp}"),
+        Address::Tcp(tcp) => format!("{scheme}://{tcp}"),
         Address::Unix(_) | Address::Abstract(_) => address.to_string(),
     }
 }
@@ -59,7 +62,7 @@ mod tests {
             ("unix:/run/x.sock", "unix:/run/x.sock"),
         ];
         for (address, expected) in cases {
-            assert_eq!(url(&address.parse().unwrap()), expected);
+            assert_eq!(url(&address.parse().unwrap(), "http"), expected);
         }
     }
 }

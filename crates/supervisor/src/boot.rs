@@ -1,47 +1,121 @@
-//! From what the command line asked for to a supervisor that runs its first configuration.
+//! From what the command line asked for to a supervisor that starts its first configuration.
 
+use crate::certificates::Certificates;
 use crate::change::{Current, Origin};
-use crate::listen::Listeners;
+use crate::control_socket::ControlListener;
+use crate::listen::{ChosenBy, Listeners};
 use crate::reap;
 use crate::shutdown::Stage;
 use crate::signals::Signals;
 use crate::start::Start;
+use crate::state::State;
 use crate::supervise::Supervisor;
+use crate::sweep::Sweep;
+use crate::system_error::words;
 use howdah_channel::MAX_THREADS;
-use howdah_config::Configuration;
+use howdah_config::{Address, Configuration, Context, Document};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Instant;
+use tokio::sync::mpsc;
 
 /// Prepares everything.
 ///
 /// # Errors
 /// One sentence for the person at the terminal.
 pub fn boot(start: Start) -> Result<Supervisor, String> {
-    let configuration = Configuration::parse(&start.configuration).map_err(|error| error.to_string())?;
-    if configuration.listeners.is_empty() {
-        return Err("listeners: there is none; add one, as in \"*:8080\": {\"pass\": \"routes\"}".to_owned());
-    }
+    let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
+    let sweep = Sweep::new();
+    reap::adopt_orphans().map_err(system)?;
+    let state = start.state_dir.as_deref().map(State::open).transpose()?;
+    let certificates = match &state {
+        Some(state) => Certificates::load(state.folder())?,
+        None => Certificates::default(),
+    };
+    let (document, configuration, origin) = first_configuration(&start, state.as_ref(), &certificates.names())?;
     let cores = available_parallelism().map_or(1, usize::from);
     let threads = configuration.settings.listen_threads.map_or(cores, |threads| threads as usize);
-    let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
-    reap::adopt_orphans().map_err(system)?;
+    if let Some(file) = &start.pid_file {
+        write_pid(file)?;
+    }
+    let mut control_listeners = Listeners::default();
+    let (asks, control) = mpsc::unbounded_channel();
+    if let Some(address) = &start.control {
+        let address: Address = address.parse().map_err(|error| format!("--control: {error}"))?;
+        let id = control_listeners.open(&address, None, ChosenBy::Control)?;
+        let socket = control_listeners.descriptor(id).map_err(system)?;
+        let listener = ControlListener::new(socket, &address).map_err(system)?;
+        tokio::spawn(listener.serve(asks));
+    }
     let mut supervisor = Supervisor {
         cores,
         threads: u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS),
         listeners: Listeners::default(),
+        control_listeners,
         generations: Vec::new(),
-        current: Current::default(),
+        current: Current::nothing(),
         change: None,
         start_failure: None,
+        asks: Default::default(),
+        status_asks: Vec::new(),
+        control,
+        state,
+        certificates,
+        load: Default::default(),
         next_generation: 1,
+        next_talker: 0,
         signals: Signals::listen().map_err(system)?,
         router: None,
         router_backoff: Default::default(),
         router_due: None,
         stage: Stage::Booting,
+        sweep,
         recent_deaths: Default::default(),
-        start: start.clone(),
+        start,
     };
-    supervisor.begin_change(start.configuration, configuration, Origin::Start, None, Instant::now())?;
+    supervisor.begin_change(document, configuration, origin, None, Instant::now());
     Ok(supervisor)
+}
+
+fn first_configuration(
+    start: &Start,
+    state: Option<&State>,
+    certificates: &BTreeSet<String>,
+) -> Result<(Document, Configuration, Origin), String> {
+    let read = |text: &str| {
+        let document = Document::parse(text)?;
+        let context = Context { certificates: Some(certificates) };
+        Configuration::of_in(&document, context).map(|configuration| (document, configuration))
+    };
+    if let Some(text) = &start.configuration {
+        let (document, configuration) = read(text).map_err(|error| error.to_string())?;
+        return Ok((document, configuration, Origin::Start));
+    }
+    match state.map(State::configuration).transpose().map(Option::flatten) {
+        Ok(None) => {}
+        Ok(Some(text)) => match read(&text) {
+            Ok((document, configuration)) => return Ok((document, configuration, Origin::Stored)),
+            Err(error) => {
+                tracing::error!("the stored configuration is not right; howdah starts with an empty one: {error}");
+            }
+        },
+        Err(reason) => tracing::error!("howdah starts with an empty configuration: {reason}"),
+    }
+    // It is not stored before the first change: what was there can be looked at.
+    Ok((Document::initial(), Configuration::default(), Origin::Nothing))
+}
+
+fn write_pid(file: &Path) -> Result<(), String> {
+    let text = format!("{}\n", std::process::id());
+    std::fs::write(file, text)
+        .map_err(|error| format!("--pid: {file:?} cannot be written: {}; choose another file", words(&error)))
+}
+
+/// Removes the file with our process id, unless somebody else's is in it by now.
+pub fn remove_pid(file: &Path) {
+    let ours = std::process::id().to_string();
+    if std::fs::read_to_string(file).is_ok_and(|text| text.trim() == ours) {
+        let _ = std::fs::remove_file(file);
+    }
 }

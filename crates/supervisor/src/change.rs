@@ -4,7 +4,9 @@
 //! whose options did not change keeps its processes, a listener its socket. Whatever fails on the way ends the change,
 //! and nothing has happened. The first configuration of a supervisor is a change like any other.
 
+use crate::api::Reply;
 use crate::banner;
+use crate::certificates;
 use crate::generation::Generation;
 use crate::listen::ChosenBy;
 use crate::plan::plan;
@@ -13,19 +15,18 @@ use crate::start::memory_file;
 use crate::supervise::Supervisor;
 use crate::{logs, not_yet, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
-use howdah_config::Configuration;
+use howdah_config::{Configuration, Document};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 
 /// The configuration in force.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Current {
     /// Its number: a change has a larger one.
     pub version: u64,
-    /// Its text.
-    pub text: String,
+    /// As it was written.
+    pub document: Document,
     /// The configuration.
     pub configuration: Configuration,
     /// The generation of each application.
@@ -42,38 +43,50 @@ pub struct Change {
     /// The generations that it starts.
     started: Vec<u64>,
     progress: Progress,
-    /// Who waits for it.
-    reply: Option<oneshot::Sender<Result<(), String>>>,
 }
 
 /// Where a change comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Origin {
-    /// It is the first one: if it fails, so does the start.
+    /// The command line: if it fails, so does the start.
     Start,
+    /// The state directory: if it fails, howdah starts with an empty configuration.
+    Stored,
+    /// In the place of a stored one that does not run, which stays stored: it may be right again at the next start.
+    Nothing,
     /// The control API.
-    Api,
+    Api(Reply),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Progress {
-    /// New generations start, until then at most.
-    Booting(Instant),
-    /// The router switches. There is no way back.
+    /// New generations start. A generation that does not fails by itself after a while.
+    Booting,
+    /// The router switches. Only if it cannot there is a way back.
     Switching,
 }
 
-/// How long an application may take to start.
-const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
+/// What a change does next.
+enum Step {
+    Wait,
+    Switch,
+    Fail(String),
+}
 
-// === impl Change ===
+/// The generation of each application, the new ones, and the listening sockets.
+type Prepared = (BTreeMap<String, u64>, Vec<u64>, Vec<u64>);
 
-impl Change {
-    /// When it has taken too long.
-    pub fn deadline(&self) -> Option<Instant> {
-        match self.progress {
-            Progress::Booting(until) => Some(until),
-            Progress::Switching => None,
+// === impl Current ===
+
+impl Current {
+    /// Before the first configuration.
+    pub fn nothing() -> Current {
+        Current {
+            version: 0,
+            document: Document::initial(),
+            configuration: Configuration::default(),
+            generations: BTreeMap::new(),
+            listeners: Vec::new(),
         }
     }
 }
@@ -81,24 +94,47 @@ impl Change {
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Begins a change: checks it against the machine, opens its sockets, starts its new generations.
-    ///
-    /// # Errors
-    /// What is in the way, with its place in the configuration. Nothing has changed then.
+    /// Begins a change: checks it against the machine, opens its sockets, starts its new generations. The application
+    /// `restart` gets a new generation, too. How it ends is told to its origin.
     pub(crate) fn begin_change(
         &mut self,
-        text: String,
+        document: Document,
         configuration: Configuration,
         origin: Origin,
-        reply: Option<oneshot::Sender<Result<(), String>>>,
+        restart: Option<&str>,
         now: Instant,
-    ) -> Result<(), String> {
-        not_yet::refuse(&configuration)?;
+    ) {
+        let prepared = self.prepare(&configuration, restart, now);
+        let (generations, started, listeners, failure) = match prepared {
+            Ok((generations, started, listeners)) => (generations, started, listeners, None),
+            Err(failure) => (BTreeMap::new(), Vec::new(), Vec::new(), Some(failure)),
+        };
+        self.change = Some(Change {
+            next: Current { version: self.current.version + 1, document, configuration, generations, listeners },
+            origin,
+            started,
+            progress: Progress::Booting,
+        });
+        match failure {
+            Some(reason) => self.fail_change(&reason, now),
+            None => self.generations.iter_mut().for_each(|generation| generation.on_time(now)),
+        }
+    }
+
+    /// The generation of each application, those that are new, and the listening sockets.
+    fn prepare(
+        &mut self,
+        configuration: &Configuration,
+        restart: Option<&str>,
+        now: Instant,
+    ) -> Result<Prepared, String> {
+        not_yet::refuse(configuration)?;
         let mut plans = Vec::new();
         let mut generations = BTreeMap::new();
         for (name, application) in &configuration.applications {
-            let unchanged = self.current.configuration.applications.get(name) == Some(application);
-            match self.current.generations.get(name).filter(|_| unchanged) {
+            let kept = self.current.configuration.applications.get(name) == Some(application)
+                && restart != Some(name.as_str());
+            match self.current.generations.get(name).filter(|_| kept) {
                 Some(id) => drop(generations.insert(name.clone(), *id)),
                 None => plans.push(plan(name, application, &self.start, self.cores)?),
             }
@@ -106,7 +142,7 @@ impl Supervisor {
         if let Some(log) = &configuration.access_log {
             logs::open(&log.destination)?;
         }
-        let listeners = self.open_listeners(&configuration)?;
+        let listeners = self.open_listeners(configuration)?;
         let mut started = Vec::new();
         for plan in plans {
             let (id, name) = (self.next_generation, plan.name.clone());
@@ -120,17 +156,7 @@ impl Supervisor {
             generations.insert(name, id);
             started.push(id);
         }
-        self.change = Some(Change {
-            next: Current { version: self.current.version + 1, text, configuration, generations, listeners },
-            origin,
-            started,
-            progress: Progress::Booting(now + BOOT_TIMEOUT),
-            reply,
-        });
-        for generation in &mut self.generations {
-            generation.on_time(now);
-        }
-        Ok(())
+        Ok((generations, started, listeners))
     }
 
     /// Takes the next step of a change, if it is time for it.
@@ -138,28 +164,25 @@ impl Supervisor {
     /// # Errors
     /// Why the supervisor cannot start.
     pub(crate) fn go_on_changing(&mut self, now: Instant) -> Result<(), String> {
-        if let Some(reason) = self.start_failure.take() {
-            return Err(reason);
+        match self.next_step() {
+            Step::Wait => {}
+            Step::Switch => self.switch(now),
+            Step::Fail(reason) => self.fail_change(&reason, now),
         }
-        let Some(change) = &self.change else { return Ok(()) };
-        let Progress::Booting(until) = change.progress else { return Ok(()) };
-        let new = || self.generations.iter().filter(|generation| change.started.contains(&generation.id()));
+        self.start_failure.take().map_or(Ok(()), Err)
+    }
+
+    fn next_step(&self) -> Step {
+        let Some(Change { started, progress: Progress::Booting, .. }) = &self.change else { return Step::Wait };
+        if !matches!(self.stage, Stage::Booting | Stage::Serving) {
+            // What it had started ends, like all else.
+            return Step::Wait;
+        }
+        let new = || self.generations.iter().filter(|generation| started.contains(&generation.id()));
         if let Some((name, reason)) = new().find_map(|new| Some((new.name(), new.failure()?))) {
-            let reason = format!("the application {name:?} does not start: {reason}");
-            return self.refuse_change(&reason);
+            return Step::Fail(format!("the application {name:?} does not start: {reason}"));
         }
-        if new().all(Generation::is_proven) {
-            return self.switch(now);
-        }
-        if until <= now {
-            let name = new().find(|new| !new.is_proven()).map(Generation::name).unwrap_or_default();
-            let reason = format!(
-                "the application {name:?} did not start in {} s; does its opcache.preload hang?",
-                BOOT_TIMEOUT.as_secs()
-            );
-            return self.refuse_change(&reason);
-        }
-        Ok(())
+        if new().all(Generation::is_proven) { Step::Switch } else { Step::Wait }
     }
 
     /// The router serves by the configuration with this number.
@@ -168,20 +191,27 @@ impl Supervisor {
             return;
         }
         self.listeners.keep(&self.current.listeners);
+        for (id, listener) in self.current.listeners.iter().zip(&self.current.configuration.listeners) {
+            self.listeners.set_backlog(*id, listener.backlog);
+        }
         if matches!(self.stage, Stage::Booting) {
             self.stage = Stage::Serving;
-            banner::print(&self.start, &self.listeners, &self.generations);
+            banner::print(&self.start, &self.listeners, &self.current, &self.generations);
         }
-        if let Some(Change { reply: Some(reply), .. }) = self.change.take() {
-            let _ = reply.send(Ok(()));
+        // A router that was started again says so, too, while the next change still boots.
+        if let Some(change) = self.change.take_if(|change| matches!(change.progress, Progress::Switching)) {
+            if let Origin::Api(reply) = change.origin {
+                reply.send(Ok(&self.current.document));
+            }
+            self.next_ask(now);
         }
-        self.forget_ended(now);
     }
 
     /// The router cannot serve by the configuration: a bug, as it was checked before.
-    pub(crate) fn router_refused(&mut self, version: u64, reason: &str) {
+    pub(crate) fn router_refused(&mut self, version: u64, reason: &str, now: Instant) {
         if version == self.current.version {
-            self.fail_change(&format!("the router refused the configuration: {reason}"));
+            tracing::error!("the router refused the configuration: {reason}");
+            self.switch_back(&format!("the router refused the configuration: {reason}"), now);
         }
     }
 
@@ -195,7 +225,7 @@ impl Supervisor {
     }
 
     /// The router is dead, and with it all requests: nobody uses old generations any more.
-    pub(crate) fn router_lost(&mut self, now: Instant) {
+    pub(crate) fn router_lost(&mut self) {
         let change = self.change.as_ref().map(|change| change.started.clone()).unwrap_or_default();
         let current = &self.current.generations;
         for generation in &mut self.generations {
@@ -203,29 +233,37 @@ impl Supervisor {
                 generation.stop();
             }
         }
-        self.forget_ended(now);
     }
 
     /// Forgets generations of which nothing is left.
-    pub(crate) fn forget_ended(&mut self, _now: Instant) {
+    pub(crate) fn forget_ended(&mut self) {
         self.generations.retain(|generation| !generation.is_over());
     }
 
     /// Ends a change that cannot be finished.
-    pub(crate) fn fail_change(&mut self, reason: &str) {
+    pub(crate) fn fail_change(&mut self, reason: &str, now: Instant) {
         let Some(change) = self.change.take() else { return };
         self.give_up(&change.started);
-        match change.reply {
-            Some(reply) => drop(reply.send(Err(reason.to_owned()))),
-            None if change.origin == Origin::Start => self.start_failure = Some(reason.to_owned()),
-            None => {}
+        match change.origin {
+            Origin::Api(reply) => {
+                tracing::error!("a new configuration was not put in force: {reason}");
+                reply.send(Err(reason));
+                self.next_ask(now);
+            }
+            Origin::Start | Origin::Nothing => self.start_failure = Some(reason.to_owned()),
+            Origin::Stored => {
+                tracing::error!("the stored configuration does not run; howdah starts with an empty one: {reason}");
+                self.begin_change(Document::initial(), Configuration::default(), Origin::Nothing, None, now);
+            }
         }
     }
 
     /// Sends the router the configuration in force, with these generations and sockets, which it does not know yet.
     pub(crate) fn configure_router(&mut self, generations: &[u64], listeners: &[u64]) -> io::Result<()> {
         let current = &self.current;
-        let mut descriptors = vec![memory_file(current.text.as_bytes())?, memory_file(b"{}")?];
+        let certificates = self.certificates.for_router(certificates::used(&current.configuration));
+        let mut descriptors =
+            vec![memory_file(current.document.compact().as_bytes())?, memory_file(certificates.as_bytes())?];
         if let Some(log) = &current.configuration.access_log {
             descriptors.push(logs::open(&log.destination).map_err(io::Error::other)?);
         }
@@ -239,6 +277,9 @@ impl Supervisor {
         for generation in self.generations.iter().filter(|generation| generations.contains(&generation.id())) {
             let (boot, descriptors) = generation.for_router()?;
             link.send(ToRouter::Generation(boot), descriptors);
+            for worker in generation.workers() {
+                link.send(ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new());
+            }
         }
         for id in listeners {
             link.send(ToRouter::Listener { id: *id }, vec![self.listeners.descriptor(*id)?]);
@@ -253,7 +294,7 @@ impl Supervisor {
         for listener in &configuration.listeners {
             let id = match self.listeners.find(&listener.address) {
                 Some(id) => Ok(id),
-                None => self.listeners.open(&listener.address, chosen_by),
+                None => self.listeners.open(&listener.address, listener.backlog, chosen_by),
             };
             match id {
                 Ok(id) => ids.push(id),
@@ -267,25 +308,55 @@ impl Supervisor {
     }
 
     /// All that is new works: from now on it is in force.
-    fn switch(&mut self, now: Instant) -> Result<(), String> {
-        let Some(change) = &mut self.change else { return Ok(()) };
+    fn switch(&mut self, now: Instant) {
+        let Some(change) = &mut self.change else { return };
+        let is_stored = matches!(change.origin, Origin::Stored | Origin::Nothing);
+        if let Some(state) = self.state.as_ref().filter(|_| !is_stored)
+            && let Err(reason) = state.store_configuration(&change.next.document.compact())
+        {
+            return self.fail_change(&reason, now);
+        }
         change.progress = Progress::Switching;
         let new_listeners: Vec<_> =
             change.next.listeners.iter().filter(|id| !self.current.listeners.contains(id)).copied().collect();
         let started = change.started.clone();
-        self.current = std::mem::take(&mut change.next);
+        std::mem::swap(&mut self.current, &mut change.next);
         if self.router.is_none() {
-            // If it was due to be started again, it starts with the new configuration now.
-            self.router_due = None;
-            return self.start_router(now).map_err(|error| format!("the router cannot be started: {error}"));
+            return self.start_router_anew(now);
         }
-        self.configure_router(&started, &new_listeners)
-            .map_err(|error| format!("the router cannot be configured: {error}"))
+        if let Err(error) = self.configure_router(&started, &new_listeners) {
+            self.switch_back(&format!("the router cannot be configured: {error}"), now);
+        }
     }
 
-    fn refuse_change(&mut self, reason: &str) -> Result<(), String> {
-        self.fail_change(reason);
-        self.start_failure.take().map_or(Ok(()), Err)
+    /// Starts a router with the configuration in force, of which no other router knew the one before.
+    fn start_router_anew(&mut self, now: Instant) {
+        self.router_due = None;
+        self.router_lost();
+        if let Err(error) = self.start_router(now) {
+            let reason = format!("the router cannot be started: {error}");
+            if matches!(self.stage, Stage::Booting) {
+                return self.fail_change(&reason, now);
+            }
+            // The change ends when there is a router at last.
+            tracing::error!("{reason}");
+            self.router_due = Some(now + self.router_backoff.after_death(Duration::ZERO));
+        }
+    }
+
+    /// The router does not serve by the new configuration: the one before it is in force again.
+    fn switch_back(&mut self, reason: &str, now: Instant) {
+        let Some(change) = self.change.as_mut().filter(|change| matches!(change.progress, Progress::Switching)) else {
+            return;
+        };
+        std::mem::swap(&mut self.current, &mut change.next);
+        let was_there_one = self.current.version > 0;
+        if let Some(state) = self.state.as_ref().filter(|_| was_there_one)
+            && let Err(problem) = state.store_configuration(&self.current.document.compact())
+        {
+            tracing::error!("the configuration that was not put in force stays stored: {problem}");
+        }
+        self.fail_change(reason, now);
     }
 
     /// Ends what a change had started.

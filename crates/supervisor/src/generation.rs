@@ -4,15 +4,21 @@
 //! channel; its workers, which are our children then, finish what they do and go. What the router must know about it
 //! is left in [`Generation::notices`].
 
+mod elastic;
+
 use crate::backoff::Backoff;
 use crate::identity::Account;
 use crate::link::Link;
+use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
-use crate::workers::{Dead, Workers};
+use crate::pool::Pool;
+use crate::process::{self, Told};
+use crate::workers::Workers;
 use crate::{reap, spawn};
+use elastic::Idle;
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, PrototypeBoot, ToPrototype, ToRouter};
-use howdah_channel::{ControlEnd, Geometry, WorkerId};
-use howdah_config::PhpOptions;
+use howdah_channel::{BUILD_ID, ControlEnd, Geometry, WorkerId};
+use howdah_config::{Limits, PhpOptions};
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
@@ -38,7 +44,9 @@ pub struct Plan {
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.
-    pub processes: u32,
+    pub pool: Pool,
+    /// What bounds its requests.
+    pub limits: Limits,
 }
 
 /// What a prototype said of the PHP that it loaded.
@@ -61,9 +69,12 @@ pub struct Generation {
     prototype: Prototype,
     backoff: Backoff,
     workers: Workers,
+    idle: Idle,
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
     failure: Option<String>,
+    /// The process groups of dead prototypes of which a worker may live whose process is not known.
+    nameless: Vec<Pid>,
     /// A worker broke the channel's rules: none is started before all are dead.
     replacing: bool,
     /// Whether a worker has been forked ever.
@@ -78,6 +89,8 @@ enum Prototype {
         pid: Pid,
         since: Instant,
         booted: bool,
+        /// While it starts.
+        patience: Patience,
         /// It has closed its socket: it must be gone by then.
         kill_at: Option<Instant>,
         /// `None` when it has been asked to end.
@@ -85,26 +98,33 @@ enum Prototype {
     },
     /// To be started then.
     Down { again: Instant },
+    /// It has never worked, and is not tried again: the failure is an answer that somebody waits for.
+    Failed,
     /// Not to be started any more.
     Ended,
 }
+
+/// More messages than fit into a socket were not there already: somebody sends while they are read.
+const PENDING_AT_MOST: usize = 4096;
 
 // === impl Generation ===
 
 impl Generation {
     /// Makes the channel. Nothing runs yet.
     pub fn new(id: u64, plan: Plan, threads: u16, now: Instant) -> io::Result<Generation> {
-        let geometry = Geometry::for_workers(plan.processes, threads);
+        let geometry = Geometry::for_workers(plan.pool.max as u32, threads);
         let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         Ok(Generation {
             id,
             control: ControlEnd::create(geometry)?,
             bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
-            workers: Workers::new(plan.processes),
+            workers: Workers::new(plan.pool.at_start() as u32),
+            idle: Idle { look_at: plan.pool.is_elastic().then_some(now), ..Idle::default() },
             prototype: Prototype::Down { again: now },
             backoff: Backoff::default(),
             loaded: None,
             failure: None,
+            nameless: Vec::new(),
             replacing: false,
             proven: false,
             notices: Vec::new(),
@@ -127,6 +147,11 @@ impl Generation {
         self.workers.wanted()
     }
 
+    /// How many of its workers run, and how many are being started.
+    pub fn process_counts(&self) -> (usize, usize) {
+        self.workers.counts()
+    }
+
     /// The PHP that it runs on, once it is loaded.
     pub fn loaded(&self) -> Option<&Loaded> {
         self.loaded.as_ref()
@@ -139,9 +164,19 @@ impl Generation {
 
     /// What a router needs to know, with the descriptors of it.
     pub fn for_router(&self) -> io::Result<(GenerationBoot, Vec<OwnedFd>)> {
-        let boot =
-            GenerationBoot { id: self.id, application: self.plan.name.clone(), geometry: self.control.geometry() };
+        let boot = GenerationBoot {
+            id: self.id,
+            application: self.plan.name.clone(),
+            geometry: self.control.geometry(),
+            spare_workers: self.plan.pool.is_elastic().then_some(self.plan.pool.spare as u32),
+            timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
+        };
         Ok((boot, self.descriptors()?))
+    }
+
+    /// The workers that a router must know.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
+        self.workers.alive().map(|(worker, _)| worker)
     }
 
     /// Does what is due: starts a prototype, starts workers, kills those that should have left.
@@ -157,17 +192,23 @@ impl Generation {
         {
             reap::kill(*pid);
         }
-        for (worker, pid) in self.workers.overdue(now) {
-            match pid {
-                Some(pid) => reap::kill(pid),
-                None => self.worker_died(worker, now),
+        self.wait_for_start(now);
+        for (_, process) in self.workers.overdue(now) {
+            match process {
+                Some(process) => process.kill(),
+                None => self.kill_nameless(now),
             }
         }
+        if !matches!(self.prototype, Prototype::Up { booted: true, link: Some(_), .. }) {
+            return;
+        }
+        self.look_at_idle(now);
         let Prototype::Up { booted: true, link: Some(link), .. } = &mut self.prototype else {
             return;
         };
         if !self.replacing {
             for worker in self.workers.start_due(now) {
+                self.notices.push(ToRouter::WorkerStarted { generation: self.id, worker });
                 link.send(ToPrototype::Start(worker), Vec::new());
             }
         }
@@ -177,9 +218,11 @@ impl Generation {
     pub fn next_deadline(&self) -> Option<Instant> {
         match self.prototype {
             Prototype::Down { again } => Some(again).into_iter().chain(self.workers.next_deadline()).min(),
-            Prototype::Up { kill_at, link: Some(_), .. } => {
-                let workers = if self.replacing { None } else { self.workers.next_deadline() };
-                kill_at.into_iter().chain(workers).min()
+            Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
+                let workers =
+                    if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
+                let start = if booted && self.proven { None } else { patience.deadline() };
+                kill_at.into_iter().chain(workers).chain(start).min()
             }
             _ => None,
         }
@@ -195,9 +238,9 @@ impl Generation {
 
     /// Takes in all messages that are there already: before a death is looked at, which they may explain.
     pub fn receive_pending(&mut self, now: Instant) {
-        while let Prototype::Up { link: Some(link), .. } = &mut self.prototype
-            && let Some(message) = link.try_receive()
-        {
+        for _ in 0..PENDING_AT_MOST {
+            let Prototype::Up { link: Some(link), .. } = &mut self.prototype else { return };
+            let Some(message) = link.try_receive() else { return };
             self.on_message(message, now);
         }
     }
@@ -205,23 +248,32 @@ impl Generation {
     /// The prototype said something.
     pub fn on_message(&mut self, message: FromPrototype, now: Instant) {
         match message {
-            FromPrototype::Booted { php_version, opcache, .. } => {
+            FromPrototype::Booted { php_version, opcache } => {
+                match &mut self.prototype {
+                    Prototype::Up { booted, .. } if !*booted => *booted = true,
+                    _ => return self.breach("it booted twice"),
+                }
                 self.loaded = Some(Loaded { version: php_version, opcache });
                 self.failure = None;
-                if let Prototype::Up { booted, .. } = &mut self.prototype {
-                    *booted = true;
-                }
                 self.on_time(now);
             }
-            FromPrototype::Failed { reason } => self.failure = Some(reason),
-            FromPrototype::Started { worker, pid } => {
-                let Some(pid) = Pid::from_raw(pid) else { return };
-                self.proven = true;
-                if !self.workers.started(worker, pid) || self.replacing {
-                    reap::kill(pid);
+            FromPrototype::Failed { reason } => match self.prototype {
+                Prototype::Up { booted: true, .. } => self.breach("it failed to boot after it had booted"),
+                _ => self.failure = Some(reason),
+            },
+            FromPrototype::Started { worker, pid } => self.worker_started(worker, pid),
+            FromPrototype::Exited { worker, pid, end } => {
+                let known = self.workers.alive().find(|(alive, _)| *alive == worker);
+                match known {
+                    None => return self.breach("it told the death of a worker that does not live"),
+                    // It is reaped before it is told. One that still runs would answer a request that is given up.
+                    Some((_, Some(process))) if process.exists() => {
+                        return self.breach("it told the death of a worker that lives");
+                    }
+                    Some(_) => {}
                 }
+                self.worker_ended(worker, pid, end, now);
             }
-            FromPrototype::Exited { worker, pid, end } => self.worker_ended(worker, pid, end, now),
         }
     }
 
@@ -261,9 +313,10 @@ impl Generation {
     /// A worker broke the channel's rules: all of them may have.
     pub fn replace_workers(&mut self, now: Instant) {
         self.replacing = true;
-        for pid in self.workers.alive().filter_map(|(_, pid)| pid) {
-            reap::kill(pid);
+        for process in self.workers.alive().filter_map(|(_, process)| process) {
+            process.kill();
         }
+        self.kill_nameless(now);
         self.finish_replacing(now);
     }
 
@@ -282,15 +335,34 @@ impl Generation {
         if let Prototype::Up { pid, .. } = self.prototype {
             reap::kill_group(pid);
         }
-        for pid in self.workers.alive().filter_map(|(_, pid)| pid) {
-            reap::kill(pid);
+        for process in self.workers.alive().filter_map(|(_, process)| process) {
+            process.kill();
         }
     }
 
     /// Whether none of its processes is left.
     pub fn is_over(&self) -> bool {
         matches!(self.prototype, Prototype::Ended)
-            && !self.workers.alive().any(|(_, pid)| pid.is_some_and(reap::is_child))
+            && !self.workers.alive().any(|(_, process)| process.is_some_and(process::Process::is_child))
+    }
+
+    /// Loses patience with a prototype that does not load PHP, or forks no worker.
+    fn wait_for_start(&mut self, now: Instant) {
+        let Prototype::Up { pid, booted, patience, link: Some(_), .. } = &mut self.prototype else { return };
+        if *booted && self.proven {
+            return;
+        }
+        match patience.step(now) {
+            Some(Step::Say) => {
+                tracing::warn!("still waiting for PHP of the application {:?} to start", self.plan.name);
+            }
+            Some(Step::GiveUp) => {
+                self.failure =
+                    Some(format!("it took more than {} s; does its opcache.preload hang?", LONGEST_START.as_secs()));
+                reap::kill(*pid);
+            }
+            None => {}
+        }
     }
 
     fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
@@ -299,14 +371,16 @@ impl Generation {
         let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
         let mut link = Link::new(socket)?;
-        link.send(ToPrototype::Boot(self.boot_message()), self.descriptors()?);
-        self.prototype = Prototype::Up { pid, since: now, booted: false, kill_at: None, link: Some(link) };
+        link.send(ToPrototype::Boot(Box::new(self.boot_message())), self.descriptors()?);
+        let patience = Patience::new(now);
+        self.prototype = Prototype::Up { pid, since: now, booted: false, patience, kill_at: None, link: Some(link) };
         Ok(())
     }
 
     fn boot_message(&self) -> PrototypeBoot {
         let plan = &self.plan;
         PrototypeBoot {
+            build: BUILD_ID.to_owned(),
             application: plan.name.clone(),
             geometry: self.control.geometry(),
             identity: plan.account.identity(),
@@ -315,6 +389,7 @@ impl Generation {
             admin_values: plan.options.admin.clone(),
             user_values: plan.options.user.clone(),
             working_directory: plan.working_directory.clone(),
+            requests_per_worker: plan.limits.requests,
             server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
@@ -331,20 +406,89 @@ impl Generation {
                 return;
             }
             Prototype::Up { since, .. } => now - *since,
-            Prototype::Down { .. } => Default::default(),
+            Prototype::Down { .. } | Prototype::Failed => Default::default(),
         };
         let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
         if self.proven {
             tracing::error!("the prototype of {:?} is started again: {reason}", self.plan.name);
         }
-        self.prototype = Prototype::Down { again: now + self.backoff.after_death(lived) };
-        for (worker, pid) in self.workers.leave(now) {
-            match pid {
+        let group = match self.prototype {
+            Prototype::Up { pid, .. } => Some(pid),
+            _ => None,
+        };
+        self.prototype = match self.proven {
+            true => Prototype::Down { again: now + self.backoff.after_death(lived) },
+            false => Prototype::Failed,
+        };
+        for (worker, process) in self.workers.leave(now) {
+            match process {
                 // The prototype reaped it, but could not say so any more.
-                Some(pid) if !reap::is_child(pid) => self.worker_died(worker, now),
-                _ => self.control.stop_worker(worker),
+                Some(process) if !process.is_child() => self.worker_died(worker, now),
+                Some(_) => self.control.stop_worker(worker),
+                None => {
+                    self.control.stop_worker(worker);
+                    self.nameless.extend(group);
+                }
             }
         }
+        self.settle_nameless(now);
+    }
+
+    /// A prototype may die between the fork of a worker and the word about it. Such a worker counts as alive for as long
+    /// as its prototype's group has a child of ours that we do not know: it may be that one.
+    pub fn settle_nameless(&mut self, now: Instant) {
+        if self.nameless.is_empty() || !self.unknown_children().is_empty() {
+            return;
+        }
+        self.nameless.clear();
+        let leaving = self.workers.nameless_leaving();
+        for worker in leaving {
+            self.worker_died(worker, now);
+        }
+    }
+
+    fn kill_nameless(&mut self, now: Instant) {
+        if !self.workers.nameless_leaving().is_empty() {
+            self.unknown_children().into_iter().for_each(process::Process::kill);
+        }
+        self.settle_nameless(now);
+    }
+
+    fn unknown_children(&self) -> Vec<process::Process> {
+        let of_dead = |group: i32| self.nameless.iter().any(|dead| dead.as_raw_pid() == group);
+        let known = |process| self.workers.alive().any(|(_, worker)| worker == Some(process));
+        let children = process::children().into_iter().filter(|child| !child.dead && of_dead(child.group));
+        children.map(|child| child.process).filter(|process| !known(*process)).collect()
+    }
+
+    /// The prototype says that it has forked this worker. Code of the application runs in it, so it may say anything.
+    fn worker_started(&mut self, worker: WorkerId, pid: i32) {
+        let Prototype::Up { pid: prototype, .. } = self.prototype else { return };
+        let named = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+        let process = match named.map_or(Told::Stranger, |pid| process::told(pid, prototype)) {
+            Told::Kin(process) => Some(process),
+            Told::Gone => None,
+            Told::Stranger => return self.breach("it called a process its worker that is none"),
+        };
+        if !self.workers.started(worker, process) {
+            return self.breach("it started a worker that nobody asked for");
+        }
+        self.proven = true;
+        if let Some(process) = process.filter(|_| self.replacing) {
+            process.kill();
+        }
+    }
+
+    /// The prototype broke the rules: it is not listened to any more, and replaced.
+    fn breach(&mut self, rule: &str) {
+        let Prototype::Up { pid, link, .. } = &mut self.prototype else { return };
+        tracing::error!("the prototype of {:?} broke the rules ({rule}); it is killed", self.plan.name);
+        self.failure =
+            Some(format!("its prototype broke the rules: {rule}; does preloaded code write to descriptor 3?"));
+        if let Some(link) = link {
+            link.close();
+        }
+        reap::kill(*pid);
     }
 
     fn worker_ended(&mut self, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
@@ -355,15 +499,30 @@ impl Generation {
                 self.plan.name
             );
         }
-        self.worker_died(worker, now);
+        // Only the last request of its allowance ends a worker like that.
+        let in_order = end == ProcessEnd::Code(0) && self.plan.limits.requests.is_some();
+        let is_known = if in_order { self.workers.ended(worker, now) } else { self.workers.died(worker, now) };
+        if is_known {
+            self.forget_worker(worker, now);
+        }
     }
 
     fn worker_died(&mut self, worker: WorkerId, now: Instant) {
-        let Some(Dead { worker, .. }) = self.workers.died(worker, now) else {
-            return;
-        };
+        if self.workers.died(worker, now) {
+            self.forget_worker(worker, now);
+        }
+    }
+
+    fn forget_worker(&mut self, worker: WorkerId, now: Instant) {
         self.control.worker_died(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
+        // A worker that ends because another one told it to is the first sign that there is such an order.
+        if let Err(violation) = self.control.check_orders()
+            && !self.replacing
+        {
+            tracing::error!("{violation}; all workers of {:?} are replaced", self.plan.name);
+            return self.replace_workers(now);
+        }
         self.finish_replacing(now);
         self.on_time(now);
     }
@@ -371,6 +530,7 @@ impl Generation {
     fn finish_replacing(&mut self, now: Instant) {
         if self.replacing && self.workers.alive().next().is_none() {
             self.replacing = false;
+            self.control.workers_replaced();
             self.notices.push(ToRouter::WorkersReplaced { generation: self.id });
             self.on_time(now);
         }
@@ -386,3 +546,7 @@ fn describe_death(php: &Php, end: ProcessEnd) -> String {
         _ => format!("its process {end}"),
     }
 }
+
+#[cfg(test)]
+#[path = "generation_tests.rs"]
+mod tests;

@@ -55,13 +55,16 @@ impl Account {
     }
 
     /// Who serves this folder if nobody said so: for root the folder's owner, unless that is root too.
-    pub fn for_folder(folder: &Path) -> Account {
+    ///
+    /// # Errors
+    /// As for [`Account::unprivileged`].
+    pub fn for_folder(folder: &Path) -> Result<Account, String> {
         let owner = folder.metadata().map(|metadata| (metadata.uid(), metadata.gid()));
         match owner {
             Ok((uid, gid)) if Uid::effective().is_root() && uid != 0 => {
                 match User::from_uid(Uid::from_raw(uid)).ok().flatten() {
-                    Some(user) => of(&user),
-                    None => Account { ids: Some((uid, gid)), name: None },
+                    Some(user) => Ok(of(&user)),
+                    None => Ok(Account { ids: Some((uid, gid)), name: None }),
                 }
             }
             _ => Account::unprivileged(),
@@ -69,12 +72,14 @@ impl Account {
     }
 
     /// For root somebody without privileges.
-    pub fn unprivileged() -> Account {
+    ///
+    /// # Errors
+    /// When there is nobody to become: PHP runs as root only if that is asked for.
+    pub fn unprivileged() -> Result<Account, String> {
         if !Uid::effective().is_root() {
-            return Account::default();
+            return Ok(Account::default());
         }
-        let user = UNPRIVILEGED.iter().find_map(|name| User::from_name(name).ok().flatten());
-        user.as_ref().map(of).unwrap_or_default()
+        first_of(&UNPRIVILEGED)
     }
 
     /// As a boot message says it.
@@ -94,6 +99,16 @@ impl Account {
     }
 }
 
+fn first_of(names: &[&str]) -> Result<Account, String> {
+    let user = names.iter().find_map(|name| User::from_name(name).ok().flatten());
+    user.as_ref().map(of).ok_or_else(|| {
+        format!(
+            "howdah was started by root, and there is no user {} to run as; say as whom with --user",
+            names.join(" and no user ")
+        )
+    })
+}
+
 fn of(user: &User) -> Account {
     Account { ids: Some((user.uid.as_raw(), user.gid.as_raw())), name: Some(user.name.clone()) }
 }
@@ -109,9 +124,16 @@ mod tests {
     }
 
     #[test]
+    fn nobody_stays_root_for_want_of_somebody_else() {
+        let error = first_of(&["no-such-user", "no-such-body"]).unwrap_err();
+        assert!(error.contains("no user no-such-user and no user no-such-body"), "{error}");
+        assert!(error.contains("--user"), "{error}");
+    }
+
+    #[test]
     fn roots_folders_are_served_by_somebody_else() {
         if Uid::effective().is_root() {
-            assert_ne!(Account::for_folder(Path::new("/")).ids, Some((0, 0)));
+            assert_ne!(Account::for_folder(Path::new("/")).unwrap().ids, Some((0, 0)));
             assert_eq!(Account::for_folder(Path::new("/")), Account::unprivileged());
         }
     }

@@ -6,36 +6,49 @@
 //!
 //! - `start`, `boot`: from the command line to a supervisor with its first configuration
 //! - `change`: from one configuration to the next, without losing a request
+//! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
 //! - `plan`: what an application asks for, checked against the machine
+//! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
-//! - `backoff`, `workers`: the policy, pure: when is which worker started again
+//! - `process`: whose a process is that somebody else started, and how to kill it and no other
+//! - `backoff`, `patience`, `workers`: the policy, pure: when is which worker started again, how long a start may take
 //! - `generation`: one application: its prototype, its workers, its channel
-//! - `supervise`, `shutdown`, `banner`: the event loop, its end, and what it says when all is up
+//! - `supervise`, `shutdown`, `sweep`, `banner`: the event loop, its end, what PHP left running, and the first lines
 //!
 //! What fails before everything is up ends the supervisor with one line. After that nothing ends it but a signal:
 //! children that die are started again, and what they said is in the log.
 
 #![forbid(unsafe_code)]
 
+mod api;
 mod backoff;
 mod banner;
 mod boot;
+mod certificates;
 mod change;
+mod control_socket;
 mod generation;
 pub mod identity;
 mod link;
 mod listen;
-mod logs;
+pub mod logs;
 mod not_yet;
+mod patience;
 pub mod php;
 mod plan;
+mod pool;
+mod process;
 mod reap;
 mod shutdown;
 mod signals;
 mod spawn;
 mod start;
+mod state;
+mod status;
 mod supervise;
+mod sweep;
+pub mod system_error;
 mod workers;
 
 use std::io::{self, Write};
@@ -63,5 +76,13 @@ pub fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let start = Start::inherited()?;
-    boot::boot(start)?.run().await
+    let pid_file = start.pid_file.clone();
+    let result = match boot::boot(start) {
+        Ok(supervisor) => supervisor.run().await,
+        Err(reason) => Err(reason),
+    };
+    if let Some(file) = pid_file {
+        boot::remove_pid(&file);
+    }
+    result
 }

@@ -64,8 +64,16 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
         }
     }
 
+    /// Hears nothing more of what the child says.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
     /// A message that is already there.
     pub fn try_receive(&mut self) -> Option<In> {
+        if self.closed {
+            return None;
+        }
         match self.socket.get_ref().receive::<In>() {
             Ok(message) => message.map(|(message, _)| message),
             Err(_) => None,

@@ -3,6 +3,7 @@
 //!
 //! Fails with one sentence that names the address and says what to do.
 
+use crate::system_error::words;
 use howdah_config::Address;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// Who may connect to a Unix socket is decided by the permissions of its folder.
 const SOCKET_MODE: u32 = 0o666;
+/// The control API is for the owner.
+const CONTROL_MODE: u32 = 0o600;
 /// When the kernel does not tell.
 const DEFAULT_BACKLOG: i32 = 4096;
 
@@ -26,6 +29,8 @@ pub enum ChosenBy {
     Option,
     /// `listeners` in the configuration
     Configuration,
+    /// `--control`
+    Control,
 }
 
 /// All listening sockets by number. A number is not given again.
@@ -61,12 +66,14 @@ impl Listeners {
         self.sockets.iter().find(|(_, socket)| socket.configured == *address).map(|(id, _)| *id)
     }
 
-    /// Listens on this address, too. Returns the socket's number.
-    pub fn open(&mut self, address: &Address, chosen_by: ChosenBy) -> Result<u64, String> {
-        let backlog = backlog();
+    /// Listens on this address, too. So many connections may wait, or as many as the kernel allows. Returns the socket's
+    /// number.
+    pub fn open(&mut self, address: &Address, backlog: Option<u32>, chosen_by: ChosenBy) -> Result<u64, String> {
+        let backlog = backlog.map_or_else(default_backlog, to_kernel);
+        let mode = if chosen_by == ChosenBy::Control { CONTROL_MODE } else { SOCKET_MODE };
         let opened = match address {
             Address::Tcp(address) => open_tcp(*address, backlog),
-            Address::Unix(path) => open_unix(path, backlog),
+            Address::Unix(path) => open_unix(path, mode, backlog),
             Address::Abstract(name) => open_abstract(name, backlog),
         };
         let socket = opened.map_err(|error| explain(address, &error, chosen_by))?;
@@ -75,14 +82,22 @@ impl Listeners {
         Ok(self.last)
     }
 
+    /// So many connections may wait from now on.
+    pub fn set_backlog(&self, id: u64, backlog: Option<u32>) {
+        let backlog = backlog.map_or_else(default_backlog, to_kernel);
+        if let Some(Err(error)) = self.sockets.get(&id).map(|socket| rustix::net::listen(&socket.fd, backlog)) {
+            tracing::warn!("the backlog of a listener stays as it is: {error}");
+        }
+    }
+
     /// A copy of a socket, for a router.
     pub fn descriptor(&self, id: u64) -> io::Result<OwnedFd> {
         self.sockets.get(&id).ok_or(io::ErrorKind::NotFound)?.fd.try_clone()
     }
 
-    /// Where they really listen.
-    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
-        self.sockets.values().map(|socket| &socket.address)
+    /// Where they really listen, by number.
+    pub fn addresses(&self) -> impl Iterator<Item = (u64, &Address)> {
+        self.sockets.iter().map(|(id, socket)| (*id, &socket.address))
     }
 
     /// Closes all but these.
@@ -118,13 +133,14 @@ fn open_tcp(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
     Ok(Socket { fd, configured: Address::Tcp(address), address: Address::Tcp(real), _file: None })
 }
 
-fn open_unix(path: &Path, backlog: i32) -> io::Result<Socket> {
+fn open_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Socket> {
     let address = SocketAddrUnix::new(path)?;
     remove_stale(path, &address)?;
     let fd = socket(AddressFamily::UNIX)?;
+    // Nobody may connect before `listen`: until then the file's mode is of no importance.
     rustix::net::bind(&fd, &address)?;
     let file = SocketFile { path: path.to_owned(), device_and_inode: device_and_inode(path)? };
-    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
+    std::fs::set_permissions(path, Permissions::from_mode(mode))?;
     rustix::net::listen(&fd, backlog)?;
     let address = Address::Unix(path.to_owned());
     Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
@@ -161,7 +177,11 @@ fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
     path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-fn backlog() -> i32 {
+fn to_kernel(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+fn default_backlog() -> i32 {
     let text = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_BACKLOG)
 }
@@ -170,6 +190,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
     let place = match chosen_by {
         ChosenBy::Option => "with --listen",
         ChosenBy::Configuration => "in \"listeners\"",
+        ChosenBy::Control => "with --control",
     };
     match (error.kind(), address) {
         (io::ErrorKind::AddrInUse, Address::Tcp(tcp)) => {
@@ -196,7 +217,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
         (io::ErrorKind::NotFound, _) => {
             format!("cannot listen on {address}: the folder does not exist; create it or choose another {place}")
         }
-        _ => format!("cannot listen on {address}: {error}; choose another {place}"),
+        _ => format!("cannot listen on {address}: {}; choose another {place}", words(error)),
     }
 }
 
@@ -206,13 +227,13 @@ mod tests {
 
     fn open(address: &Address) -> Result<Listeners, String> {
         let mut listeners = Listeners::default();
-        listeners.open(address, ChosenBy::Option).map(|_| listeners)
+        listeners.open(address, None, ChosenBy::Option).map(|_| listeners)
     }
 
     #[test]
     fn a_port_that_is_taken_is_named() {
         let first = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = first.addresses().next().unwrap();
+        let (_, address) = first.addresses().next().unwrap();
         let error = open(address).unwrap_err();
         assert!(
             error.contains("is in use by another program; choose another with --listen, as in 127.0.0.1:"),

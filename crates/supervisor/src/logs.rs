@@ -1,5 +1,6 @@
-//! The access log's file. The supervisor opens it, as it may be root, and the router writes to it.
+//! Log files. The supervisor opens them, as it may be root; the router writes the access log.
 
+use crate::system_error::words;
 use howdah_config::LogDestination;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,13 +16,23 @@ const MODE: u32 = 0o640;
 /// With the place in the configuration, the path and the reason.
 pub fn open(log: &LogDestination) -> Result<OwnedFd, String> {
     match log {
-        LogDestination::Stdout => io::stdout().as_fd().try_clone_to_owned().map_err(|error| error.to_string()),
-        LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| error.to_string()),
+        LogDestination::Stdout => io::stdout().as_fd().try_clone_to_owned().map_err(|error| words(&error)),
+        LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| words(&error)),
     }
     .map_err(|reason| match log {
         LogDestination::Stdout => format!("access_log: standard output cannot be used: {reason}"),
         LogDestination::Path(path) => format!("access_log: {path:?} cannot be opened: {reason}; choose another file"),
     })
+}
+
+/// Makes this file our standard error, and that of the children that are started from now on.
+///
+/// # Errors
+/// A sentence.
+pub fn write_errors_to(path: &Path) -> Result<(), String> {
+    let redirected = append_to(path).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
+    redirected
+        .map_err(|error| format!("the log {path:?} cannot be opened: {}; choose another with --log", words(&error)))
 }
 
 fn append_to(path: &Path) -> io::Result<File> {

@@ -3,6 +3,7 @@
 use crate::generation::Plan;
 use crate::identity::Account;
 use crate::php;
+use crate::pool::Pool;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
 use howdah_config::Application;
@@ -33,7 +34,8 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
     if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
         return Err(at("/options/file", missing(file, "file")));
     }
-    let processes = application.processes.max().unwrap_or((cores as u32).max(LEAST_PROCESSES));
+    let by_default = (cores as u32).max(LEAST_PROCESSES);
+    let processes = application.processes.max().unwrap_or(by_default);
     if processes > u32::from(MAX_WORKERS) {
         return Err(at("/processes", format!("{processes} is more than howdah can run; write {MAX_WORKERS} at most")));
     }
@@ -49,7 +51,8 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
         options: application.options.clone(),
         environment: application.environment.clone(),
         working_directory: application.working_directory.clone(),
-        processes,
+        pool: Pool::new(application.processes, by_default),
+        limits: application.limits,
     })
 }
 

@@ -15,48 +15,39 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// What there is to reap.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Reaped {
-    /// This child is dead, and gone.
-    Dead(Pid, ProcessEnd),
-    /// All children are alive.
-    NoneDead,
-    /// There are no children.
-    NoChildren,
-}
-
-/// Reaps one dead child.
-pub fn reap() -> Reaped {
+/// Reaps one dead child, if there is one.
+pub fn reap() -> Option<(Pid, ProcessEnd)> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) => {
                 if let Some(end) = end_of(status) {
-                    return Reaped::Dead(pid, end);
+                    return Some((pid, end));
                 }
             }
-            Ok(None) => return Reaped::NoneDead,
             Err(Errno::INTR) => {}
-            Err(_) => return Reaped::NoChildren,
+            Ok(None) | Err(_) => return None,
         }
     }
 }
 
-/// Whether this process is our child, alive or not yet reaped.
-pub fn is_child(pid: Pid) -> bool {
+/// Kills a child. One that has been reaped is left alone: its number may be somebody else's.
+pub fn kill(pid: Pid) {
+    if is_child(pid) {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Kills a prototype with all that it forked. Its group keeps its number for as long as it has not been reaped.
+pub fn kill_group(pid: Pid) {
+    if is_child(pid) {
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        kill(pid);
+    }
+}
+
+fn is_child(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     rustix::process::waitid(WaitId::Pid(pid), options).is_ok()
-}
-
-/// Kills a process, if it is still there.
-pub fn kill(pid: Pid) {
-    let _ = rustix::process::kill_process(pid, Signal::KILL);
-}
-
-/// Kills a prototype with all that it forked.
-pub fn kill_group(pid: Pid) {
-    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-    kill(pid);
 }
 
 fn end_of(status: WaitStatus) -> Option<ProcessEnd> {

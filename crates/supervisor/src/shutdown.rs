@@ -1,4 +1,5 @@
-//! The end: first the router finishes its requests, then the applications end, then the supervisor.
+//! The end: first the router finishes its requests, then the applications end, then what PHP left running, then the
+//! supervisor.
 
 use crate::reap;
 use crate::supervise::Supervisor;
@@ -44,8 +45,10 @@ impl Stage {
 impl Supervisor {
     /// Finishes what is under way, then ends. Asked twice, ends at once.
     pub(crate) fn drain(&mut self, now: Instant) {
+        self.control_listeners.close();
         match self.stage {
             Stage::Serving => {
+                self.fail_change("howdah is shutting down", now);
                 self.stage = Stage::Draining(now + ROUTER_GRACE);
                 self.router_due = None;
                 self.listeners.close();
@@ -104,12 +107,14 @@ impl Supervisor {
     }
 
     /// Whether nothing is left to wait for.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         match self.stage {
             Stage::Booting | Stage::Serving | Stage::Draining(_) => false,
             Stage::Killing(until) if until <= Instant::now() => true,
             Stage::Stopping(_) | Stage::Killing(_) => {
-                self.router.is_none() && self.generations.iter().all(|generation| generation.is_over())
+                self.router.is_none()
+                    && self.generations.iter().all(|generation| generation.is_over())
+                    && self.sweep.finish()
             }
         }
     }

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The supervisor's `argv[0]`.
@@ -21,12 +22,22 @@ pub const SUPERVISOR_TITLE: &str = "howdah (supervisor)";
 /// What a supervisor needs to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
-    /// The configuration's text.
-    pub configuration: String,
+    /// The configuration's text; `None` is the stored one, or else an empty one.
+    pub configuration: Option<String>,
     /// Who the router becomes, and each application that does not name a user.
     pub account: Account,
     /// What `howdah serve` recognised, in words; `None` for `howdah run`.
     pub recognised: Option<String>,
+    /// Where the configuration is stored; `None` is nowhere.
+    pub state_dir: Option<PathBuf>,
+    /// Where the control API listens, as in a listener; `None` is nowhere.
+    pub control: Option<String>,
+    /// The file that is to have the supervisor's process id.
+    pub pid_file: Option<PathBuf>,
+    /// The file that standard error is, to be opened anew at SIGUSR1.
+    pub log_file: Option<PathBuf>,
+    /// The folder of temporary files, if it is not the system's.
+    pub tmp_dir: Option<PathBuf>,
 }
 
 // === impl Start ===
@@ -40,6 +51,9 @@ impl Start {
         };
         let mut command = Command::new("/proc/self/exe");
         command.arg0(SUPERVISOR_TITLE);
+        if let Some(folder) = &self.tmp_dir {
+            command.env("TMPDIR", folder);
+        }
         match command.fd_mappings(vec![FdMapping { parent_fd: text, child_fd: CONTROL_FD }]) {
             Ok(command) => command.exec(),
             Err(error) => io::Error::other(error),

@@ -1,18 +1,22 @@
 //! The event loop: what children say, what signals ask for, and what the clock brings.
 
+use crate::api::Ask;
 use crate::backoff::Backoff;
+use crate::certificates::Certificates;
 use crate::change::{Change, Current};
 use crate::generation::Generation;
 use crate::identity::Account;
 use crate::link::Link;
 use crate::listen::Listeners;
-use crate::reap::{self, Reaped};
+use crate::reap;
 use crate::shutdown::Stage;
 use crate::signals::{Request, Signals};
 use crate::start::Start;
+use crate::state::State;
+use crate::sweep::Sweep;
 use crate::{logs, spawn};
 use howdah_channel::WorkerId;
-use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, ToRouter};
+use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, RouterLoad, ToRouter};
 use howdah_config::LogDestination;
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -21,6 +25,7 @@ use std::io;
 use std::io::IsTerminal;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
 
 /// Everything that runs.
 #[derive(Debug)]
@@ -30,19 +35,35 @@ pub struct Supervisor {
     /// How many threads a router has.
     pub(crate) threads: u16,
     pub(crate) listeners: Listeners,
+    /// The control API's.
+    pub(crate) control_listeners: Listeners,
     /// Those of the configuration in force, those that a change starts, and those that end.
     pub(crate) generations: Vec<Generation>,
     pub(crate) next_generation: u64,
     pub(crate) current: Current,
     pub(crate) change: Option<Change>,
+    /// Changes that wait for the one under way.
+    pub(crate) asks: VecDeque<Ask>,
+    /// Who waits for the router's numbers.
+    pub(crate) status_asks: Vec<Ask>,
+    /// What the control sockets ask for.
+    pub(crate) control: mpsc::UnboundedReceiver<Ask>,
+    /// Where the configuration is stored.
+    pub(crate) state: Option<State>,
+    pub(crate) certificates: Certificates,
+    /// The router's latest numbers.
+    pub(crate) load: RouterLoad,
     /// Why the first configuration does not run.
     pub(crate) start_failure: Option<String>,
+    /// Who is heard first: a place among the generations, or behind them the router.
+    pub(crate) next_talker: usize,
     pub(crate) signals: Signals,
     pub(crate) router: Option<Router>,
     pub(crate) router_backoff: Backoff,
     /// When to start a router.
     pub(crate) router_due: Option<Instant>,
     pub(crate) stage: Stage,
+    pub(crate) sweep: Sweep,
     /// Workers that died lately: a new router hears of them again, since the former may not have.
     pub(crate) recent_deaths: VecDeque<(Instant, u64, WorkerId)>,
 }
@@ -65,6 +86,7 @@ enum Event {
     Router(Option<FromRouter>),
     /// Of the generation in this place.
     Prototype(usize, Option<FromPrototype>),
+    Ask(Ask),
     Time,
 }
 
@@ -76,9 +98,17 @@ impl Supervisor {
         self.on_time(Instant::now());
         // Without applications nobody's message would ever start the router.
         let mut result = self.go_on_changing(Instant::now());
+        if result.is_err() {
+            self.quit();
+        }
         while !self.is_over() {
             let event = self.next_event().await;
-            let handled = self.handle(event, Instant::now());
+            let now = Instant::now();
+            let mut handled = self.handle(event, now);
+            // Whoever sends without a pause must not stop the clock.
+            if self.next_deadline().is_some_and(|at| at <= now) {
+                handled = handled.and_then(|()| self.handle(Event::Time, now));
+            }
             if result.is_ok() && handled.is_err() {
                 result = handled;
                 self.quit();
@@ -106,24 +136,33 @@ impl Supervisor {
         if let Poll::Ready(request) = self.signals.poll_next(cx) {
             return Poll::Ready(Event::Signal(request));
         }
-        if let Some(router) = &mut self.router
-            && let Poll::Ready(message) = router.link.poll_receive(cx)
-        {
-            return Poll::Ready(Event::Router(message));
+        if let Poll::Ready(Some(ask)) = self.control.poll_recv(cx) {
+            return Poll::Ready(Event::Ask(ask));
         }
-        for (place, generation) in self.generations.iter_mut().enumerate() {
-            if let Poll::Ready(message) = generation.poll_receive(cx) {
-                return Poll::Ready(Event::Prototype(place, message));
+        // One message of each in turn, the router's place being behind the generations': nobody waits for a flood to end.
+        let talkers = self.generations.len() + 1;
+        for turn in 0..talkers {
+            let place = (self.next_talker + turn) % talkers;
+            if let Poll::Ready(event) = self.poll_talker(place, cx) {
+                self.next_talker = place + 1;
+                return Poll::Ready(event);
             }
         }
         Poll::Pending
     }
 
+    fn poll_talker(&mut self, place: usize, cx: &mut Context<'_>) -> Poll<Event> {
+        match (self.generations.get_mut(place), &mut self.router) {
+            (Some(generation), _) => generation.poll_receive(cx).map(|message| Event::Prototype(place, message)),
+            (None, Some(router)) => router.link.poll_receive(cx).map(Event::Router),
+            (None, None) => Poll::Pending,
+        }
+    }
+
     fn next_deadline(&self) -> Option<Instant> {
         let generations = self.generations.iter().filter_map(Generation::next_deadline);
         let router = self.router.as_ref().and_then(|router| router.kill_at);
-        let change = self.change.as_ref().and_then(Change::deadline);
-        generations.chain(self.router_due).chain(router).chain(change).chain(self.stage.deadline()).min()
+        generations.chain(self.router_due).chain(router).chain(self.stage.deadline()).min()
     }
 
     fn handle(&mut self, event: Event, now: Instant) -> Result<(), String> {
@@ -142,8 +181,10 @@ impl Supervisor {
             }
             Event::Prototype(place, Some(message)) => self.generations[place].on_message(message, now),
             Event::Prototype(place, None) => self.generations[place].on_close(now),
+            Event::Ask(ask) => self.on_ask(ask, now),
             Event::Time => self.on_time(now),
         }
+        self.forget_ended();
         self.pass_notices();
         self.go_on_changing(now)
     }
@@ -151,7 +192,7 @@ impl Supervisor {
     fn on_router_message(&mut self, message: FromRouter, now: Instant) {
         match message {
             FromRouter::Configured { version } => self.configured(version, now),
-            FromRouter::Refused { version, reason } => self.router_refused(version, &reason),
+            FromRouter::Refused { version, reason } => self.router_refused(version, &reason, now),
             FromRouter::Released { generation } => self.released(generation),
             FromRouter::Violation { generation: id, rule } => {
                 if let Some(generation) = self.generation_mut(id) {
@@ -160,7 +201,20 @@ impl Supervisor {
                     generation.replace_workers(now);
                 }
             }
-            FromRouter::Wanting { .. } | FromRouter::Load(_) => {}
+            FromRouter::Wanting { generation, waiting } => {
+                if let Some(generation) = self.generation_mut(generation) {
+                    generation.on_wanting(waiting, now);
+                }
+            }
+            FromRouter::Overdue { generation, worker } => {
+                if let Some(generation) = self.generation_mut(generation) {
+                    generation.on_overdue(worker);
+                }
+            }
+            FromRouter::Load(load) => {
+                self.load = load;
+                self.answer_status();
+            }
         }
     }
 
@@ -190,11 +244,13 @@ impl Supervisor {
     /// Reaps all dead children. What they said before they died comes first.
     fn reap(&mut self, now: Instant) {
         let mut dead = Vec::new();
-        while let Reaped::Dead(pid, end) = reap::reap() {
+        while let Some((pid, end)) = reap::reap() {
             dead.push((pid, end));
         }
         for generation in &mut self.generations {
-            generation.receive_pending(now);
+            if dead.iter().any(|(pid, _)| generation.is_prototype(*pid)) {
+                generation.receive_pending(now);
+            }
         }
         // Workers first: with their prototype they would become nameless.
         dead.sort_by_key(|(pid, _)| self.generations.iter().any(|generation| generation.is_prototype(*pid)));
@@ -206,6 +262,9 @@ impl Supervisor {
                 let _ = self.generations.iter_mut().any(|generation| generation.on_death(pid, end, now));
             }
         }
+        for generation in &mut self.generations {
+            generation.settle_nameless(now);
+        }
     }
 
     fn router_died(&mut self, end: ProcessEnd, now: Instant) {
@@ -214,9 +273,11 @@ impl Supervisor {
         }
         let Some(router) = self.router.take() else { return };
         match self.stage {
-            Stage::Booting => self.fail_change(&format!("the router {end} before it was ready")),
+            Stage::Booting => self.fail_change(&format!("the router {end} before it was ready"), now),
             Stage::Serving => {
-                self.router_lost(now);
+                self.router_lost();
+                self.load = RouterLoad::default();
+                self.answer_status();
                 tracing::error!("the router (pid {}) {end}; another one is started", router.pid.as_raw_pid());
                 self.router_due = Some(now + self.router_backoff.after_death(now - router.since));
                 self.on_time(now);
@@ -258,6 +319,11 @@ impl Supervisor {
     }
 
     fn reopen_logs(&mut self) {
+        if let Some(log) = &self.start.log_file
+            && let Err(reason) = logs::write_errors_to(log)
+        {
+            tracing::error!("{reason}");
+        }
         let log = self.current.configuration.access_log.as_ref().map(|log| &log.destination);
         let (Some(log @ LogDestination::Path(_)), Some(router)) = (log, &mut self.router) else {
             return;

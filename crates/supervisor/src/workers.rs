@@ -4,6 +4,7 @@
 //! their incarnation.
 
 use crate::backoff::Backoff;
+use crate::process::Process;
 use howdah_channel::{MAX_WORKERS, WorkerId};
 use rustix::process::Pid;
 use std::time::{Duration, Instant};
@@ -17,15 +18,6 @@ pub struct Workers {
     /// How many shall run.
     wanted: usize,
     places: Vec<Place>,
-}
-
-/// A worker that is dead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dead {
-    /// Its name.
-    pub worker: WorkerId,
-    /// Whether it had been asked to go, so that nobody takes its place.
-    pub left: bool,
 }
 
 #[derive(Debug, Default)]
@@ -42,10 +34,10 @@ enum Life {
     Empty,
     /// To be started then.
     Waiting(Instant),
-    /// The prototype was told to fork it; the process id is known once it has answered.
-    Running { worker: WorkerId, pid: Option<Pid>, since: Instant },
-    /// Its prototype is dead: it finishes what it does, until then at most.
-    Leaving { worker: WorkerId, pid: Option<Pid>, until: Instant },
+    /// The prototype was told to fork it; its process is known once it has answered.
+    Running { worker: WorkerId, process: Option<Process>, since: Instant },
+    /// It finishes what it does and goes; if its prototype is dead, until then at most.
+    Leaving { worker: WorkerId, process: Option<Process>, until: Option<Instant> },
 }
 
 // === impl Workers ===
@@ -61,10 +53,48 @@ impl Workers {
         self.wanted
     }
 
+    /// So many shall run from now on. Those beyond it are not sent away: see [`Self::retire`].
+    pub fn want(&mut self, wanted: usize) {
+        self.wanted = wanted.min(usize::from(MAX_WORKERS));
+    }
+
+    /// Those that run, with their processes known.
+    pub fn running(&self) -> impl Iterator<Item = WorkerId> {
+        self.places.iter().filter_map(|place| match place.life {
+            Life::Running { worker, process: Some(_), .. } => Some(worker),
+            _ => None,
+        })
+    }
+
+    /// How many run or are being started, without those that leave.
+    pub fn staying(&self) -> usize {
+        self.places.iter().filter(|place| matches!(place.life, Life::Waiting(_) | Life::Running { .. })).count()
+    }
+
+    /// It is asked to go when it has nothing to do, and one less shall run.
+    pub fn retire(&mut self, retired: WorkerId) {
+        for place in &mut self.places {
+            if let Life::Running { worker, process, .. } = place.life
+                && worker == retired
+            {
+                place.life = Life::Leaving { worker, process, until: None };
+                self.wanted = self.wanted.saturating_sub(1);
+            }
+        }
+    }
+
+    /// How many run, and how many are being started.
+    pub fn counts(&self) -> (usize, usize) {
+        let running = |place: &&Place| {
+            matches!(place.life, Life::Running { process: Some(_), .. } | Life::Leaving { process: Some(_), .. })
+        };
+        let starting = |place: &&Place| matches!(place.life, Life::Running { process: None, .. } | Life::Waiting(_));
+        (self.places.iter().filter(running).count(), self.places.iter().filter(starting).count())
+    }
+
     /// The workers to start now; from now on they count as running.
     pub fn start_due(&mut self, now: Instant) -> Vec<WorkerId> {
-        let taken = self.places.iter().filter(|p| matches!(p.life, Life::Waiting(_) | Life::Running { .. })).count();
-        let mut missing = self.wanted.saturating_sub(taken);
+        let mut missing = self.wanted.saturating_sub(self.staying());
         for index in 0..usize::from(MAX_WORKERS) {
             if missing == 0 {
                 break;
@@ -82,49 +112,64 @@ impl Workers {
             if matches!(place.life, Life::Waiting(at) if at <= now) {
                 let worker = WorkerId { index, incarnation: place.incarnation };
                 place.incarnation = place.incarnation.wrapping_add(1);
-                place.life = Life::Running { worker, pid: None, since: now };
+                place.life = Life::Running { worker, process: None, since: now };
                 due.push(worker);
             }
         }
         due
     }
 
-    /// The prototype has forked it. `false` if nobody waited for it.
-    pub fn started(&mut self, started: WorkerId, id: Pid) -> bool {
+    /// The prototype has forked it, as this process, if that still lives. `false` if nobody waits for that.
+    pub fn started(&mut self, started: WorkerId, forked: Option<Process>) -> bool {
         self.places.iter_mut().any(|place| match &mut place.life {
-            Life::Running { worker, pid, .. } | Life::Leaving { worker, pid, .. } if *worker == started => {
-                *pid = Some(id);
+            Life::Running { worker, process: process @ None, .. } if *worker == started => {
+                *process = forked;
                 true
             }
             _ => false,
         })
     }
 
-    /// It is dead.
-    pub fn died(&mut self, dead: WorkerId, now: Instant) -> Option<Dead> {
-        let place = self.places.get_mut(usize::from(dead.index))?;
+    /// It is dead. `false` if nobody knew that it lived.
+    pub fn died(&mut self, dead: WorkerId, now: Instant) -> bool {
+        let Some(place) = self.places.get_mut(usize::from(dead.index)) else {
+            return false;
+        };
         match place.life {
             Life::Running { worker, since, .. } if worker == dead => {
                 place.life = Life::Waiting(now + place.backoff.after_death(now - since));
-                Some(Dead { worker, left: false })
+                true
             }
             Life::Leaving { worker, .. } if worker == dead => {
                 place.life = Life::Empty;
-                Some(Dead { worker, left: true })
+                true
             }
-            _ => None,
+            _ => false,
         }
     }
 
-    /// Their prototype is dead: all of them are to go. Their names, and process ids where known.
-    pub fn leave(&mut self, now: Instant) -> Vec<(WorkerId, Option<Pid>)> {
+    /// It ended in good order, after the number of requests that it was given. `false` if nobody knew that it lived.
+    pub fn ended(&mut self, ended: WorkerId, now: Instant) -> bool {
+        let is_known = self.died(ended, now);
+        if let Some(place) = self.places.get_mut(usize::from(ended.index))
+            && matches!(place.life, Life::Waiting(_))
+        {
+            // Not its fault: the next one need not wait.
+            place.life = Life::Waiting(now);
+            place.backoff = Backoff::default();
+        }
+        is_known
+    }
+
+    /// Their prototype is dead: all of them are to go. Their names, and processes where known.
+    pub fn leave(&mut self, now: Instant) -> Vec<(WorkerId, Option<Process>)> {
         let mut leaving = Vec::new();
         for place in &mut self.places {
             match place.life {
                 Life::Waiting(_) => place.life = Life::Empty,
-                Life::Running { worker, pid, .. } => {
-                    place.life = Life::Leaving { worker, pid, until: now + LEAVING_GRACE };
-                    leaving.push((worker, pid));
+                Life::Running { worker, process, .. } => {
+                    place.life = Life::Leaving { worker, process, until: Some(now + LEAVING_GRACE) };
+                    leaving.push((worker, process));
                 }
                 Life::Empty | Life::Leaving { .. } => {}
             }
@@ -133,40 +178,57 @@ impl Workers {
     }
 
     /// Those that should have left by now. Each is named once in [`LEAVING_GRACE`].
-    pub fn overdue(&mut self, now: Instant) -> Vec<(WorkerId, Option<Pid>)> {
+    pub fn overdue(&mut self, now: Instant) -> Vec<(WorkerId, Option<Process>)> {
         let mut overdue = Vec::new();
         for place in &mut self.places {
-            if let Life::Leaving { worker, pid, until } = &mut place.life
-                && *until <= now
+            if let Life::Leaving { worker, process, until } = &mut place.life
+                && until.is_some_and(|until| until <= now)
             {
-                *until = now + LEAVING_GRACE;
-                overdue.push((*worker, *pid));
+                *until = Some(now + LEAVING_GRACE);
+                overdue.push((*worker, *process));
             }
         }
         overdue
     }
 
+    /// Those that are to go, and whose process is not known: their prototype died before it could say.
+    pub fn nameless_leaving(&self) -> Vec<WorkerId> {
+        let nameless = |place: &Place| match place.life {
+            Life::Leaving { worker, process: None, .. } => Some(worker),
+            _ => None,
+        };
+        self.places.iter().filter_map(nameless).collect()
+    }
+
     /// The worker with this process id.
     pub fn with_pid(&self, wanted: Pid) -> Option<WorkerId> {
-        self.alive().find(|(_, pid)| *pid == Some(wanted)).map(|(worker, _)| worker)
+        self.alive().find(|(_, process)| process.is_some_and(|it| it.pid == wanted)).map(|(worker, _)| worker)
     }
 
     /// All that run or leave.
-    pub fn alive(&self) -> impl Iterator<Item = (WorkerId, Option<Pid>)> {
+    pub fn alive(&self) -> impl Iterator<Item = (WorkerId, Option<Process>)> {
         self.places.iter().filter_map(|place| match place.life {
-            Life::Running { worker, pid, .. } | Life::Leaving { worker, pid, .. } => Some((worker, pid)),
+            Life::Running { worker, process, .. } | Life::Leaving { worker, process, .. } => Some((worker, process)),
             Life::Empty | Life::Waiting(_) => None,
         })
     }
 
     /// When [`Self::start_due`] or [`Self::overdue`] will have something.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let deadline = |place: &Place| match place.life {
+        let due = |place: &Place| match place.life {
             Life::Waiting(at) => Some(at),
-            Life::Leaving { until, .. } => Some(until),
-            Life::Empty | Life::Running { .. } => None,
+            _ => None,
         };
-        self.places.iter().filter_map(deadline).min()
+        self.places.iter().filter_map(due).chain(self.next_overdue()).min()
+    }
+
+    /// When [`Self::overdue`] will have something.
+    pub fn next_overdue(&self) -> Option<Instant> {
+        let overdue = |place: &Place| match place.life {
+            Life::Leaving { until, .. } => until,
+            _ => None,
+        };
+        self.places.iter().filter_map(overdue).min()
     }
 }
 
@@ -174,8 +236,8 @@ impl Workers {
 mod tests {
     use super::*;
 
-    fn pid(number: i32) -> Pid {
-        Pid::from_raw(number).unwrap()
+    fn process(number: i32) -> Process {
+        Process { pid: Pid::from_raw(number).unwrap(), born: 1 }
     }
 
     fn id(index: u16, incarnation: u16) -> WorkerId {
@@ -188,12 +250,13 @@ mod tests {
         let mut workers = Workers::new(2);
         assert_eq!(workers.start_due(now), [id(0, 0), id(1, 0)]);
         assert_eq!(workers.start_due(now), []);
-        assert!(workers.started(id(1, 0), pid(11)));
-        assert_eq!(workers.with_pid(pid(11)), Some(id(1, 0)));
-        assert_eq!(workers.died(id(1, 0), now), Some(Dead { worker: id(1, 0), left: false }));
-        assert_eq!(workers.died(id(1, 0), now), None);
+        assert!(workers.started(id(1, 0), Some(process(11))));
+        assert!(!workers.started(id(1, 0), Some(process(12))), "it is one process");
+        assert_eq!(workers.with_pid(process(11).pid), Some(id(1, 0)));
+        assert!(workers.died(id(1, 0), now));
+        assert!(!workers.died(id(1, 0), now));
         assert_eq!(workers.start_due(now), [id(1, 1)]);
-        assert!(!workers.started(id(1, 0), pid(12)));
+        assert!(!workers.started(id(1, 0), Some(process(12))));
     }
 
     #[test]
@@ -201,14 +264,37 @@ mod tests {
         let now = Instant::now();
         let mut workers = Workers::new(2);
         workers.start_due(now);
-        workers.started(id(0, 0), pid(10));
-        assert_eq!(workers.leave(now), [(id(0, 0), Some(pid(10))), (id(1, 0), None)]);
+        workers.started(id(0, 0), Some(process(10)));
+        assert_eq!(workers.leave(now), [(id(0, 0), Some(process(10))), (id(1, 0), None)]);
         assert_eq!(workers.start_due(now), [id(2, 0), id(3, 0)]);
-        assert_eq!(workers.died(id(0, 0), now), Some(Dead { worker: id(0, 0), left: true }));
+        assert!(workers.died(id(0, 0), now));
         assert_eq!(workers.start_due(now), []);
         assert_eq!(workers.overdue(now), []);
         assert_eq!(workers.overdue(now + LEAVING_GRACE), [(id(1, 0), None)]);
         assert_eq!(workers.overdue(now + LEAVING_GRACE), []);
+    }
+
+    #[test]
+    fn a_worker_that_retires_is_not_replaced() {
+        let now = Instant::now();
+        let mut workers = Workers::new(2);
+        workers.start_due(now);
+        workers.retire(id(1, 0));
+        assert_eq!((workers.wanted(), workers.staying()), (1, 1));
+        assert!(workers.died(id(1, 0), now));
+        assert_eq!(workers.start_due(now), []);
+        workers.want(2);
+        assert_eq!(workers.start_due(now), [id(1, 1)]);
+    }
+
+    #[test]
+    fn after_its_last_request_a_worker_is_replaced_at_once() {
+        let now = Instant::now();
+        let mut workers = Workers::new(1);
+        for incarnation in 0..10 {
+            assert_eq!(workers.start_due(now), [id(0, incarnation)]);
+            assert!(workers.ended(id(0, incarnation), now));
+        }
     }
 
     #[test]

@@ -45,6 +45,23 @@ impl HostileMemory {
         self.u64(offsets::queue_cells(self.geometry) + n % (2 * usize::from(self.geometry.slots)) * 8)
     }
 
+    /// Tells all workers to stop, or (`false`) to go on.
+    pub fn order_all_to_stop(&self, stop: bool) {
+        self.u64(offsets::drain_word(self.geometry)).store(stop.into(), Ordering::SeqCst);
+    }
+
+    /// Tells one worker to stop, or (`None`) whoever has this place to go on.
+    pub fn order_to_stop(&self, index: u16, incarnation: Option<u16>) {
+        let order = incarnation.map_or(0, |incarnation| u64::from(incarnation) + 1);
+        let word = self.u64(offsets::worker(self.geometry, index));
+        word.store(order << 32 | word.load(Ordering::SeqCst) & u64::from(u32::MAX), Ordering::SeqCst);
+    }
+
+    /// The bits of the first 64 workers that sleep.
+    pub fn idle_bits(&self) -> &AtomicU64 {
+        self.u64(offsets::idle_bits(self.geometry))
+    }
+
     /// The 64-bit word at an offset into a slot's control words.
     pub fn control(&self, slot: u16, offset: usize) -> &AtomicU64 {
         self.u64(offsets::slot(self.geometry, slot) + offset)

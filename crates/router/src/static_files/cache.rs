@@ -124,6 +124,9 @@ pub(super) fn write_key(key: &mut String, place: Place<'_>) {
         Links::StayBelow => '?',
         Links::Never => '-',
     });
+    if !place.mounts {
+        key.push('1');
+    }
     if place.links != Links::Follow {
         // A base that is not UTF-8 is no part of a path that is.
         key.push_str(place.base.to_str().unwrap_or_default());
@@ -200,7 +203,7 @@ mod tests {
             for base in ["/srv", "/srv/a"] {
                 for path in ["/srv/a/b", "/srv/a/c"] {
                     let mut key = String::from("left over");
-                    write_key(&mut key, Place { path, base: Path::new(base), relative: "", links });
+                    write_key(&mut key, Place { path, base: Path::new(base), relative: "", links, mounts: true });
                     keys.push(key);
                 }
             }

@@ -1,6 +1,6 @@
 //! Static files: the part of the router that sends what lies in a folder.
 //!
-//! [`normalise`] makes a path of a request target; the router renders the path of a file from it, and
+//! [`RequestPath`] is made of a request target; the router renders the path of a file from it, and
 //! [`StaticFiles::serve`] finds, judges and answers: one `stat` and a few reference counts for a file that the
 //! thread has sent before, and that has not changed since. The modules in the order of a request:
 //! `path` and `names` (what may be asked for at all), `open` and `refusal` (symbolic links), `cache` and `version`,
@@ -34,7 +34,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use howdah_config::MimeTypes;
+use howdah_config::{MimeTypes, Patterns};
 use http::{Response, StatusCode, request::Parts};
 use rustix::{
     fs::{self, FileType},
@@ -44,10 +44,10 @@ use rustix::{
 pub use body::FileBody;
 use cache::{Cache, Entry};
 use open::{Links, OpenError, Opener, Place, Target};
-pub use path::normalise;
+pub use path::RequestPath;
 use refusal::Refusals;
-pub use respond::NotModified;
 use respond::{Answer, Content};
+pub use respond::{NotModified, folder_location};
 use version::{Identity, Version};
 
 /// A file that a request asks for, and what may be done to find it.
@@ -62,6 +62,10 @@ pub struct Share<'a> {
     pub index: &'a [String],
     /// Links: `true` follows them all, `false` none; `None` follows those that lead to something below `base`.
     pub follow_symlinks: Option<bool>,
+    /// Whether other file systems may be mounted below `base`.
+    pub traverse_mounts: bool,
+    /// The content types that are served; `None` is all.
+    pub types: Option<&'a Patterns>,
     /// The configured content types.
     pub mime_types: &'a MimeTypes,
 }
@@ -75,6 +79,8 @@ pub enum Outcome {
     NotFound,
     /// The file system does not let us read it: 403.
     Forbidden,
+    /// There is a file, but of a type that is not served: the fallback's turn, or a 403.
+    OtherType,
     /// The path, or the index of the folder, is a PHP script: never sent, the fallback's turn.
     Php,
 }
@@ -119,7 +125,7 @@ impl StaticFiles {
             Some(false) => Links::Never,
             None => Links::StayBelow,
         };
-        let place = Place { path: share.path, base: share.base, relative, links };
+        let place = Place { path: share.path, base: share.base, relative, links, mounts: share.traverse_mounts };
         if place.path.ends_with('/') {
             self.serve_index(share, place, request)
         } else {
@@ -151,6 +157,7 @@ impl StaticFiles {
             Links::Follow | Links::StayBelow => fs::stat(place.path),
         };
         let served = match stat.map(|stat| (FileType::from_raw_mode(stat.st_mode), stat)) {
+            Ok((FileType::RegularFile, _)) if !is_wanted(share, place.path) => return Outcome::OtherType,
             Ok((FileType::RegularFile, stat)) => self.serve_file(share, place, request, &Identity::new(&stat)),
             Ok((FileType::Directory, _)) if folders == Folders::Redirect => self.redirect(place, request),
             Ok((FileType::Symlink, _)) => Err(OpenError::Refused),
@@ -307,6 +314,14 @@ impl From<&Entry> for Found {
     fn from(entry: &Entry) -> Self {
         Self { version: Rc::clone(&entry.version), content: entry.content.clone(), file: None }
     }
+}
+
+/// Whether the share has files of this type. Parameters (`; charset=utf-8`) do not count.
+fn is_wanted(share: &Share<'_>, path: &str) -> bool {
+    let Some(types) = share.types else { return true };
+    let content_type = mime::content_type(path, mime::configured(share.mime_types, path));
+    let essence = content_type.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    types.matches(essence.trim_ascii())
 }
 
 /// What follows the base in the path, without a slash in front.

@@ -27,6 +27,8 @@ pub(super) struct Place<'a> {
     /// What follows the base in `path`, without a slash in front; may be empty.
     pub(super) relative: &'a str,
     pub(super) links: Links,
+    /// Whether other file systems may be mounted between the two.
+    pub(super) mounts: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,15 +70,18 @@ pub(super) struct Opener {
 impl Opener {
     pub(super) fn open(&self, place: Place<'_>, target: Target) -> Result<OwnedFd, OpenError> {
         match place.links {
-            Links::Follow => fs::open(place.path, target.flags(), Mode::empty()).map_err(OpenError::from),
-            Links::Never => self.open_without_links(place.base, Path::new(place.relative), target),
+            Links::Follow if place.mounts => {
+                fs::open(place.path, target.flags(), Mode::empty()).map_err(OpenError::from)
+            }
+            Links::Follow => self.open_on_mount(place, target),
+            Links::Never => self.open_without_links(place.base, Path::new(place.relative), place.mounts, target),
             Links::StayBelow => self.open_below(place, target),
         }
     }
 
     fn open_below(&self, place: Place<'_>, target: Target) -> Result<OwnedFd, OpenError> {
         let base = open_base(place.base)?;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | crossing(place.mounts);
         match self.openat2(&base, Path::new(place.relative), target, resolve) {
             Some(Err(Errno::XDEV)) | None => {}
             Some(Err(Errno::LOOP)) => return Err(OpenError::Refused),
@@ -85,14 +90,44 @@ impl Opener {
         let canonical_base = canonical(place.base)?;
         let canonical_path = canonical(&place.base.join(place.relative))?;
         let relative = canonical_path.strip_prefix(&canonical_base).map_err(|_| OpenError::Refused)?;
-        self.open_without_links(&canonical_base, relative, target)
+        self.open_without_links(&canonical_base, relative, place.mounts, target)
     }
 
-    fn open_without_links(&self, base: &Path, relative: &Path, target: Target) -> Result<OwnedFd, OpenError> {
+    /// Wherever links lead, but on the base's file system.
+    fn open_on_mount(&self, place: Place<'_>, target: Target) -> Result<OwnedFd, OpenError> {
+        let base = open_base(place.base)?;
+        let relative = Path::new(place.relative);
+        match self.openat2(&base, relative, target, crossing(false)) {
+            Some(Err(Errno::XDEV)) => Err(OpenError::Refused),
+            Some(opened) => opened.map_err(OpenError::from),
+            None => {
+                let opened = fs::openat(&base, or_dot(relative), target.flags(), Mode::empty())?;
+                stays_on_device(&base, opened)
+            }
+        }
+    }
+
+    fn open_without_links(
+        &self,
+        base: &Path,
+        relative: &Path,
+        mounts: bool,
+        target: Target,
+    ) -> Result<OwnedFd, OpenError> {
         let base = open_base(base)?;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | crossing(mounts);
         let opened = self.openat2(&base, relative, target, resolve);
-        opened.unwrap_or_else(|| walk(base, relative, target)).map_err(|error| match error {
+        let opened = match opened {
+            Some(opened) => opened,
+            None => {
+                let opened = walk(base.try_clone().map_err(|_| OpenError::Failed(Errno::MFILE))?, relative, target);
+                match opened {
+                    Ok(opened) if !mounts => return stays_on_device(&base, opened),
+                    opened => opened,
+                }
+            }
+        };
+        opened.map_err(|error| match error {
             Errno::LOOP | Errno::XDEV => OpenError::Refused,
             other => OpenError::from(other),
         })
@@ -174,6 +209,16 @@ fn walk(base: OwnedFd, relative: &Path, target: Target) -> Result<OwnedFd, Errno
     fs::openat(&folder, ".", target.flags(), Mode::empty())
 }
 
+fn crossing(mounts: bool) -> ResolveFlags {
+    if mounts { ResolveFlags::empty() } else { ResolveFlags::NO_XDEV }
+}
+
+/// What can be known without `openat2`: a mount of the same file system goes unnoticed.
+fn stays_on_device(base: &OwnedFd, opened: OwnedFd) -> Result<OwnedFd, OpenError> {
+    let same = fs::fstat(base)?.st_dev == fs::fstat(&opened)?.st_dev;
+    if same { Ok(opened) } else { Err(OpenError::Refused) }
+}
+
 fn is_link(folder: &OwnedFd, name: &Path) -> bool {
     fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
@@ -237,7 +282,7 @@ mod tests {
         fn open(&self, opener: &Opener, relative: &str, links: Links, target: Target) -> Result<OwnedFd, OpenError> {
             let base = self.path("swapped");
             let path = base.join(relative);
-            opener.open(Place { path: path.to_str().unwrap(), base: &base, relative, links }, target)
+            opener.open(Place { path: path.to_str().unwrap(), base: &base, relative, links, mounts: true }, target)
         }
     }
 

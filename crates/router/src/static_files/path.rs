@@ -2,12 +2,21 @@
 //!
 //! The path is percent-decoded first and its dot segments are resolved afterwards, so that `%2F` and `%2e%2e` hide
 //! no traversal. Runs of slashes become one; a trailing slash stays, because it says "folder". A backslash is an
-//! ordinary byte. A path that is normal already is borrowed, not copied.
+//! ordinary byte, and so is a control character; a path need not be UTF-8: an application decides what it means. A path
+//! that is normal already is borrowed, not copied.
 //!
-//! What is refused is the client's mistake and a [`BadPath`], for an answer 400: a bad percent encoding, a control
-//! character, text that is not UTF-8, a `..` that leaves the root.
+//! What is refused is the client's mistake and a [`BadPath`], for an answer 400: a bad percent encoding, a NUL, a `..`
+//! that leaves the root.
 
 use std::{borrow::Cow, error::Error, fmt};
+
+/// A request's path, percent-decoded, without empty and dot segments, and without NUL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestPath<'r> {
+    text: Cow<'r, str>,
+    /// Only if it is not UTF-8.
+    bytes: Option<Vec<u8>>,
+}
 
 /// Why a request path names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,35 +25,70 @@ pub enum BadPath {
     NotAbsolute,
     /// A `%` without two hexadecimal digits after it.
     Encoding,
-    /// A NUL or another ASCII control character, plain or encoded.
-    Control,
-    /// It is not UTF-8 once it is decoded.
-    NotUtf8,
+    /// A NUL, plain or encoded.
+    Nul,
     /// A `..` climbs above the root.
     Escape,
 }
 
-/// The path of a request target, percent-decoded, without empty and dot segments.
-pub fn normalise(raw_path: &str) -> Result<Cow<'_, str>, BadPath> {
-    if !raw_path.starts_with('/') {
-        return Err(BadPath::NotAbsolute);
+// === impl RequestPath ===
+
+impl<'r> RequestPath<'r> {
+    /// The path of a request target.
+    ///
+    /// # Errors
+    /// See [`BadPath`].
+    pub fn normalise(raw_path: &'r str) -> Result<Self, BadPath> {
+        if !raw_path.starts_with('/') {
+            return Err(BadPath::NotAbsolute);
+        }
+        if is_normal(raw_path.as_bytes()) {
+            return Ok(Self { text: Cow::Borrowed(raw_path), bytes: None });
+        }
+        let decoded = decode(raw_path.as_bytes())?;
+        if decoded.contains(&0) {
+            return Err(BadPath::Nul);
+        }
+        Ok(match String::from_utf8(resolve_segments(&decoded)?) {
+            Ok(text) => Self { text: Cow::Owned(text), bytes: None },
+            Err(error) => {
+                let bytes = error.into_bytes();
+                Self { text: Cow::Owned(encode_what_is_no_text(&bytes)), bytes: Some(bytes) }
+            }
+        })
     }
-    if is_normal(raw_path.as_bytes()) {
-        return Ok(Cow::Borrowed(raw_path));
+
+    /// The path of no request: `/`.
+    pub fn root() -> Self {
+        Self { text: Cow::Borrowed("/"), bytes: None }
     }
-    let decoded = decode(raw_path.as_bytes())?;
-    if decoded.iter().any(u8::is_ascii_control) {
-        return Err(BadPath::Control);
+
+    /// The same path, borrowed from nobody.
+    pub fn into_owned(self) -> RequestPath<'static> {
+        RequestPath { text: Cow::Owned(self.text.into_owned()), bytes: self.bytes }
     }
-    let decoded = String::from_utf8(decoded).map_err(|_| BadPath::NotUtf8)?;
-    resolve_segments(&decoded).map(Cow::Owned)
+
+    /// The path as text, for conditions and templates. Where it is none, bytes are percent-encoded again.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether [`RequestPath::text`] is all there is to it.
+    pub fn is_text(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    /// The path itself.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or(self.text.as_bytes())
+    }
 }
 
 /// Whether decoding and resolving would change nothing. `/.name` counts as not normal: the slow way sorts it out.
 fn is_normal(path: &[u8]) -> bool {
     let mut previous = 0;
     path.iter().all(|&byte| {
-        let normal = byte != b'%' && !byte.is_ascii_control() && !(previous == b'/' && matches!(byte, b'/' | b'.'));
+        let normal = !(matches!(byte, b'%' | 0) || previous == b'/' && matches!(byte, b'/' | b'.'));
         previous = byte;
         normal
     })
@@ -65,27 +109,36 @@ fn decode(raw: &[u8]) -> Result<Vec<u8>, BadPath> {
     Ok(decoded)
 }
 
-fn resolve_segments(path: &str) -> Result<String, BadPath> {
-    let mut resolved = String::with_capacity(path.len());
+fn resolve_segments(path: &[u8]) -> Result<Vec<u8>, BadPath> {
+    let mut resolved = Vec::with_capacity(path.len());
     let mut names_a_folder = false;
-    for segment in path.split('/').skip(1) {
-        names_a_folder = matches!(segment, "" | "." | "..");
+    for segment in path.split(|&byte| byte == b'/').skip(1) {
+        names_a_folder = matches!(segment, b"" | b"." | b"..");
         match segment {
-            "" | "." => {}
-            ".." => {
-                let parent = resolved.rfind('/').ok_or(BadPath::Escape)?;
+            b"" | b"." => {}
+            b".." => {
+                let parent = resolved.iter().rposition(|&byte| byte == b'/').ok_or(BadPath::Escape)?;
                 resolved.truncate(parent);
             }
             name => {
-                resolved.push('/');
-                resolved.push_str(name);
+                resolved.push(b'/');
+                resolved.extend_from_slice(name);
             }
         }
     }
     if names_a_folder {
-        resolved.push('/');
+        resolved.push(b'/');
     }
     Ok(resolved)
+}
+
+fn encode_what_is_no_text(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len() + 16);
+    for chunk in path.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| format!("%{byte:02X}")));
+    }
+    text
 }
 
 impl fmt::Display for BadPath {
@@ -93,8 +146,7 @@ impl fmt::Display for BadPath {
         formatter.write_str(match self {
             Self::NotAbsolute => "the request path does not begin with a slash",
             Self::Encoding => "the request path has a '%' without two hexadecimal digits",
-            Self::Control => "the request path has a control character",
-            Self::NotUtf8 => "the request path is not UTF-8",
+            Self::Nul => "the request path has a NUL",
             Self::Escape => "the request path climbs above the root",
         })
     }
@@ -136,9 +188,27 @@ mod tests {
             ("/...", "/..."),
             ("/..a/b..", "/..a/b.."),
             ("/a%3Fb", "/a?b"),
+            ("/a%0d%0a%7f\tb", "/a\r\n\x7f\tb"),
         ];
         for (raw, expected) in table {
-            assert_eq!(normalise(raw).as_deref(), Ok(expected), "{raw}");
+            let path = RequestPath::normalise(raw);
+            assert_eq!(path.as_ref().map(RequestPath::text), Ok(expected), "{raw}");
+            assert_eq!(path.as_ref().map(RequestPath::bytes), Ok(expected.as_bytes()), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_path_need_not_be_text() {
+        let table: &[(&str, &[u8], &str)] = &[
+            ("/%ff", b"/\xff", "/%FF"),
+            ("/a%C3%A9%c3/b", b"/a\xc3\xa9\xc3/b", "/aé%C3/b"),
+            ("/%c0%ae%c0%ae/", b"/\xc0\xae\xc0\xae/", "/%C0%AE%C0%AE/"),
+            ("/%ff/./%2e%2e/%fe", b"/\xfe", "/%FE"),
+        ];
+        for (raw, bytes, text) in table {
+            let path = RequestPath::normalise(raw).unwrap();
+            assert!(!path.is_text());
+            assert_eq!((path.bytes(), path.text()), (*bytes, *text), "{raw}");
         }
     }
 
@@ -155,27 +225,23 @@ mod tests {
             ("/%2e%2e/a", BadPath::Escape),
             ("/%2e%2e%2fa", BadPath::Escape),
             ("/..%2f..%2fetc/passwd", BadPath::Escape),
+            ("/%ff/../..", BadPath::Escape),
             ("/%", BadPath::Encoding),
             ("/%4", BadPath::Encoding),
             ("/%zz", BadPath::Encoding),
             ("/%+1", BadPath::Encoding),
-            ("/a%00.html", BadPath::Control),
-            ("/a\0", BadPath::Control),
-            ("/a%0d%0ab", BadPath::Control),
-            ("/a%7f", BadPath::Control),
-            ("/a\tb", BadPath::Control),
-            ("/%ff", BadPath::NotUtf8),
-            ("/%c0%ae%c0%ae/", BadPath::NotUtf8),
+            ("/a%00.html", BadPath::Nul),
+            ("/a\0", BadPath::Nul),
         ];
         for (raw, expected) in table {
-            assert_eq!(normalise(raw), Err(expected), "{raw}");
+            assert_eq!(RequestPath::normalise(raw), Err(expected), "{raw}");
         }
     }
 
     #[test]
     fn a_normal_path_is_not_copied() {
         for raw in ["/", "/a/b.html", "/a/b/", "/a.b/c..d", "/café"] {
-            assert!(matches!(normalise(raw), Ok(Cow::Borrowed(_))), "{raw}");
+            assert!(matches!(RequestPath::normalise(raw).unwrap().text, Cow::Borrowed(_)), "{raw}");
         }
     }
 }

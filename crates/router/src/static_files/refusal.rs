@@ -89,7 +89,7 @@ mod tests {
         symlink("../../outside", base.join("sub/leaves")).unwrap();
         let found = |relative: &str, links| {
             let path = base.join(relative);
-            let place = Place { path: path.to_str().unwrap(), base: &base, relative, links };
+            let place = Place { path: path.to_str().unwrap(), base: &base, relative, links, mounts: true };
             refused_link(place).map(|link| link.strip_prefix(&base).unwrap().to_owned())
         };
         let table = [

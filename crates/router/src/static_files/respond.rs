@@ -148,17 +148,22 @@ pub(super) fn with_content(selection: Selection, version: &Version, content: Con
     }
 }
 
-/// 301 to the same target with a slash after its path: the client's own spelling, and never another host, which is
-/// what browsers make of a Location that begins with two slashes, backslashes included.
+/// 301 to the same target with a slash after its path.
 pub(super) fn redirect_to_folder(uri: &Uri) -> Response<FileBody> {
-    let path = uri.path().trim_start_matches(['/', '\\']).replace('\\', "%5C");
-    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut response = empty(StatusCode::MOVED_PERMANENTLY);
-    // What came in a request line can go out in a header.
-    if let Ok(location) = HeaderValue::from_bytes(format!("/{path}/{query}").as_bytes()) {
+    if let Some(location) = folder_location(uri) {
         response.headers_mut().insert(LOCATION, location);
     }
     response
+}
+
+/// The same target with a slash after its path: the client's own spelling, and never another host, which is what
+/// browsers make of a Location that begins with two slashes, backslashes included.
+pub fn folder_location(uri: &Uri) -> Option<HeaderValue> {
+    let path = uri.path().trim_start_matches(['/', '\\']).replace('\\', "%5C");
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    // What came in a request line can go out in a header.
+    HeaderValue::from_bytes(format!("/{path}/{query}").as_bytes()).ok()
 }
 
 pub(super) fn empty(status: StatusCode) -> Response<FileBody> {

@@ -10,6 +10,8 @@ pub struct Guard {
     state: State,
     /// Heads that were let on.
     heads: u64,
+    /// Whether the last of them asks for another protocol.
+    asks_for_upgrade: bool,
 }
 
 #[derive(Debug)]
@@ -18,6 +20,8 @@ enum State {
     /// So many bytes of a body are still to come.
     Length(u64),
     Chunked(Chunks),
+    /// What comes may be another request or another protocol: the answer decides.
+    Undecided,
 }
 
 /// What becomes of some bytes.
@@ -44,7 +48,17 @@ pub enum Trouble {
 impl Guard {
     /// Before the first request.
     pub fn new() -> Guard {
-        Guard { state: State::Head(Scanner::default()), heads: 0 }
+        Guard { state: State::Head(Scanner::default()), heads: 0, asks_for_upgrade: false }
+    }
+
+    /// So many requests must have been answered before the guard goes on; with another protocol it does not.
+    pub fn waits_for(&self) -> Option<u64> {
+        matches!(self.state, State::Undecided).then_some(self.heads)
+    }
+
+    /// The answer was one of HTTP, and so is what comes.
+    pub fn go_on(&mut self) {
+        self.state = State::Head(Scanner::default());
     }
 
     /// Judges bytes: those that were left from the last time, and new ones. After trouble there is nothing to judge.
@@ -58,8 +72,9 @@ impl Guard {
                     Ok(Some(head)) => {
                         pass += head.length;
                         self.heads += 1;
+                        self.asks_for_upgrade = head.asks_for_upgrade;
                         self.state = match head.body {
-                            Framing::Length(0) => State::Head(Scanner::default()),
+                            Framing::Length(0) => self.after_body(),
                             Framing::Length(length) => State::Length(length),
                             Framing::Chunked => State::Chunked(Chunks::START),
                         };
@@ -71,7 +86,7 @@ impl Guard {
                     pass += taken;
                     *left -= taken as u64;
                     if *left == 0 {
-                        self.state = State::Head(Scanner::default());
+                        self.state = self.after_body();
                     }
                 }
                 State::Chunked(chunks) => {
@@ -81,12 +96,17 @@ impl Guard {
                         return Judgement { pass, trouble: Some(Trouble::Broken) };
                     }
                     if *chunks == Chunks::End {
-                        self.state = State::Head(Scanner::default());
+                        self.state = self.after_body();
                     }
                 }
+                State::Undecided => break,
             }
         }
         Judgement { pass, trouble: None }
+    }
+
+    fn after_body(&self) -> State {
+        if self.asks_for_upgrade { State::Undecided } else { State::Head(Scanner::default()) }
     }
 }
 
@@ -126,6 +146,20 @@ mod tests {
         assert_eq!(feed(&GET[..GET.len() - 1], 4), (Vec::new(), None));
         let all = [POST, &GET[..GET.len() - 1]].concat();
         assert_eq!(feed(&all, 4), (POST.to_vec(), None));
+    }
+
+    #[test]
+    fn what_follows_an_upgrade_waits_for_the_answer() {
+        let upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n";
+        let all = [&upgrade[..], b"\x81\x05hello"].concat();
+        for step in 1..=all.len() {
+            assert_eq!(feed(&all, step), (upgrade.to_vec(), None), "{step}");
+        }
+        let mut guard = Guard::new();
+        assert_eq!(guard.judge(&all), Judgement { pass: upgrade.len(), trouble: None });
+        assert_eq!(guard.waits_for(), Some(1));
+        guard.go_on();
+        assert_eq!((guard.waits_for(), guard.judge(GET)), (None, Judgement { pass: GET.len(), trouble: None }));
     }
 
     #[test]

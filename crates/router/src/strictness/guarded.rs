@@ -1,6 +1,7 @@
 //! The socket that hyper reads through: only what the guard lets on arrives.
 
-use super::guard::{Guard, Judgement, Trouble};
+use super::MAX_HEAD_BYTES;
+use super::guard::{Guard, Trouble};
 use crate::connection::Clock;
 use crate::socket::Watched;
 use bytes::{Buf, Bytes, BytesMut};
@@ -47,13 +48,19 @@ impl Guarded {
         }
     }
 
+    /// The socket without its guard. It reads first what was kept.
+    pub fn into_inner(mut self) -> Watched {
+        self.socket.unread(self.kept.freeze());
+        self.socket
+    }
+
     /// Reads these bytes first, the next time: they have been let on before.
     pub fn unread(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            let kept = std::mem::take(&mut self.kept);
             self.released += bytes.len();
-            self.kept = bytes.into();
-            self.kept.unsplit(kept);
+            let mut all = BytesMut::from(bytes);
+            all.unsplit(std::mem::take(&mut self.kept));
+            self.kept = all;
         }
     }
 
@@ -70,11 +77,11 @@ impl Guarded {
             buffer.put_slice(&self.kept[..length]);
             self.kept.advance(length);
             self.released -= length;
-            self.clock.read(length);
             if self.kept.is_empty() {
                 // A connection that waits keeps no buffer.
                 self.kept = BytesMut::new();
             }
+            self.clock.read(length);
             return true;
         }
         if !self.substitute.is_empty() {
@@ -88,31 +95,51 @@ impl Guarded {
 
     /// Judges what was read into the buffer behind `before`, and leaves there what may go on.
     fn judge(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
-        let new = &buffer.filled()[before..];
-        let refused;
         if self.kept.is_empty() {
-            let Judgement { pass, trouble } = self.guard.judge(new);
-            if trouble.is_none() {
-                self.kept.extend_from_slice(&new[pass..]);
+            let new = &buffer.filled()[before..];
+            let judgement = self.guard.judge(new);
+            let rest = &new[judgement.pass..];
+            match judgement.trouble {
+                None => self.kept.extend_from_slice(rest),
+                Some(trouble) => stop(trouble, rest, &self.clock, &mut self.substitute),
             }
-            refused = new[pass..].starts_with(b"HEAD ");
-            self.trouble = trouble;
-            buffer.set_filled(before + pass);
+            self.trouble = judgement.trouble;
+            buffer.set_filled(before + judgement.pass);
         } else {
-            self.kept.extend_from_slice(new);
+            self.kept.extend_from_slice(&buffer.filled()[before..]);
             buffer.set_filled(before);
-            let Judgement { pass, trouble } = self.guard.judge(&self.kept);
-            self.released = pass;
-            refused = self.kept[pass..].starts_with(b"HEAD ");
-            self.trouble = trouble;
-            if trouble.is_some() {
-                self.kept.truncate(pass);
+            self.judge_kept();
+        }
+    }
+
+    fn judge_kept(&mut self) {
+        let judgement = self.guard.judge(&self.kept);
+        if let Some(trouble) = judgement.trouble {
+            stop(trouble, &self.kept[judgement.pass..], &self.clock, &mut self.substitute);
+            self.kept.truncate(judgement.pass);
+        }
+        self.trouble = judgement.trouble;
+        self.released = judgement.pass;
+    }
+
+    /// Whether the guard waits for an answer. Once that has been given, it judges what came meanwhile.
+    fn is_undecided(&mut self) -> bool {
+        match self.guard.waits_for() {
+            Some(requests) if self.clock.has_answered(requests) => {
+                self.guard.go_on();
+                self.judge_kept();
+                false
             }
+            waits_for => waits_for.is_some(),
         }
-        if let Some(Trouble::Refused(refusal, heads)) = self.trouble {
-            self.substitute = if refused { SUBSTITUTE_FOR_HEAD } else { SUBSTITUTE };
-            self.clock.refuse(heads, refusal);
-        }
+    }
+}
+
+/// Nothing goes on from here.
+fn stop(trouble: Trouble, rest: &[u8], clock: &Clock, substitute: &mut &'static [u8]) {
+    if let Trouble::Refused(refusal, heads) = trouble {
+        *substitute = if rest.starts_with(b"HEAD ") { SUBSTITUTE_FOR_HEAD } else { SUBSTITUTE };
+        clock.refuse(heads, refusal);
     }
 }
 
@@ -123,16 +150,20 @@ impl AsyncRead for Guarded {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
+            let is_undecided = self.is_undecided();
             if self.give(buffer) {
                 return Poll::Ready(Ok(()));
             }
             if self.trouble == Some(Trouble::Broken) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the chunks of a body are wrong")));
             }
+            if is_undecided && self.kept.len() > MAX_HEAD_BYTES {
+                // Enough of what may be for somebody else. hyper asks again when it has answered.
+                return Poll::Pending;
+            }
             let before = buffer.filled().len();
             ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
-            let is_end = buffer.filled().len() == before;
-            if is_end || self.clock.is_tunnel() {
+            if buffer.filled().len() == before {
                 return Poll::Ready(Ok(()));
             }
             if self.trouble.is_some() {

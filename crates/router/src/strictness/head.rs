@@ -18,6 +18,7 @@ pub struct Scanner {
     version: Option<Version>,
     length: Option<u64>,
     is_chunked: bool,
+    asks_for_upgrade: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Head {
     pub length: usize,
     /// What follows.
     pub body: Framing,
+    /// What follows the body may be another protocol.
+    pub asks_for_upgrade: bool,
 }
 
 /// How a body is framed.
@@ -66,7 +69,8 @@ impl Scanner {
                 (None, b"") => {}
                 (None, line) => self.version = Some(request_line(line)?),
                 (Some(version), b"") => {
-                    return Ok(Some(Head { length: self.searched, body: self.framing(version)? }));
+                    let body = self.framing(version)?;
+                    return Ok(Some(Head { length: self.searched, body, asks_for_upgrade: self.asks_for_upgrade }));
                 }
                 (Some(_), line) => self.header(line)?,
             }
@@ -100,6 +104,8 @@ impl Scanner {
             }
             transfer_encoding(trim(value))?;
             self.is_chunked = true;
+        } else if name.eq_ignore_ascii_case(b"upgrade") {
+            self.asks_for_upgrade = true;
         }
         Ok(())
     }
@@ -293,9 +299,12 @@ mod tests {
         for length in 0..head.len() {
             assert_eq!(scan(&head[..length]), Ok(None), "{length}");
         }
-        assert_eq!(scan(head), Ok(Some(Head { length: head.len(), body: NONE })));
+        assert_eq!(scan(head), Ok(Some(Head { length: head.len(), body: NONE, asks_for_upgrade: false })));
         let followed = [&head[..], b"POST"].concat();
-        assert_eq!(Scanner::default().scan(&followed), Ok(Some(Head { length: head.len(), body: NONE })));
+        assert_eq!(
+            Scanner::default().scan(&followed),
+            Ok(Some(Head { length: head.len(), body: NONE, asks_for_upgrade: false }))
+        );
     }
 
     #[test]
@@ -306,7 +315,7 @@ mod tests {
         assert_eq!(Scanner::default().scan(line(MAX_HEAD_BYTES - 100).as_bytes()), Ok(None));
         let longest = MAX_HEAD_BYTES - header(0).len();
         let scanned = Scanner::default().scan(header(longest).as_bytes());
-        assert_eq!(scanned, Ok(Some(Head { length: MAX_HEAD_BYTES, body: NONE })));
+        assert_eq!(scanned, Ok(Some(Head { length: MAX_HEAD_BYTES, body: NONE, asks_for_upgrade: false })));
         assert_eq!(Scanner::default().scan(header(longest + 1).as_bytes()), Err(Refusal::HeadTooLarge));
         let unfinished = header(longest + 1);
         let unfinished = &unfinished.as_bytes()[..MAX_HEAD_BYTES];

@@ -9,8 +9,15 @@ fn a_path_outside_of_its_base_is_not_served() {
     for path in ["outside/secret", "base-too/secret", "base/../outside/secret"].map(|path| site.tree.path().join(path))
     {
         let (path, index) = (path.to_str().unwrap(), &[]);
-        let share =
-            Share { path, base: &site.base, index, follow_symlinks: Some(true), mime_types: &MimeTypes::default() };
+        let share = Share {
+            path,
+            base: &site.base,
+            index,
+            follow_symlinks: Some(true),
+            traverse_mounts: true,
+            types: None,
+            mime_types: &MimeTypes::default(),
+        };
         assert!(matches!(site.files.serve(&share, &request), Outcome::NotFound), "{path}");
     }
 }

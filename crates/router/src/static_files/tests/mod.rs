@@ -77,12 +77,14 @@ impl Site {
             request = request.header(*name, *value);
         }
         let (request, ()) = request.body(()).unwrap().into_parts();
-        let path = format!("{}{}", self.base.display(), normalise(request.uri.path()).unwrap());
+        let path = format!("{}{}", self.base.display(), RequestPath::normalise(request.uri.path()).unwrap().text());
         let share = Share {
             path: &path,
             base: &self.base,
             index: &self.index,
             follow_symlinks: self.follow_symlinks,
+            traverse_mounts: true,
+            types: None,
             mime_types: &self.mime_types,
         };
         self.files.serve(&share, &request)
@@ -92,7 +94,7 @@ impl Site {
         match self.serve(method, target, &[]) {
             Outcome::Response(response) => Got::Status(response.status().as_u16()),
             Outcome::NotFound => Got::NotFound,
-            Outcome::Forbidden => Got::Forbidden,
+            Outcome::Forbidden | Outcome::OtherType => Got::Forbidden,
             Outcome::Php => Got::Php,
         }
     }
@@ -116,7 +118,10 @@ impl Site {
         let path = self.base.join(name);
         let mut key = String::new();
         let links = Links::StayBelow;
-        cache::write_key(&mut key, Place { path: path.to_str().unwrap(), base: &self.base, relative: name, links });
+        cache::write_key(
+            &mut key,
+            Place { path: path.to_str().unwrap(), base: &self.base, relative: name, links, mounts: true },
+        );
         self.files.cache.borrow().find(&key).and_then(|entry| entry.content.clone())
     }
 }

@@ -1,0 +1,79 @@
+//! Tells whether two executables were built from the same sources of what they share: the layout of a channel, the
+//! states of a slot, what a slot carries, and the messages of the control sockets.
+//!
+//! howdah and howdah-php8.2 are two files, which an update or a build may leave at two versions. They would not notice: they
+//! would read each other's memory wrongly.
+
+/// Of this executable: howdah's version, and a hash of the sources.
+pub const BUILD_ID: &str = {
+    match std::str::from_utf8(&TEXT) {
+        Ok(text) => text,
+        Err(_) => panic!("the version is ASCII"),
+    }
+};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const DIGITS: usize = 16;
+const LEN: usize = VERSION.len() + 1 + DIGITS;
+const TEXT: [u8; LEN] = text();
+
+/// All that both ends of a channel must agree on. Not hashed is what only one end does.
+const SOURCES: [&str; 12] = [
+    include_str!("control.rs"),
+    include_str!("idle.rs"),
+    include_str!("layout.rs"),
+    include_str!("lifecycle.rs"),
+    include_str!("mailbox.rs"),
+    include_str!("memory.rs"),
+    include_str!("request.rs"),
+    include_str!("response.rs"),
+    include_str!("ring.rs"),
+    include_str!("state.rs"),
+    include_str!("submission.rs"),
+    include_str!("view.rs"),
+];
+
+/// `0.1.0-1f2e3d4c5b6a7988`
+const fn text() -> [u8; LEN] {
+    let mut text = [b'-'; LEN];
+    let mut at = 0;
+    while at < VERSION.len() {
+        text[at] = VERSION.as_bytes()[at];
+        at += 1;
+    }
+    let hash = hash();
+    let mut digit = 0;
+    while digit < DIGITS {
+        text[VERSION.len() + 1 + digit] = b"0123456789abcdef"[(hash >> (60 - 4 * digit) & 0xf) as usize];
+        digit += 1;
+    }
+    text
+}
+
+/// FNV-1a: nobody tries to deceive it.
+const fn hash() -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut source = 0;
+    while source < SOURCES.len() {
+        let bytes = SOURCES[source].as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+            at += 1;
+        }
+        source += 1;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_names_the_version_and_a_hash() {
+        let (version, hash) = BUILD_ID.split_once('-').unwrap();
+        assert_eq!(version, VERSION);
+        assert!(hash.len() == DIGITS && hash.bytes().all(|digit| digit.is_ascii_hexdigit()), "{hash}");
+    }
+}

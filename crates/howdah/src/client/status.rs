@@ -1,0 +1,134 @@
+//! `howdah status`: what a howdah does, as a table.
+
+use crate::client::connection::Server;
+use crate::output;
+use serde_json::Value;
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+/// How often `--watch` asks.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Clears a terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Prints it once.
+pub fn print(server: &Server, json: bool) -> Result<(), String> {
+    let text = fetch(server)?;
+    output::print(&if json { text } else { table(&parse(&text)?, None) });
+    Ok(())
+}
+
+/// Prints it again and again; returns only if it cannot.
+pub fn watch(server: &Server, json: bool) -> Result<(), String> {
+    let mut before: Option<(Value, Instant)> = None;
+    loop {
+        let text = fetch(server)?;
+        let now = Instant::now();
+        let status = parse(&text)?;
+        let printed = if json {
+            output::try_print(&format!("{status}\n"))
+        } else {
+            let rate = before.as_ref().map(|(before, at)| rate(before, &status, now - *at));
+            let clear = if io::stdout().is_terminal() { CLEAR } else { "" };
+            output::try_print(&format!("{clear}{}\n", table(&status, rate)))
+        };
+        if printed.is_err() {
+            return Ok(());
+        }
+        before = Some((status, now));
+        std::thread::sleep(PERIOD);
+    }
+}
+
+fn fetch(server: &Server) -> Result<String, String> {
+    Ok(server.ask("GET", "/status", None, Vec::new())?.succeeded(None)?.body)
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("the status is not JSON: {error}"))
+}
+
+/// Requests each second.
+fn rate(before: &Value, now: &Value, elapsed: Duration) -> f64 {
+    let total = |status: &Value| status.pointer("/requests/total").and_then(Value::as_f64).unwrap_or_default();
+    // A new router counts from 0.
+    (total(now) - total(before)).max(0.0) / elapsed.as_secs_f64()
+}
+
+fn table(status: &Value, rate: Option<f64>) -> String {
+    let number = |pointer: &str| match status.pointer(pointer).and_then(Value::as_u64) {
+        Some(number) => number.to_string(),
+        None => "-".to_owned(),
+    };
+    let rate = rate.map(|rate| format!(", {rate:.0} each second")).unwrap_or_default();
+    let mut text = format!(
+        "connections  {} active, {} idle; {} accepted, {} closed\nrequests     {} in total{rate}\n",
+        number("/connections/active"),
+        number("/connections/idle"),
+        number("/connections/accepted"),
+        number("/connections/closed"),
+        number("/requests/total"),
+    );
+    let Some(applications) = status.get("applications").and_then(Value::as_object).filter(|all| !all.is_empty()) else {
+        return text;
+    };
+    let mut rows = vec![["application", "running", "starting", "idle", "requests"].map(str::to_owned)];
+    for (name, application) in applications {
+        let number = |pointer: &str| {
+            application.pointer(pointer).and_then(Value::as_u64).map_or("-".to_owned(), |number| number.to_string())
+        };
+        rows.push([
+            name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
+            number("/processes/running"),
+            number("/processes/starting"),
+            number("/processes/idle"),
+            number("/requests/active"),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    text.push('\n');
+    for row in &rows {
+        let [name, numbers @ ..] = row;
+        text.push_str(&format!("{name:<width$}", width = width(0)));
+        for (index, number) in numbers.iter().enumerate() {
+            text.push_str(&format!("  {number:>width$}", width = width(index + 1)));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_table_has_a_line_for_each_application() {
+        let status = json!({
+            "connections": { "accepted": 1067, "active": 13, "idle": 4, "closed": 1050 },
+            "requests": { "total": 1307 },
+            "applications": {
+                "a long name": { "processes": { "running": 14, "starting": 0, "idle": 10 }, "requests": { "active": 4 } },
+                "wp": { "processes": { "running": 2, "starting": 0 } },
+            },
+        });
+        assert_eq!(
+            table(&status, Some(199.6)),
+            "connections  13 active, 4 idle; 1067 accepted, 1050 closed\n\
+             requests     1307 in total, 200 each second\n\
+             \n\
+             application  running  starting  idle  requests\n\
+             a long name       14         0    10         4\n\
+             wp                 2         0     -         -\n"
+        );
+        assert!(table(&json!({}), None).ends_with("requests     - in total\n"));
+    }
+
+    #[test]
+    fn a_new_router_is_no_negative_rate() {
+        let total = |total: u64| json!({ "requests": { "total": total } });
+        assert_eq!(rate(&total(100), &total(500), Duration::from_secs(2)), 200.0);
+        assert_eq!(rate(&total(100), &total(5), Duration::from_secs(1)), 0.0);
+    }
+}

@@ -1,0 +1,135 @@
+/* The process around PHP: its title, whose death it follows, and what a fork must not share.
+ *
+ * Nothing here fails: a title that is too long is cut. */
+
+#include "howdah_sapi.h"
+#include "php.h"
+#include "ext/standard/basic_functions.h"
+#if PHP_VERSION_ID >= 80200
+# include "ext/random/php_random.h"
+#else
+# include "ext/standard/php_lcg.h"
+# include "ext/standard/php_mt_rand.h"
+#endif
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* ---- the title ---- */
+
+static char *title_start;
+static size_t title_room;
+
+__attribute__((constructor)) static void remember_arguments(int argc, char **argv)
+{
+	if (argc > 0) {
+		title_start = argv[0];
+		title_room = (size_t) (argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
+	}
+}
+
+/* Writes over the arguments that ps(1) shows; no longer than they were. */
+void howdah_set_title(const char *title)
+{
+	if (title_start) {
+		size_t len = strlen(title) < title_room ? strlen(title) : title_room;
+		memset(title_start, 0, title_room);
+		memcpy(title_start, title, len);
+	}
+}
+
+/* ---- death ---- */
+
+#define PARENT_DIED (SIGRTMIN + 5)
+
+static int supervisor = -1;
+
+static void parent_died(int signal)
+{
+	struct pollfd watched = { .fd = supervisor, .events = POLLIN };
+
+	(void) signal;
+	/* Without a supervisor nobody would ever end this process. With one, it finishes its request and is told to go. */
+	if (poll(&watched, 1, 0) > 0) {
+		_exit(0);
+	}
+}
+
+/* A parent that died before this was asked for has sent no signal: the caller looks. */
+static void hear_of_parents_death(void)
+{
+	prctl(PR_SET_PDEATHSIG, PARENT_DIED);
+}
+
+void howdah_die_with_prototype(int supervisor_pidfd, int prototype_pid)
+{
+	struct sigaction action = { .sa_handler = parent_died, .sa_flags = SA_RESTART };
+
+	supervisor = supervisor_pidfd;
+	sigaction(PARENT_DIED, &action, NULL);
+	hear_of_parents_death();
+	if (getppid() != prototype_pid) {
+		/* The prototype is dead already: nobody has heard of this worker, and it has claimed nothing. */
+		_exit(0);
+	}
+}
+
+/* ---- forks ---- */
+
+int howdah_forked;
+static zif_handler pcntl_fork;
+
+static void forked(void)
+{
+	howdah_forked = 1;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forked);
+}
+
+/* A fork has no death signal. A child that goes on with the script must have one, or nothing would end it when
+ * howdah is killed. Not so a child that executes a program: the program would inherit it. */
+static ZEND_NAMED_FUNCTION(fork_and_follow)
+{
+	pid_t parent = getpid();
+
+	pcntl_fork(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+	if (getpid() != parent) {
+		hear_of_parents_death();
+		parent_died(PARENT_DIED);
+	}
+}
+
+void howdah_follow_pcntl_fork(void)
+{
+	zend_internal_function *function = zend_hash_str_find_ptr(CG(function_table), "pcntl_fork", sizeof("pcntl_fork") - 1);
+
+	if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+		pcntl_fork = function->handler;
+		function->handler = fork_and_follow;
+	}
+}
+
+/* What a fork must not share with its siblings. (OpenSSL notices forks by itself.) */
+void howdah_php_after_fork(void)
+{
+	howdah_forked = 0;
+#if PHP_VERSION_ID >= 80200
+	RANDOM_G(combined_lcg_seeded) = false;
+	RANDOM_G(mt19937_seeded) = false;
+#else
+	uint16_t draws = 0;
+
+	/* 8.1 keeps the state of its LCG to itself. Each worker goes on from another place of the sequence. */
+	getrandom(&draws, sizeof(draws), 0);
+	while (draws--) {
+		php_combined_lcg();
+	}
+	BG(mt_rand_is_seeded) = 0;
+#endif
+}

@@ -1,0 +1,220 @@
+//! A port with a real channel. The workers are driven by hand, and so is the time.
+
+use super::*;
+use howdah_channel::control::ControlSocket;
+use howdah_channel::{Claim, ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd};
+use rustix::event::{EventfdFlags, eventfd};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::advance;
+
+const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
+const SLOTS: usize = 64;
+
+struct Setup {
+    control: ControlEnd,
+    port: Rc<Port>,
+    _supervisor: ControlSocket,
+}
+
+// === impl Setup ===
+
+impl Setup {
+    fn new() -> Setup {
+        Setup::with_spool(SPOOL_LIMITS)
+    }
+
+    fn with_spool(spool_limits: Limits) -> Setup {
+        let control = ControlEnd::create(GEOMETRY).unwrap();
+        let channel = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
+        let boot = GenerationBoot {
+            id: 1,
+            application: "app".into(),
+            geometry: GEOMETRY,
+            spare_workers: None,
+            timeout_ms: None,
+        };
+        let (supervisor, ours) = ControlSocket::pair().unwrap();
+        let generation = Generation::new(boot, channel, Vec::new(), &Supervisor::new(Arc::new(ours)));
+        let mut port = Port::new(Arc::new(generation), 0);
+        port.spool_limits = spool_limits;
+        Setup { control, port: Rc::new(port), _supervisor: supervisor }
+    }
+
+    fn worker(&self, index: u16) -> WorkerEnd {
+        let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        WorkerChannel::attach(self.control.memfd(), GEOMETRY, vec![bell])
+            .unwrap()
+            .worker(WorkerId { index, incarnation: 0 })
+    }
+
+    async fn submit(&self) -> Result<Rc<Running>, Failure> {
+        submit(Rc::clone(&self.port)).await
+    }
+
+    /// A client that waits.
+    fn client(&self) -> JoinHandle<Result<Rc<Running>, Failure>> {
+        spawn_local(submit(Rc::clone(&self.port)))
+    }
+
+    /// As many requests as there are slots.
+    async fn fill(&self) -> Vec<Rc<Running>> {
+        let mut all = Vec::new();
+        for _ in 0..SLOTS {
+            all.push(self.submit().await.unwrap());
+        }
+        all
+    }
+
+    /// What the event loop does meanwhile.
+    async fn pass(&self, time: Duration) {
+        run_others().await;
+        advance(time).await;
+        self.port.drain();
+        self.port.sweep();
+        run_others().await;
+    }
+}
+
+/// Lets all tasks look at the clock.
+async fn run_others() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn submit(port: Rc<Port>) -> Result<Rc<Running>, Failure> {
+    port.submit(HeadWriter::restart, b"", Remainder::None, None).await
+}
+
+fn begin(worker: &WorkerEnd) -> Claim<'_> {
+    let Next::Run(mut claim) = worker.next(|| false) else { panic!("asked to stop") };
+    let mut head = howdah_channel::response::HeadWriter::default();
+    head.restart(200, b"");
+    claim.write(head.finish()).unwrap();
+    claim
+}
+
+fn answer(worker: &WorkerEnd) {
+    begin(worker).finish();
+}
+
+const HALF: Duration = QUEUE_TIMEOUT.checked_div(2).unwrap();
+const A_SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn slots_of_clients_that_left_do_not_outlast_the_deadline_of_those_that_wait() {
+    let setup = Setup::new();
+    LocalSet::new()
+        .run_until(async {
+            // No worker takes anything: the hints of these stay in the queue.
+            for running in setup.fill().await {
+                setup.port.abandon(&running);
+            }
+            let clients: Vec<_> = (0..3).map(|_| setup.client()).collect();
+            setup.pass(QUEUE_TIMEOUT - A_SECOND).await;
+            assert!(clients.iter().all(|client| !client.is_finished()));
+            setup.pass(2 * A_SECOND).await;
+            for client in clients {
+                assert!(client.is_finished(), "waits beyond the deadline");
+                assert_eq!(client.await.unwrap().err(), Some(Failure::Unavailable));
+            }
+            // The workers find their way through the hints.
+            let client = setup.client();
+            setup.pass(A_SECOND).await;
+            let worker = setup.worker(0);
+            let took = std::thread::spawn(move || answer(&worker));
+            while !client.is_finished() {
+                setup.pass(Duration::from_millis(1)).await;
+            }
+            let running = client.await.unwrap().unwrap();
+            took.join().unwrap();
+            setup.pass(A_SECOND).await;
+            assert!(setup.port.head(&running).await.unwrap().complete);
+            assert_eq!(setup.port.generation.channel.free_slots(), SLOTS);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_slot_and_for_a_worker_are_one_wait() {
+    let setup = Setup::new();
+    LocalSet::new()
+        .run_until(async {
+            let first = setup.fill().await;
+            let client = setup.client();
+            setup.pass(HALF).await;
+            assert!(!client.is_finished());
+            answer(&setup.worker(0));
+            setup.pass(HALF - A_SECOND).await;
+            let submitted = client.await.unwrap().unwrap();
+            assert!(submitted.exchange.borrow().is_some());
+            assert!(submitted.outcome.get() == Outcome::UnderWay);
+            setup.pass(2 * A_SECOND).await;
+            assert!(submitted.outcome.get() == Outcome::Failed(Failure::Unavailable));
+            let answered = first.iter().filter(|running| running.outcome.get() == Outcome::Complete).count();
+            assert_eq!(answered, 1);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_waits_for_its_client_holds_no_slot() {
+    let setup = Setup::new();
+    let mut answered = Vec::new();
+    for _ in 0..2 * SLOTS {
+        answered.push(setup.submit().await.unwrap());
+        answer(&setup.worker(0));
+        setup.port.drain();
+    }
+    assert!(answered.iter().all(|running| running.outcome.get() == Outcome::Complete));
+}
+
+#[tokio::test]
+async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
+    const TOTAL: u64 = 256 * 1024;
+    const RESPONSE: usize = 8 * 1024 * 1024;
+    let setup = Setup::with_spool(Limits { memory: 32 * 1024, total: TOTAL });
+    let running = setup.submit().await.unwrap();
+    let worker = setup.worker(0);
+    let writer = std::thread::spawn(move || {
+        let mut claim = begin(&worker);
+        let bytes: Vec<u8> = (0..RESPONSE).map(|at| (at % 251) as u8).collect();
+        bytes.chunks(10_000).for_each(|part| claim.write(part).unwrap());
+        claim.finish();
+    });
+    while !running.held_back.get() {
+        setup.port.drain();
+    }
+    for _ in 0..10 {
+        setup.port.sweep();
+        assert!(running.spool.borrow().len() < TOTAL + howdah_channel::RESPONSE_RING_BYTES as u64);
+        assert!(!writer.is_finished());
+    }
+    let mut body = setup.port.head(&running).await.unwrap().bytes[8..].to_vec();
+    while let Some(bytes) = poll_fn(|context| {
+        setup.port.drain();
+        let polled = setup.port.poll_body(&running, context);
+        context.waker().wake_by_ref();
+        polled
+    })
+    .await
+    {
+        body.extend_from_slice(&bytes.unwrap());
+    }
+    writer.join().unwrap();
+    assert_eq!(body.len(), RESPONSE);
+    assert!(body.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+}
+
+#[tokio::test]
+async fn what_fails_before_the_client_has_a_status_is_an_error() {
+    let setup = Setup::new();
+    let running = setup.submit().await.unwrap();
+    let worker = setup.worker(7);
+    let mut claim = begin(&worker);
+    claim.write(b"begun").unwrap();
+    claim.flush();
+    setup.port.drain();
+    setup.port.worker_died(WorkerId { index: 7, incarnation: 0 });
+    assert_eq!(setup.port.head(&running).await.err(), Some(Failure::BadGateway));
+}

@@ -1,0 +1,105 @@
+//! Which server of an upstream is next: smooth weighted round robin, as nginx and Unit do it.
+//!
+//! Each turn, every server that takes part gains its weight, and the one that has gained most gets the request and pays
+//! what all gained together. So a server of weight 5 beside two of weight 1 is not asked five times in a row. Each thread
+//! counts for itself, anew with each configuration.
+
+use howdah_config::{Endpoint, Upstream};
+use std::cell::RefCell;
+
+/// The servers of an upstream, and whose turn it is.
+pub struct Balancer {
+    /// Those that get requests at all.
+    servers: Vec<Server>,
+    /// What each has gained and not paid.
+    gains: RefCell<Vec<f64>>,
+}
+
+struct Server {
+    endpoint: Endpoint,
+    weight: f64,
+}
+
+// === impl Balancer ===
+
+impl Balancer {
+    /// Begins with the first of those with the greatest weight.
+    pub fn new(upstream: &Upstream) -> Balancer {
+        let used = upstream.servers.iter().filter(|server| server.weight > 0.0);
+        let servers: Vec<_> =
+            used.map(|server| Server { endpoint: server.endpoint.clone(), weight: server.weight }).collect();
+        Balancer { gains: RefCell::new(vec![0.0; servers.len()]), servers }
+    }
+
+    /// Where a server listens; they are numbered from 0.
+    pub fn endpoint(&self, server: usize) -> &Endpoint {
+        &self.servers[server].endpoint
+    }
+
+    /// The next of the servers that take part in this turn; `None` if none does.
+    pub fn next(&self, takes_part: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut gains = self.gains.borrow_mut();
+        let mut total = 0.0;
+        let mut best: Option<usize> = None;
+        for (number, server) in self.servers.iter().enumerate().filter(|(number, _)| takes_part(*number)) {
+            gains[number] += server.weight;
+            total += server.weight;
+            if best.is_none_or(|best| gains[number] > gains[best]) {
+                best = Some(number);
+            }
+        }
+        gains[best?] -= total;
+        best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_config::UpstreamServer;
+
+    fn balancer(weights: &[f64]) -> Balancer {
+        let endpoint = |port: usize| format!("127.0.0.1:{}", port + 1).parse().expect("endpoint");
+        let servers = weights.iter().enumerate();
+        let servers = servers.map(|(n, weight)| UpstreamServer { endpoint: endpoint(n), weight: *weight }).collect();
+        Balancer::new(&Upstream { servers })
+    }
+
+    fn turns(balancer: &Balancer, count: usize, takes_part: impl Fn(usize) -> bool) -> String {
+        (0..count).map(|_| balancer.next(&takes_part).map_or('-', |n| char::from(b'a' + n as u8))).collect()
+    }
+
+    #[test]
+    fn turns_follow_the_weights_and_are_spread() {
+        let cases: [(&[f64], &str); 6] = [
+            (&[1.0], "aaaa"),
+            (&[1.0, 1.0], "abababab"),
+            (&[5.0, 1.0, 1.0], "aabacaaaabacaa"),
+            (&[0.5, 1.0, 0.5], "bacbbacb"),
+            (&[1.0, 0.0, 1.0], "abababab"),
+            (&[0.001, 0.002], "babbab"),
+        ];
+        for (weights, expected) in cases {
+            assert_eq!(turns(&balancer(weights), expected.len(), |_| true), expected, "{weights:?}");
+        }
+    }
+
+    #[test]
+    fn many_turns_give_each_its_share() {
+        let weights = [1.0, 2.5, 0.25, 100.0];
+        let balancer = balancer(&weights);
+        let mut counts = [0.0; 4];
+        for _ in 0..41_500 {
+            counts[balancer.next(|_| true).expect("server")] += 1.0;
+        }
+        assert_eq!(counts, weights.map(|weight| weight * 400.0));
+    }
+
+    #[test]
+    fn who_does_not_take_part_is_not_chosen_and_does_not_catch_up() {
+        let balancer = balancer(&[1.0, 1.0]);
+        assert_eq!(turns(&balancer, 4, |server| server == 1), "bbbb");
+        assert_eq!(turns(&balancer, 2, |_| false), "--");
+        assert_eq!(turns(&balancer, 4, |_| true), "abab");
+    }
+}

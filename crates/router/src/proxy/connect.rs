@@ -1,0 +1,69 @@
+//! Connecting to an upstream, in bounded time.
+
+use crate::proxy::stream::{Socket, Stream};
+use howdah_config::Endpoint;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{sleep, timeout};
+
+/// How long a connection may take to come about. The kernel has asked four times by then.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait for a place in the backlog of a unix socket: for TCP the kernel waits, for this it does not.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// Nobody answered in time.
+    Timeout,
+    /// Somebody, or the kernel, said no.
+    Refused(io::Error),
+}
+
+/// Connects.
+///
+/// # Errors
+/// When nobody listens, or nobody answers in time.
+pub async fn connect(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
+    match timeout(CONNECT_TIMEOUT, connect_unhurried(endpoint)).await {
+        Err(_) => Err(ConnectError::Timeout),
+        Ok(result) => result.map(Stream::new).map_err(ConnectError::Refused),
+    }
+}
+
+async fn connect_unhurried(endpoint: &Endpoint) -> io::Result<Socket> {
+    match endpoint {
+        Endpoint::Tcp(address) => {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(Socket::Tcp(stream))
+        }
+        Endpoint::Unix(path) => connect_unix(path.as_os_str().as_encoded_bytes()).await,
+        Endpoint::Abstract(name) => connect_unix(format!("\0{name}").as_bytes()).await,
+    }
+}
+
+/// A path that begins with NUL is an abstract name.
+async fn connect_unix(path: &[u8]) -> io::Result<Socket> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::OsStr::from_bytes(path);
+    loop {
+        match UnixStream::connect(path).await {
+            Ok(stream) => return Ok(Socket::Unix(stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => write!(f, "no connection within {} s", CONNECT_TIMEOUT.as_secs()),
+            Self::Refused(error) => write!(f, "no connection: {error}"),
+        }
+    }
+}

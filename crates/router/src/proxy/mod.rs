@@ -1,0 +1,238 @@
+//! Requests that other HTTP servers answer: the action `proxy`, and `upstreams`.
+//!
+//! - `mod`: a request's way through servers and connections; what the client is told when there is no response
+//! - `balance`: which server of an upstream is next; `retry`: what may be sent twice
+//! - `pool`, `connect`, `stream`: connections, and which servers are down
+//! - `head`, `target`, `hop_by_hop`, `upgrade`: what of a message's head is passed on, and how it is framed
+//! - `exchange`, `request_body`, `response_body`, `patience`: one request on one connection, streamed both ways
+//! - `tunnel`: WebSockets
+//!
+//! No connection, or one that ends before a response: 502. A server that is silent for too long: 504. Each with one line
+//! in the log that names the server. A response that breaks off later cuts the client's connection. What is wrong with
+//! the client's body stays the client's: 400, 408, 413.
+
+mod balance;
+mod connect;
+mod exchange;
+mod head;
+mod hop_by_hop;
+mod patience;
+mod pool;
+mod request_body;
+mod response_body;
+mod retry;
+mod stream;
+mod target;
+pub mod tunnel;
+mod upgrade;
+
+#[cfg(test)]
+mod tests;
+
+pub use balance::Balancer;
+pub use response_body::UpstreamBody;
+
+use crate::failure::Failure;
+use crate::response_body::ResponseBody;
+use crate::subject::Subject;
+use connect::ConnectError;
+use exchange::{Lost, exchange};
+use head::Outgoing;
+use howdah_config::{Endpoint, Http};
+use http::request::Parts;
+use http::{Response, StatusCode};
+use hyper::body::{Body, Incoming};
+use pool::{Connection, Pool};
+use request_body::ClientBody;
+use retry::Attempt;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long an upstream may neither take nor send anything.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A thread's connections to other servers.
+#[derive(Default)]
+pub struct Proxy {
+    pools: RefCell<HashMap<Endpoint, Rc<Pool>>>,
+}
+
+/// Who is to answer.
+#[derive(Clone, Copy)]
+pub enum To<'a> {
+    /// This server.
+    Server(&'a Endpoint),
+    /// One of these.
+    Upstream(&'a Balancer),
+}
+
+/// The servers that a request may still go to.
+struct Candidates<'a> {
+    proxy: &'a Proxy,
+    to: To<'a>,
+    tried: Vec<usize>,
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    /// Has a request answered.
+    ///
+    /// # Errors
+    /// 502 and 504 when nobody answers, which is logged; 400, 408 and 413 for what the client does wrong with the body.
+    pub async fn forward(
+        &self,
+        to: To<'_>,
+        subject: &Subject<'_>,
+        body: Incoming,
+        limits: &Http,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        let body = ClientBody::new(body, limits)?;
+        let request = subject.parts;
+        let target = target::of(subject)?;
+        let upgrade = upgrade::wanted(request, body.exists());
+        self.answer(to, &Outgoing { request, target, body, upgrade }).await
+    }
+
+    /// Closes connections that were not used for a while.
+    pub fn sweep(&self) {
+        self.pools.borrow_mut().retain(|_, pool| pool.sweep() || Rc::strong_count(pool) > 1);
+    }
+
+    async fn answer(&self, to: To<'_>, outgoing: &Outgoing<'_>) -> Result<Response<ResponseBody>, Failure> {
+        let attempt = Attempt::new(&outgoing.request.method, outgoing.body.exists());
+        let mut candidates = Candidates { proxy: self, to, tried: Vec::new() };
+        let mut pool = candidates.next().ok_or(Failure::BadGateway)?;
+        let mut was_sent = false;
+        loop {
+            let lost = match ask(&pool, outgoing, attempt).await {
+                Ok(response) => return Ok(response),
+                Err(Lost::Client(failure)) => return Err(failure),
+                Err(lost) => lost,
+            };
+            let is_news = !matches!(lost, Lost::Unconnected(_)) || pool.went_down();
+            let goes_on = match lost {
+                Lost::Unconnected(_) | Lost::Unsent => true,
+                // What kills one server is not given to all of them.
+                Lost::Unanswered(_) => {
+                    !std::mem::replace(&mut was_sent, true) && attempt.may_repeat(outgoing.body.was_begun())
+                }
+                _ => false,
+            };
+            let upstream = pool.endpoint.clone();
+            let reason = lost.to_string();
+            let Some(next) = goes_on.then(|| candidates.next()).flatten() else {
+                let failure = lost.failure();
+                let status = failure.status().as_u16();
+                tracing::error!(%upstream, reason, status, "a request could not be passed on");
+                return Err(failure);
+            };
+            if is_news {
+                tracing::warn!(%upstream, reason, "the next server of this upstream is asked instead");
+            }
+            pool = next;
+        }
+    }
+
+    fn pool(&self, endpoint: &Endpoint) -> Rc<Pool> {
+        let mut pools = self.pools.borrow_mut();
+        if let Some(pool) = pools.get(endpoint) {
+            return Rc::clone(pool);
+        }
+        let pool = Rc::new(Pool::new(endpoint));
+        pools.insert(endpoint.clone(), Rc::clone(&pool));
+        pool
+    }
+
+    fn is_down(&self, endpoint: &Endpoint) -> bool {
+        self.pools.borrow().get(endpoint).is_some_and(|pool| pool.is_down())
+    }
+}
+
+/// Asks one server: on an idle connection, and if that turns out to be dead, on a new one.
+async fn ask(pool: &Rc<Pool>, outgoing: &Outgoing<'_>, attempt: Attempt) -> Result<Response<ResponseBody>, Lost> {
+    if let Some(mut connection) = pool.take(attempt.most_idle()) {
+        match exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body).await {
+            Ok(response) => return respond(pool, outgoing, connection, response).await,
+            Err(Lost::Unsent) => {}
+            Err(Lost::Unanswered(_)) if attempt.may_repeat(outgoing.body.was_begun()) => {}
+            Err(lost) => return Err(lost),
+        }
+        tracing::debug!(upstream = %pool.endpoint, "an idle connection was closed: the request goes on a new one");
+    }
+    let mut connection = pool.connect().await.map_err(Lost::Unconnected)?;
+    let response = exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body).await?;
+    respond(pool, outgoing, connection, response).await
+}
+
+async fn respond(
+    pool: &Rc<Pool>,
+    outgoing: &Outgoing<'_>,
+    mut connection: Connection,
+    mut response: Response<Incoming>,
+) -> Result<Response<ResponseBody>, Lost> {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        if !outgoing.upgrade.as_ref().is_some_and(|wanted| upgrade::is_granted(response.headers(), wanted)) {
+            return Err(Lost::Broken("it changed to a protocol that was not asked for".into()));
+        }
+        let upgraded = hyper::upgrade::on(&mut response).await;
+        let upgraded = upgraded.map_err(|error| Lost::Broken(exchange::describe(&error)))?;
+        let (head, _) = response.into_parts();
+        return Ok(head::switching_protocols(head).map(|()| ResponseBody::tunnel(upgraded)));
+    }
+    connection.keep_alive = head::keep_alive(response.headers());
+    let (head, incoming) = response.into_parts();
+    let Parts { method, version, .. } = outgoing.request;
+    let head = head::response(head, incoming.size_hint().exact(), method, *version)
+        .map_err(|problem| Lost::Broken(problem.into()))?;
+    let body = UpstreamBody::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body));
+    Ok(head.map(|()| ResponseBody::upstream(body)))
+}
+
+// === impl Candidates ===
+
+impl Candidates<'_> {
+    /// The next that was not tried, those last that are known to be down.
+    fn next(&mut self) -> Option<Rc<Pool>> {
+        match self.to {
+            To::Server(endpoint) => {
+                self.tried.is_empty().then(|| self.tried.push(0))?;
+                Some(self.proxy.pool(endpoint))
+            }
+            To::Upstream(balancer) => {
+                let is_left = |server| !self.tried.contains(&server);
+                let is_up = |server| is_left(server) && !self.proxy.is_down(balancer.endpoint(server));
+                let server = balancer.next(is_up).or_else(|| balancer.next(is_left))?;
+                self.tried.push(server);
+                Some(self.proxy.pool(balancer.endpoint(server)))
+            }
+        }
+    }
+}
+
+// === impl Lost ===
+
+impl Lost {
+    fn failure(&self) -> Failure {
+        match self {
+            Lost::Client(failure) => *failure,
+            Lost::Late | Lost::Unconnected(ConnectError::Timeout) => Failure::GatewayTimeout,
+            Lost::Unconnected(_) | Lost::Unsent | Lost::Unanswered(_) | Lost::Broken(_) => Failure::BadGateway,
+        }
+    }
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Lost::Unconnected(error) => write!(f, "{error}"),
+            Lost::Client(failure) => write!(f, "the client's body failed: {}", failure.status()),
+            Lost::Unsent => write!(f, "it closed the connection before the request"),
+            Lost::Unanswered(error) => write!(f, "it closed the connection before its response ({error})"),
+            Lost::Broken(error) => write!(f, "its response is no good: {error}"),
+            Lost::Late => write!(f, "no response for {} s", RESPONSE_TIMEOUT.as_secs()),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A request's body on its way to an upstream: passed on as it comes, no faster than the upstream takes it.
+//!
+//! hyper asks it for more only when there is room, and the client is asked only then: that is also when hyper answers
+//! `Expect: 100-continue`. What goes wrong at the client's end (too long, broken off, too slow) is remembered, so that
+//! it is not taken for a fault of the upstream. Trailers are left out.
+
+use crate::failure::Failure;
+use crate::proxy::patience::Patience;
+use bytes::Bytes;
+use howdah_config::Http;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A client's body, which several attempts may send, one after another, as long as none has begun to.
+pub struct ClientBody {
+    incoming: RefCell<Option<Incoming>>,
+    /// The bytes that came.
+    taken: Cell<u64>,
+    state: Cell<State>,
+    failure: Cell<Option<Failure>>,
+    max_bytes: u64,
+    read_timeout: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The upstream does not want more now.
+    Resting,
+    /// The client is to send more.
+    Waiting,
+    /// All of it was passed on.
+    Ended,
+}
+
+/// The body of one attempt.
+pub struct RequestBody {
+    client: Rc<ClientBody>,
+    patience: Patience,
+}
+
+// === impl ClientBody ===
+
+impl ClientBody {
+    /// # Errors
+    /// 413 if it says that it is longer than `max_body_size`.
+    pub fn new(incoming: Incoming, limits: &Http) -> Result<Rc<ClientBody>, Failure> {
+        if incoming.size_hint().lower() > limits.max_body_size {
+            return Err(Failure::BodyTooLarge);
+        }
+        let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
+        Ok(Rc::new(ClientBody {
+            state: Cell::new(if incoming.is_some() { State::Resting } else { State::Ended }),
+            incoming: RefCell::new(incoming),
+            taken: Cell::new(0),
+            failure: Cell::new(None),
+            max_bytes: limits.max_body_size,
+            read_timeout: limits.body_read_timeout,
+        }))
+    }
+
+    /// Whether there is one.
+    pub fn exists(&self) -> bool {
+        self.incoming.borrow().is_some()
+    }
+
+    /// How long it is, if the client has said so.
+    pub fn exact_len(&self) -> Option<u64> {
+        self.incoming.borrow().as_ref().map_or(Some(0), |incoming| incoming.size_hint().exact())
+    }
+
+    /// Whether bytes of it are on their way, so that it cannot be sent again.
+    pub fn was_begun(&self) -> bool {
+        self.taken.get() > 0
+    }
+
+    /// Whether it is the client that all wait for.
+    pub fn is_waiting(&self) -> bool {
+        self.state.get() == State::Waiting
+    }
+
+    /// Whether all of it was passed on.
+    pub fn has_ended(&self) -> bool {
+        self.state.get() == State::Ended
+    }
+
+    /// What went wrong at the client's end.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure.get()
+    }
+
+    /// The body for an attempt.
+    pub fn attempt(self: &Rc<Self>) -> RequestBody {
+        RequestBody { client: Rc::clone(self), patience: Patience::new(self.read_timeout) }
+    }
+
+    fn fail(&self, failure: Failure) -> io::Error {
+        self.failure.set(Some(failure));
+        io::Error::other("the client's body failed")
+    }
+
+    fn take(&self, data: Bytes) -> io::Result<Frame<Bytes>> {
+        self.taken.set(self.taken.get() + data.len() as u64);
+        if self.taken.get() > self.max_bytes {
+            return Err(self.fail(Failure::BodyTooLarge));
+        }
+        Ok(Frame::data(data))
+    }
+}
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    fn poll_client(&self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let mut incoming = self.client.incoming.borrow_mut();
+        let Some(incoming) = &mut *incoming else { return Poll::Ready(None) };
+        loop {
+            return match Pin::new(&mut *incoming).poll_frame(context) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(None) => Poll::Ready(None),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => Poll::Ready(Some(self.client.take(data))),
+                    Err(_trailers) => continue,
+                },
+                Poll::Ready(Some(Err(_))) => {
+                    let why = "the body breaks off, or its framing is wrong";
+                    Poll::Ready(Some(Err(self.client.fail(Failure::BadRequest(why)))))
+                }
+            };
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let polled = self.poll_client(context);
+        let state = match polled {
+            Poll::Pending => State::Waiting,
+            Poll::Ready(None) => State::Ended,
+            Poll::Ready(Some(_)) if self.is_end_stream() => State::Ended,
+            Poll::Ready(Some(_)) => State::Resting,
+        };
+        self.client.state.set(state);
+        if polled.is_ready() {
+            self.patience.rest();
+            return polled;
+        }
+        self.patience.poll_is_over(context).map(|()| Some(Err(self.client.fail(Failure::RequestTimeout))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.client.incoming.borrow().as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.client.incoming.borrow().as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+#[cfg(test)]
+impl ClientBody {
+    /// The body of a request without one.
+    pub fn none() -> Rc<ClientBody> {
+        Rc::new(ClientBody {
+            state: Cell::new(State::Ended),
+            incoming: RefCell::default(),
+            taken: Cell::new(0),
+            failure: Cell::new(None),
+            max_bytes: 0,
+            read_timeout: Duration::from_secs(30),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! Time-outs, which end-to-end tests would have to sit out, and connections that die at the wrong moment.
+
+use super::*;
+use http::uri::PathAndQuery;
+use http::{Method, Request};
+use std::future::Future;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+/// Runs on an event loop whose clock jumps ahead whenever nothing else is to be done.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
+    LocalSet::new().block_on(&runtime, test)
+}
+
+fn listen() -> (TcpListener, Endpoint) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
+    let endpoint = listener.local_addr().expect("address").to_string().parse().expect("endpoint");
+    (listener, endpoint)
+}
+
+async fn request(proxy: &Proxy, to: To<'_>, method: Method) -> Result<Response<ResponseBody>, Failure> {
+    let request = Request::builder().method(method).uri("/").body(()).expect("request").into_parts().0;
+    let target = PathAndQuery::from_static("/");
+    let body = ClientBody::none();
+    let outgoing = Outgoing { request: &request, target, body, upgrade: None };
+    proxy.answer(to, &outgoing).await
+}
+
+fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("ASCII")
+}
+
+#[test]
+fn an_upstream_that_does_not_answer_is_waited_for_a_minute() {
+    let (_listener, endpoint) = listen();
+    run(async {
+        let began = Instant::now();
+        let answer = request(&Proxy::default(), To::Server(&endpoint), Method::GET).await;
+        assert_eq!(answer.err(), Some(Failure::GatewayTimeout));
+        assert_eq!(began.elapsed().as_secs(), RESPONSE_TIMEOUT.as_secs());
+    });
+}
+
+#[test]
+fn a_response_that_stops_is_cut_after_a_minute() {
+    let (listener, endpoint) = listen();
+    let upstream = std::thread::spawn(move || {
+        let mut stream = listener.accept().expect("connection").0;
+        read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc").expect("written");
+        read_head(&mut stream)
+    });
+    run(async {
+        // The clock must not jump while the other thread writes.
+        tokio::time::resume();
+        let proxy = Proxy::default();
+        let answer = request(&proxy, To::Server(&endpoint), Method::GET).await.expect("answer");
+        let mut body = std::pin::pin!(answer.into_body());
+        let first = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
+        assert_eq!(first.expect("frame").expect("data").into_data().ok().as_deref(), Some(&b"abc"[..]));
+        tokio::time::pause();
+        let began = Instant::now();
+        let second = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
+        assert!(second.expect("frame").is_err());
+        assert_eq!(began.elapsed().as_secs(), RESPONSE_TIMEOUT.as_secs());
+    });
+    assert_eq!(upstream.join().expect("upstream"), "", "the connection is closed");
+}
+
+#[test]
+fn what_died_with_an_idle_connection_is_sent_again_if_that_harms_nobody() {
+    // The upstream answers one request on each connection, and closes it when it sees a second.
+    let (listener, endpoint) = listen();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("connection");
+            read_head(&mut stream);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").expect("written");
+            read_head(&mut stream);
+        }
+    });
+    run(async {
+        tokio::time::resume();
+        let cases = [("GET", 200), ("HEAD", 200), ("PUT", 200), ("DELETE", 200), ("POST", 502), ("PATCH", 502)];
+        for (method, expected) in cases {
+            let proxy = Proxy::default();
+            let method = Method::from_bytes(method.as_bytes()).expect("method");
+            let first = request(&proxy, To::Server(&endpoint), method.clone()).await.expect("answer");
+            drop(first);
+            assert_eq!(proxy.pool(&endpoint).idle_count(), 1);
+            let second = request(&proxy, To::Server(&endpoint), method.clone()).await;
+            let status = second.map_or_else(Failure::status, |response| response.status());
+            assert_eq!(status.as_u16(), expected, "{method}");
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_was_idle_for_long_gets_no_request_that_can_not_be_repeated() {
+    let (listener, endpoint) = listen();
+    let counter = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let accepted = std::sync::Arc::clone(&counter);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            accepted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let mut stream = stream.expect("connection");
+            std::thread::spawn(move || {
+                while !read_head(&mut stream).is_empty() {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").expect("written");
+                }
+            });
+        }
+    });
+    run(async {
+        tokio::time::resume();
+        let proxy = Proxy::default();
+        let connections = async |method, idle_seconds| {
+            tokio::time::pause();
+            tokio::time::advance(Duration::from_secs(idle_seconds)).await;
+            tokio::time::resume();
+            drop(request(&proxy, To::Server(&endpoint), method).await.expect("answer"));
+            counter.load(std::sync::atomic::Ordering::SeqCst)
+        };
+        assert_eq!(connections(Method::POST, 0).await, 1);
+        assert_eq!(connections(Method::POST, 0).await, 1);
+        assert_eq!(connections(Method::GET, 10).await, 1);
+        assert_eq!(connections(Method::POST, 10).await, 2);
+        assert_eq!(proxy.pool(&endpoint).idle_count(), 2);
+        assert_eq!(connections(Method::GET, 20).await, 3);
+        proxy.sweep();
+        assert_eq!(proxy.pool(&endpoint).idle_count(), 1);
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(20)).await;
+        proxy.sweep();
+        assert!(proxy.pools.borrow().is_empty());
+    });
+}
+
+#[test]
+fn a_server_that_is_down_is_not_asked_for_a_while() {
+    let (first, one) = listen();
+    let (second, two) = listen();
+    drop(first);
+    std::thread::spawn(move || {
+        for stream in second.incoming() {
+            let mut stream = stream.expect("connection");
+            read_head(&mut stream);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").expect("written");
+        }
+    });
+    run(async {
+        tokio::time::resume();
+        let proxy = Proxy::default();
+        let text = format!(r#"{{"upstreams": {{"u": {{"servers": {{"{one}": {{}}, "{two}": {{}}}}}}}}}}"#);
+        let configuration = howdah_config::Configuration::parse(&text).expect("configuration");
+        let balancer = Balancer::new(&configuration.upstreams["u"]);
+        for _ in 0..10 {
+            let answer = request(&proxy, To::Upstream(&balancer), Method::POST).await.expect("answer");
+            assert_eq!(answer.status(), 200);
+            assert!(proxy.is_down(&one) && !proxy.is_down(&two));
+        }
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert!(!proxy.is_down(&one));
+    });
+}

@@ -1,0 +1,170 @@
+//! TLS of listeners: from what the configuration and the certificates say to what a handshake needs.
+//!
+//! - `server_name`: which certificate a client gets
+//! - `sessions`, `tickets`: how clients resume their sessions
+//! - `handshake`: from an accepted socket to an encrypted stream
+//!
+//! The configuration has been read and the certificates have been checked before, so that nothing is expected to fail
+//! here; what does is a sentence that names the listener and the certificate.
+
+mod handshake;
+mod server_name;
+mod sessions;
+mod tickets;
+
+pub use handshake::{HandshakeError, Negotiated, handshake};
+
+use howdah_config::{CipherSuite, Configuration, KeyExchangeGroup, Tickets, Tls, TlsPolicy, TlsVersions};
+use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring as provider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoServerSessionStorage;
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
+use server_name::Resolver;
+use sessions::SessionCache;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tickets::Ticketer;
+
+/// PEM texts by the name of the certificate: a chain, the certificate of the key first, and its key.
+pub type Certificates = BTreeMap<String, String>;
+
+/// What was made for the configuration in force. Listeners whose TLS does not change keep what is here, and with it
+/// their sessions and tickets.
+#[derive(Default)]
+pub struct TlsConfigs {
+    made: Vec<Made>,
+}
+
+#[derive(Clone)]
+struct Made {
+    tls: Tls,
+    /// Of the certificates' content, under the names that `tls` has.
+    content: [u8; SHA256_OUTPUT_LEN],
+    config: Arc<ServerConfig>,
+}
+
+/// What is spoken inside of TLS.
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+// === impl TlsConfigs ===
+
+impl TlsConfigs {
+    /// What each listener needs, in the order of the configuration; `None` for those without TLS.
+    ///
+    /// # Errors
+    /// A sentence; nothing has changed then.
+    pub fn update(
+        &mut self,
+        configuration: &Configuration,
+        certificates: &Certificates,
+    ) -> Result<Vec<Option<Arc<ServerConfig>>>, String> {
+        let mut made: Vec<Made> = Vec::new();
+        let mut configs = Vec::new();
+        for listener in &configuration.listeners {
+            let Some(tls) = &listener.tls else {
+                configs.push(None);
+                continue;
+            };
+            let problem = |problem| format!("listeners/{}/tls: {problem}", listener.address);
+            let content = digest(tls, certificates);
+            let known = made.iter().chain(&self.made).find(|known| known.tls == *tls && known.content == content);
+            let one = match known {
+                Some(known) => known.clone(),
+                None => Made { tls: tls.clone(), content, config: Arc::new(make(tls, certificates).map_err(problem)?) },
+            };
+            configs.push(Some(Arc::clone(&one.config)));
+            made.push(one);
+        }
+        self.made = made;
+        Ok(configs)
+    }
+}
+
+fn digest(tls: &Tls, certificates: &Certificates) -> [u8; SHA256_OUTPUT_LEN] {
+    let mut context = Context::new(&SHA256);
+    for text in tls.certificates.iter().filter_map(|name| certificates.get(name)) {
+        context.update(&text.len().to_le_bytes());
+        context.update(text.as_bytes());
+    }
+    let mut digest = [0; SHA256_OUTPUT_LEN];
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
+}
+
+fn make(tls: &Tls, certificates: &Certificates) -> Result<ServerConfig, String> {
+    let provider = Arc::new(provider(&tls.policy));
+    let mut keys = Vec::new();
+    for name in &tls.certificates {
+        let text = certificates.get(name).ok_or_else(|| format!("there is no certificate {name:?}; upload it"))?;
+        let key = certified_key(text, &provider);
+        keys.push(Arc::new(key.map_err(|problem| format!("the certificate {name:?} cannot be used: {problem}"))?));
+    }
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions(tls.policy.versions));
+    let builder = builder.map_err(|error| format!("conf_commands: {error}; remove some"))?;
+    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(Resolver::new(keys)?));
+    config.ignore_client_order = tls.policy.prefers_server_order;
+    config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+    config.session_storage = match tls.session.cache_size {
+        0 => Arc::new(NoServerSessionStorage {}),
+        size => Arc::new(SessionCache::new(size as usize, tls.session.timeout)),
+    };
+    match &tls.session.tickets {
+        Tickets::Off => {}
+        Tickets::RandomKey => config.ticketer = Arc::new(Ticketer::with_random_keys(tls.session.timeout)?),
+        Tickets::Keys(keys) => config.ticketer = Arc::new(Ticketer::with_keys(keys, tls.session.timeout)),
+    }
+    Ok(config)
+}
+
+fn certified_key(text: &str, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+    let chain = chain.map_err(|_| "its chain cannot be read; upload it again")?;
+    let key = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| "its key cannot be read; upload it again")?;
+    CertifiedKey::from_der(chain, key, provider).map_err(|error| format!("{error}; upload it again"))
+}
+
+fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {
+    const BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
+    match versions {
+        TlsVersions::Both => &BOTH,
+        TlsVersions::Tls12 => &BOTH[1..],
+        TlsVersions::Tls13 => &BOTH[..1],
+    }
+}
+
+fn provider(policy: &TlsPolicy) -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: policy.cipher_suites.iter().copied().map(suite).collect(),
+        kx_groups: policy.groups.iter().copied().map(group).collect(),
+        ..provider::default_provider()
+    }
+}
+
+fn suite(suite: CipherSuite) -> SupportedCipherSuite {
+    use provider::cipher_suite::*;
+    match suite {
+        CipherSuite::Tls13Aes256GcmSha384 => TLS13_AES_256_GCM_SHA384,
+        CipherSuite::Tls13Aes128GcmSha256 => TLS13_AES_128_GCM_SHA256,
+        CipherSuite::Tls13Chacha20Poly1305Sha256 => TLS13_CHACHA20_POLY1305_SHA256,
+        CipherSuite::EcdheEcdsaAes256GcmSha384 => TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        CipherSuite::EcdheEcdsaAes128GcmSha256 => TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::EcdheEcdsaChacha20Poly1305 => TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        CipherSuite::EcdheRsaAes256GcmSha384 => TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        CipherSuite::EcdheRsaAes128GcmSha256 => TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::EcdheRsaChacha20Poly1305 => TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    }
+}
+
+fn group(group: KeyExchangeGroup) -> &'static dyn SupportedKxGroup {
+    match group {
+        KeyExchangeGroup::X25519 => provider::kx_group::X25519,
+        KeyExchangeGroup::Secp256r1 => provider::kx_group::SECP256R1,
+        KeyExchangeGroup::Secp384r1 => provider::kx_group::SECP384R1,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! The control API: which path and method does what. NGINX Unit's paths, methods and answers, and ETags.
+//!
+//! - `/config…`: GET, PUT, POST, DELETE a part of the configuration ([`Document`])
+//! - `/certificates…`: GET, and PUT and DELETE of one
+//! - `/status…`: GET, what howdah does
+//! - `/control/applications/NAME/restart`: GET, as in Unit, or POST
+//! - `/`: GET, all of it
+//!
+//! What changes something waits until the change before it has ended. Nobody's change is overwritten by accident: with
+//! `If-Match` a change is made only to the configuration that has this ETag (RFC 9110, 13.1.1).
+
+use crate::certificates;
+use crate::change::Origin;
+use crate::shutdown::Stage;
+use crate::status;
+use crate::supervise::Supervisor;
+use howdah_channel::lifecycle::ToRouter;
+use howdah_config::{Configuration, Context, Document, DocumentPath, Refusal, answer, etag};
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// A request.
+#[derive(Debug)]
+pub struct Ask {
+    /// Its method.
+    pub method: String,
+    /// Its path, still encoded.
+    pub path: String,
+    /// The header `If-Match`.
+    pub if_match: Option<String>,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// Who waits for the answer.
+    pub reply: oneshot::Sender<Answer>,
+}
+
+/// An answer: JSON.
+#[derive(Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: String,
+    /// The configuration's ETag.
+    pub etag: Option<String>,
+}
+
+/// Whom to answer when a change has ended, and how.
+#[derive(Debug)]
+pub struct Reply {
+    /// The answer to a success.
+    pub success: &'static str,
+    /// The short text of a failure.
+    pub failure: &'static str,
+    /// Who waits.
+    pub reply: oneshot::Sender<Answer>,
+}
+
+/// The status of what is right, but cannot be done.
+const NOT_APPLIED: u16 = 500;
+
+// === impl Answer ===
+
+impl Answer {
+    fn success(text: &str) -> Answer {
+        Answer { status: 200, body: answer::success(text), etag: None }
+    }
+
+    fn document(document: &Document) -> Answer {
+        Answer { status: 200, body: document.pretty(), etag: None }
+    }
+
+    fn with_etag(self, etag: String) -> Answer {
+        Answer { etag: Some(etag), ..self }
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Answer {
+        Answer { status: refusal.status, body: refusal.to_json(), etag: None }
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// Answers.
+    pub fn send(self, result: Result<&Document, &str>) {
+        let answer = match result {
+            Ok(document) => Answer::success(self.success).with_etag(document.etag()),
+            Err(reason) => Refusal::new(NOT_APPLIED, self.failure, reason).into(),
+        };
+        let _ = self.reply.send(answer);
+    }
+}
+
+// === impl Ask ===
+
+impl Ask {
+    fn is_change(&self) -> bool {
+        self.method != "GET" || self.path.starts_with("/control/")
+    }
+
+    /// The rest of the path, if it begins with this name.
+    fn below(&self, name: &str) -> Option<&str> {
+        let rest = self.path.strip_prefix('/')?.strip_prefix(name)?;
+        (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+    }
+}
+
+// === impl Supervisor ===
+
+impl Supervisor {
+    /// Takes a request in. Changes wait for each other.
+    pub(crate) fn on_ask(&mut self, ask: Ask, now: Instant) {
+        if !matches!(self.stage, Stage::Serving) {
+            let refusal = Refusal::new(503, "howdah is not ready.", "it starts or shuts down; ask again");
+            let _ = ask.reply.send(refusal.into());
+        } else if ask.is_change() {
+            self.asks.push_back(ask);
+            self.next_ask(now);
+        } else {
+            self.answer_get(ask);
+        }
+    }
+
+    /// Begins the next change that waits, if none is under way.
+    pub(crate) fn next_ask(&mut self, now: Instant) {
+        while self.change.is_none()
+            && matches!(self.stage, Stage::Serving)
+            && let Some(ask) = self.asks.pop_front()
+        {
+            // Nobody waits for it any more: it may have been sent again.
+            if !ask.reply.is_closed() {
+                self.carry_out(ask, now);
+            }
+        }
+    }
+
+    fn answer_get(&mut self, ask: Ask) {
+        let document = &self.current.document;
+        let answer = if let Some(path) = ask.below("config") {
+            let found = DocumentPath::parse(path).and_then(|path| document.get(&path));
+            found.map(|found| Answer::document(&found).with_etag(document.etag()))
+        } else if let Some(path) = ask.below("certificates") {
+            self.describe_certificates(path).map(|found| Answer::document(&found))
+        } else if ask.below("status").is_some() || ask.path == "/" {
+            // The answer comes with the router's numbers.
+            self.status_asks.push(ask);
+            match &mut self.router {
+                Some(router) => router.link.send(ToRouter::TellLoad, Vec::new()),
+                None => self.answer_status(),
+            }
+            return;
+        } else {
+            Err(no_such_path())
+        };
+        let _ = ask.reply.send(answer.unwrap_or_else(Answer::from));
+    }
+
+    /// Answers all who asked for the status.
+    pub(crate) fn answer_status(&mut self) {
+        if self.status_asks.is_empty() {
+            return;
+        }
+        let status = match Document::parse(&status::of(self).to_string()) {
+            Ok(status) => status,
+            Err(error) => return tracing::error!("the status cannot be told: {error}"),
+        };
+        for ask in std::mem::take(&mut self.status_asks) {
+            let answer = match ask.below("status") {
+                Some(path) => DocumentPath::parse(path)
+                    .and_then(|path| status.get(&path))
+                    .map_err(of_status)
+                    .map(|found| Answer::document(&found)),
+                None => {
+                    let config = self.current.document.clone();
+                    let certificates = self.certificates.describe_all();
+                    let all = [("certificates", certificates), ("config", config), ("status", status.clone())];
+                    Ok(Answer::document(&Document::compose(all)))
+                }
+            };
+            let _ = ask.reply.send(answer.unwrap_or_else(Answer::from));
+        }
+    }
+
+    fn carry_out(&mut self, ask: Ask, now: Instant) {
+        let result = if ask.below("config").is_some() {
+            self.edit(ask, now)
+        } else if let Some(path) = ask.below("certificates") {
+            let answer = self.change_certificates(path, &ask).unwrap_or_else(Answer::from);
+            let _ = ask.reply.send(answer);
+            Ok(())
+        } else if let Some(path) = ask.below("control/applications") {
+            match DocumentPath::parse(path).as_ref().map(DocumentPath::segments) {
+                Ok([name, action]) if action == "restart" => self.restart(&name.clone(), ask, now),
+                Ok(_) => Err((ask.reply, no_such_path())),
+                Err(refusal) => Err((ask.reply, refusal.clone())),
+            }
+        } else if ask.path == "/" || ask.below("status").is_some() {
+            Err((ask.reply, Refusal::new(405, answer::text::INVALID_METHOD, "only GET is possible here")))
+        } else {
+            Err((ask.reply, no_such_path()))
+        };
+        if let Err((reply, refusal)) = result {
+            let _ = reply.send(refusal.into());
+        }
+    }
+
+    fn edit(&mut self, ask: Ask, now: Instant) -> Result<(), (oneshot::Sender<Answer>, Refusal)> {
+        let next = match self.edited(&ask) {
+            Ok(next) => next,
+            Err(refusal) => return Err((ask.reply, refusal)),
+        };
+        let (document, configuration) = next;
+        let reply = Reply { success: answer::text::RECONFIGURED, failure: answer::text::NOT_APPLIED, reply: ask.reply };
+        self.begin_change(document, configuration, Origin::Api(reply), None, now);
+        Ok(())
+    }
+
+    fn edited(&self, ask: &Ask) -> Result<(Document, Configuration), Refusal> {
+        let current = &self.current.document;
+        if let Some(expected) = &ask.if_match
+            && !etag::if_match(expected, &current.etag())
+        {
+            let detail = "the configuration was changed since; GET it again, with its ETag, and repeat the change";
+            return Err(Refusal::new(412, "Precondition Failed.", detail));
+        }
+        let path = DocumentPath::parse(ask.below("config").unwrap_or_default())?;
+        let next = match ask.method.as_str() {
+            "PUT" => current.put(&path, Document::parse_bytes(&ask.body)?)?,
+            "POST" if !path.is_root() => current.post(&path, Document::parse_bytes(&ask.body)?)?,
+            "DELETE" => current.delete(&path)?,
+            _ => {
+                let detail = "GET, PUT and DELETE are possible, and POST to an array";
+                return Err(Refusal::new(405, answer::text::METHOD_NOT_ALLOWED, detail));
+            }
+        };
+        let names = self.certificates.names();
+        let configuration = Configuration::of_in(&next, Context { certificates: Some(&names) })?;
+        Ok((next, configuration))
+    }
+
+    /// All certificates, one of them, or a part of one.
+    fn describe_certificates(&self, path: &str) -> Result<Document, Refusal> {
+        let path = DocumentPath::parse(path)?;
+        let Some(name) = path.segments().first() else { return Ok(self.certificates.describe_all()) };
+        let one = Document::compose([(name.as_str(), self.certificates.describe(name)?)]);
+        one.get(&path).map_err(|refusal| Refusal { error: answer::text::INVALID_PATH.to_owned(), ..refusal })
+    }
+
+    /// Adds or removes one.
+    fn change_certificates(&mut self, path: &str, ask: &Ask) -> Result<Answer, Refusal> {
+        let path = DocumentPath::parse(path)?;
+        let detail = "PUT or DELETE /certificates/NAME";
+        let name = match path.segments() {
+            [name] => name,
+            [] => return Err(Refusal::new(405, answer::text::INVALID_METHOD, detail)),
+            _ => return Err(Refusal::new(400, answer::text::INVALID_CERTIFICATE_NAME, detail)),
+        };
+        match ask.method.as_str() {
+            "PUT" => {
+                self.certificates.put(name, &ask.body)?;
+                Ok(Answer::success(answer::text::CERTIFICATE_UPLOADED))
+            }
+            "DELETE" => {
+                self.certificates.delete(name, &certificates::used(&self.current.configuration))?;
+                Ok(Answer::success(answer::text::CERTIFICATE_DELETED))
+            }
+            _ => Err(Refusal::new(405, answer::text::INVALID_METHOD, "GET, PUT and DELETE are possible here")),
+        }
+    }
+
+    fn restart(&mut self, name: &str, ask: Ask, now: Instant) -> Result<(), (oneshot::Sender<Answer>, Refusal)> {
+        if !matches!(ask.method.as_str(), "GET" | "POST") {
+            let refusal = Refusal::new(405, answer::text::METHOD_NOT_ALLOWED, "GET or POST restarts an application");
+            return Err((ask.reply, refusal));
+        }
+        if !self.current.configuration.applications.contains_key(name) {
+            let detail = format!("there is no application {name:?}");
+            return Err((ask.reply, Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)));
+        }
+        let reply = Reply { success: answer::text::RESTARTED, failure: answer::text::NOT_RESTARTED, reply: ask.reply };
+        let (document, configuration) = (self.current.document.clone(), self.current.configuration.clone());
+        self.begin_change(document, configuration, Origin::Api(reply), Some(name), now);
+        Ok(())
+    }
+}
+
+/// A refusal of a document, as one of the status.
+fn of_status(refusal: Refusal) -> Refusal {
+    let detail = refusal.detail.map(|detail| match detail.strip_prefix("the configuration") {
+        Some(rest) => format!("the status{rest}"),
+        None => detail,
+    });
+    Refusal { error: answer::text::INVALID_PATH.to_owned(), detail, ..refusal }
+}
+
+fn no_such_path() -> Refusal {
+    let detail = "howdah answers below /config, /certificates, /status and /control/applications";
+    Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
+}

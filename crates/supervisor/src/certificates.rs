@@ -1,0 +1,247 @@
+//! The certificates by name, in memory and in the state directory.
+//!
+//! Each is a [`Bundle`]: a chain and its private key. A name is a file name in `certs`; the file is only for its owner,
+//! written beside, synced and put in its place. What is stored is never changed: a renewed certificate gets another
+//! name, or the old one is deleted before. Without a state directory they live as long as howdah does.
+//!
+//! A file that cannot be used when howdah starts is a line in the log, and there is no certificate with its name.
+//! What a client of the control API did wrong is a [`Refusal`]. No error and no `Debug` tells anything of a key.
+
+mod bundle;
+mod description;
+mod storage;
+
+use bundle::Bundle;
+use howdah_config::answer::text;
+use howdah_config::{Configuration, Document, Refusal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use storage::Storage;
+
+/// All certificates.
+#[derive(Debug, Default)]
+pub struct Certificates {
+    by_name: BTreeMap<String, Bundle>,
+    storage: Option<Storage>,
+}
+
+/// The longest name, so that the name of the file beside it is one that file systems take.
+const MAX_NAME_BYTES: usize = 240;
+
+// === impl Certificates ===
+
+impl Certificates {
+    /// Those that the state directory has, and a place for more.
+    ///
+    /// # Errors
+    /// A sentence, when it has no room for them.
+    pub fn load(state_directory: &Path) -> Result<Certificates, String> {
+        let storage = Storage::open(state_directory)?;
+        let mut by_name = BTreeMap::new();
+        for (name, content) in storage.read() {
+            let bundle = check_name(&name)
+                .map_err(|refusal| refusal.to_string())
+                .and_then(|()| Bundle::parse(&content.map_err(|error| error.to_string())?));
+            match bundle {
+                Ok(bundle) => {
+                    warn_of_expiry(&name, &bundle);
+                    by_name.insert(name, bundle);
+                }
+                Err(reason) => tracing::error!("the stored certificate {name:?} cannot be used: {reason}"),
+            }
+        }
+        Ok(Certificates { by_name, storage: Some(storage) })
+    }
+
+    /// The names, for [`howdah_config`] to check what listeners refer to.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.by_name.keys().cloned().collect()
+    }
+
+    /// Adds a certificate: a chain and its private key as PEM, in any order.
+    ///
+    /// # Errors
+    /// 400 for a name or a bundle that is not right, and for a name that is taken; 500 if it cannot be stored.
+    pub fn put(&mut self, name: &str, pem: &[u8]) -> Result<(), Refusal> {
+        check_name(name)?;
+        if self.by_name.contains_key(name) {
+            let detail = "upload it with another name, name that in \"certificate\", and delete this one";
+            return Err(Refusal::new(400, text::CERTIFICATE_EXISTS, detail));
+        }
+        let bundle = Bundle::parse(pem).map_err(|reason| Refusal::new(400, text::INVALID_CERTIFICATE, reason))?;
+        if let Some(storage) = &self.storage {
+            storage.write(name, bundle.pem()).map_err(not_stored)?;
+        }
+        warn_of_expiry(name, &bundle);
+        self.by_name.insert(name.to_owned(), bundle);
+        Ok(())
+    }
+
+    /// Removes a certificate. The caller says which names listeners use.
+    ///
+    /// # Errors
+    /// 404 if there is none, 400 if it is used, 500 if its file cannot be removed.
+    pub fn delete(&mut self, name: &str, used: &BTreeSet<&str>) -> Result<(), Refusal> {
+        self.get(name)?;
+        if used.contains(name) {
+            let detail = "a listener's \"certificate\" names it; name another one there before";
+            return Err(Refusal::new(400, text::CERTIFICATE_IN_USE, detail));
+        }
+        if let Some(storage) = &self.storage {
+            storage.remove(name).map_err(not_stored)?;
+        }
+        self.by_name.remove(name);
+        Ok(())
+    }
+
+    /// What is known about a certificate, as NGINX Unit's `GET /certificates/NAME` tells it.
+    ///
+    /// # Errors
+    /// 404 if there is none.
+    pub fn describe(&self, name: &str) -> Result<Document, Refusal> {
+        self.get(name).map(|bundle| bundle.description().clone())
+    }
+
+    /// What is known about all certificates: an object by name.
+    pub fn describe_all(&self) -> Document {
+        Document::compose(self.by_name.iter().map(|(name, bundle)| (name.as_str(), bundle.description().clone())))
+    }
+
+    /// Those with these names for a router: a JSON object of PEM texts, keys and all.
+    pub fn for_router<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> String {
+        let texts: BTreeMap<_, _> =
+            names.into_iter().filter_map(|name| Some((name, self.by_name.get(name)?.pem()))).collect();
+        serde_json::json!(texts).to_string()
+    }
+
+    fn get(&self, name: &str) -> Result<&Bundle, Refusal> {
+        let detail = || format!("there is no certificate {name:?}");
+        self.by_name.get(name).ok_or_else(|| Refusal::new(404, text::NO_SUCH_CERTIFICATE, detail()))
+    }
+}
+
+/// The names of the certificates that listeners use.
+pub fn used(configuration: &Configuration) -> BTreeSet<&str> {
+    let tls = configuration.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    tls.flat_map(|tls| &tls.certificates).map(String::as_str).collect()
+}
+
+/// A name is a file name that is not hidden: files that are being written are.
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let problem = if name.is_empty() {
+        "the name is empty"
+    } else if name.starts_with('.') {
+        "a name does not begin with a dot"
+    } else if name.contains(['/', '\0']) {
+        "a name has no slash and no NUL"
+    } else if name.len() > MAX_NAME_BYTES {
+        "a name has 240 bytes at most"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(400, text::INVALID_CERTIFICATE_NAME, format!("{problem}; choose another")))
+}
+
+fn not_stored(reason: String) -> Refusal {
+    Refusal::new(500, text::CERTIFICATE_NOT_STORED, reason)
+}
+
+fn warn_of_expiry(name: &str, bundle: &Bundle) {
+    if let Some(problem) = bundle.problem_of_time() {
+        tracing::warn!("the certificate {name:?} {problem}: browsers refuse it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn bundle(name: &str) -> String {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        made.cert.pem() + &made.signing_key.serialize_pem()
+    }
+
+    fn names(certificates: &Certificates) -> Vec<String> {
+        certificates.names().into_iter().collect()
+    }
+
+    #[test]
+    fn certificates_outlive_howdah() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut certificates = Certificates::load(folder.path()).unwrap();
+        for name in ["shop", "blog 2026", "shop.new"] {
+            certificates.put(name, bundle(name).as_bytes()).unwrap();
+        }
+        let file = folder.path().join("certs/shop");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        fs::write(folder.path().join("certs/.shop.new"), "half of a fi").unwrap();
+        fs::write(folder.path().join("certs/broken"), "x").unwrap();
+        fs::create_dir(folder.path().join("certs/folder")).unwrap();
+
+        let mut certificates = Certificates::load(folder.path()).unwrap();
+        assert_eq!(names(&certificates), ["blog 2026", "shop", "shop.new"]);
+        certificates.delete("shop", &BTreeSet::from(["shop.new"])).unwrap();
+        assert!(!file.exists());
+        assert_eq!(names(&Certificates::load(folder.path()).unwrap()), ["blog 2026", "shop.new"]);
+    }
+
+    #[test]
+    fn a_name_stays_in_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut certificates = Certificates::load(&folder.path().join("state")).unwrap();
+        let pem = bundle("x");
+        for name in ["", ".", "..", "../x", "a/b", "/x", ".x", "a\0b", &"x".repeat(241)] {
+            let refusal = certificates.put(name, pem.as_bytes()).unwrap_err();
+            assert_eq!((refusal.status, refusal.error.as_str()), (400, text::INVALID_CERTIFICATE_NAME), "{name:?}");
+        }
+        certificates.put(&"x".repeat(240), pem.as_bytes()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        let mut certificates = Certificates::default();
+        let pem = bundle("x");
+        certificates.put("shop", pem.as_bytes()).unwrap();
+        let refused = |result: Result<(), Refusal>| {
+            let refusal = result.unwrap_err();
+            assert!(!refusal.to_string().contains(pem.lines().rev().nth(1).unwrap()));
+            (refusal.status, refusal.error)
+        };
+        let cases = [
+            (certificates.put("shop", pem.as_bytes()), 400, text::CERTIFICATE_EXISTS),
+            (certificates.put("blog", b"x"), 400, text::INVALID_CERTIFICATE),
+            (certificates.delete("blog", &BTreeSet::new()), 404, text::NO_SUCH_CERTIFICATE),
+            (certificates.delete("shop", &BTreeSet::from(["shop"])), 400, text::CERTIFICATE_IN_USE),
+            (certificates.describe("blog").map(drop), 404, text::NO_SUCH_CERTIFICATE),
+        ];
+        for (result, status, error) in cases {
+            assert_eq!(refused(result), (status, error.to_owned()));
+        }
+        assert_eq!(names(&certificates), ["shop"]);
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_stored_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut certificates = Certificates::load(folder.path()).unwrap();
+        fs::create_dir(folder.path().join("certs/shop")).unwrap();
+        let refusal = certificates.put("shop", bundle("x").as_bytes()).unwrap_err();
+        assert_eq!((refusal.status, refusal.error.as_str()), (500, text::CERTIFICATE_NOT_STORED));
+        assert!(names(&certificates).is_empty());
+    }
+
+    #[test]
+    fn only_a_router_gets_keys() {
+        let mut certificates = Certificates::default();
+        let pem = bundle("x").replace('\r', "");
+        certificates.put("shop", pem.as_bytes()).unwrap();
+        certificates.put("blog", bundle("y").as_bytes()).unwrap();
+        let sent: BTreeMap<String, String> = serde_json::from_str(&certificates.for_router(["shop", "gone"])).unwrap();
+        assert_eq!(sent, BTreeMap::from([("shop".to_owned(), pem)]));
+        let told = format!("{certificates:?}{}", certificates.describe_all().pretty());
+        assert!(told.contains("blog") && !told.contains("PRIVATE"), "{told}");
+    }
+}

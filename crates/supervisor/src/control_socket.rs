@@ -1,0 +1,144 @@
+//! The control API's socket: HTTP/1.1, one request for each connection, on a unix socket or a loopback port.
+//!
+//! A unix socket is only for its owner and root: its file is 0600, and who connects is asked of the kernel. What comes
+//! in here goes to the event loop as an [`Ask`] and is answered by it, one after the other.
+
+use crate::api::{Answer, Ask};
+use howdah_config::{Address, Refusal};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MATCH, SERVER};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{mpsc, oneshot};
+
+/// The most bytes of a body: a configuration that is longer is refused by its parser anyway.
+const MAX_BODY_BYTES: usize = 16 << 20;
+/// How long a client may take for a head, and for a body.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long to wait when there are no descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that listens.
+#[derive(Debug)]
+pub enum ControlListener {
+    /// On a unix socket.
+    Unix(UnixListener),
+    /// On a loopback port.
+    Tcp(TcpListener),
+}
+
+// === impl ControlListener ===
+
+impl ControlListener {
+    /// Takes a socket that listens on this address.
+    ///
+    /// # Errors
+    /// When it cannot be watched.
+    pub fn new(socket: std::os::fd::OwnedFd, address: &Address) -> io::Result<ControlListener> {
+        Ok(match address {
+            Address::Tcp(_) => ControlListener::Tcp(TcpListener::from_std(socket.into())?),
+            Address::Unix(_) | Address::Abstract(_) => ControlListener::Unix(UnixListener::from_std(socket.into())?),
+        })
+    }
+
+    /// Accepts and serves without end.
+    pub async fn serve(self, asks: mpsc::UnboundedSender<Ask>) {
+        loop {
+            let accepted = match &self {
+                ControlListener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
+                    if is_trusted(&stream) {
+                        tokio::spawn(serve(stream, asks.clone()));
+                    }
+                }),
+                ControlListener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                    tokio::spawn(serve(stream, asks.clone()));
+                }),
+            };
+            if let Err(error) = accepted {
+                tracing::warn!("the control socket cannot accept a connection: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Whether root or the user who runs howdah is at the other end.
+fn is_trusted(stream: &tokio::net::UnixStream) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    match stream.peer_cred() {
+        Ok(peer) if peer.uid() == 0 || peer.uid() == ours => true,
+        Ok(peer) => {
+            tracing::warn!("the control socket refused user id {}; only root and {ours} may use it", peer.uid());
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asks: mpsc::UnboundedSender<Ask>) {
+    let service = service_fn(|request| {
+        let asks = asks.clone();
+        async move { Ok::<_, Infallible>(response(answer(request, &asks).await)) }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(READ_TIMEOUT)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!("a connection to the control socket ended early: {error}");
+    }
+}
+
+async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>) -> Answer {
+    let (head, body) = request.into_parts();
+    let body = match tokio::time::timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+        Ok(Ok(body)) => body.to_bytes().into(),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            let detail = format!("the body has more than {MAX_BODY_BYTES} bytes");
+            return Refusal::new(413, "Payload Too Large.", detail).into();
+        }
+        Ok(Err(_)) => return Refusal::new(400, "Invalid request.", "the body ended early").into(),
+        Err(_) => return Refusal::new(408, "Request Timeout.", "the body did not come").into(),
+    };
+    let (reply, answer) = oneshot::channel();
+    let ask = Ask {
+        method: head.method.as_str().to_owned(),
+        path: head.uri.path().to_owned(),
+        if_match: if_match(&head.headers),
+        body,
+        reply,
+    };
+    let ended = || Refusal::new(503, "howdah is shutting down.", "it takes no more changes").into();
+    match asks.send(ask) {
+        Ok(()) => answer.await.unwrap_or_else(|_| ended()),
+        Err(_) => ended(),
+    }
+}
+
+/// The header `If-Match`: several are one, with commas between (RFC 9110, 5.3).
+fn if_match(headers: &HeaderMap) -> Option<String> {
+    let values = headers.get_all(IF_MATCH).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    values.map(String::from).reduce(|all, value| format!("{all}, {value}"))
+}
+
+fn response(answer: Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(answer.body.into()));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(SERVER, HeaderValue::from_static(concat!("howdah/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    if let Some(etag) = answer.etag.and_then(|etag| HeaderValue::from_str(&etag).ok()) {
+        headers.insert(ETAG, etag);
+    }
+    response
+}

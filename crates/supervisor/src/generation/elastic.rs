@@ -1,0 +1,69 @@
+//! An application's number of workers follows what it has to do: the policy of [`crate::pool`], carried out.
+
+use super::Generation;
+use crate::pool::Seen;
+use howdah_channel::WorkerId;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Since when which worker has been idle, as far as it has been looked at.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    pub(super) since: BTreeMap<u16, (WorkerId, Instant)>,
+    /// When to look again.
+    pub(super) look_at: Option<Instant>,
+}
+
+// === impl Generation ===
+
+impl Generation {
+    /// The router found fewer idle workers than there should be, and so many requests that wait.
+    pub fn on_wanting(&mut self, waiting: u64, now: Instant) {
+        if self.plan.pool.is_elastic() {
+            self.adapt(usize::try_from(waiting).unwrap_or(usize::MAX), now);
+        }
+    }
+
+    /// A worker takes longer than `limits/timeout` allows.
+    pub fn on_overdue(&mut self, overdue: WorkerId) {
+        let process = self.workers.alive().find(|(worker, _)| *worker == overdue).and_then(|(_, process)| process);
+        if let Some(process) = process {
+            tracing::warn!(
+                "a worker of {:?} (pid {}) took longer for a request than \"limits/timeout\" allows; it is ended",
+                self.plan.name,
+                process.pid.as_raw_pid()
+            );
+            process.kill();
+        }
+    }
+
+    /// Sends workers away that have been idle for too long, and starts spare ones.
+    pub(super) fn look_at_idle(&mut self, now: Instant) {
+        if self.idle.look_at.is_some_and(|at| at <= now) {
+            self.idle.look_at = None;
+            self.adapt(0, now);
+        }
+    }
+
+    fn adapt(&mut self, waiting: usize, now: Instant) {
+        let mut idle = BTreeMap::new();
+        for worker in self.workers.running().filter(|worker| self.control.says_idle(worker.index)) {
+            let known = self.idle.since.get(&worker.index).filter(|(known, _)| *known == worker);
+            idle.insert(worker.index, *known.unwrap_or(&(worker, now)));
+        }
+        self.idle.since = idle;
+        let idle: Vec<_> = self.idle.since.iter().map(|(place, (_, since))| (*place, *since)).collect();
+        for place in self.plan.pool.to_leave(&idle, now) {
+            if let Some((worker, _)) = self.idle.since.remove(&place) {
+                self.workers.retire(worker);
+                self.control.stop_worker(worker);
+            }
+        }
+        let all = self.workers.staying();
+        let running = self.workers.running().count();
+        let seen = Seen { idle: self.idle.since.len(), starting: all - running, all, waiting };
+        self.workers.want(self.plan.pool.wanted(seen));
+        // Busy ones become idle without a word: as long as there are any beyond the spare ones, they are looked at.
+        self.idle.look_at = self.plan.pool.next_look(all, now);
+    }
+}

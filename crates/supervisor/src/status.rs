@@ -1,0 +1,34 @@
+//! What howdah does, as `GET /status` tells it, in NGINX Unit's form.
+
+use crate::supervise::Supervisor;
+use serde_json::{Map, Value, json};
+
+/// The status, with the router's latest numbers.
+pub fn of(supervisor: &Supervisor) -> Value {
+    let load = &supervisor.load;
+    let open = load.connections_accepted.saturating_sub(load.connections_closed);
+    let mut applications = Map::new();
+    for (name, id) in &supervisor.current.generations {
+        let Some(generation) = supervisor.generations.iter().find(|generation| generation.id() == *id) else {
+            continue;
+        };
+        let active = load.requests_active.get(id).copied().unwrap_or_default();
+        let (running, starting) = generation.process_counts();
+        let idle = running.saturating_sub(usize::try_from(active).unwrap_or(usize::MAX));
+        let status = json!({
+            "processes": { "running": running, "starting": starting, "idle": idle },
+            "requests": { "active": active },
+        });
+        applications.insert(name.clone(), status);
+    }
+    json!({
+        "connections": {
+            "accepted": load.connections_accepted,
+            "active": load.connections_active,
+            "idle": open.saturating_sub(load.connections_active),
+            "closed": load.connections_closed,
+        },
+        "requests": { "total": load.requests_total },
+        "applications": applications,
+    })
+}

@@ -1,0 +1,23 @@
+//! What the operating system says, for people: without its number.
+
+use std::io;
+
+/// The error in words, as in `No space left on device`.
+pub fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(number) => text[..number].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_left_out() {
+        assert_eq!(words(&io::Error::from_raw_os_error(2)), "No such file or directory");
+        assert_eq!(words(&io::Error::other("the link is broken")), "the link is broken");
+    }
+}
