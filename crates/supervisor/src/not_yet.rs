@@ -16,7 +16,6 @@ pub fn refuse(configuration: &Configuration) -> Result<(), String> {
             others.push(path.to_owned());
         }
     };
-    check(!http.compression.compressors.is_empty(), "settings/http/compression");
     match applications.chain(others).next() {
         Some(path) => Err(format!("{path}: howdah does not do this yet; remove it")),
         None => Ok(()),

@@ -74,6 +74,11 @@ impl FileBody {
         }
     }
 
+    /// All of it, if it is in memory.
+    pub fn whole(&self) -> Option<&Bytes> {
+        if let Source::Memory(bytes) = &self.source { Some(bytes) } else { None }
+    }
+
     pub(super) fn pieces(file: OwnedFd, pieces: impl IntoIterator<Item = Piece>) -> Self {
         let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| piece.length() > 0).collect();
         let remaining = pieces.iter().map(Piece::length).sum();
