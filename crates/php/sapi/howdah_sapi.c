@@ -7,6 +7,7 @@
 #include "howdah_sapi.h"
 #include "php.h"
 #include "php_ini.h"
+#include "build-defs.h"
 #include "php_main.h"
 #include "php_output.h"
 #include "php_variables.h"
@@ -527,4 +528,15 @@ void howdah_php_shutdown(void)
 const char *howdah_php_version(void)
 {
 	return PHP_VERSION;
+}
+
+/* Where this PHP was built to look: see build-defs.h. */
+const char *howdah_php_extension_dir(void)
+{
+	return PHP_EXTENSION_DIR;
+}
+
+const char *howdah_php_ini_dir(void)
+{
+	return PHP_CONFIG_FILE_PATH;
 }
