@@ -25,6 +25,8 @@ impl Fake {
             php: Php { version: "8.2".parse::<PhpVersion>().unwrap(), executable },
             account: Account::default(),
             options: PhpOptions::default(),
+            confined: Confined::default(),
+            outputs: Outputs::default(),
             environment: BTreeMap::new(),
             working_directory: None,
             pool: Pool::new(howdah_config::Processes::Fixed(2), 2),
@@ -75,7 +77,7 @@ impl Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         if let Prototype::Up { pid, .. } = self.generation.prototype {
-            reap::kill_group(pid);
+            reap::kill_group(pid, pid);
             let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
         }
     }

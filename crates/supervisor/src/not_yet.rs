@@ -2,13 +2,11 @@
 //!
 //! Whoever builds one of these removes its line here. What concerns single requests is told by the router.
 
-use howdah_config::{Application, Configuration, Isolation};
+use howdah_config::Configuration;
 
 /// # Errors
 /// The first option that would do nothing, with its path.
 pub fn refuse(configuration: &Configuration) -> Result<(), String> {
-    let applications =
-        configuration.applications.iter().flat_map(|(name, application)| of_application(name, application));
     let http = &configuration.settings.http;
     let mut others = Vec::new();
     let mut check = |does_something: bool, path: &str| {
@@ -17,20 +15,10 @@ pub fn refuse(configuration: &Configuration) -> Result<(), String> {
         }
     };
     check(!http.compression.compressors.is_empty(), "settings/http/compression");
-    match applications.chain(others).next() {
+    match others.first() {
         Some(path) => Err(format!("{path}: howdah does not do this yet; remove it")),
         None => Ok(()),
     }
-}
-
-fn of_application(name: &str, application: &Application) -> Vec<String> {
-    let options = [
-        ("isolation", application.isolation != Isolation::default()),
-        ("stdout", application.stdout.is_some()),
-        ("stderr", application.stderr.is_some()),
-    ];
-    let used = options.into_iter().filter(|(_, is_used)| *is_used);
-    used.map(|(option, _)| format!("applications/{name}/{option}")).collect()
 }
 
 #[cfg(test)]
@@ -44,7 +32,11 @@ mod tests {
         let cases = [
             (r#"{"routes": [], "listeners": {"*:1": {"pass": "routes"}}, "access_log": "-"}"#.to_owned(), None),
             (application(r#""processes": 3"#), None),
-            (application(r#""isolation": {"rootfs": "/x"}"#), Some("applications/x/isolation")),
+            (application(r#""isolation": {"rootfs": "/x"}, "stderr": "/x""#), None),
+            (
+                r#"{"settings": {"http": {"compression": {"compressors": [{"encoding": "gzip"}]}}}}"#.to_owned(),
+                Some("settings/http/compression"),
+            ),
         ];
         for (text, expected) in cases {
             let configuration = Configuration::parse(&text).unwrap();

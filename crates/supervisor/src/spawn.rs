@@ -8,6 +8,7 @@ use howdah_channel::control::ControlSocket;
 use howdah_channel::lifecycle::CONTROL_FD;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -31,14 +32,22 @@ pub fn router() -> io::Result<(Pid, ControlSocket)> {
     spawn(command)
 }
 
-/// Starts the prototype of an application.
+/// Starts the prototype of an application, with other files as its standard output and error, perhaps.
 pub fn prototype(
     executable: &Path,
     application: &str,
     environment: &BTreeMap<String, String>,
+    outputs: [Option<File>; 2],
 ) -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new(executable);
     command.arg0(format!("howdah: \"{application}\" prototype")).envs(environment);
+    let [stdout, stderr] = outputs;
+    if let Some(file) = stdout {
+        command.stdout(file);
+    }
+    if let Some(file) = stderr {
+        command.stderr(file);
+    }
     spawn(command)
 }
 
