@@ -173,7 +173,7 @@ def test_uname_is_a_host_name_of_its_own(folder, run):
         "uidmap": [{"container": 0, "host": uid, "size": 1}],
     }
     server = run({"applications": {"app": app(folder, isolation)}})
-    path = here(folder, "exec('hostname shop'); echo json_encode([php_uname('n'), readlink('/proc/self/ns/uts')]);")
+    path = here(folder, "exec('hostname shop'); echo json_encode([gethostname(), readlink('/proc/self/ns/uts')]);")
     before = os.uname().nodename
     name, namespace = server.get(path).json()
     assert name == "shop" and namespace != link("uts")
@@ -300,17 +300,27 @@ def test_rootfs_mounts_what_is_asked_for(rootfs, run):
 def test_links_in_a_rootfs_lead_where_the_application_sees_them(rootfs, run):
     needs("--mount")
     root, inner = rootfs
-    (root / "tmp").symlink_to(tempfile.mkdtemp(prefix="howdah-"))
-    outside = Path(os.readlink(root / "tmp"))
     inner.php("v1/index.php", "echo __DIR__;")
     (inner.root / "current").symlink_to("/home/site/v1")
     config = in_rootfs(root, inner)
     config["root"] = "/home/site/current"
-    # The link /tmp leads to a folder that is not there, inside: it is made there.
     server = run({"applications": {"app": config}})
-    assert server.get("/").text in ("/home/site/current", "/home/site/v1")
-    assert list(outside.iterdir()) == [] and str(outside) not in Path("/proc/self/mountinfo").read_text()
-    outside.rmdir()
+    assert server.get("/").text == "/home/site/v1"
+
+
+def test_hostile_links_in_a_rootfs_lead_nowhere(rootfs, run, folder, tmp_path):
+    """What is mounted is not mounted, nor a folder made, where a link of the application's leads to outside."""
+    needs("--mount")
+    root, inner = rootfs
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (root / "tmp").symlink_to(outside)
+    (root / "usr").symlink_to("../../../../../../../../../.." + str(outside))
+    inner.php("probe.php", "echo 1;")
+    server = run({"applications": {"app": app(folder)}})
+    answer = server.api("PUT", "/config/applications/app", in_rootfs(root, inner))
+    assert "applications/app/isolation/automount/" in answer.text, answer.text
+    assert list(outside.iterdir()) == []
 
 
 def test_with_rootfs_the_php_ini_is_one_of_outside(rootfs, run, tmp_path):

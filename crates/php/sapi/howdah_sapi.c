@@ -402,6 +402,8 @@ static int sapi_howdah_startup(sapi_module_struct *module)
 /* 0 when PHP can't be started; it has said why on stderr. */
 int howdah_php_startup(const char *ini_file, const char *ini_entries, const char *software)
 {
+	/* The prototype may be a fork itself, of one that has gone: a namespace of processes takes that. */
+	howdah_forked = 0;
 	server_software = software;
 	howdah_sapi.php_ini_path_override = (char *) ini_file;
 	signal(SIGPIPE, SIG_IGN);

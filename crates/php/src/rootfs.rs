@@ -56,10 +56,6 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
     rustix::process::chdir(path).map_err(failed("it cannot be entered"))?;
     // The old root is on top of the new one then, as ".", until it is unmounted.
     rustix::process::pivot_root(".", ".").map_err(failed("it cannot become the root directory"))?;
-    for (target, tree) in outside {
-        place(&target, &tree)
-            .map_err(problem("automount/language_deps", format!("{} cannot be mounted", target.display())))?;
-    }
     if rootfs.tmpfs {
         make_folder(Path::new("/tmp"))
             .and_then(|()| {
@@ -67,6 +63,11 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
                 Ok(mount("tmpfs", "/tmp", "tmpfs", flags, c"size=10%,mode=1777")?)
             })
             .map_err(problem("automount/tmpfs", "/tmp cannot be mounted"))?;
+    }
+    // What comes from outside may be below /tmp, too.
+    for (target, tree) in outside {
+        place(&target, &tree)
+            .map_err(problem("automount/language_deps", format!("{} cannot be mounted", target.display())))?;
     }
     if rootfs.procfs {
         // While the old /proc is still there: without root, the kernel wants to see that it hides nothing.
