@@ -17,7 +17,7 @@ def config(folder, http: dict, **application) -> dict:
             {"action": {"share": f"{folder.root}$uri"}},
         ],
         "applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1, **application}},
-        "settings": {"http": http},
+        "settings": {"http": {"chunked_transform": True, **http}},
     }
 
 

@@ -1,6 +1,5 @@
 """HTTP/1.1 as clients speak it, and as attackers do: connections, pipelining, bodies, and what is refused."""
 
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -139,19 +138,6 @@ def test_php_gets_any_method(server, method):
     assert server.request(method, "/server.php").json()["REQUEST_METHOD"] == method
 
 
-@pytest.mark.parametrize("target", ["/server.php", "/hello.txt", "/"])
-def test_trace_is_refused(site, server, target):
-    site.write("hello.txt", "hello")
-    response = server.request("TRACE", target, {"X-Secret": "reflected"})
-    assert response.status in (405, 501) and b"reflected" not in response.body
-
-
-@pytest.mark.parametrize("target", ["example.org:443", "127.0.0.1:22", "/server.php"])
-def test_connect_is_refused(server, target):
-    raw = server.raw(b"CONNECT %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % target.encode())
-    assert raw.split(b" ")[1] in (b"400", b"405", b"501"), raw
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "PROPFIND"])
 def test_a_file_is_only_read(site, server, method):
     site.write("hello.txt", "hello")
@@ -197,31 +183,6 @@ def test_trailers_do_not_become_headers(server):
     assert "HTTP_X_TRAILER" not in got and "PHP_AUTH_USER" not in got
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"x\r\nabc\r\n0\r\n\r\n",
-        b"-1\r\nabc\r\n0\r\n\r\n",
-        b"0x3\r\nabc\r\n0\r\n\r\n",
-        b"3\r\nabcd\r\n0\r\n\r\n",
-        b"3\r\nab\r\n0\r\n\r\n",
-        b"fffffffffffffffff\r\nabc\r\n0\r\n\r\n",
-        b"\r\nabc\r\n0\r\n\r\n",
-        b"3 3\r\nabc\r\n0\r\n\r\n",
-    ],
-)
-def test_broken_chunks_do_not_reach_php(site, server, body):
-    (site.scratch / "ran-broken").unlink(missing_ok=True)
-    site.php("ran.php", "touch(SCRATCH . '/ran-broken'); echo 'ran';")
-    with server.connect() as connection:
-        connection.send(chunked(body, "/ran.php"))
-        connection.socket.shutdown(socket.SHUT_WR)
-        raw = connection.rest()
-    assert raw == b"" or raw.startswith(b"HTTP/1.1 400 "), raw
-    assert server.get("/pid.php").status == 200
-    assert not (site.scratch / "ran-broken").exists()
-
-
 # --- Expect
 
 
@@ -260,80 +221,7 @@ def test_an_expectation_that_nobody_knows(server):
     assert server.get("/pid.php", {"Expect": "miracles"}).status in (200, 417)
 
 
-# --- What is refused: one answer, then the connection is closed, and what follows is never taken for a request.
-
-HOST = b"Host: x\r\n"
-BAD = {
-    "no host": b"GET /pid.php HTTP/1.1\r\n\r\n",
-    "two hosts": b"GET /pid.php HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-    "two equal hosts": b"GET /pid.php HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
-    "a host with a path": b"GET /pid.php HTTP/1.1\r\nHost: a/b\r\n\r\n",
-    "a host with a space": b"GET /pid.php HTTP/1.1\r\nHost: a b\r\n\r\n",
-    "length and chunked": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "chunked and length": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-    "two lengths": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
-    "a list of lengths": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: 5, 5\r\n\r\nhello",
-    "a negative length": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n",
-    "a length with a sign": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: +5\r\n\r\nhello",
-    "a length in hexadecimal": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: 0x5\r\n\r\nhello",
-    "an empty length": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: \r\n\r\n",
-    "an enormous length": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Content-Length: 99999999999999999999999\r\n\r\n",
-    "gzip": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip\r\n\r\n",
-    "chunked, then gzip": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-    "not quite chunked": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-    "chunked twice": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "identity": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: identity\r\nContent-Length: 5\r\n\r\nhello",
-    "chunked in HTTP/1.0": b"POST /pid.php HTTP/1.0\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "a space before a colon": b"GET /pid.php HTTP/1.1\r\n" + HOST + b"X-A : 1\r\n\r\n",
-    "a space before the colon of a transfer-encoding": b"POST /pid.php HTTP/1.1\r\n" + HOST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
-    "a folded header": b"GET /pid.php HTTP/1.1\r\n" + HOST + b"X-A: 1\r\n 2\r\n\r\n",
-    "a header without a colon": b"GET /pid.php HTTP/1.1\r\n" + HOST + b"nonsense\r\n\r\n",
-    "a header without a name": b"GET /pid.php HTTP/1.1\r\n" + HOST + b": value\r\n\r\n",
-    "NUL in a header": b"GET /pid.php HTTP/1.1\r\n" + HOST + b"X-A: a\0b\r\n\r\n",
-    "a bare CR in a header": b"GET /pid.php HTTP/1.1\r\n" + HOST + b"X-A: a\rX-B: b\r\n\r\n",
-    "a space first": b" GET /pid.php HTTP/1.1\r\n" + HOST + b"\r\n",
-    "a target with a space": b"GET /pid.php x HTTP/1.1\r\n" + HOST + b"\r\n",
-    "a target with NUL": b"GET /pid.php\0 HTTP/1.1\r\n" + HOST + b"\r\n",
-    "a target without a slash": b"GET pid.php HTTP/1.1\r\n" + HOST + b"\r\n",
-    "no version": b"GET /pid.php\r\n\r\n",
-    "a version of the future": b"GET /pid.php HTTP/9.9\r\n" + HOST + b"\r\n",
-    "not HTTP": b"GET /pid.php ICY/1.1\r\n" + HOST + b"\r\n",
-    "a method with a control character": b"GE\x01T /pid.php HTTP/1.1\r\n" + HOST + b"\r\n",
-    "TLS": bytes.fromhex("16030100a5010000a10303") + b"\x11" * 160,
-}  # fmt: skip
-# Where the standard names another status than 400, that one will do.
-ALSO = {
-    "gzip": b"501",
-    "chunked, then gzip": b"501",
-    "not quite chunked": b"501",
-    "chunked twice": b"501",
-    "identity": b"501",
-    # RFC 9112, 6.3: the chunks count, and the connection is closed after the answer.
-    "length and chunked": b"200",
-    "chunked and length": b"200",
-    "an enormous length": b"413",
-    "a version of the future": b"505",
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_request_is_answered_once_and_hung_up_on(site, server, name):
-    (site.scratch / "smuggled").unlink(missing_ok=True)
-    site.php("smuggled.php", "touch(SCRATCH . '/smuggled'); echo 'smuggled';")
-    follow = b"GET /smuggled.php HTTP/1.1\r\nHost: x\r\n\r\n"
-    raw = server.raw(BAD[name] + follow)
-    assert raw.startswith(b"HTTP/1."), raw
-    assert raw[9:12] in (b"400", ALSO.get(name)), raw
-    assert raw.count(b"HTTP/1.1 ") == 1, raw
-    assert server.get("/pid.php").status == 200
-    assert not (site.scratch / "smuggled").exists()
-
-
-def test_two_equal_lengths_are_one(server):
-    """RFC 9110, 8.6 leaves the choice: refuse them, or take them as one, as hyper does. The framing must hold."""
-    twice = b"POST /pid.php HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello"
-    raw = server.raw(twice + b"GET /pid.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    assert raw.count(b"HTTP/1.1 200 ") == 2, raw
+# --- What is refused: see test_http_strictness.py
 
 
 def test_a_bad_request_does_not_take_back_the_answers_before_it(server):

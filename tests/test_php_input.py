@@ -226,7 +226,7 @@ def test_fifty_megabytes_up(folder, run, chunked):
                     "options": {"admin": {"post_max_size": "100M", "upload_max_filesize": "100M"}},
                 }
             },
-            "settings": {"http": {"max_body_size": 100 << 20}},
+            "settings": {"http": {"max_body_size": 100 << 20, "chunked_transform": True}},
         }
     )
     body = noise(50 << 20)

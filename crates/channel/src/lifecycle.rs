@@ -78,7 +78,8 @@ pub fn die_with_supervisor(control: &ControlSocket) -> io::Result<()> {
 /// Supervisor to prototype.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToPrototype {
-    /// Load PHP. Descriptors: the channel's memory, then one eventfd for each router thread.
+    /// Load PHP. Descriptors: the channel's memory, standard error for what comes after, then one eventfd for each
+    /// router thread.
     Boot(Box<PrototypeBoot>),
     /// Fork this worker.
     Start(WorkerId),

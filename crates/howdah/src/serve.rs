@@ -57,7 +57,7 @@ pub fn plan(options: &Serve) -> Result<Served, String> {
                 { "action": share },
             ],
             "applications": { NAME: application(options, &recognised.root, recognised.front_controller)? },
-            "settings": { "http": { "max_body_size": MAX_BODY_BYTES } },
+            "settings": { "http": { "max_body_size": MAX_BODY_BYTES, "chunked_transform": true } },
             "access_log": access_log(&options.access_log)?,
         }),
         description: recognised.description,

@@ -169,10 +169,10 @@ impl Prototype {
 
 /// Does what the boot message says; after that PHP is up.
 fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<OwnedFd>) -> Result<Loaded, String> {
-    if descriptors.is_empty() {
-        return Err("the boot message came without the channel's memory".into());
+    if descriptors.len() < 2 {
+        return Err("the boot message came without the channel's memory and standard error".into());
     }
-    let bells = descriptors.split_off(1);
+    let bells = descriptors.split_off(2);
     let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
         .map_err(|error| format!("cannot map the channel: {error}"))?;
     // The pidfd before the identity: a parent of another user may be watched, too.
@@ -195,7 +195,10 @@ fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<
             format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
         })?;
     }
-    Ok(Loaded { channel, supervisor, opcache: start_php(boot)? })
+    let opcache = start_php(boot)?;
+    // What it said until now the supervisor has read, for the answer to who wanted it to start.
+    nix::unistd::dup2_stderr(&descriptors[1]).map_err(|error| format!("cannot set standard error: {error}"))?;
+    Ok(Loaded { channel, supervisor, opcache })
 }
 
 /// Whether opcache is on.

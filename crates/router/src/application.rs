@@ -40,6 +40,9 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
         }
     };
     let settings = &view.configuration().settings.http;
+    if parts.headers.contains_key(TRANSFER_ENCODING) && !settings.chunked_transform {
+        return Err(Failure::LengthRequired);
+    }
     let has_body = !body.is_end_stream();
     let body = if has_body { request_body::read(body, settings).await? } else { Buffered::EMPTY };
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());

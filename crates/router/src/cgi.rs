@@ -2,9 +2,10 @@
 
 use crate::script::Script;
 use crate::subject::Subject;
+use crate::unsafe_fields::is_safe;
 use howdah_channel::request::{HeadWriter, code};
 use howdah_config::Scheme;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, USER_AGENT};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, USER_AGENT};
 use http::request::Parts;
 use std::path::Path;
 
@@ -15,8 +16,9 @@ pub const SERVER_SOFTWARE: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 
 /// Writes the head of a request.
 ///
-/// A header whose name has an underscore is left out: it could not be told from one with a hyphen. `Proxy` is left out,
-/// since programs take HTTP_PROXY for their own setting (CVE-2016-5385).
+/// Of headers that come to the same variable, one with a safe name goes first, or else the one that came first; an unsafe
+/// name gets this far only if the configuration wants it. `Proxy` is left out, since programs take HTTP_PROXY for their
+/// own setting (CVE-2016-5385).
 pub fn write(head: &mut HeadWriter, request: &Subject<'_>, root: &Path, script: &Script, body_len: Option<u64>) {
     let Subject { parts, peer, origin, host, path, .. } = request;
     let root = root.as_os_str().as_encoded_bytes();
@@ -37,7 +39,7 @@ pub fn write(head: &mut HeadWriter, request: &Subject<'_>, root: &Path, script: 
     head.known(code::DOCUMENT_URI, path.bytes());
     head.known(code::SERVER_PROTOCOL, if parts.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
     head.known(code::SERVER_SOFTWARE, SERVER_SOFTWARE.as_bytes());
-    head.known(code::SERVER_NAME, if host.is_empty() { &*peer.server_addr } else { host }.as_bytes());
+    head.known(code::SERVER_NAME, if host.is_empty() { peer.server_addr.as_str() } else { host }.as_bytes());
     head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());
     head.known(code::SERVER_PORT, peer.server_port.as_bytes());
     head.known(code::REMOTE_ADDR, origin.address.as_bytes());
@@ -87,15 +89,30 @@ fn headers(head: &mut HeadWriter, request: &Parts) {
             HOST => head.named(b"HTTP_HOST", value),
             USER_AGENT => head.named(b"HTTP_USER_AGENT", value),
             _ => {
-                let key = key.as_str().as_bytes();
-                if key == b"proxy" || key.contains(&b'_') {
+                let key = key.as_str();
+                if key == "proxy" || !is_safe(key) && is_shadowed(key, &request.headers) {
                     continue;
                 }
                 name.clear();
                 name.extend_from_slice(b"HTTP_");
-                name.extend(key.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
+                name.extend(key.bytes().map(cgi_byte));
                 head.named(&name, value);
             }
         }
     }
+}
+
+/// Whether another header comes to the same variable, and goes before this one, whose name is not safe.
+fn is_shadowed(name: &str, headers: &HeaderMap) -> bool {
+    let is_same = |other: &str| name.bytes().map(cgi_byte).eq(other.bytes().map(cgi_byte));
+    let mut came_before = true;
+    headers.keys().map(HeaderName::as_str).any(|other| {
+        came_before = came_before && other != name;
+        other != name && (came_before || is_safe(other)) && is_same(other)
+    })
+}
+
+/// A byte of a header's name in the name of a variable. PHP itself would make an underscore of a dot.
+fn cgi_byte(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { b'_' }
 }

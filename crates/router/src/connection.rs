@@ -12,9 +12,11 @@ use crate::proxy::tunnel;
 use crate::response_body::ResponseBody;
 use crate::service;
 use crate::socket::{Accepted, Peer, Socket, Transport, Watched};
+use crate::strictness::{Guarded, Refusal};
 use crate::thread::Thread;
 use crate::tls::{self, HandshakeError, Negotiated};
 use howdah_config::Http;
+use http::StatusCode;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::Upgraded;
@@ -48,6 +50,10 @@ pub struct Clock {
     waker: RefCell<Option<Waker>>,
     /// What the connection goes on with when hyper is done: the last response was a 101.
     tunnel: Cell<Option<Upgraded>>,
+    /// How many requests have begun.
+    requests: Cell<u64>,
+    /// How many requests go before one that is refused, and why it is.
+    refused: Cell<Option<(u64, Refusal)>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +69,7 @@ enum Phase {
 }
 
 /// The most bytes of a request's head, and of what is read ahead.
-const BUFFER_BYTES: usize = 64 * 1024;
+pub const BUFFER_BYTES: usize = 64 * 1024;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 256;
 
@@ -101,11 +107,11 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
         },
     };
     let peer = Rc::new(peer);
-    let mut waiting = Some(Watched::new(socket, Rc::clone(&clock)));
+    let mut waiting = Some(Guarded::new(Watched::new(socket, Rc::clone(&clock)), Rc::clone(&clock)));
     let mut result = Ok(());
-    while let Some(mut watched) = waiting.take() {
-        if !clock.until_readable(&watched).await {
-            watched.say_goodbye().await;
+    while let Some(guarded) = waiting.take() {
+        if !clock.until_readable(&guarded).await {
+            guarded.into_inner().say_goodbye().await;
             break;
         }
         let service = service_fn(|request| {
@@ -117,7 +123,7 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
             .max_buf_size(BUFFER_BYTES)
             .max_headers(MAX_HEADERS)
             .header_read_timeout(None)
-            .serve_connection(TokioIo::new(watched), service);
+            .serve_connection(TokioIo::new(guarded), service);
         match poll_fn(|context| clock.poll_connection(&thread, Pin::new(&mut connection), context)).await {
             Ended::Closed(ended) => {
                 result = ended;
@@ -125,18 +131,18 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
                     && let Some(upstream) = clock.begin_tunnel()
                 {
                     let parts = connection.into_parts();
-                    let mut client = parts.io.into_inner();
-                    client.unread(parts.read_buf);
-                    tunnel::run(&clock, client, upstream).await;
+                    let mut guarded = parts.io.into_inner();
+                    guarded.unread(parts.read_buf);
+                    tunnel::run(&clock, guarded.into_inner(), upstream).await;
                 }
             }
             Ended::Idle => {
                 let parts = connection.into_parts();
-                let mut watched = parts.io.into_inner();
-                watched.unread(parts.read_buf);
-                waiting = Some(watched);
+                let mut guarded = parts.io.into_inner();
+                guarded.unread(parts.read_buf);
+                waiting = Some(guarded);
             }
-            Ended::Overdue => connection.into_parts().io.into_inner().say_goodbye().await,
+            Ended::Overdue => connection.into_parts().io.into_inner().into_inner().say_goodbye().await,
         }
     }
     // Nobody may be left to say so: the client went away while its request was under way.
@@ -152,8 +158,9 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
 /// The line of an answer to what was no request: it never came to one of its own.
 fn log_no_request(thread: &Thread, remote: &str) {
     let view = thread.view();
-    if let Some(log) = view.configuration().access_log.as_ref().filter(|log| log.condition.is_none()) {
-        Entry::of_no_request(log, remote).write();
+    let log = view.configuration().access_log.as_ref();
+    if let Some(entry) = log.and_then(|log| Entry::of_no_request(log, remote, StatusCode::BAD_REQUEST)) {
+        entry.write();
     }
 }
 
@@ -174,6 +181,8 @@ impl Clock {
             read_blocked: Cell::new(false),
             waker: RefCell::default(),
             tunnel: Cell::default(),
+            requests: Cell::new(0),
+            refused: Cell::new(None),
         }
     }
 
@@ -254,8 +263,23 @@ impl Clock {
         None
     }
 
+    /// The request after this many is refused.
+    pub fn refuse(&self, requests: u64, refusal: Refusal) {
+        self.refused.set(Some((requests, refusal)));
+    }
+
+    /// Why the request that has begun is refused, if it is.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.refused.get().filter(|(before, _)| before + 1 == self.requests.get()).map(|(_, refusal)| refusal)
+    }
+
+    /// Whether so many requests have come, and all have been answered.
+    pub fn has_answered(&self, requests: u64) -> bool {
+        self.requests.get() == requests && self.phase.get() != Phase::Busy
+    }
+
     /// Waits until the client sends something; `false` if the connection is to be closed.
-    async fn until_readable(&self, socket: &Watched) -> bool {
+    async fn until_readable(&self, socket: &Guarded) -> bool {
         poll_fn(|context| {
             if self.overdue.get() || self.is_draining() && self.may_close() {
                 return Poll::Ready(false);
@@ -290,6 +314,7 @@ impl Clock {
     }
 
     fn request_began(&self) {
+        self.requests.set(self.requests.get() + 1);
         self.enter(Phase::Busy);
         self.used.set(true);
     }
@@ -385,7 +410,7 @@ trait Serving: Future<Output = hyper::Result<()>> {
     fn finish(self: Pin<&mut Self>);
 }
 
-impl<S> Serving for http1::Connection<TokioIo<Watched>, S>
+impl<S> Serving for http1::Connection<TokioIo<Guarded>, S>
 where
     S: hyper::service::HttpService<hyper::body::Incoming, ResBody = ResponseBody>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -1,5 +1,6 @@
 //! The answers that are howdah's own: a status, a short page, and for 5xx a line in the log that says why.
 
+use crate::strictness::Refusal;
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
@@ -17,10 +18,20 @@ pub enum Failure {
     MethodNotAllowed,
     /// The body did not arrive in time.
     RequestTimeout,
+    /// The body has no length, and `settings/http/chunked_transform` is off.
+    LengthRequired,
     /// The body is longer than `settings/http/max_body_size`.
     BodyTooLarge,
-    /// The request's head does not fit into a slot.
+    /// The target has no end.
+    TargetTooLong,
+    /// The request's head has no end, or does not fit into a slot.
     HeadTooLarge,
+    /// No way to encode the response is one that the client accepts.
+    NotAcceptable,
+    /// A transfer coding that howdah does not have.
+    NotImplemented,
+    /// Another version of HTTP.
+    VersionNotSupported,
     /// Something of ours failed: a full disk, no descriptors.
     Internal,
     /// The worker died, or wrote no response; no upstream did.
@@ -42,8 +53,13 @@ impl Failure {
             Failure::Forbidden => StatusCode::FORBIDDEN,
             Failure::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Failure::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Failure::LengthRequired => StatusCode::LENGTH_REQUIRED,
             Failure::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Failure::TargetTooLong => StatusCode::URI_TOO_LONG,
             Failure::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Failure::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+            Failure::NotImplemented => StatusCode::NOT_IMPLEMENTED,
+            Failure::VersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Failure::BadGateway => StatusCode::BAD_GATEWAY,
             Failure::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -58,17 +74,37 @@ impl Failure {
         match self {
             Failure::MethodNotAllowed => {
                 headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+                // Who wants a tunnel does not speak HTTP any more.
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Failure::Unavailable => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
             }
             // What follows on the connection can't be told from the rest of this request.
-            Failure::BadRequest(_) | Failure::BodyTooLarge | Failure::RequestTimeout => {
+            Failure::BadRequest(_)
+            | Failure::LengthRequired
+            | Failure::BodyTooLarge
+            | Failure::RequestTimeout
+            | Failure::TargetTooLong
+            | Failure::NotImplemented
+            | Failure::VersionNotSupported => {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             _ => {}
         }
         response
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        match refusal {
+            Refusal::Bad(why) => Failure::BadRequest(why),
+            Refusal::TargetTooLong => Failure::TargetTooLong,
+            Refusal::HeadTooLarge => Failure::HeadTooLarge,
+            Refusal::UnknownCoding => Failure::NotImplemented,
+            Refusal::Version => Failure::VersionNotSupported,
+        }
     }
 }
 

@@ -4,11 +4,13 @@
 //! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`, `socket`):
 //!
 //! - `tls`: encrypted connections, and their certificates
+//! - `strictness`, `authority`, `unsafe_fields`: what never gets as far as a request, or into it
 //! - `service`: one request → the route's action → a response; `subject`, `forwarded`: the request as routes see it
 //! - `application`: an action that runs PHP
 //! - `static_files`: files
 //! - `script`, `cgi`, `request_body`, `slots`, `php`, `spool`: a request's way to PHP and back, over the channel
 //! - `proxy`: requests that other HTTP servers answer, and WebSockets through them
+//! - `compression`: of any response
 //! - `failure`: the answers that are ours
 //! - `access_log`, `log_line`: one line for each answer; `background_writer`, which never makes a thread wait for who reads it
 //!
@@ -19,8 +21,10 @@
 mod accept;
 mod access_log;
 mod application;
+mod authority;
 mod background_writer;
 mod cgi;
+mod compression;
 mod connection;
 mod control;
 mod failure;
@@ -40,9 +44,11 @@ mod snapshot;
 mod socket;
 mod spool;
 mod static_files;
+mod strictness;
 mod subject;
 mod thread;
 mod tls;
+mod unsafe_fields;
 
 pub use background_writer::BackgroundWriter;
 pub use process::main;

@@ -8,6 +8,7 @@ use crate::local_time;
 use crate::subject::Answered;
 use crate::thread;
 use howdah_config::{AccessLog, LogFormat, Template, TemplatePart, Variable, Variables};
+use http::StatusCode;
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -37,9 +38,10 @@ impl Entry {
         Some(Box::new(Entry::of(&log.format, answered, answered.since())))
     }
 
-    /// The line of bytes that were no request, and were answered 400.
-    pub fn of_no_request(log: &AccessLog, remote: &str) -> Entry {
-        Entry::of(&log.format, &NoRequest { remote }, Instant::now())
+    /// The line of bytes that were no request, and were answered with this status. A condition cannot hold for it.
+    pub fn of_no_request(log: &AccessLog, remote: &str, status: StatusCode) -> Option<Box<Entry>> {
+        let no_request = NoRequest { remote, status };
+        log.condition.is_none().then(|| Box::new(Entry::of(&log.format, &no_request, Instant::now())))
     }
 
     fn of(format: &LogFormat, variables: &dyn Variables, since: Instant) -> Entry {
@@ -124,13 +126,14 @@ impl Variables for Escaped<'_> {
 
 struct NoRequest<'a> {
     remote: &'a str,
+    status: StatusCode,
 }
 
 impl Variables for NoRequest<'_> {
     fn write(&self, variable: &Variable, out: &mut String) {
         match variable {
             Variable::RemoteAddr => out.push_str(self.remote),
-            Variable::Status => out.push_str("400"),
+            Variable::Status => out.push_str(self.status.as_str()),
             Variable::TimeLocal => out.push_str(&local_time::now()),
             _ => {}
         }

@@ -1,5 +1,6 @@
-//! The body of every response: one of ours, a file's, what PHP writes, or what an upstream sends.
+//! The body of every response: one of ours, a file's, what PHP writes, or what an upstream sends; as it is, or compressed.
 
+use crate::compression::{CompressedBody, Encoder};
 use crate::connection::Clock;
 use crate::log_line::Entry;
 use crate::php::{Port, Running};
@@ -25,6 +26,7 @@ enum Source {
     File(FileBody),
     Php(PhpBody),
     Upstream(UpstreamBody),
+    Compressed(Box<CompressedBody<Source>>),
     /// None at all: the connection goes on with another protocol.
     Tunnel(Option<Upgraded>),
 }
@@ -66,6 +68,24 @@ impl ResponseBody {
         ResponseBody { source: Source::Tunnel(Some(upstream)), log: None, clock: None }
     }
 
+    /// All of it, if it is in memory.
+    pub fn whole(&self) -> Option<&Bytes> {
+        match &self.source {
+            Source::Bytes(bytes) => Some(bytes),
+            Source::File(file) => file.whole(),
+            _ => None,
+        }
+    }
+
+    /// The same, compressed as it is sent.
+    pub fn compressed_by(mut self, encoder: Encoder) -> ResponseBody {
+        let source = std::mem::replace(&mut self.source, Source::Bytes(Bytes::new()));
+        // A script may mean its pauses; a disk does not.
+        let flushes = !matches!(source, Source::File(_));
+        self.source = Source::Compressed(Box::new(CompressedBody::new(source, encoder, flushes)));
+        self
+    }
+
     /// Lets the connection know when the body has ended, and writes this line.
     pub fn ends_request(mut self, clock: Rc<Clock>, entry: Option<Box<Entry>>) -> ResponseBody {
         if let Source::Tunnel(upstream) = &mut self.source {
@@ -82,14 +102,7 @@ impl Body for ResponseBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let frame = ready!(match &mut self.source {
-            Source::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Source::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Source::File(file) => Pin::new(file).poll_frame(context),
-            Source::Php(php) => php.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
-            Source::Upstream(body) => body.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
-            Source::Tunnel(_) => Poll::Ready(None),
-        });
+        let frame = ready!(Pin::new(&mut self.source).poll_frame(context));
         if let (Some(entry), Some(Ok(data))) = (&mut self.log, frame.as_ref().map(|f| f.as_ref().map(Frame::data_ref)))
         {
             entry.body_bytes += data.map_or(0, Bytes::len) as u64;
@@ -98,23 +111,11 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.source {
-            Source::Bytes(bytes) => bytes.is_empty(),
-            Source::File(file) => file.is_end_stream(),
-            Source::Php(php) => php.ended,
-            Source::Upstream(body) => body.is_end_stream(),
-            Source::Tunnel(_) => true,
-        }
+        self.source.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.source {
-            Source::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Source::File(file) => file.size_hint(),
-            Source::Php(_) => SizeHint::default(),
-            Source::Upstream(body) => body.size_hint(),
-            Source::Tunnel(_) => SizeHint::with_exact(0),
-        }
+        self.source.size_hint()
     }
 }
 
@@ -125,6 +126,46 @@ impl Drop for ResponseBody {
         }
         if let Some(clock) = self.clock.take() {
             clock.request_ended();
+        }
+    }
+}
+
+// === impl Source ===
+
+impl Body for Source {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Source::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Source::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Source::File(file) => Pin::new(file).poll_frame(context),
+            Source::Php(php) => php.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+            Source::Upstream(body) => body.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+            Source::Compressed(body) => Pin::new(body).poll_frame(context),
+            Source::Tunnel(_) => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Source::Bytes(bytes) => bytes.is_empty(),
+            Source::File(file) => file.is_end_stream(),
+            Source::Php(php) => php.ended,
+            Source::Upstream(body) => body.is_end_stream(),
+            Source::Compressed(body) => body.is_end_stream(),
+            Source::Tunnel(_) => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Source::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::File(file) => file.size_hint(),
+            Source::Php(_) | Source::Compressed(_) => SizeHint::default(),
+            Source::Upstream(body) => body.size_hint(),
+            Source::Tunnel(_) => SizeHint::with_exact(0),
         }
     }
 }

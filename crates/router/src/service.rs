@@ -1,7 +1,9 @@
 //! One request: its target is normalised, a route's action found, and the action carried out.
 
 use crate::application;
+use crate::authority;
 use crate::cgi;
+use crate::compression;
 use crate::connection::Clock;
 use crate::failure::{self, Failure};
 use crate::log_line::Entry;
@@ -12,10 +14,11 @@ use crate::socket::Peer;
 use crate::static_files::{self, Outcome, RequestPath};
 use crate::subject::{Origin, Subject};
 use crate::thread::Thread;
+use crate::unsafe_fields;
 use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, Route, Share, Step};
-use http::header::{HOST, HeaderName, HeaderValue, LOCATION, SERVER, TRANSFER_ENCODING};
+use http::header::{HeaderName, HeaderValue, LOCATION, SERVER};
 use http::request::Parts;
-use http::{Method, Response, StatusCode, Version};
+use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use std::path::Path;
 use std::rc::Rc;
@@ -33,17 +36,25 @@ pub async fn answer(
     clock: Rc<Clock>,
     request: http::Request<Incoming>,
 ) -> Response<ResponseBody> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let view = thread.view();
+    let http = &view.configuration().settings.http;
+    authority::take_from_target(&mut parts);
+    if http.discard_unsafe_fields {
+        unsafe_fields::discard(&mut parts.headers);
+    }
     let origin = Origin::of(&peer, view.listener(peer.listener), &parts);
-    let (host, path, refused) = match target(&parts) {
+    let refusal = clock.refusal();
+    let (host, path, refused) = match refusal.map_or_else(|| target(&parts), |refusal| Err(refusal.into())) {
         Ok((host, path)) => (host, path, None),
         Err(failure) => (String::new(), RequestPath::root(), Some(failure)),
     };
     let mut subject = Subject::new(&parts, &peer, &origin, &host, path);
     let answer = match refused {
         Some(failure) => Err(failure),
-        None => dispatch(&thread, &view, &mut subject, body).await,
+        None => dispatch(&thread, &view, &mut subject, body)
+            .await
+            .and_then(|response| compression::apply(&http.compression, &parts, response)),
     };
     let mut response = answer.unwrap_or_else(|failure| {
         if let Failure::BadRequest(why) = failure {
@@ -51,11 +62,13 @@ pub async fn answer(
         }
         failure.response().map(ResponseBody::bytes)
     });
-    let server =
-        if view.configuration().settings.http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
+    let server = if http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
     let log = view.configuration().access_log.as_ref().filter(|_| thread.logs_access());
-    let entry = log.and_then(|log| Entry::new(log, &subject.answered(response.status(), response.headers())));
+    let entry = log.and_then(|log| match refusal {
+        Some(_) => Entry::of_no_request(log, &peer.remote_addr, response.status()),
+        None => Entry::new(log, &subject.answered(response.status(), response.headers())),
+    });
     response.map(|body| body.ends_request(clock, entry))
 }
 
@@ -64,19 +77,11 @@ fn target(parts: &Parts) -> Result<(String, RequestPath<'_>), Failure> {
     if matches!(parts.method, Method::TRACE | Method::CONNECT) {
         return Err(Failure::MethodNotAllowed);
     }
-    // RFC 9112, 6.3: anything else may be an attempt at request smuggling. (With Content-Length beside it hyper goes by
-    // the chunks and closes the connection after the answer, as the RFC has it.)
-    let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
-    if codings.next().is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
-        || codings.next().is_some()
-    {
-        return Err(Failure::BadRequest("Transfer-Encoding"));
-    }
     let path = match parts.uri.path() {
         "*" if parts.method == Method::OPTIONS => "/",
         path => path,
     };
-    Ok((host(parts)?, RequestPath::normalise(path).map_err(|_| Failure::BadRequest("the path"))?))
+    Ok((authority::host(parts)?, RequestPath::normalise(path).map_err(|_| Failure::BadRequest("the path"))?))
 }
 
 async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body: Incoming) -> Answer {
@@ -90,7 +95,7 @@ async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body:
         let destination = view.configuration().destination(pass, subject).ok_or(Failure::NotFound)?;
         let mut action = match &*destination {
             Destination::Application { name, target } => {
-                let answer = application::run(view, &subject, body, name, target.as_deref()).await;
+                let answer = application::run(view, subject, body, name, target.as_deref()).await;
                 return changed(answer, changes, subject);
             }
             Destination::Routes(name) => {
@@ -175,31 +180,6 @@ fn changed(answer: Answer, changes: &[HeaderChange], subject: &Subject<'_>) -> A
         }
     }
     Ok(response)
-}
-
-/// The request's host, lower case, without a port (RFC 9112, 3.2).
-fn host(request: &Parts) -> Result<String, Failure> {
-    let mut hosts = request.headers.get_all(HOST).iter();
-    let header = hosts.next();
-    if hosts.next().is_some() {
-        return Err(Failure::BadRequest("more than one Host"));
-    }
-    if header.is_none() && request.version == Version::HTTP_11 {
-        return Err(Failure::BadRequest("no Host"));
-    }
-    let host = match (request.uri.authority(), header) {
-        (Some(authority), _) => authority.as_str(),
-        (None, Some(header)) => header.to_str().map_err(|_| Failure::BadRequest("Host"))?,
-        (None, None) => "",
-    };
-    if host.bytes().any(|byte| !(byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(&byte))) {
-        return Err(Failure::BadRequest("Host"));
-    }
-    let name = match (host.rfind(':'), host.rfind(']')) {
-        (Some(colon), bracket) if bracket.is_none_or(|bracket| bracket < colon) => &host[..colon],
-        _ => host,
-    };
-    Ok(name.to_ascii_lowercase())
 }
 
 /// An answer without a body of its own.

@@ -17,6 +17,7 @@ use crate::php::Php;
 use crate::pool::Pool;
 use crate::process::{self, Told};
 use crate::reap;
+use crate::said::Said;
 use crate::workers::Workers;
 use elastic::Idle;
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, ToPrototype, ToRouter};
@@ -102,6 +103,8 @@ enum Prototype {
         booted: bool,
         /// While it starts.
         patience: Patience,
+        /// What it says on standard error while it starts.
+        said: Said,
         /// It has closed its socket: it must be gone by then.
         kill_at: Option<Instant>,
         /// `None` when it has been asked to end.
@@ -233,7 +236,8 @@ impl Generation {
                 let workers =
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
                 let start = if booted && self.proven { None } else { patience.deadline() };
-                kill_at.into_iter().chain(workers).chain(start).min()
+                let look = self.idle.look_at.filter(|_| booted);
+                kill_at.into_iter().chain(workers).chain(start).chain(look).min()
             }
             _ => None,
         }
@@ -241,10 +245,9 @@ impl Generation {
 
     /// The next message of the prototype; `None`, once, when it has closed its socket.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<FromPrototype>> {
-        match &mut self.prototype {
-            Prototype::Up { link: Some(link), .. } => link.poll_receive(cx),
-            _ => Poll::Pending,
-        }
+        let Prototype::Up { link, said, .. } = &mut self.prototype else { return Poll::Pending };
+        said.poll(cx);
+        link.as_mut().map_or(Poll::Pending, |link| link.poll_receive(cx))
     }
 
     /// Takes in all messages that are there already: before a death is looked at, which they may explain.
@@ -385,17 +388,20 @@ impl Generation {
     }
 
     fn prototype_died(&mut self, end: ProcessEnd, now: Instant) {
-        let lived = match &self.prototype {
+        let (lived, said) = match &mut self.prototype {
             Prototype::Up { link: None, .. } | Prototype::Ended => {
                 self.prototype = Prototype::Ended;
                 return;
             }
-            Prototype::Up { since, .. } => now - *since,
+            Prototype::Up { since, said, .. } => (now - *since, said.last_lines()),
             Prototype::Down { .. } | Prototype::Failed => Default::default(),
         };
         let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
         if self.proven {
             tracing::error!("the prototype of {:?} is started again: {reason}", self.plan.name);
+        } else if !said.is_empty() {
+            reason.push_str(":\n");
+            reason.push_str(&said);
         }
         let group = match self.prototype {
             Prototype::Up { group, .. } => Some(group),

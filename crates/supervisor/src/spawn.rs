@@ -10,6 +10,7 @@ use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -32,21 +33,18 @@ pub fn router() -> io::Result<(Pid, ControlSocket)> {
     spawn(command)
 }
 
-/// Starts the prototype of an application, with other files as its standard output and error, perhaps.
+/// Starts the prototype of an application, with this standard error, and another standard output, perhaps.
 pub fn prototype(
     executable: &Path,
     application: &str,
     environment: &BTreeMap<String, String>,
-    outputs: [Option<File>; 2],
+    stdout: Option<File>,
+    stderr: OwnedFd,
 ) -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new(executable);
-    command.arg0(format!("howdah: \"{application}\" prototype")).envs(environment);
-    let [stdout, stderr] = outputs;
+    command.arg0(format!("howdah: \"{application}\" prototype")).envs(environment).stderr(stderr);
     if let Some(file) = stdout {
         command.stdout(file);
-    }
-    if let Some(file) = stderr {
-        command.stderr(file);
     }
     spawn(command)
 }

@@ -24,8 +24,6 @@ pub struct Outgoing<'a> {
     pub body: Rc<ClientBody>,
     /// The protocols that the connection may change to.
     pub upgrade: Option<HeaderValue>,
-    /// Whether headers with unusual names are left out.
-    pub discard_unsafe_fields: bool,
 }
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
@@ -43,8 +41,7 @@ impl Outgoing<'_> {
         headers.insert(HOST, self.host(endpoint));
         let named = Named::by(&self.request.headers);
         for (name, value) in &self.request.headers {
-            let is_unsafe = self.discard_unsafe_fields && !is_safe(name.as_str());
-            if !(matches!(*name, HOST | CONTENT_LENGTH) || is_unsafe || named.stays_behind(name)) {
+            if !(matches!(*name, HOST | CONTENT_LENGTH) || named.stays_behind(name)) {
                 headers.append(name, value.clone());
             }
         }
@@ -162,10 +159,6 @@ fn single(headers: &HeaderMap, name: http::HeaderName) -> Option<&HeaderValue> {
     values.next().filter(|_| values.next().is_none())
 }
 
-fn is_safe(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,7 +168,7 @@ mod tests {
         let target = request.uri.path_and_query().expect("path").clone();
         let upgrade = upgrade.map(HeaderValue::from_static);
         let body = ClientBody::none();
-        let outgoing = Outgoing { request: &request, target, body, upgrade, discard_unsafe_fields: true };
+        let outgoing = Outgoing { request: &request, target, body, upgrade };
         let sent = outgoing.attempt(&"127.0.0.1:81".parse().expect("endpoint"));
         let first = format!("{} {}", sent.method(), sent.uri());
         let headers = sent.headers().iter();
@@ -193,7 +186,6 @@ mod tests {
             .header("x-secret", "1")
             .header("te", "trailers")
             .header("expect", "100-continue")
-            .header("under_score", "1")
             .header("upgrade", "websocket")
             .header("accept", "*/*")
             .header("accept", "text/html");

@@ -93,8 +93,7 @@ impl Proxy {
         let request = subject.parts;
         let target = target::of(subject)?;
         let upgrade = upgrade::wanted(request, body.exists());
-        let discard_unsafe_fields = limits.discard_unsafe_fields;
-        self.answer(to, &Outgoing { request, target, body, upgrade, discard_unsafe_fields }).await
+        self.answer(to, &Outgoing { request, target, body, upgrade }).await
     }
 
     /// Closes connections that were not used for a while.

@@ -26,7 +26,7 @@ async fn request(proxy: &Proxy, to: To<'_>, method: Method) -> Result<Response<R
     let request = Request::builder().method(method).uri("/").body(()).expect("request").into_parts().0;
     let target = PathAndQuery::from_static("/");
     let body = ClientBody::none();
-    let outgoing = Outgoing { request: &request, target, body, upgrade: None, discard_unsafe_fields: true };
+    let outgoing = Outgoing { request: &request, target, body, upgrade: None };
     proxy.answer(to, &outgoing).await
 }
 

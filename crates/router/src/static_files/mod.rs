@@ -46,8 +46,8 @@ use cache::{Cache, Entry};
 use open::{Links, OpenError, Opener, Place, Target};
 pub use path::RequestPath;
 use refusal::Refusals;
-pub use respond::folder_location;
 use respond::{Answer, Content};
+pub use respond::{NotModified, folder_location};
 use version::{Identity, Version};
 
 /// A file that a request asks for, and what may be done to find it.

@@ -53,6 +53,15 @@ pub(super) enum Content {
     File(OwnedFd),
 }
 
+/// What a 304 does not say of the file, and what its other headers depend on. An extension of the response.
+#[derive(Clone, Debug)]
+pub struct NotModified {
+    /// The Content-Type that a 200 would have.
+    pub content_type: HeaderValue,
+    /// Bytes.
+    pub length: u64,
+}
+
 pub(super) fn answer(request: &Parts, version: &Version) -> Answer {
     if !is_read(&request.method) {
         return Answer::HeadersOnly(Headers::MethodNotAllowed);
@@ -102,7 +111,11 @@ pub(super) fn headers_only(headers: Headers, version: &Version) -> Response<File
         Headers::Unsatisfiable => {
             map.insert(CONTENT_RANGE, range::content_range(None, version.identity.size));
         }
-        Headers::NotModified => version.validators.insert_into(map),
+        Headers::NotModified => {
+            version.validators.insert_into(map);
+            let content_type = version.content_type.clone();
+            response.extensions_mut().insert(NotModified { content_type, length: version.identity.size });
+        }
         Headers::PreconditionFailed | Headers::Head => {}
     }
     response

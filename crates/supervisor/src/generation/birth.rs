@@ -7,11 +7,13 @@ use super::{Generation, Prototype};
 use crate::link::Link;
 use crate::patience::Patience;
 use crate::process::{self, Told};
+use crate::said::Said;
 use crate::spawn;
 use howdah_channel::BUILD_ID;
 use howdah_channel::lifecycle::{PrototypeBoot, ToPrototype};
 use rustix::process::Pid;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 // === impl Generation ===
@@ -20,8 +22,13 @@ impl Generation {
     pub(super) fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
         self.failure = None;
         let plan = &self.plan;
-        let outputs = plan.outputs.open(&plan.name).map_err(io::Error::other)?;
-        let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment, outputs)
+        let [stdout, stderr] = plan.outputs.open(&plan.name).map_err(io::Error::other)?;
+        let later = match &stderr {
+            Some(file) => OwnedFd::from(file.try_clone()?),
+            None => io::stderr().as_fd().try_clone_to_owned()?,
+        };
+        let (said, stderr) = Said::pipe(stderr)?;
+        let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment, stdout, stderr)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
         let mut link = Link::new(socket)?;
         if let Some(cgroup) = &plan.confined.cgroup
@@ -30,7 +37,9 @@ impl Generation {
             crate::reap::kill(pid);
             return Err(io::Error::other(format!("applications/{}/isolation/cgroup/path: {problem}", plan.name)));
         }
-        link.send(ToPrototype::Boot(Box::new(self.boot_message())), self.descriptors()?);
+        let mut descriptors = self.descriptors()?;
+        descriptors.insert(1, later);
+        link.send(ToPrototype::Boot(Box::new(self.boot_message())), descriptors);
         self.prototype = Prototype::Up {
             pid,
             group: pid,
@@ -38,6 +47,7 @@ impl Generation {
             since: now,
             booted: false,
             patience: Patience::new(now),
+            said,
             kill_at: None,
             link: Some(link),
         };

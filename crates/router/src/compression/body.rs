@@ -1,0 +1,288 @@
+//! A body that is compressed while it is sent.
+//!
+//! It is taken from its source as the client takes it, and compressed in pieces: an event loop is not held up for long. An
+//! encoder that is slow does its pieces on tokio's blocking pool. When the source has nothing for now, what went in is
+//! flushed, so that what a script has flushed reaches the client; a file's pauses are not worth that.
+
+use super::encoder::Encoder;
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// A compressed body.
+pub struct CompressedBody<B> {
+    source: B,
+    /// Whether pauses of the source are the client's business.
+    flushes: bool,
+    source_ended: bool,
+    /// What came from the source and has not gone in.
+    input: Bytes,
+    state: State,
+    /// Whether something went in since the last flush.
+    is_dirty: bool,
+    /// Bytes that went in since other tasks had their turn.
+    since_turn: usize,
+}
+
+enum State {
+    Ready(Box<Encoder>),
+    /// On another thread.
+    Away(JoinHandle<io::Result<Done>>),
+    Ended,
+}
+
+/// What is to be done with an encoder.
+enum Job {
+    Write(Bytes),
+    Flush,
+    Finish,
+}
+
+/// What came of a job: bytes, and the encoder, unless it has finished.
+type Done = (Option<Box<Encoder>>, Bytes);
+
+/// What goes in at once, and the most until other tasks have their turn.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Fewer are not sent, unless the source pauses.
+const FRAME_BYTES: usize = 8 * 1024;
+/// A slow encoder does less than this where it is. (Until it is flushed it has more to do than these bytes.)
+const PIECE_BYTES_SLOWLY: usize = 1024;
+
+// === impl CompressedBody ===
+
+impl<B> CompressedBody<B> {
+    /// A body of the source's bytes.
+    pub fn new(source: B, encoder: Encoder, flushes: bool) -> CompressedBody<B> {
+        CompressedBody {
+            source,
+            flushes,
+            source_ended: false,
+            input: Bytes::new(),
+            state: State::Ready(Box::new(encoder)),
+            is_dirty: false,
+            since_turn: 0,
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
+    /// The next thing to do.
+    fn poll_job(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Job>> {
+        loop {
+            if !self.input.is_empty() {
+                let length = self.input.len().min(PIECE_BYTES);
+                return Poll::Ready(Ok(Job::Write(self.input.split_to(length))));
+            }
+            if self.source_ended || self.source.is_end_stream() {
+                return Poll::Ready(Ok(Job::Finish));
+            }
+            match Pin::new(&mut self.source).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => self.input = frame.into_data().unwrap_or_default(),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                Poll::Ready(None) => self.source_ended = true,
+                Poll::Pending if self.flushes && self.is_dirty => return Poll::Ready(Ok(Job::Flush)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Bytes, or `None` at the end. They may be none, when there is more to do.
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let done = match &mut self.state {
+            State::Ended => return Poll::Ready(None),
+            State::Away(job) => {
+                ready!(Pin::new(job).poll(context)).unwrap_or_else(|error| Err(io::Error::other(error)))
+            }
+            State::Ready(_) => {
+                if self.since_turn >= PIECE_BYTES {
+                    self.since_turn = 0;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                let job = match ready!(self.poll_job(context)) {
+                    Ok(job) => job,
+                    Err(error) => return self.fail(error),
+                };
+                let State::Ready(encoder) = std::mem::replace(&mut self.state, State::Ended) else {
+                    unreachable!("matched above");
+                };
+                self.is_dirty = matches!(job, Job::Write(_));
+                self.since_turn += job.bytes();
+                match Handle::try_current() {
+                    Ok(runtime) if encoder.is_slow() && job.bytes() > PIECE_BYTES_SLOWLY => {
+                        self.state = State::Away(runtime.spawn_blocking(|| job.run(encoder)));
+                        return Poll::Ready(Some(Ok(Bytes::new())));
+                    }
+                    _ => job.run(encoder),
+                }
+            }
+        };
+        match done {
+            Ok((encoder, bytes)) => {
+                self.state = encoder.map_or(State::Ended, State::Ready);
+                Poll::Ready(Some(Ok(bytes)))
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) -> Poll<Option<io::Result<Bytes>>> {
+        self.state = State::Ended;
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for CompressedBody<B> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        loop {
+            match ready!(self.poll_bytes(context)) {
+                Some(Ok(bytes)) if bytes.is_empty() => {}
+                next => return Poll::Ready(next.map(|bytes| bytes.map(Frame::data))),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+}
+
+// === impl Job ===
+
+impl Job {
+    /// How much there is to do, as far as one can tell.
+    fn bytes(&self) -> usize {
+        match self {
+            Job::Write(bytes) => bytes.len(),
+            // An encoder may have collected as much before it begins.
+            Job::Flush | Job::Finish => PIECE_BYTES_SLOWLY + 1,
+        }
+    }
+
+    fn run(self, mut encoder: Box<Encoder>) -> io::Result<Done> {
+        match &self {
+            Job::Write(bytes) => encoder.write(bytes)?,
+            Job::Flush => encoder.flush()?,
+            Job::Finish => return Ok((None, encoder.finish()?.into())),
+        }
+        let is_enough = matches!(self, Job::Flush) || encoder.ready_bytes() >= FRAME_BYTES;
+        let bytes = if is_enough { encoder.take() } else { Bytes::new() };
+        Ok((Some(encoder), bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::encoder::tests::{decode, text};
+    use super::*;
+    use howdah_config::Encoding;
+    use http_body_util::BodyExt;
+    use std::collections::VecDeque;
+
+    const ENCODINGS: [Encoding; 6] = [
+        Encoding::Zstd(3),
+        Encoding::Zstd(19),
+        Encoding::Brotli(4),
+        Encoding::Brotli(11),
+        Encoding::Gzip(6),
+        Encoding::Deflate(6),
+    ];
+
+    /// Frames and pauses, in this order.
+    struct Script(VecDeque<Option<io::Result<Bytes>>>);
+
+    impl Body for Script {
+        type Data = Bytes;
+        type Error = io::Error;
+
+        fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+            match self.0.pop_front() {
+                Some(Some(next)) => Poll::Ready(Some(next.map(Frame::data))),
+                Some(None) => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                None => Poll::Ready(None),
+            }
+        }
+    }
+
+    fn compressed(
+        encoding: Encoding,
+        flushes: bool,
+        script: impl IntoIterator<Item = Option<io::Result<Bytes>>>,
+    ) -> CompressedBody<Script> {
+        let encoder = Encoder::new(encoding, None).unwrap();
+        CompressedBody::new(Script(script.into_iter().collect()), encoder, flushes)
+    }
+
+    #[tokio::test]
+    async fn a_body_arrives_whole() {
+        let whole = Bytes::from(text(300_000));
+        for encoding in ENCODINGS {
+            let frames = [0..1, 1..100_000, 100_000..100_000, 100_000..300_000];
+            let script = frames.map(|range| Some(Ok(whole.slice(range))));
+            let body = compressed(encoding, true, script).collect().await.unwrap().to_bytes();
+            assert!(body.len() < whole.len() / 2 && decode(encoding, &body).unwrap() == whole, "{encoding:?}");
+            let body = compressed(encoding, true, []).collect().await.unwrap().to_bytes();
+            assert_eq!(decode(encoding, &body).unwrap(), b"", "{encoding:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pause_brings_out_what_there_is() {
+        for encoding in ENCODINGS {
+            let script = || [Some(Ok("one".into())), None, None, Some(Ok("two".into())), None];
+            let mut frames = 0;
+            let mut body = compressed(encoding, true, script());
+            while let Some(frame) = body.frame().await {
+                assert!(!frame.unwrap().into_data().unwrap().is_empty());
+                frames += 1;
+            }
+            assert_eq!(frames, 3, "{encoding:?}");
+            assert!(body.is_end_stream() && body.frame().await.is_none());
+            let mut body = compressed(encoding, false, script());
+            let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(decode(encoding, &frame).unwrap(), b"onetwo", "{encoding:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_of_the_source_is_the_bodys() {
+        for encoding in ENCODINGS {
+            let script = [Some(Ok("one".into())), Some(Err(io::ErrorKind::BrokenPipe.into()))];
+            let mut body = compressed(encoding, true, script);
+            assert_eq!(body.frame().await.unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            assert!(body.frame().await.is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn other_tasks_have_their_turn() {
+        let mut body = compressed(Encoding::Gzip(1), false, [Some(Ok(Bytes::from(text(1 << 20))))]);
+        let mut turns = 0;
+        let mut frames = 0;
+        std::future::poll_fn(|context| {
+            loop {
+                match Pin::new(&mut body).poll_frame(context) {
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Ready(Some(frame)) => frames += usize::from(frame.is_ok()),
+                    Poll::Pending => {
+                        turns += 1;
+                        return Poll::Pending;
+                    }
+                }
+            }
+        })
+        .await;
+        assert!(turns >= 15 && frames >= 10, "{turns} {frames}");
+    }
+}

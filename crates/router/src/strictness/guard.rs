@@ -1,0 +1,185 @@
+//! A connection's requests, one after the other: which bytes may go on to hyper.
+
+use super::Refusal;
+use super::chunks::{Broken, Chunks};
+use super::head::{Framing, Scanner};
+
+/// Where in its requests a connection is.
+#[derive(Debug)]
+pub struct Guard {
+    state: State,
+    /// Heads that were let on.
+    heads: u64,
+    /// Whether the last of them asks for another protocol.
+    asks_for_upgrade: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Head(Scanner),
+    /// So many bytes of a body are still to come.
+    Length(u64),
+    Chunked(Chunks),
+    /// What comes may be another request or another protocol: the answer decides.
+    Undecided,
+}
+
+/// What becomes of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// So many of them go on. The rest is part of a head that is not complete, if there is no trouble: it is to be kept,
+    /// and judged once more together with what comes next.
+    pub pass: usize,
+    /// What is wrong with what comes after them.
+    pub trouble: Option<Trouble>,
+}
+
+/// What ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A head is refused. Before it on this connection there were so many.
+    Refused(Refusal, u64),
+    /// The body of the last request breaks its framing.
+    Broken,
+}
+
+// === impl Guard ===
+
+impl Guard {
+    /// Before the first request.
+    pub fn new() -> Guard {
+        Guard { state: State::Head(Scanner::default()), heads: 0, asks_for_upgrade: false }
+    }
+
+    /// So many requests must have been answered before the guard goes on; with another protocol it does not.
+    pub fn waits_for(&self) -> Option<u64> {
+        matches!(self.state, State::Undecided).then_some(self.heads)
+    }
+
+    /// The answer was one of HTTP, and so is what comes.
+    pub fn go_on(&mut self) {
+        self.state = State::Head(Scanner::default());
+    }
+
+    /// Judges bytes: those that were left from the last time, and new ones. After trouble there is nothing to judge.
+    pub fn judge(&mut self, bytes: &[u8]) -> Judgement {
+        let mut pass = 0;
+        while pass < bytes.len() {
+            let rest = &bytes[pass..];
+            match &mut self.state {
+                State::Head(scanner) => match scanner.scan(rest) {
+                    Ok(None) => break,
+                    Ok(Some(head)) => {
+                        pass += head.length;
+                        self.heads += 1;
+                        self.asks_for_upgrade = head.asks_for_upgrade;
+                        self.state = match head.body {
+                            Framing::Length(0) => self.after_body(),
+                            Framing::Length(length) => State::Length(length),
+                            Framing::Chunked => State::Chunked(Chunks::START),
+                        };
+                    }
+                    Err(refusal) => return Judgement { pass, trouble: Some(Trouble::Refused(refusal, self.heads)) },
+                },
+                State::Length(left) => {
+                    let taken = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
+                    pass += taken;
+                    *left -= taken as u64;
+                    if *left == 0 {
+                        self.state = self.after_body();
+                    }
+                }
+                State::Chunked(chunks) => {
+                    let (taken, result) = chunks.skip(rest);
+                    pass += taken;
+                    if let Err(Broken) = result {
+                        return Judgement { pass, trouble: Some(Trouble::Broken) };
+                    }
+                    if *chunks == Chunks::End {
+                        self.state = self.after_body();
+                    }
+                }
+                State::Undecided => break,
+            }
+        }
+        Judgement { pass, trouble: None }
+    }
+
+    fn after_body(&self) -> State {
+        if self.asks_for_upgrade { State::Undecided } else { State::Head(Scanner::default()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    const POST: &[u8] = b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello";
+    const CHUNKED: &[u8] = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nGET /\r\n0\r\n\r\n";
+
+    /// As the socket does it, with reads of so many bytes. Says what went on.
+    fn feed(bytes: &[u8], step: usize) -> (Vec<u8>, Option<Trouble>) {
+        let mut guard = Guard::new();
+        let (mut kept, mut passed) = (Vec::new(), Vec::new());
+        for piece in bytes.chunks(step) {
+            kept.extend_from_slice(piece);
+            let Judgement { pass, trouble } = guard.judge(&kept);
+            passed.extend(kept.drain(..pass));
+            if trouble.is_some() {
+                return (passed, trouble);
+            }
+        }
+        (passed, None)
+    }
+
+    #[test]
+    fn requests_pass_whole_however_they_are_cut() {
+        let all = [GET, POST, CHUNKED, b"\r\n", GET, POST].concat();
+        for step in 1..=all.len() {
+            assert_eq!(feed(&all, step), (all.clone(), None), "{step}");
+        }
+    }
+
+    #[test]
+    fn a_head_is_kept_until_it_is_complete() {
+        assert_eq!(feed(&GET[..GET.len() - 1], 4), (Vec::new(), None));
+        let all = [POST, &GET[..GET.len() - 1]].concat();
+        assert_eq!(feed(&all, 4), (POST.to_vec(), None));
+    }
+
+    #[test]
+    fn what_follows_an_upgrade_waits_for_the_answer() {
+        let upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n";
+        let all = [&upgrade[..], b"\x81\x05hello"].concat();
+        for step in 1..=all.len() {
+            assert_eq!(feed(&all, step), (upgrade.to_vec(), None), "{step}");
+        }
+        let mut guard = Guard::new();
+        assert_eq!(guard.judge(&all), Judgement { pass: upgrade.len(), trouble: None });
+        assert_eq!(guard.waits_for(), Some(1));
+        guard.go_on();
+        assert_eq!((guard.waits_for(), guard.judge(GET)), (None, Judgement { pass: GET.len(), trouble: None }));
+    }
+
+    #[test]
+    fn nothing_passes_from_a_refused_head_on() {
+        let before = [GET, CHUNKED].concat();
+        let bad = b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello";
+        let all = [&before[..], bad, GET].concat();
+        let trouble = Trouble::Refused(Refusal::Bad("more than one Content-Length"), 2);
+        for step in 1..=all.len() {
+            assert_eq!(feed(&all, step), (before.clone(), Some(trouble)), "{step}");
+        }
+    }
+
+    #[test]
+    fn nothing_passes_from_a_broken_chunk_on() {
+        let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let all = [&head[..], b"3\r\nabc\r\n3 \r\nabc\r\n0\r\n\r\n", GET].concat();
+        for step in 1..=all.len() {
+            let expected = [&head[..], b"3\r\nabc\r\n3 "].concat();
+            assert_eq!(feed(&all, step), (expected, Some(Trouble::Broken)), "{step}");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The head of a request: where it ends, and how the body that follows is framed (RFC 9112, 2 to 6).
+//!
+//! The scanner judges what concerns framing, and the target as far as hyper forgets it. All else, as the characters of
+//! names and values, is left to hyper, which sees the same bytes afterwards. It is asked again when more bytes are there,
+//! and goes on where it stopped.
+
+use super::{MAX_HEAD_BYTES, Refusal};
+use memchr::memchr;
+
+/// A head that is being looked at.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    /// Bytes in which all line ends have been found.
+    searched: usize,
+    /// Where the line begins that has not ended yet.
+    line_start: usize,
+    /// The request line has been seen.
+    version: Option<Version>,
+    length: Option<u64>,
+    is_chunked: bool,
+    asks_for_upgrade: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Http10,
+    Http11,
+}
+
+/// A complete head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Bytes, with the empty line at its end and empty lines before it.
+    pub length: usize,
+    /// What follows.
+    pub body: Framing,
+    /// What follows the body may be another protocol.
+    pub asks_for_upgrade: bool,
+}
+
+/// How a body is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// So many bytes; none without a Content-Length.
+    Length(u64),
+    /// Chunks.
+    Chunked,
+}
+
+/// Larger numbers are too large for some program on the way.
+const MAX_LENGTH: u64 = i64::MAX as u64;
+
+// === impl Scanner ===
+
+impl Scanner {
+    /// Looks at all that is known of a head, from its first byte. `None`: it goes on.
+    pub fn scan(&mut self, bytes: &[u8]) -> Result<Option<Head>, Refusal> {
+        while let Some(found) = memchr(b'\n', &bytes[self.searched..]) {
+            let line_end = self.searched + found;
+            let line = &bytes[self.line_start..line_end];
+            let line = line.strip_suffix(b"\r").ok_or(Refusal::Bad("a line ends with a bare LF"))?;
+            self.searched = line_end + 1;
+            self.line_start = self.searched;
+            if self.searched > MAX_HEAD_BYTES {
+                return Err(self.too_long());
+            }
+            match (self.version, line) {
+                // RFC 9112, 2.2: some clients send an empty line after a body.
+                (None, b"") => {}
+                (None, line) => self.version = Some(request_line(line)?),
+                (Some(version), b"") => {
+                    let body = self.framing(version)?;
+                    return Ok(Some(Head { length: self.searched, body, asks_for_upgrade: self.asks_for_upgrade }));
+                }
+                (Some(_), line) => self.header(line)?,
+            }
+        }
+        self.searched = bytes.len();
+        if self.version.is_none() {
+            // What speaks another protocol may never end its line.
+            unfinished_request_line(&bytes[self.line_start..])?;
+        }
+        if bytes.len() >= MAX_HEAD_BYTES { Err(self.too_long()) } else { Ok(None) }
+    }
+
+    fn too_long(&self) -> Refusal {
+        if self.version.is_none() { Refusal::TargetTooLong } else { Refusal::HeadTooLarge }
+    }
+
+    fn header(&mut self, line: &[u8]) -> Result<(), Refusal> {
+        if matches!(line[0], b' ' | b'\t') {
+            return Err(Refusal::Bad("a header goes on in the next line"));
+        }
+        let Some(colon) = memchr(b':', line) else { return Err(Refusal::Bad("a header without a colon")) };
+        let (name, value) = (&line[..colon], &line[colon + 1..]);
+        if name.eq_ignore_ascii_case(b"content-length") {
+            if self.length.is_some() {
+                return Err(Refusal::Bad("more than one Content-Length"));
+            }
+            self.length = Some(length(trim(value)).ok_or(Refusal::Bad("Content-Length"))?);
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            if self.is_chunked {
+                return Err(Refusal::Bad("more than one Transfer-Encoding"));
+            }
+            transfer_encoding(trim(value))?;
+            self.is_chunked = true;
+        } else if name.eq_ignore_ascii_case(b"upgrade") {
+            self.asks_for_upgrade = true;
+        }
+        Ok(())
+    }
+
+    fn framing(&self, version: Version) -> Result<Framing, Refusal> {
+        match (self.is_chunked, self.length) {
+            (true, Some(_)) => Err(Refusal::Bad("Transfer-Encoding beside Content-Length")),
+            (true, None) if version == Version::Http10 => Err(Refusal::Bad("Transfer-Encoding in HTTP/1.0")),
+            (true, None) => Ok(Framing::Chunked),
+            (false, length) => Ok(Framing::Length(length.unwrap_or(0))),
+        }
+    }
+}
+
+fn request_line(line: &[u8]) -> Result<Version, Refusal> {
+    let mut parts = line.split(|byte| *byte == b' ');
+    let (Some(_), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err(Refusal::Bad("a request line has a method, a target and a version, with one space between them"));
+    };
+    // RFC 9112, 3.2: a target has no fragment. hyper would cut it off.
+    if memchr(b'#', target).is_some() {
+        return Err(Refusal::Bad("the target has a fragment"));
+    }
+    match version {
+        b"HTTP/1.1" => Ok(Version::Http11),
+        b"HTTP/1.0" => Ok(Version::Http10),
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
+            Err(Refusal::Version)
+        }
+        _ => Err(Refusal::Bad("the version")),
+    }
+}
+
+fn unfinished_request_line(bytes: &[u8]) -> Result<(), Refusal> {
+    let method = bytes.strip_suffix(b"\r").unwrap_or(bytes).split(|byte| *byte == b' ').next().unwrap_or_default();
+    if method.iter().all(|byte| is_token_byte(*byte)) { Ok(()) } else { Err(Refusal::Bad("the method")) }
+}
+
+/// RFC 9112, 6.1 and 6.3: `chunked` alone is understood.
+fn transfer_encoding(value: &[u8]) -> Result<(), Refusal> {
+    if value.eq_ignore_ascii_case(b"chunked") {
+        return Ok(());
+    }
+    let is_chunked = |coding: &[u8]| trim(coding).eq_ignore_ascii_case(b"chunked");
+    let mut codings = value.split(|byte| *byte == b',').rev();
+    let last_alone = codings.next().is_some_and(is_chunked) && !codings.any(is_chunked);
+    // Where the body ends is certain only if the last coding is `chunked`, once.
+    Err(if last_alone { Refusal::UnknownCoding } else { Refusal::Bad("Transfer-Encoding") })
+}
+
+fn length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()?.parse().ok().filter(|length| *length <= MAX_LENGTH)
+}
+
+/// Without the spaces that may stand around a value (RFC 9110, 5.6.3).
+fn trim(value: &[u8]) -> &[u8] {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = value.iter().position(|byte| !is_space(byte)).unwrap_or(value.len());
+    let end = value.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last + 1);
+    &value[start..end]
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Framing = Framing::Length(0);
+
+    /// What comes of a head, whether it comes at once or byte by byte.
+    fn scan(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
+        let at_once = Scanner::default().scan(bytes);
+        let mut scanner = Scanner::default();
+        let mut slowly = Ok(None);
+        for length in 1..=bytes.len() {
+            slowly = scanner.scan(&bytes[..length]);
+            if slowly != Ok(None) {
+                break;
+            }
+        }
+        assert_eq!(at_once, slowly, "{}", bytes.escape_ascii());
+        at_once
+    }
+
+    fn with_headers(headers: &str) -> Result<Framing, Refusal> {
+        let head = format!("POST /a?b HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
+        scan(head.as_bytes()).map(|scanned| {
+            let scanned = scanned.expect("a complete head");
+            assert_eq!(scanned.length, head.len());
+            scanned.body
+        })
+    }
+
+    #[test]
+    fn the_framing_is_certain_or_the_request_refused() {
+        let bad = |problem| Err(Refusal::Bad(problem));
+        let both = "Transfer-Encoding beside Content-Length";
+        let table: &[(&str, Result<Framing, Refusal>)] = &[
+            ("", Ok(NONE)),
+            ("Content-Length: 5\r\n", Ok(Framing::Length(5))),
+            ("content-LENGTH:5\r\n", Ok(Framing::Length(5))),
+            ("Content-Length:\t 0005 \t\r\n", Ok(Framing::Length(5))),
+            ("Content-Length: 9223372036854775807\r\n", Ok(Framing::Length(i64::MAX as u64))),
+            ("Content-Length: 9223372036854775808\r\n", bad("Content-Length")),
+            ("Content-Length: 99999999999999999999999\r\n", bad("Content-Length")),
+            ("Content-Length:\r\n", bad("Content-Length")),
+            ("Content-Length: +5\r\n", bad("Content-Length")),
+            ("Content-Length: -5\r\n", bad("Content-Length")),
+            ("Content-Length: 0x5\r\n", bad("Content-Length")),
+            ("Content-Length: 5, 5\r\n", bad("Content-Length")),
+            ("Content-Length: 5 5\r\n", bad("Content-Length")),
+            ("Content-Length: \x0b5\r\n", bad("Content-Length")),
+            ("Content-Length: 5\r\nContent-Length: 5\r\n", bad("more than one Content-Length")),
+            ("Content-Length: 5\r\nContent-Length: 6\r\n", bad("more than one Content-Length")),
+            ("Transfer-Encoding: chunked\r\n", Ok(Framing::Chunked)),
+            ("TRANSFER-encoding:  Chunked\t\r\n", Ok(Framing::Chunked)),
+            ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", bad(both)),
+            ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", bad(both)),
+            ("Content-Length: 0\r\nTransfer-Encoding: chunked\r\n", bad(both)),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", bad("more than one Transfer-Encoding")),
+            ("Transfer-Encoding: chunked, chunked\r\n", bad("Transfer-Encoding")),
+            ("Transfer-Encoding: chunked, identity\r\n", bad("Transfer-Encoding")),
+            ("Transfer-Encoding: identity\r\n", bad("Transfer-Encoding")),
+            ("Transfer-Encoding: identity, chunked\r\n", Err(Refusal::UnknownCoding)),
+            ("Transfer-Encoding: gzip\r\n", bad("Transfer-Encoding")),
+            ("Transfer-Encoding: gzip, chunked\r\n", Err(Refusal::UnknownCoding)),
+            ("Transfer-Encoding: chunked, gzip\r\n", bad("Transfer-Encoding")),
+            ("Transfer-Encoding: xchunked\r\n", bad("Transfer-Encoding")),
+            ("Transfer-Encoding: \"chunked\"\r\n", bad("Transfer-Encoding")),
+            ("Transfer-Encoding: \x0bchunked\r\n", bad("Transfer-Encoding")),
+            ("Transfer-Encoding: chunked;q=1\r\n", bad("Transfer-Encoding")),
+            ("Transfer-Encoding:\r\n", bad("Transfer-Encoding")),
+            ("X: 1\r\n 2\r\n", bad("a header goes on in the next line")),
+            (" X: 1\r\n", bad("a header goes on in the next line")),
+            ("Content-Length: 5\r\n\t6\r\n", bad("a header goes on in the next line")),
+            ("X: 1\nContent-Length: 5\r\n", bad("a line ends with a bare LF")),
+            ("X: 1\r\n\nContent-Length: 5\r\n", bad("a line ends with a bare LF")),
+            ("nonsense\r\n", bad("a header without a colon")),
+            // Others whose names or values are wrong are hyper's.
+            ("Content-Length : 5\r\n", Ok(NONE)),
+            ("X-Content-Length: 5\r\n", Ok(NONE)),
+        ];
+        for (headers, expected) in table {
+            assert_eq!(with_headers(headers), *expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_line_has_three_parts() {
+        let bad = Refusal::Bad("a request line has a method, a target and a version, with one space between them");
+        let table: &[(&[u8], Option<Refusal>)] = &[
+            (b"GET / HTTP/1.1\r\n\r\n", None),
+            (b"GET / HTTP/1.0\r\n\r\n", None),
+            (b"\r\n\r\nGET / HTTP/1.1\r\n\r\n", None),
+            (b"get * HTTP/1.1\r\n\r\n", None),
+            (b"GET  / HTTP/1.1\r\n\r\n", Some(bad)),
+            (b"GET / HTTP/1.1 \r\n\r\n", Some(bad)),
+            (b"GET / x HTTP/1.1\r\n\r\n", Some(bad)),
+            (b"GET /\r\n\r\n", Some(bad)),
+            (b"GET\r\n\r\n", Some(bad)),
+            (b" GET / HTTP/1.1\r\n\r\n", Some(bad)),
+            (b"GET / HTTP/1.2\r\n\r\n", Some(Refusal::Version)),
+            (b"GET / HTTP/9.9\r\n\r\n", Some(Refusal::Version)),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Some(Refusal::Version)),
+            (b"GET / HTTP/0.9\r\n\r\n", Some(Refusal::Version)),
+            (b"GET / HTTP/11\r\n\r\n", Some(Refusal::Bad("the version"))),
+            (b"GET / http/1.1\r\n\r\n", Some(Refusal::Bad("the version"))),
+            (b"GET / HTTP/1.1x\r\n\r\n", Some(Refusal::Bad("the version"))),
+            (b"GET /#a HTTP/1.1\r\n\r\n", Some(Refusal::Bad("the target has a fragment"))),
+            (b"GET /a?b#c HTTP/1.1\r\n\r\n", Some(Refusal::Bad("the target has a fragment"))),
+            (b"GET / HTTP/1.1\n\n", Some(Refusal::Bad("a line ends with a bare LF"))),
+            (b"\nGET / HTTP/1.1\r\n\r\n", Some(Refusal::Bad("a line ends with a bare LF"))),
+            (b"\x16\x03\x01\x00\xa5\x01", Some(Refusal::Bad("the method"))),
+            (b"G\0T / HTTP/1.1", Some(Refusal::Bad("the method"))),
+        ];
+        for (head, expected) in table {
+            let scanned = Scanner::default().scan(head);
+            assert_eq!(scanned.err(), *expected, "{}", head.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn an_unfinished_head_is_waited_for() {
+        let head = b"\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        for length in 0..head.len() {
+            assert_eq!(scan(&head[..length]), Ok(None), "{length}");
+        }
+        assert_eq!(scan(head), Ok(Some(Head { length: head.len(), body: NONE, asks_for_upgrade: false })));
+        let followed = [&head[..], b"POST"].concat();
+        assert_eq!(
+            Scanner::default().scan(&followed),
+            Ok(Some(Head { length: head.len(), body: NONE, asks_for_upgrade: false }))
+        );
+    }
+
+    #[test]
+    fn a_head_has_a_limit() {
+        let line = |length: usize| format!("GET /{} HTTP/1.1\r\n", "x".repeat(length));
+        let header = |length: usize| format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(length));
+        assert_eq!(Scanner::default().scan(line(MAX_HEAD_BYTES).as_bytes()), Err(Refusal::TargetTooLong));
+        assert_eq!(Scanner::default().scan(line(MAX_HEAD_BYTES - 100).as_bytes()), Ok(None));
+        let longest = MAX_HEAD_BYTES - header(0).len();
+        let scanned = Scanner::default().scan(header(longest).as_bytes());
+        assert_eq!(scanned, Ok(Some(Head { length: MAX_HEAD_BYTES, body: NONE, asks_for_upgrade: false })));
+        assert_eq!(Scanner::default().scan(header(longest + 1).as_bytes()), Err(Refusal::HeadTooLarge));
+        let unfinished = header(longest + 1);
+        let unfinished = &unfinished.as_bytes()[..MAX_HEAD_BYTES];
+        assert_eq!(Scanner::default().scan(unfinished), Err(Refusal::HeadTooLarge));
+    }
+}
