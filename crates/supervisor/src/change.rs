@@ -13,7 +13,7 @@ use crate::plan::plan;
 use crate::shutdown::Stage;
 use crate::start::memory_file;
 use crate::supervise::Supervisor;
-use crate::{logs, not_yet, supervise};
+use crate::{logs, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
 use howdah_config::{Configuration, Document};
 use std::collections::BTreeMap;
@@ -128,7 +128,6 @@ impl Supervisor {
         restart: Option<&str>,
         now: Instant,
     ) -> Result<Prepared, String> {
-        not_yet::refuse(configuration)?;
         let mut plans = Vec::new();
         let mut generations = BTreeMap::new();
         for (name, application) in &configuration.applications {

@@ -1,8 +1,10 @@
-//! What a prototype says on standard error while it starts: passed on to ours, and its end kept for an answer.
+//! What a prototype says on standard error while it starts: passed on to ours, or its own file, and the end kept for an
+//! answer.
 //!
-//! Then it gets our standard error itself. What it started meanwhile may go on writing here.
+//! Then it gets that standard error itself. What it started meanwhile may go on writing here.
 
 use rustix::io::Errno;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
@@ -24,6 +26,8 @@ pub struct Said {
     /// `None` when nobody can write any more.
     pipe: Option<Receiver>,
     kept: Vec<u8>,
+    /// The application's `stderr`; `None` is our standard error.
+    file: Option<File>,
 }
 
 // === impl Said ===
@@ -33,9 +37,9 @@ impl Said {
     ///
     /// # Errors
     /// When there are no descriptors.
-    pub fn pipe() -> io::Result<(Said, OwnedFd)> {
+    pub fn pipe(file: Option<File>) -> io::Result<(Said, OwnedFd)> {
         let (sender, receiver) = pipe::pipe()?;
-        Ok((Said { pipe: Some(receiver), kept: Vec::new() }, sender.into_blocking_fd()?))
+        Ok((Said { pipe: Some(receiver), kept: Vec::new(), file }, sender.into_blocking_fd()?))
     }
 
     /// Passes on what there is, or asks to be called again.
@@ -70,7 +74,10 @@ impl Said {
     }
 
     fn take(&mut self, said: &[u8]) {
-        let _ = io::stderr().write_all(said);
+        let _ = match &mut self.file {
+            Some(file) => file.write_all(said),
+            None => io::stderr().write_all(said),
+        };
         self.kept.extend_from_slice(said);
         let excess = self.kept.len().saturating_sub(KEPT_BYTES);
         self.kept.drain(..excess);
@@ -103,7 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_dead_prototype_said_is_all_there() {
-        let (mut said, theirs) = Said::pipe().unwrap();
+        let (mut said, theirs) = Said::pipe(None).unwrap();
         assert_eq!(said.last_lines(), "", "it does not wait");
         let mut theirs = File::from(theirs);
         theirs.write_all(&[b'x'; 30_000]).unwrap();
