@@ -66,6 +66,15 @@ impl Workers {
         })
     }
 
+    /// Those that wait for their birth, or were ordered after this moment.
+    pub fn started_since(&self, moment: Instant) -> impl Iterator<Item = WorkerId> {
+        (0..MAX_WORKERS).zip(&self.places).filter_map(move |(index, place)| match place.life {
+            Life::Waiting(_) => Some(WorkerId { index, incarnation: place.incarnation }),
+            Life::Running { worker, process, since } if process.is_none() || since > moment => Some(worker),
+            _ => None,
+        })
+    }
+
     /// How many run or are being started, without those that leave.
     pub fn staying(&self) -> usize {
         self.places.iter().filter(|place| matches!(place.life, Life::Waiting(_) | Life::Running { .. })).count()

@@ -4,7 +4,7 @@ use super::Generation;
 use crate::pool::Seen;
 use howdah_channel::WorkerId;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Since when which worker has been idle, as far as it has been looked at.
 #[derive(Debug, Default)]
@@ -13,6 +13,9 @@ pub(super) struct Idle {
     /// When to look again.
     pub(super) look_at: Option<Instant>,
 }
+
+/// How long a worker takes from its order to its first wait for a request, and a little more.
+const BIRTH: Duration = Duration::from_millis(200);
 
 // === impl Generation ===
 
@@ -61,12 +64,14 @@ impl Generation {
             }
         }
         let all = self.workers.staying();
-        let running = self.workers.running().count();
-        let seen = Seen { idle: self.idle.since.len(), starting: all - running, all, waiting };
+        // Between its birth and its first wait for a request a worker looks busy.
+        let is_new = |worker: &WorkerId| !self.idle.since.contains_key(&worker.index);
+        let starting = self.workers.started_since(now.checked_sub(BIRTH).unwrap_or(now)).filter(is_new).count();
+        let seen = Seen { idle: self.idle.since.len(), starting, all, waiting };
         // Even without spare ones, one shows that the application works.
         let least = if self.proven { 0 } else { self.plan.pool.at_start() };
         self.workers.want(self.plan.pool.wanted(seen).max(least));
         // Busy ones become idle without a word: as long as there are any beyond the spare ones, they are looked at.
-        self.idle.look_at = self.plan.pool.next_look(all.max(least), now);
+        self.idle.look_at = self.plan.pool.next_look(self.workers.wanted(), now);
     }
 }
