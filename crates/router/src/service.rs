@@ -95,7 +95,7 @@ async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body:
         let destination = view.configuration().destination(pass, subject).ok_or(Failure::NotFound)?;
         let mut action = match &*destination {
             Destination::Application { name, target } => {
-                let answer = application::run(view, &subject, body, name, target.as_deref()).await;
+                let answer = application::run(view, subject, body, name, target.as_deref()).await;
                 return changed(answer, changes, subject);
             }
             Destination::Routes(name) => {

@@ -7,16 +7,9 @@ use howdah_config::{Application, Configuration, Isolation};
 /// # Errors
 /// The first option that would do nothing, with its path.
 pub fn refuse(configuration: &Configuration) -> Result<(), String> {
-    let applications =
+    let mut applications =
         configuration.applications.iter().flat_map(|(name, application)| of_application(name, application));
-    let http = &configuration.settings.http;
-    let mut others = Vec::new();
-    let mut check = |does_something: bool, path: &str| {
-        if does_something {
-            others.push(path.to_owned());
-        }
-    };
-    match applications.chain(others).next() {
+    match applications.next() {
         Some(path) => Err(format!("{path}: howdah does not do this yet; remove it")),
         None => Ok(()),
     }
