@@ -399,6 +399,45 @@ def test_an_application_that_is_not_there_is_not_restarted(fail):
     assert "not empty" in fail("restart", "")
 
 
+# --- certificate
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("bundle")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "key.pem"]
+    subprocess.run(
+        ["openssl", "req", "-x509", *key, "-out", "certificate.pem", "-subj", "/CN=shop.example", "-days", "30"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    both = folder / "bundle.pem"
+    both.write_text("".join((folder / name).read_text() for name in ("certificate.pem", "key.pem")))
+    return both
+
+
+@pytest.mark.parametrize("name", ["shop", "shop 2027", "caf\u00e9%"])
+def test_a_certificate_is_put_listed_and_removed(ask, fail, bundle, name):
+    """A name is a name: nothing in it needs to be escaped."""
+    assert ask("certificate", "put", name, bundle) == "Certificate chain uploaded.\n"
+    listed = ask("certificate", "list")
+    assert json.loads(listed)[name] == json.loads(ask("certificate", "list", name))
+    assert "shop.example" in listed and "PRIVATE" not in listed
+    assert fail("certificate", "put", name, "-", stdin=bundle.read_bytes()).startswith("Certificate already exists.")
+    assert ask("certificate", "delete", name) == "Certificate deleted.\n"
+    assert json.loads(ask("certificate", "list")) == {}
+
+
+def test_what_is_no_certificate_is_refused(fail):
+    said = fail("certificate", "put", "shop", "-", stdin="PRIVATE nonsense")
+    assert said.startswith("Invalid certificate. ") and "PRIVATE nonsense" not in said
+    assert fail("certificate", "list", "shop").startswith("Certificate doesn't exist.")
+    assert fail("certificate", "delete", "shop").startswith("Certificate doesn't exist.")
+    assert "there is no file /no/such/bundle" in fail("certificate", "put", "shop", "/no/such/bundle")
+    assert fail("certificate", "put", "a/b", "-", stdin="x").startswith("Invalid certificate name.")
+
+
 # --- Which howdah
 
 

@@ -258,15 +258,43 @@ def test_an_application_that_this_machine_cannot_run(scripts, stable, options, n
 
 
 @pytest.mark.parametrize(
-    "code", ["throw new Exception('preloading failed');", "function broken(", "posix_kill(getmypid(), 11);", "exit(3);"]
+    "code, said",
+    [
+        ("throw new Exception('preloading failed');", "Uncaught Exception: preloading failed in "),
+        ("function broken(", "PHP Parse error: "),
+        ("posix_kill(getmypid(), 11);", "was killed by signal 11"),
+        ("fwrite(STDERR, \"first\\nl\u00e4st\\e[31m words\\n\"); exit(3);", "first\nl\u00e4st [31m words"),
+        ("fwrite(STDERR, str_repeat(\"noise\\n\", 100_000)); throw new Exception('the end');", "Exception: the end"),
+    ],
 )
-def test_an_application_that_does_not_boot(scripts, stable, code):
-    preload = scripts.php("preload.php", code)
-    options = {"admin": {"opcache.preload": str(preload)}}
-    detail = refusal(stable, "PUT", "/config/applications/new", application(scripts, options=options))
-    assert detail.startswith('the application "new" does not start: ')
-    detail = refusal(stable, "PUT", "/config/applications/blog/options", options)
-    assert detail.startswith('the application "blog" does not start: ')
+def test_an_application_that_does_not_boot(scripts, stable, code, said):
+    """The answer has its last words."""
+    preload = scripts.php("preload.php", f"defined('STDERR') || define('STDERR', fopen('php://stderr', 'w')); {code}")
+    options = {"admin": {"opcache.preload": str(preload), "display_errors": "0", "log_errors": "1"}}
+    for name, path, body in (
+        ("new", "/config/applications/new", application(scripts, options=options)),
+        ("blog", "/config/applications/blog/options", options),
+    ):
+        detail = refusal(stable, "PUT", path, body)
+        first, *lines = detail.splitlines()
+        assert first.startswith(f'the application "{name}" does not start: ')
+        assert said in detail and len(lines) <= 10 and len(detail) < 8000
+        for line in lines:
+            assert line.replace(" [31m", "\x1b[31m") in stable.stderr, "an operator sees it in the log, too"
+    (logged, _) = [line for line in stable.stderr.splitlines() if "was not put in force" in line]
+    assert said not in logged or not lines, "the log has it once"
+
+
+def test_what_an_application_says_later_goes_to_the_log(scripts, run):
+    preload = scripts.php("preload.php", "error_log('while it starts');")
+    scripts.php("later.php", "error_log('and later'); echo 1;")
+    options = {"admin": {"opcache.preload": str(preload), "log_errors": "1", "error_log": ""}}
+    server = run({"applications": {"app": application(scripts, options=options)}})
+    assert server.get("/later.php").text == "1"
+    wait_for(lambda: "while it starts" in server.stderr and "and later" in server.stderr)
+    before = os.readlink(f"/proc/{server.pid}/fd/2")
+    for process in php_processes(server, "app"):
+        assert os.readlink(f"/proc/{process.pid}/fd/2") == before, process
 
 
 def test_a_restart_that_fails_leaves_the_old_one(scripts, run):

@@ -72,7 +72,7 @@ def test_the_state_is_for_its_owner(place):
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (place / "state").iterdir()}
         assert modes["conf.json"] == 0o600 and not any(mode & 0o077 for mode in modes.values()), modes
         assert stat.S_IMODE((place / "state").stat().st_mode) == 0o700
-        assert not (place / "state/conf.json.new").exists()
+        assert not list((place / "state").glob("*.new")), "nothing is left beside it"
 
 
 def test_a_given_configuration_replaces_the_stored_one(place):
@@ -114,11 +114,11 @@ def test_a_stored_configuration_that_does_not_apply_is_an_error_and_nothing_is_c
 def test_what_a_crash_left_behind_is_no_matter(place):
     (place / "state").mkdir()
     (place / "state/conf.json").write_text('{"routes": [{"action": {"return": 200}}]}')
-    (place / "state/conf.json.new").write_text("{")
+    (place / "state/.conf.json.new").write_text("{")
     with start_in(place) as server:
         assert len(server.api("GET", "/config/routes").json()) == 1
         assert server.api("DELETE", "/config/routes").status == 200
-        assert not (place / "state/conf.json.new").exists()
+        assert not list((place / "state").glob("*.new")), "nothing is left beside it"
 
 
 def test_a_howdah_that_is_killed_comes_back(place):
@@ -179,7 +179,7 @@ def test_a_disk_that_takes_nothing_is_an_error_and_nothing_changes(place, folder
         assert server.api("GET", "/config").json() == config
         assert server.workers(count=1) == workers
         assert json.loads((disk / "conf.json").read_text()) == config
-        assert not (disk / "conf.json.new").exists()
+        assert not list(disk.glob("*.new"))
         assert "os error" not in answer.json()["detail"]
         if how == "full":
             assert server.api("PUT", "/config/routes", []).status == 200, "a small one has room"

@@ -9,6 +9,7 @@
 //! - [`Exchange`]: one request, as the router sees it
 //! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
+//! - [`confinement`]: what of the machine an application sees
 //! - [`control`], [`lifecycle`]: the sockets beside the channel, between the supervisor and its children
 //! - [`BUILD_ID`]: whether both ends are of one build
 //!
@@ -17,6 +18,8 @@
 
 #[cfg(not(loom))]
 mod build_id;
+#[cfg(not(loom))]
+pub mod confinement;
 #[cfg(not(loom))]
 pub mod control;
 #[cfg(not(loom))]

@@ -4,6 +4,7 @@
 //! descriptors that it names, in their order.
 
 use crate::build_id::BUILD_ID;
+use crate::confinement::Confinement;
 use crate::control::ControlSocket;
 use crate::layout::Geometry;
 use crate::state::WorkerId;
@@ -44,6 +45,19 @@ impl Identity {
         setuid(Uid::from_raw(uid))?;
         Ok(())
     }
+
+    /// The same with these supplementary groups, for a process that sees no /etc/group, or another one.
+    ///
+    /// # Errors
+    /// When the process may not.
+    pub fn assume_with(self, groups: &[u32]) -> io::Result<()> {
+        let Some((uid, gid)) = self.ids else { return Ok(()) };
+        let groups: Vec<_> = groups.iter().copied().map(Gid::from_raw).collect();
+        setgroups(&groups)?;
+        setgid(Gid::from_raw(gid))?;
+        setuid(Uid::from_raw(uid))?;
+        Ok(())
+    }
 }
 
 /// From now on this process is killed when the supervisor at the other end of its control socket dies. To be asked for
@@ -64,7 +78,8 @@ pub fn die_with_supervisor(control: &ControlSocket) -> io::Result<()> {
 /// Supervisor to prototype.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToPrototype {
-    /// Load PHP. Descriptors: the channel's memory, then one eventfd for each router thread.
+    /// Load PHP. Descriptors: the channel's memory, standard error for what comes after, then one eventfd for each
+    /// router thread.
     Boot(Box<PrototypeBoot>),
     /// Fork this worker.
     Start(WorkerId),
@@ -83,6 +98,8 @@ pub struct PrototypeBoot {
     pub identity: Identity,
     /// User's name, for supplementary groups.
     pub user: Option<String>,
+    /// What it does not share with the machine; before it becomes the user, who is meant as seen inside then.
+    pub confinement: Option<Confinement>,
     /// The php.ini to read instead of the distribution's.
     pub php_ini: Option<PathBuf>,
     /// Settings that scripts can't change.
@@ -112,11 +129,17 @@ pub enum FromPrototype {
         /// Why, in a sentence.
         reason: String,
     },
+    /// Another process, its only child, goes on in its place, as the first one of a namespace of processes. This one
+    /// exits. Once at most, before PHP is loaded.
+    Moved {
+        /// The other one's process id.
+        pid: i32,
+    },
     /// A worker was forked.
     Started {
         /// Its name.
         worker: WorkerId,
-        /// Its process id.
+        /// Its process id, as the prototype sees it.
         pid: i32,
     },
     /// A worker ended, and was reaped.

@@ -7,6 +7,7 @@
 #include "howdah_sapi.h"
 #include "php.h"
 #include "php_ini.h"
+#include "build-defs.h"
 #include "php_main.h"
 #include "php_output.h"
 #include "php_variables.h"
@@ -401,6 +402,8 @@ static int sapi_howdah_startup(sapi_module_struct *module)
 /* 0 when PHP can't be started; it has said why on stderr. */
 int howdah_php_startup(const char *ini_file, const char *ini_entries, const char *software)
 {
+	/* The prototype may be a fork itself, of one that has gone: a namespace of processes takes that. */
+	howdah_forked = 0;
 	server_software = software;
 	howdah_sapi.php_ini_path_override = (char *) ini_file;
 	signal(SIGPIPE, SIG_IGN);
@@ -527,4 +530,15 @@ void howdah_php_shutdown(void)
 const char *howdah_php_version(void)
 {
 	return PHP_VERSION;
+}
+
+/* Where this PHP was built to look: see build-defs.h. */
+const char *howdah_php_extension_dir(void)
+{
+	return PHP_EXTENSION_DIR;
+}
+
+const char *howdah_php_ini_dir(void)
+{
+	return PHP_CONFIG_FILE_PATH;
 }

@@ -36,6 +36,8 @@ int howdah_php_opcache_is_on(void);
 void howdah_php_run(const struct howdah_request *request);
 void howdah_php_shutdown(void);
 const char *howdah_php_version(void);
+const char *howdah_php_extension_dir(void);
+const char *howdah_php_ini_dir(void);
 
 /* Rust calls process.c. */
 void howdah_set_title(const char *title);

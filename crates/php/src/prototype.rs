@@ -4,7 +4,7 @@
 //! ends when the supervisor closes the control socket (after its workers have ended) or dies (at once, by signal). What
 //! fails before PHP is up is answered [`FromPrototype::Failed`], with a reason for the operator.
 
-use crate::{ini, sapi, worker};
+use crate::{confine, ini, sapi, worker};
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{
     CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype, die_with_supervisor,
@@ -169,27 +169,36 @@ impl Prototype {
 
 /// Does what the boot message says; after that PHP is up.
 fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<OwnedFd>) -> Result<Loaded, String> {
-    if descriptors.is_empty() {
-        return Err("the boot message came without the channel's memory".into());
+    if descriptors.len() < 2 {
+        return Err("the boot message came without the channel's memory and standard error".into());
     }
-    let bells = descriptors.split_off(1);
+    let bells = descriptors.split_off(2);
     let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
         .map_err(|error| format!("cannot map the channel: {error}"))?;
     // The pidfd before the identity: a parent of another user may be watched, too.
     let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
     let supervisor = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
         .map_err(|error| format!("cannot watch the supervisor: {error}"))?;
-    boot.identity
-        .assume(boot.user.as_deref())
-        .map_err(|error| format!("cannot become the application's user: {error}"))?;
     // Also says that it was the supervisor's pidfd that was opened, and nobody's who inherited this process.
     die_with_supervisor(control).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    confine::enter(boot, control)?;
+    match &boot.confinement {
+        Some(confinement) => boot.identity.assume_with(&confinement.groups),
+        None => boot.identity.assume(boot.user.as_deref()),
+    }
+    .map_err(|error| format!("cannot become the application's user: {error}"))?;
+    confine::finish(boot)?;
+    // A change of user has cleared it, and a fork.
+    confine::die_with(&supervisor).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
     if let Some(folder) = &boot.working_directory {
         std::env::set_current_dir(folder).map_err(|error| {
             format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
         })?;
     }
-    Ok(Loaded { channel, supervisor, opcache: start_php(boot)? })
+    let opcache = start_php(boot)?;
+    // What it said until now the supervisor has read, for the answer to who wanted it to start.
+    nix::unistd::dup2_stderr(&descriptors[1]).map_err(|error| format!("cannot set standard error: {error}"))?;
+    Ok(Loaded { channel, supervisor, opcache })
 }
 
 /// Whether opcache is on.
@@ -228,7 +237,7 @@ pub fn php_version() -> String {
 }
 
 /// Waits for room: the supervisor always reads. If it is gone, so are we.
-fn send(control: &ControlSocket, message: &FromPrototype) {
+pub fn send(control: &ControlSocket, message: &FromPrototype) {
     while let Err(error) = control.send(message, &[]) {
         if error.kind() != io::ErrorKind::WouldBlock {
             return;

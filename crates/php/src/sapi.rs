@@ -47,6 +47,8 @@ unsafe extern "C" {
     pub fn howdah_php_run(request: *const Request);
     pub fn howdah_php_shutdown();
     pub fn howdah_php_version() -> *const c_char;
+    pub fn howdah_php_extension_dir() -> *const c_char;
+    pub fn howdah_php_ini_dir() -> *const c_char;
     pub fn howdah_set_title(title: *const c_char);
     pub fn howdah_die_with_prototype(supervisor_pidfd: c_int, prototype_pid: c_int);
 }

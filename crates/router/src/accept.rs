@@ -2,6 +2,7 @@
 //!
 //! A listener that is removed is emptied first: who is in its backlog has been promised a connection.
 
+use crate::control::TellOnDrop;
 use crate::socket::Accepted;
 use crate::thread::Thread;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, acceptfrom_with, getsockname};
@@ -34,10 +35,10 @@ pub struct Entrance {
     pub tls: Option<Arc<ServerConfig>>,
 }
 
-/// A thread accepts from a listener until this is dropped.
+/// A thread accepts from a listener until this is dropped, or stopped.
 pub struct Accepting {
     tls: Rc<RefCell<Option<Arc<ServerConfig>>>>,
-    _stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<Arc<TellOnDrop>>,
 }
 
 /// Bytes that wait in a socket beyond what the network takes: more would only be copied early and fall out of the
@@ -60,15 +61,20 @@ pub fn accept(
 ) -> io::Result<Accepting> {
     let (stop, mut stopped) = oneshot::channel();
     let tls = Rc::new(RefCell::new(tls));
-    let accepting = Accepting { tls: Rc::clone(&tls), _stop: stop };
+    let accepting = Accepting { tls: Rc::clone(&tls), stop };
     let entrance = move || Entrance { listener: id, tls: tls.borrow().clone() };
     let listening = crate::thread::watch(listening.try_clone()?)?;
     let thread = Rc::clone(thread);
     spawn_local(async move {
+        // Whom to tell that the listener is closed.
+        let mut closed = None;
         loop {
             tokio::select! {
                 biased;
-                _ = &mut stopped => break,
+                tell = &mut stopped => {
+                    closed = tell.ok();
+                    break;
+                }
                 ready = listening.readable() => match ready {
                     Ok(mut ready) => {
                         if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
@@ -87,6 +93,8 @@ pub fn accept(
                 accepted => took(&thread, entrance(), accepted).await,
             }
         }
+        drop(listening);
+        drop(closed);
     });
     Ok(accepting)
 }
@@ -105,6 +113,11 @@ async fn took(thread: &Rc<Thread>, entrance: Entrance, accepted: io::Result<Acce
 // === impl Accepting ===
 
 impl Accepting {
+    /// Accepts no more; the other side hears of it when the socket is closed.
+    pub fn stop(self, tell: &Arc<TellOnDrop>) {
+        let _ = self.stop.send(Arc::clone(tell));
+    }
+
     /// What is accepted from now on has this TLS.
     pub fn set_tls(&self, tls: Option<Arc<ServerConfig>>) {
         self.tls.replace(tls);

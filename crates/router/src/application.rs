@@ -24,14 +24,11 @@ use std::rc::Rc;
 /// # Errors
 /// What the client shall be told instead.
 pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str, target: Option<&str>) -> Answer {
-    let target = view
-        .configuration()
-        .applications
-        .get(name)
-        .and_then(|application| application.target(target))
-        .ok_or(Failure::NotFound)?;
+    let application = view.configuration().applications.get(name).ok_or(Failure::NotFound)?;
+    let target = application.target(target).ok_or(Failure::NotFound)?;
+    let rootfs = application.isolation.rootfs.as_deref();
     let parts = subject.parts;
-    let script = match script::resolve(target, subject.path.bytes()) {
+    let script = match script::resolve(target, rootfs, subject.path.bytes()) {
         Resolved::Script(script) => script,
         Resolved::Nothing => return Err(Failure::NotFound),
         Resolved::Folder => {

@@ -39,8 +39,7 @@ pub fn write(head: &mut HeadWriter, request: &Subject<'_>, root: &Path, script: 
     head.known(code::DOCUMENT_URI, path.bytes());
     head.known(code::SERVER_PROTOCOL, if parts.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
     head.known(code::SERVER_SOFTWARE, SERVER_SOFTWARE.as_bytes());
-    let server_name: &str = if host.is_empty() { &peer.server_addr } else { host };
-    head.known(code::SERVER_NAME, server_name.as_bytes());
+    head.known(code::SERVER_NAME, if host.is_empty() { peer.server_addr.as_str() } else { host }.as_bytes());
     head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());
     head.known(code::SERVER_PORT, peer.server_port.as_bytes());
     head.known(code::REMOTE_ADDR, origin.address.as_bytes());

@@ -221,6 +221,7 @@ impl Process {
 
     /// Goes on passing deaths of workers on until all threads have finished.
     fn drain(mut self) -> io::Result<()> {
+        self.listeners.clear();
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             poll(&mut [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)], PollTimeout::from(20u8))?;
             match self.control.receive() {

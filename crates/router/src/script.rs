@@ -2,9 +2,14 @@
 //!
 //! Only an existing regular file whose name ends with `.php` is ever run: `/upload/evil.jpg/x.php` has no such prefix.
 //! Nothing below a folder or file that begins with a dot is, except `.well-known`. Paths are bytes, as file names are.
+//!
+//! An application may have another root directory. All its paths are as it sees them; only looking whether a file exists
+//! begins there.
 
 use howdah_config::Target;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -32,8 +37,8 @@ pub enum Resolved {
     Forbidden(PathBuf),
 }
 
-/// Finds the script for a normalised path.
-pub fn resolve(target: &Target, path: &[u8]) -> Resolved {
+/// Finds the script for a normalised path, of an application with this root directory.
+pub fn resolve(target: &Target, rootfs: Option<&Path>, path: &[u8]) -> Resolved {
     let root = target.root.as_os_str().as_bytes();
     let root = &root[..root.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1)];
     let script = |name: Vec<u8>, path_info: &[u8]| {
@@ -43,13 +48,13 @@ pub fn resolve(target: &Target, path: &[u8]) -> Resolved {
     if let Some(fixed) = &target.script {
         return script(below_root(fixed), b"");
     }
-    match existing(target, root, path) {
+    match existing(target, rootfs, root, path) {
         Ok(Some((name, path_info))) => return script(name, path_info),
         Ok(None) => {}
         Err(denied) => return Resolved::Forbidden(denied),
     }
     let index = [root, path, &below_root(&target.index)].concat();
-    if !path.ends_with(b"/") && !has_hidden_segment(path) && is_file(&index) == Ok(true) {
+    if !path.ends_with(b"/") && !has_hidden_segment(path) && is_file(rootfs, &index) == Ok(true) {
         return Resolved::Folder;
     }
     match &target.front_controller {
@@ -62,14 +67,19 @@ pub fn resolve(target: &Target, path: &[u8]) -> Resolved {
 type Found<'p> = (Vec<u8>, &'p [u8]);
 
 /// The script that the path names, if it exists.
-fn existing<'p>(target: &Target, root: &[u8], path: &'p [u8]) -> Result<Option<Found<'p>>, PathBuf> {
+fn existing<'p>(
+    target: &Target,
+    rootfs: Option<&Path>,
+    root: &[u8],
+    path: &'p [u8],
+) -> Result<Option<Found<'p>>, PathBuf> {
     const PHP: &[u8] = b".php";
     if has_hidden_segment(path) {
         return Ok(None);
     }
     if path.ends_with(b"/") {
         let name = [path, target.index.as_bytes()].concat();
-        if name.ends_with(PHP) && is_file(&[root, &name].concat())? {
+        if name.ends_with(PHP) && is_file(rootfs, &[root, &name].concat())? {
             return Ok(Some((name, b"")));
         }
     }
@@ -77,7 +87,7 @@ fn existing<'p>(target: &Target, root: &[u8], path: &'p [u8]) -> Result<Option<F
     while let Some(next) = path[end..].windows(PHP.len()).position(|window| window == PHP) {
         end += next + PHP.len();
         let (name, path_info) = path.split_at(end);
-        if matches!(path_info.first(), None | Some(b'/')) && is_file(&[root, name].concat())? {
+        if matches!(path_info.first(), None | Some(b'/')) && is_file(rootfs, &[root, name].concat())? {
             return Ok(Some((name.to_vec(), path_info)));
         }
     }
@@ -91,13 +101,25 @@ fn has_hidden_segment(path: &[u8]) -> bool {
         .any(|(n, segment)| segment.starts_with(b".") && !(n == 0 && segment == b".well-known"))
 }
 
-fn is_file(path: &[u8]) -> Result<bool, PathBuf> {
+fn is_file(rootfs: Option<&Path>, path: &[u8]) -> Result<bool, PathBuf> {
     let path = Path::new(OsStr::from_bytes(path));
-    match std::fs::metadata(path) {
-        Ok(found) => Ok(found.is_file()),
+    let found = match rootfs {
+        None => std::fs::metadata(path).map(|found| found.is_file()),
+        Some(rootfs) => is_file_in(rootfs, path),
+    };
+    match found {
+        Ok(found) => Ok(found),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(path.into()),
         Err(_) => Ok(false),
     }
+}
+
+/// Symbolic links lead where they do for who has this root directory.
+fn is_file_in(rootfs: &Path, path: &Path) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = rustix::fs::openat(CWD, rootfs, flags, Mode::empty())?;
+    let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
+    Ok(FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode).is_file())
 }
 
 #[cfg(test)]
@@ -144,14 +166,31 @@ mod tests {
             (b"/b.php", None),
         ];
         for (path, expected) in table {
-            let found = match resolve(&target(None), path) {
+            let found = match resolve(&target(None), None, path) {
                 Resolved::Script(script) => Some((script.name, script.path_info)),
                 _ => None,
             };
             assert_eq!(found, expected.map(|(name, info)| (name.to_vec(), info.to_vec())), "{}", path.escape_ascii());
         }
-        assert_eq!(resolve(&target(None), b"/sub"), Resolved::Folder);
-        let Resolved::Script(front) = resolve(&target(Some("index.php")), b"/some/\xff") else { panic!("no script") };
+        assert_eq!(resolve(&target(None), None, b"/sub"), Resolved::Folder);
+        let Resolved::Script(front) = resolve(&target(Some("index.php")), None, b"/some/\xff") else {
+            panic!("no script")
+        };
         assert_eq!((&*front.name, &*front.path_info), (&b"/index.php"[..], &b""[..]));
+    }
+
+    #[test]
+    fn below_a_rootfs_paths_are_what_the_application_sees() {
+        let folder = tempfile::tempdir().unwrap();
+        let rootfs = folder.path();
+        std::fs::create_dir_all(rootfs.join("srv/releases/1")).unwrap();
+        std::fs::write(rootfs.join("srv/releases/1/a.php"), "").unwrap();
+        std::os::unix::fs::symlink("/srv/releases/1", rootfs.join("srv/current")).unwrap();
+        let target =
+            Target { root: "/srv/current".into(), script: None, index: "index.php".into(), front_controller: None };
+        let Resolved::Script(script) = resolve(&target, Some(rootfs), b"/a.php/x") else { panic!("no script") };
+        assert_eq!((&*script.filename, &*script.path_info), (&b"/srv/current/a.php"[..], &b"/x"[..]));
+        assert_eq!(resolve(&target, Some(rootfs), b"/b.php"), Resolved::Nothing);
+        assert_eq!(resolve(&target, None, b"/a.php"), Resolved::Nothing);
     }
 }

@@ -37,7 +37,7 @@ pub async fn answer(
     request: http::Request<Incoming>,
 ) -> Response<ResponseBody> {
     let (mut parts, body) = request.into_parts();
-    let view = thread.view();
+    let view = thread.view_of(peer.listener);
     let http = &view.configuration().settings.http;
     authority::take_from_target(&mut parts);
     if http.discard_unsafe_fields {

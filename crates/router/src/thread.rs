@@ -50,7 +50,6 @@ pub struct Reconfiguration {
     /// Its listening sockets by number.
     pub listeners: Arc<BTreeMap<u64, Arc<Listening>>>,
     /// Dropped when the thread serves by it.
-    #[expect(dead_code, reason = "its drop is its use")]
     pub done: Arc<TellOnDrop>,
 }
 
@@ -76,6 +75,8 @@ pub struct Thread {
     /// All ports that are in use: of this view and of older ones.
     ports: RefCell<Vec<Known>>,
     accepting: RefCell<HashMap<u64, Accepting>>,
+    /// For listeners that were removed just now, what they served by: their last connections are owed an answer.
+    removed: RefCell<HashMap<u64, (Rc<View>, Instant)>>,
     index: usize,
     access_log: RefCell<AccessLog>,
     clocks: RefCell<HashMap<u64, Rc<Clock>>>,
@@ -103,6 +104,8 @@ struct Known {
 
 /// How often mailboxes are emptied in a row before the event loop looks elsewhere.
 const DRAINS_BEFORE_SLEEP: u32 = 8;
+/// How long a listener's last connections may take to their first request: longer than they are waited for.
+const REMOVED_KEPT: Duration = Duration::from_secs(2);
 /// How often time-outs and lost wake-ups are looked for.
 const SWEEP: Duration = Duration::from_millis(250);
 
@@ -153,6 +156,7 @@ async fn serve(setup: Setup) {
         view: RefCell::new(Rc::new(View::nothing())),
         ports: RefCell::default(),
         accepting: RefCell::default(),
+        removed: RefCell::default(),
         index: setup.index.into(),
         access_log: RefCell::default(),
         clocks: RefCell::default(),
@@ -208,6 +212,11 @@ async fn sweep(thread: Rc<Thread>) {
     loop {
         ticks.tick().await;
         thread.ports.borrow_mut().retain(Known::is_used);
+        let forgotten: Vec<_> = {
+            let mut removed = thread.removed.borrow_mut();
+            removed.extract_if(|_, (_, since)| since.elapsed() > REMOVED_KEPT).collect()
+        };
+        drop(forgotten);
         thread.for_each_port(Port::sweep);
         thread.proxy.sweep();
         let view = thread.view();
@@ -239,6 +248,15 @@ impl Thread {
     /// The configuration in force.
     pub fn view(&self) -> Rc<View> {
         Rc::clone(&self.view.borrow())
+    }
+
+    /// The configuration in force for connections of this listener.
+    pub fn view_of(&self, listener: u64) -> Rc<View> {
+        let view = self.view();
+        match view.listener(listener) {
+            Some(_) => view,
+            None => self.removed.borrow().get(&listener).map_or(view, |(old, _)| Rc::clone(old)),
+        }
     }
 
     /// Its counters.
@@ -316,12 +334,17 @@ impl Thread {
         let view = View::new(Arc::clone(snapshot), ports.collect());
         let old = self.view.replace(Rc::new(view));
         self.access_log.borrow_mut().reopen(snapshot.access_log.clone());
-        drop(old);
         if self.draining.get() {
             return;
         }
         let mut accepting = self.accepting.borrow_mut();
-        accepting.retain(|id, _| new.listeners.contains_key(id));
+        let removed: Vec<_> = accepting.keys().filter(|id| !new.listeners.contains_key(id)).copied().collect();
+        for id in removed {
+            self.removed.borrow_mut().insert(id, (Rc::clone(&old), Instant::now()));
+            if let Some(accepting) = accepting.remove(&id) {
+                accepting.stop(&new.done);
+            }
+        }
         for (id, listening) in new.listeners.iter() {
             let tls = snapshot.tls.get(id).cloned();
             match accepting.get(id) {

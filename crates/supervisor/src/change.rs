@@ -13,7 +13,7 @@ use crate::plan::plan;
 use crate::shutdown::Stage;
 use crate::start::memory_file;
 use crate::supervise::Supervisor;
-use crate::{logs, not_yet, supervise};
+use crate::{logs, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
 use howdah_config::{Configuration, Document};
 use std::collections::BTreeMap;
@@ -128,7 +128,6 @@ impl Supervisor {
         restart: Option<&str>,
         now: Instant,
     ) -> Result<Prepared, String> {
-        not_yet::refuse(configuration)?;
         let mut plans = Vec::new();
         let mut generations = BTreeMap::new();
         for (name, application) in &configuration.applications {
@@ -246,13 +245,16 @@ impl Supervisor {
         self.give_up(&change.started);
         match change.origin {
             Origin::Api(reply) => {
-                tracing::error!("a new configuration was not put in force: {reason}");
+                tracing::error!("a new configuration was not put in force: {}", first_line(reason));
                 reply.send(Err(reason));
                 self.next_ask(now);
             }
-            Origin::Start | Origin::Nothing => self.start_failure = Some(reason.to_owned()),
+            Origin::Start | Origin::Nothing => self.start_failure = Some(first_line(reason).to_owned()),
             Origin::Stored => {
-                tracing::error!("the stored configuration does not run; howdah starts with an empty one: {reason}");
+                tracing::error!(
+                    "the stored configuration does not run; howdah starts with an empty one: {}",
+                    first_line(reason)
+                );
                 self.begin_change(Document::initial(), Configuration::default(), Origin::Nothing, None, now);
             }
         }
@@ -366,4 +368,9 @@ impl Supervisor {
         }
         self.listeners.keep(&self.current.listeners);
     }
+}
+
+/// Without what an application said: it said so on standard error, too.
+fn first_line(reason: &str) -> &str {
+    reason.lines().next().unwrap_or_default().trim_end_matches(':')
 }

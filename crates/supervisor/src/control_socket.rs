@@ -5,7 +5,7 @@
 
 use crate::api::{Answer, Ask};
 use howdah_config::{Address, Refusal};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MATCH, SERVER};
 use hyper::service::service_fn;
@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, oneshot};
 
 /// The most bytes of a body: a configuration that is longer is refused by its parser anyway.
-const MAX_BODY_BYTES: usize = 16 << 20;
+const MAX_BODY_BYTES: u64 = 16 << 20;
 /// How long a client may take for a head, and for a body.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait when there are no descriptors.
@@ -100,13 +100,9 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asks: mpsc::Unbounde
 
 async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>) -> Answer {
     let (head, body) = request.into_parts();
-    let body = match tokio::time::timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-        Ok(Ok(body)) => body.to_bytes().into(),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            let detail = format!("the body has more than {MAX_BODY_BYTES} bytes");
-            return Refusal::new(413, "Payload Too Large.", detail).into();
-        }
-        Ok(Err(_)) => return Refusal::new(400, "Invalid request.", "the body ended early").into(),
+    let body = match tokio::time::timeout(READ_TIMEOUT, read(body)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(refusal)) => return refusal.into(),
         Err(_) => return Refusal::new(408, "Request Timeout.", "the body did not come").into(),
     };
     let (reply, answer) = oneshot::channel();
@@ -122,6 +118,26 @@ async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>) -
         Ok(()) => answer.await.unwrap_or_else(|_| ended()),
         Err(_) => ended(),
     }
+}
+
+/// The whole body. One that is too long is read to its end, too: a client that cannot send hears no answer.
+async fn read(mut body: Incoming) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    let mut length = 0_u64;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Refusal::new(400, "Invalid request.", "the body ended early"))?;
+        let data = frame.into_data().unwrap_or_default();
+        length += data.len() as u64;
+        match length <= MAX_BODY_BYTES {
+            true => bytes.extend_from_slice(&data),
+            false => bytes = Vec::new(),
+        }
+    }
+    if length > MAX_BODY_BYTES {
+        let detail = format!("the body has {length} bytes; at most {MAX_BODY_BYTES} are accepted");
+        return Err(Refusal::new(413, "Payload Too Large.", detail));
+    }
+    Ok(bytes)
 }
 
 /// The header `If-Match`: several are one, with commas between (RFC 9110, 5.3).

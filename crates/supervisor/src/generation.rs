@@ -4,20 +4,24 @@
 //! channel; its workers, which are our children then, finish what they do and go. What the router must know about it
 //! is left in [`Generation::notices`].
 
+mod birth;
 mod elastic;
 
 use crate::backoff::Backoff;
+use crate::confinement::Confined;
 use crate::identity::Account;
 use crate::link::Link;
+use crate::logs::Outputs;
 use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
 use crate::pool::Pool;
 use crate::process::{self, Told};
+use crate::reap;
+use crate::said::Said;
 use crate::workers::Workers;
-use crate::{reap, spawn};
 use elastic::Idle;
-use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, PrototypeBoot, ToPrototype, ToRouter};
-use howdah_channel::{BUILD_ID, ControlEnd, Geometry, WorkerId};
+use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, ToPrototype, ToRouter};
+use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_config::{Limits, PhpOptions};
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
@@ -39,6 +43,10 @@ pub struct Plan {
     pub account: Account,
     /// Its php.ini.
     pub options: PhpOptions,
+    /// What of the machine it sees.
+    pub confined: Confined,
+    /// Where its standard output and error go.
+    pub outputs: Outputs,
     /// Variables that are added to our environment.
     pub environment: BTreeMap<String, String>,
     /// Where its workers start.
@@ -87,10 +95,16 @@ pub struct Generation {
 enum Prototype {
     Up {
         pid: Pid,
+        /// Its process group.
+        group: Pid,
+        /// The process that goes on in its place, when it has exited.
+        successor: Option<Pid>,
         since: Instant,
         booted: bool,
         /// While it starts.
         patience: Patience,
+        /// What it says on standard error while it starts.
+        said: Said,
         /// It has closed its socket: it must be gone by then.
         kill_at: Option<Instant>,
         /// `None` when it has been asked to end.
@@ -222,7 +236,8 @@ impl Generation {
                 let workers =
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
                 let start = if booted && self.proven { None } else { patience.deadline() };
-                kill_at.into_iter().chain(workers).chain(start).min()
+                let look = self.idle.look_at.filter(|_| booted);
+                kill_at.into_iter().chain(workers).chain(start).chain(look).min()
             }
             _ => None,
         }
@@ -230,10 +245,9 @@ impl Generation {
 
     /// The next message of the prototype; `None`, once, when it has closed its socket.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<FromPrototype>> {
-        match &mut self.prototype {
-            Prototype::Up { link: Some(link), .. } => link.poll_receive(cx),
-            _ => Poll::Pending,
-        }
+        let Prototype::Up { link, said, .. } = &mut self.prototype else { return Poll::Pending };
+        said.poll(cx);
+        link.as_mut().map_or(Poll::Pending, |link| link.poll_receive(cx))
     }
 
     /// Takes in all messages that are there already: before a death is looked at, which they may explain.
@@ -261,6 +275,7 @@ impl Generation {
                 Prototype::Up { booted: true, .. } => self.breach("it failed to boot after it had booted"),
                 _ => self.failure = Some(reason),
             },
+            FromPrototype::Moved { pid } => self.prototype_moved(pid),
             FromPrototype::Started { worker, pid } => self.worker_started(worker, pid),
             FromPrototype::Exited { worker, pid, end } => {
                 let known = self.workers.alive().find(|(alive, _)| *alive == worker);
@@ -287,7 +302,9 @@ impl Generation {
     /// A child of ours is dead. `false` if it is not one of this application.
     pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, now: Instant) -> bool {
         if matches!(self.prototype, Prototype::Up { pid, .. } if pid == dead) {
-            self.prototype_died(end, now);
+            if !self.has_succeeded() {
+                self.prototype_died(end, now);
+            }
             return true;
         }
         let Some(worker) = self.workers.with_pid(dead) else {
@@ -332,8 +349,8 @@ impl Generation {
     /// Ends everything now.
     pub fn kill(&mut self) {
         self.stop();
-        if let Prototype::Up { pid, .. } = self.prototype {
-            reap::kill_group(pid);
+        if let Prototype::Up { pid, group, .. } = self.prototype {
+            reap::kill_group(pid, group);
         }
         for process in self.workers.alive().filter_map(|(_, process)| process) {
             process.kill();
@@ -348,7 +365,7 @@ impl Generation {
 
     /// Loses patience with a prototype that does not load PHP, or forks no worker.
     fn wait_for_start(&mut self, now: Instant) {
-        let Prototype::Up { pid, booted, patience, link: Some(_), .. } = &mut self.prototype else { return };
+        let Prototype::Up { pid, group, booted, patience, link: Some(_), .. } = &mut self.prototype else { return };
         if *booted && self.proven {
             return;
         }
@@ -359,38 +376,9 @@ impl Generation {
             Some(Step::GiveUp) => {
                 self.failure =
                     Some(format!("it took more than {} s; does its opcache.preload hang?", LONGEST_START.as_secs()));
-                reap::kill(*pid);
+                reap::kill_group(*pid, *group);
             }
             None => {}
-        }
-    }
-
-    fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
-        self.failure = None;
-        let plan = &self.plan;
-        let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment)
-            .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
-        let mut link = Link::new(socket)?;
-        link.send(ToPrototype::Boot(Box::new(self.boot_message())), self.descriptors()?);
-        let patience = Patience::new(now);
-        self.prototype = Prototype::Up { pid, since: now, booted: false, patience, kill_at: None, link: Some(link) };
-        Ok(())
-    }
-
-    fn boot_message(&self) -> PrototypeBoot {
-        let plan = &self.plan;
-        PrototypeBoot {
-            build: BUILD_ID.to_owned(),
-            application: plan.name.clone(),
-            geometry: self.control.geometry(),
-            identity: plan.account.identity(),
-            user: plan.account.name.clone(),
-            php_ini: plan.options.file.clone(),
-            admin_values: plan.options.admin.clone(),
-            user_values: plan.options.user.clone(),
-            working_directory: plan.working_directory.clone(),
-            requests_per_worker: plan.limits.requests,
-            server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
 
@@ -400,20 +388,23 @@ impl Generation {
     }
 
     fn prototype_died(&mut self, end: ProcessEnd, now: Instant) {
-        let lived = match &self.prototype {
+        let (lived, said) = match &mut self.prototype {
             Prototype::Up { link: None, .. } | Prototype::Ended => {
                 self.prototype = Prototype::Ended;
                 return;
             }
-            Prototype::Up { since, .. } => now - *since,
+            Prototype::Up { since, said, .. } => (now - *since, said.last_lines()),
             Prototype::Down { .. } | Prototype::Failed => Default::default(),
         };
         let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
         if self.proven {
             tracing::error!("the prototype of {:?} is started again: {reason}", self.plan.name);
+        } else if !said.is_empty() {
+            reason.push_str(":\n");
+            reason.push_str(&said);
         }
         let group = match self.prototype {
-            Prototype::Up { pid, .. } => Some(pid),
+            Prototype::Up { group, .. } => Some(group),
             _ => None,
         };
         self.prototype = match self.proven {
@@ -463,9 +454,7 @@ impl Generation {
 
     /// The prototype says that it has forked this worker. Code of the application runs in it, so it may say anything.
     fn worker_started(&mut self, worker: WorkerId, pid: i32) {
-        let Prototype::Up { pid: prototype, .. } = self.prototype else { return };
-        let named = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
-        let process = match named.map_or(Told::Stranger, |pid| process::told(pid, prototype)) {
+        let process = match self.told_of(pid) {
             Told::Kin(process) => Some(process),
             Told::Gone => None,
             Told::Stranger => return self.breach("it called a process its worker that is none"),
@@ -481,17 +470,23 @@ impl Generation {
 
     /// The prototype broke the rules: it is not listened to any more, and replaced.
     fn breach(&mut self, rule: &str) {
-        let Prototype::Up { pid, link, .. } = &mut self.prototype else { return };
+        let Prototype::Up { pid, group, successor, link, .. } = &mut self.prototype else { return };
         tracing::error!("the prototype of {:?} broke the rules ({rule}); it is killed", self.plan.name);
         self.failure =
             Some(format!("its prototype broke the rules: {rule}; does preloaded code write to descriptor 3?"));
         if let Some(link) = link {
             link.close();
         }
-        reap::kill(*pid);
+        match successor {
+            Some(_) => reap::kill_group(*pid, *group),
+            None => reap::kill(*pid),
+        }
     }
 
     fn worker_ended(&mut self, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
+        // A prototype in a namespace of processes knows another number.
+        let known = self.workers.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
+        let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
         let stopping = matches!(self.prototype, Prototype::Up { link: None, .. } | Prototype::Ended);
         if end != ProcessEnd::Code(0) && !self.replacing && !stopping {
             tracing::warn!(

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::identity::Account;
+use howdah_channel::confinement::Confinement;
 use howdah_config::PhpVersion;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
@@ -25,6 +26,8 @@ impl Fake {
             php: Php { version: "8.2".parse::<PhpVersion>().unwrap(), executable },
             account: Account::default(),
             options: PhpOptions::default(),
+            confined: Confined::default(),
+            outputs: Outputs::default(),
             environment: BTreeMap::new(),
             working_directory: None,
             pool: Pool::new(howdah_config::Processes::Fixed(2), 2),
@@ -75,7 +78,7 @@ impl Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         if let Prototype::Up { pid, .. } = self.generation.prototype {
-            reap::kill_group(pid);
+            reap::kill_group(pid, pid);
             let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
         }
     }
@@ -243,4 +246,23 @@ async fn a_worker_that_lives_cannot_be_told_dead() {
     assert_eq!(fake.generation.workers.alive().count(), 2, "it counts as alive");
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
     let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL);
+}
+
+#[tokio::test]
+async fn a_prototype_that_moves_without_being_asked_to_is_killed() {
+    let mut neighbour = Neighbour::new();
+    let mut fake = Fake::new(SLEEP);
+    fake.hear(FromPrototype::Moved { pid: neighbour.pid() });
+    fake.assert_breach();
+    neighbour.assert_alive();
+}
+
+#[tokio::test]
+async fn a_prototype_cannot_move_into_somebody_else() {
+    let mut neighbour = Neighbour::new();
+    let mut fake = Fake::new(SLEEP);
+    fake.generation.plan.confined.confinement = Some(Confinement { pid: true, ..Confinement::default() });
+    fake.hear(FromPrototype::Moved { pid: neighbour.pid() });
+    fake.assert_breach();
+    neighbour.assert_alive();
 }

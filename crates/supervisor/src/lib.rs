@@ -13,7 +13,7 @@
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
 //! - `process`: whose a process is that somebody else started, and how to kill it and no other
 //! - `backoff`, `patience`, `workers`: the policy, pure: when is which worker started again, how long a start may take
-//! - `generation`: one application: its prototype, its workers, its channel
+//! - `generation`, `said`: one application: its prototype, its workers, its channel; what it says while it starts
 //! - `supervise`, `shutdown`, `sweep`, `banner`: the event loop, its end, what PHP left running, and the first lines
 //!
 //! What fails before everything is up ends the supervisor with one line. After that nothing ends it but a signal:
@@ -26,20 +26,22 @@ mod backoff;
 mod banner;
 mod boot;
 mod certificates;
+mod cgroup;
 mod change;
+mod confinement;
 mod control_socket;
 mod generation;
 pub mod identity;
 mod link;
 mod listen;
 pub mod logs;
-mod not_yet;
 mod patience;
 pub mod php;
 mod plan;
 mod pool;
 mod process;
 mod reap;
+mod said;
 mod shutdown;
 mod signals;
 mod spawn;

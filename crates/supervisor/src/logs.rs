@@ -1,4 +1,5 @@
-//! Log files. The supervisor opens them, as it may be root; the router writes the access log.
+//! Log files. The supervisor opens them, as it may be root; the router writes the access log, and applications write what
+//! PHP says.
 
 use crate::system_error::words;
 use howdah_config::LogDestination;
@@ -6,9 +7,37 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const MODE: u32 = 0o640;
+
+/// Files to which an application writes in the place of our own standard output and error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outputs {
+    /// `stdout`.
+    pub stdout: Option<PathBuf>,
+    /// `stderr`.
+    pub stderr: Option<PathBuf>,
+}
+
+// === impl Outputs ===
+
+impl Outputs {
+    /// Standard output and error.
+    ///
+    /// # Errors
+    /// With the place in the configuration, the path and the reason.
+    pub fn open(&self, application: &str) -> Result<[Option<File>; 2], String> {
+        let open = |option: &str, path: &Option<PathBuf>| {
+            let file = path.as_ref().map(|path| append_to(path).map_err(|error| (path, error))).transpose();
+            file.map_err(|(path, error)| {
+                let reason = words(&error);
+                format!("applications/{application}/{option}: {path:?} cannot be opened: {reason}; choose another file")
+            })
+        };
+        Ok([open("stdout", &self.stdout)?, open("stderr", &self.stderr)?])
+    }
+}
 
 /// A descriptor to write the access log to.
 ///

@@ -1,7 +1,9 @@
 //! What an application asks for, checked against this machine: folders, files, users, a PHP.
 
+use crate::confinement::{self, inside};
 use crate::generation::Plan;
 use crate::identity::Account;
+use crate::logs::Outputs;
 use crate::php;
 use crate::pool::Pool;
 use crate::start::Start;
@@ -22,14 +24,20 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
         Some(_) => problem,
         None => format!("applications/{name}{option}: {problem}"),
     };
+    let rootfs = application.isolation.rootfs.as_deref();
+    if let Some(rootfs) = rootfs.filter(|rootfs| !rootfs.is_dir()) {
+        return Err(at("/isolation/rootfs", missing(rootfs, "folder")));
+    }
     for (target, settings) in application.targets() {
         let option = target.map_or("/root".to_owned(), |target| format!("/targets/{target}/root"));
-        if !settings.root.is_dir() {
-            return Err(at(&option, missing(&settings.root, "folder")));
+        if !inside(rootfs, &settings.root).is_some_and(|found| found.is_dir()) {
+            return Err(at(&option, missing_in(rootfs, &settings.root, "folder")));
         }
     }
-    if let Some(folder) = application.working_directory.as_ref().filter(|folder| !folder.is_dir()) {
-        return Err(at("/working_directory", missing(folder, "folder")));
+    if let Some(folder) = &application.working_directory
+        && !inside(rootfs, folder).is_some_and(|found| found.is_dir())
+    {
+        return Err(at("/working_directory", missing_in(rootfs, folder, "folder")));
     }
     if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
         return Err(at("/options/file", missing(file, "file")));
@@ -44,16 +52,32 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
         (None, Some(group)) => start.account.clone().in_group(group).map_err(|problem| at("/group", problem))?,
         (None, None) => start.account.clone(),
     };
+    let confined = confinement::of(&application.isolation, &account)
+        .map_err(|(option, problem)| at(&format!("/isolation/{option}"), problem))?;
+    let outputs = Outputs { stdout: application.stdout.clone(), stderr: application.stderr.clone() };
+    // A file that cannot be opened is told before anything is started.
+    drop(outputs.open(name)?);
     Ok(Plan {
         name: name.to_owned(),
         php: php::choose(application.php_version).map_err(|problem| at("/type", problem))?,
         account,
+        confined,
+        outputs,
         options: application.options.clone(),
         environment: application.environment.clone(),
         working_directory: application.working_directory.clone(),
         pool: Pool::new(application.processes, by_default),
         limits: application.limits,
     })
+}
+
+fn missing_in(rootfs: Option<&Path>, path: &Path, kind: &str) -> String {
+    match rootfs {
+        Some(rootfs) => {
+            format!("there is no {kind} {path:?} below the rootfs {rootfs:?}; paths of this application begin there")
+        }
+        None => missing(path, kind),
+    }
 }
 
 fn missing(path: &Path, kind: &str) -> String {

@@ -66,13 +66,13 @@ impl Pool {
     }
 
     /// Which of the idle workers, given the moment since when each is idle, are to leave.
-    pub fn to_leave(&self, idle_since: &[(u16, Instant)], now: Instant) -> Vec<u16> {
+    pub fn surplus(self, idle_since: &[(u16, Instant)], now: Instant) -> Vec<u16> {
         let Some(timeout) = self.idle_timeout else { return Vec::new() };
         let mut idle = idle_since.to_vec();
         // Those that have been idle for longest go; the others are warm.
         idle.sort_by_key(|(_, since)| *since);
-        let surplus = idle.len().saturating_sub(self.spare);
-        idle.truncate(surplus);
+        let leaving = idle.len().saturating_sub(self.spare);
+        idle.truncate(leaving);
         idle.retain(|(_, since)| now.saturating_duration_since(*since) >= timeout);
         idle.into_iter().map(|(place, _)| place).collect()
     }
@@ -127,9 +127,9 @@ mod tests {
         let now = Instant::now() + Duration::from_secs(1000);
         let since = |seconds: u64| now - Duration::from_secs(seconds);
         let idle = [(0, since(1)), (1, since(30)), (2, since(25)), (3, since(40)), (4, since(19))];
-        assert_eq!(ELASTIC.to_leave(&idle, now), [3, 1, 2]);
-        assert_eq!(ELASTIC.to_leave(&idle[..2], now), Vec::<u16>::new());
-        assert_eq!(Pool { idle_timeout: None, ..ELASTIC }.to_leave(&idle, now), Vec::<u16>::new());
+        assert_eq!(ELASTIC.surplus(&idle, now), [3, 1, 2]);
+        assert_eq!(ELASTIC.surplus(&idle[..2], now), Vec::<u16>::new());
+        assert_eq!(Pool { idle_timeout: None, ..ELASTIC }.surplus(&idle, now), Vec::<u16>::new());
     }
 
     #[test]

@@ -46,16 +46,29 @@ struct Stat {
     born: u64,
 }
 
-/// What a process is that this prototype, a child of ours, says it has forked.
-pub fn told(pid: Pid, prototype: Pid) -> Told {
+/// What a process is that this prototype, a child of ours in this group, says it has forked.
+pub fn told(pid: Pid, prototype: Pid, group: Pid) -> Told {
     let Some(stat) = Stat::of(pid) else {
         return Told::Gone;
     };
-    let adopted = stat.parent == own_pid() && stat.group == prototype.as_raw_pid();
+    let adopted = stat.parent == own_pid() && stat.group == group.as_raw_pid();
     if stat.parent == prototype.as_raw_pid() || adopted {
         return Told::Kin(Process { pid, born: stat.born });
     }
     Told::Stranger
+}
+
+/// The child of this prototype, the first process of a namespace, that has this number within it.
+pub fn within(number: i32, prototype: Pid) -> Option<Pid> {
+    let prototype = prototype.as_raw_pid();
+    let children = std::fs::read_to_string(format!("/proc/{prototype}/task/{prototype}/children")).ok()?;
+    let innermost = |pid: i32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        numbers.split_ascii_whitespace().next_back()?.parse::<i32>().ok()
+    };
+    let mut pids = children.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
+    pids.find(|pid| innermost(*pid) == Some(number)).and_then(Pid::from_raw)
 }
 
 /// All our children: those that we started, and those that we adopted.
@@ -154,11 +167,13 @@ mod tests {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(prototype.stdout.take().unwrap()), &mut line).unwrap();
         let worker = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
 
-        let Told::Kin(process) = told(worker, pid(&prototype)) else { panic!("not the prototype's child") };
-        assert_eq!(told(worker, pid(&neighbour)), Told::Stranger);
-        assert_eq!(told(pid(&neighbour), pid(&prototype)), Told::Stranger);
-        assert_eq!(told(rustix::process::getpid(), pid(&prototype)), Told::Stranger);
-        assert_eq!(told(Pid::INIT, pid(&prototype)), Told::Stranger);
+        let Told::Kin(process) = told(worker, pid(&prototype), pid(&prototype)) else {
+            panic!("not the prototype's child")
+        };
+        assert_eq!(told(worker, pid(&neighbour), pid(&neighbour)), Told::Stranger);
+        assert_eq!(told(pid(&neighbour), pid(&prototype), pid(&prototype)), Told::Stranger);
+        assert_eq!(told(rustix::process::getpid(), pid(&prototype), pid(&prototype)), Told::Stranger);
+        assert_eq!(told(Pid::INIT, pid(&prototype), pid(&prototype)), Told::Stranger);
         assert!(process.exists() && !process.is_child());
 
         // Another life of the same number is left alone.
@@ -167,7 +182,7 @@ mod tests {
         process.kill();
         assert!(prototype.wait().unwrap().code().is_some(), "it waited for its child's end");
         assert!(!process.exists());
-        assert_eq!(told(worker, pid(&prototype)), Told::Gone);
+        assert_eq!(told(worker, pid(&prototype), pid(&prototype)), Told::Gone);
         end(neighbour);
     }
 

@@ -38,9 +38,9 @@ pub fn kill(pid: Pid) {
 }
 
 /// Kills a prototype with all that it forked. Its group keeps its number for as long as it has not been reaped.
-pub fn kill_group(pid: Pid) {
+pub fn kill_group(pid: Pid, group: Pid) {
     if is_child(pid) {
-        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
         kill(pid);
     }
 }

@@ -8,7 +8,9 @@ use howdah_channel::control::ControlSocket;
 use howdah_channel::lifecycle::CONTROL_FD;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,14 +33,19 @@ pub fn router() -> io::Result<(Pid, ControlSocket)> {
     spawn(command)
 }
 
-/// Starts the prototype of an application.
+/// Starts the prototype of an application, with this standard error, and another standard output, perhaps.
 pub fn prototype(
     executable: &Path,
     application: &str,
     environment: &BTreeMap<String, String>,
+    stdout: Option<File>,
+    stderr: OwnedFd,
 ) -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new(executable);
-    command.arg0(format!("howdah: \"{application}\" prototype")).envs(environment);
+    command.arg0(format!("howdah: \"{application}\" prototype")).envs(environment).stderr(stderr);
+    if let Some(file) = stdout {
+        command.stdout(file);
+    }
     spawn(command)
 }
 

@@ -183,7 +183,10 @@ impl Config {
             ConfigCommand::Delete { path, only } => config::delete(&server()?, path, &only.if_match),
             ConfigCommand::Edit { path } => edit::edit(&server()?, path),
             ConfigCommand::Check { file } => config::check(file),
-            ConfigCommand::Schema => Ok(output::print(howdah_config::SCHEMA)),
+            ConfigCommand::Schema => {
+                output::print(howdah_config::SCHEMA);
+                Ok(())
+            }
         }
     }
 }

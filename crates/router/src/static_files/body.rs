@@ -1,7 +1,11 @@
 //! The body of a response that is a file, a part of one, or nothing.
 //!
-//! What is in memory is one frame. A file is read chunk by chunk as the connection takes it; each chunk comes from
-//! the page cache at once, or from a thread that waits for the disk. The length is known from the beginning.
+//! A file is read chunk by chunk as the connection takes it; each chunk comes from the page cache at once, or from a
+//! thread that waits for the disk. What is in memory goes out in pieces of the same size. The length is known from the
+//! beginning.
+//!
+//! After each piece the other connections of the thread have their turn: sending a whole megabyte to whoever can take it
+//! makes all others wait, and the slowest hundredth of the answers twice as slow.
 //!
 //! A file that gets shorter or cannot be read while it is sent is an error of the body: hyper closes the connection,
 //! so that the client sees an incomplete response and not a wrong one. What a growing file gains is not sent.
@@ -10,7 +14,7 @@ use std::{
     collections::VecDeque,
     fmt,
     future::Future,
-    io,
+    io, mem,
     ops::Range,
     os::fd::OwnedFd,
     pin::Pin,
@@ -29,6 +33,8 @@ pub struct FileBody {
     /// Bytes that are still to come.
     remaining: u64,
     source: Source,
+    /// The last poll gave a piece: the next one lets others go first.
+    had_its_turn: bool,
 }
 
 enum Source {
@@ -58,12 +64,14 @@ struct Stream {
 
 impl FileBody {
     pub(super) fn empty() -> Self {
-        Self { remaining: 0, source: Source::Done }
+        Self::new(0, Source::Done)
     }
 
     pub(super) fn memory(bytes: Bytes) -> Self {
-        let remaining = bytes.len() as u64;
-        Self { remaining, source: if remaining == 0 { Source::Done } else { Source::Memory(bytes) } }
+        match bytes.len() as u64 {
+            0 => Self::empty(),
+            length => Self::new(length, Source::Memory(bytes)),
+        }
     }
 
     /// All of it, if it is in memory.
@@ -78,7 +86,11 @@ impl FileBody {
             return Self::empty();
         }
         let stream = Stream { file: Arc::new(file), pieces, reading: None, reads_now: true };
-        Self { remaining, source: Source::Stream(Box::new(stream)) }
+        Self::new(remaining, Source::Stream(Box::new(stream)))
+    }
+
+    fn new(remaining: u64, source: Source) -> Self {
+        Self { remaining, source, had_its_turn: false }
     }
 }
 
@@ -87,9 +99,13 @@ impl Body for FileBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if mem::take(&mut self.had_its_turn) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let data = match &mut self.source {
             Source::Done => return Poll::Ready(None),
-            Source::Memory(bytes) => Ok(std::mem::take(bytes)),
+            Source::Memory(bytes) => Ok(bytes.split_to(bytes.len().min(read::CHUNK))),
             Source::Stream(stream) => ready!(stream.poll_data(cx)),
         };
         match &data {
@@ -98,6 +114,8 @@ impl Body for FileBody {
         }
         if self.remaining == 0 {
             self.source = Source::Done;
+        } else {
+            self.had_its_turn = true;
         }
         Poll::Ready(Some(data.map(Frame::data)))
     }
@@ -136,7 +154,7 @@ impl Stream {
         let range = match self.pieces.front_mut() {
             Some(Piece::File(range)) => range,
             Some(Piece::Memory(bytes)) => {
-                let bytes = std::mem::take(bytes);
+                let bytes = mem::take(bytes);
                 self.pieces.pop_front();
                 return Poll::Ready(Ok(bytes));
             }
@@ -179,7 +197,7 @@ impl Stream {
 mod tests {
     use super::*;
     use http_body_util::BodyExt;
-    use std::{fs::File, io::Write};
+    use std::{fs::File, io::Write, task::Waker};
 
     fn content(length: usize) -> Vec<u8> {
         (0..length).map(|at| (at % 251) as u8).collect()
@@ -262,7 +280,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_is_one_frame() {
+    async fn memory_goes_out_in_pieces() {
+        let content = content(2 * read::CHUNK + 1);
+        let body = FileBody::memory(content.clone().into());
+        assert_eq!(body.size_hint().exact(), Some(content.len() as u64));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), content);
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_after_each_piece() {
+        let content = content(2 * read::CHUNK + 1);
+        let file = file(&content);
+        for mut body in [FileBody::memory(content.clone().into()), whole(file)] {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut polls = Vec::new();
+            while !body.is_end_stream() {
+                polls.push(match Pin::new(&mut body).poll_frame(&mut context) {
+                    Poll::Ready(frame) => frame.unwrap().unwrap().into_data().unwrap().len(),
+                    Poll::Pending => 0,
+                });
+                // Where the file system can't read without waiting, a thread does it.
+                tokio::task::yield_now().await;
+            }
+            let pieces: Vec<_> = polls.iter().copied().filter(|length| *length > 0).collect();
+            assert_eq!(pieces, [read::CHUNK, read::CHUNK, 1]);
+            assert!(polls.windows(2).all(|pair| pair[0] == 0 || pair[1] == 0));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_small_file_is_one_frame() {
         let mut body = FileBody::memory("abc".into());
         assert_eq!(body.size_hint().exact(), Some(3));
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");

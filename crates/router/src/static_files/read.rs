@@ -16,11 +16,12 @@ use std::{
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
-/// The most that is read at once. A connection whose client is slow holds as many chunks as hyper buffers.
-pub(super) const CHUNK: usize = 256 * 1024;
+/// The most that is read and sent at once, in bytes. A connection whose client is slow holds as many chunks as hyper
+/// buffers.
+pub(super) const CHUNK: usize = 64 * 1024;
 
 /// The chunks that a thread keeps for its next reads; more are given back to the allocator.
-const MAX_KEPT: usize = 16;
+const MAX_KEPT: usize = 64;
 
 /// Why nothing was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

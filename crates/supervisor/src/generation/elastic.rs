@@ -21,6 +21,7 @@ impl Generation {
     pub fn on_wanting(&mut self, waiting: u64, now: Instant) {
         if self.plan.pool.is_elastic() {
             self.adapt(usize::try_from(waiting).unwrap_or(usize::MAX), now);
+            self.on_time(now);
         }
     }
 
@@ -53,7 +54,7 @@ impl Generation {
         }
         self.idle.since = idle;
         let idle: Vec<_> = self.idle.since.iter().map(|(place, (_, since))| (*place, *since)).collect();
-        for place in self.plan.pool.to_leave(&idle, now) {
+        for place in self.plan.pool.surplus(&idle, now) {
             if let Some((worker, _)) = self.idle.since.remove(&place) {
                 self.workers.retire(worker);
                 self.control.stop_worker(worker);
@@ -62,8 +63,10 @@ impl Generation {
         let all = self.workers.staying();
         let running = self.workers.running().count();
         let seen = Seen { idle: self.idle.since.len(), starting: all - running, all, waiting };
-        self.workers.want(self.plan.pool.wanted(seen));
+        // Even without spare ones, one shows that the application works.
+        let least = if self.proven { 0 } else { self.plan.pool.at_start() };
+        self.workers.want(self.plan.pool.wanted(seen).max(least));
         // Busy ones become idle without a word: as long as there are any beyond the spare ones, they are looked at.
-        self.idle.look_at = self.plan.pool.next_look(all, now);
+        self.idle.look_at = self.plan.pool.next_look(all.max(least), now);
     }
 }

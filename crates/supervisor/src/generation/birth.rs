@@ -1,0 +1,118 @@
+//! How a prototype comes into being, and whose word about processes is believed.
+//!
+//! A prototype with a namespace of processes is two processes, one after the other: the second is the first one of its
+//! namespace, becomes our child when the first exits, and takes all workers with it when it dies.
+
+use super::{Generation, Prototype};
+use crate::link::Link;
+use crate::patience::Patience;
+use crate::process::{self, Told};
+use crate::said::Said;
+use crate::spawn;
+use howdah_channel::BUILD_ID;
+use howdah_channel::lifecycle::{PrototypeBoot, ToPrototype};
+use rustix::process::Pid;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+// === impl Generation ===
+
+impl Generation {
+    pub(super) fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
+        self.failure = None;
+        let plan = &self.plan;
+        let [stdout, stderr] = plan.outputs.open(&plan.name).map_err(io::Error::other)?;
+        let later = match &stderr {
+            Some(file) => OwnedFd::from(file.try_clone()?),
+            None => io::stderr().as_fd().try_clone_to_owned()?,
+        };
+        let (said, stderr) = Said::pipe(stderr)?;
+        let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment, stdout, stderr)
+            .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
+        let mut link = Link::new(socket)?;
+        if let Some(cgroup) = &plan.confined.cgroup
+            && let Err(problem) = cgroup.admit(pid)
+        {
+            crate::reap::kill(pid);
+            return Err(io::Error::other(format!("applications/{}/isolation/cgroup/path: {problem}", plan.name)));
+        }
+        let mut descriptors = self.descriptors()?;
+        descriptors.insert(1, later);
+        link.send(ToPrototype::Boot(Box::new(self.boot_message())), descriptors);
+        self.prototype = Prototype::Up {
+            pid,
+            group: pid,
+            successor: None,
+            since: now,
+            booted: false,
+            patience: Patience::new(now),
+            said,
+            kill_at: None,
+            link: Some(link),
+        };
+        Ok(())
+    }
+
+    fn boot_message(&self) -> PrototypeBoot {
+        let plan = &self.plan;
+        PrototypeBoot {
+            build: BUILD_ID.to_owned(),
+            application: plan.name.clone(),
+            geometry: self.control.geometry(),
+            identity: plan.confined.identity.unwrap_or(plan.account.identity()),
+            user: plan.account.name.clone(),
+            confinement: plan.confined.confinement.clone(),
+            php_ini: plan.options.file.clone(),
+            admin_values: plan.options.admin.clone(),
+            user_values: plan.options.user.clone(),
+            working_directory: plan.working_directory.clone(),
+            requests_per_worker: plan.limits.requests,
+            server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+
+    /// The prototype says that another process goes on in its place. Code of the application has not run in it, but may
+    /// say the same later.
+    pub(super) fn prototype_moved(&mut self, pid: i32) {
+        let told = self.told_of_outer(pid);
+        let moves = self.plan.confined.confinement.as_ref().is_some_and(|confinement| confinement.pid);
+        match (&mut self.prototype, told) {
+            (Prototype::Up { pid, group, successor: successor @ None, booted: false, .. }, Told::Kin(process))
+                if moves && pid == group =>
+            {
+                *successor = Some(process.pid);
+            }
+            (Prototype::Up { successor: None, booted: false, .. }, Told::Gone) if moves => {}
+            _ => self.breach("it moved to a process that is none of its own"),
+        }
+    }
+
+    /// Whether a prototype that is dead has left its place to another process, as it does with a namespace of processes.
+    pub(super) fn has_succeeded(&mut self) -> bool {
+        let Prototype::Up { pid, successor, .. } = &mut self.prototype else { return false };
+        match successor.take() {
+            Some(next) => {
+                *pid = next;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// What a process is whose number the prototype told, as it sees it.
+    pub(super) fn told_of(&self, pid: i32) -> Told {
+        let Prototype::Up { pid: prototype, group, successor, .. } = self.prototype else { return Told::Gone };
+        let current = successor.unwrap_or(prototype);
+        if current == group {
+            return self.told_of_outer(pid);
+        }
+        process::within(pid, current).map_or(Told::Gone, |process| process::told(process, current, group))
+    }
+
+    fn told_of_outer(&self, pid: i32) -> Told {
+        let Prototype::Up { pid: prototype, group, .. } = self.prototype else { return Told::Gone };
+        let named = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+        named.map_or(Told::Stranger, |pid| process::told(pid, prototype, group))
+    }
+}
