@@ -54,6 +54,8 @@ pub struct Clock {
     requests: Cell<u64>,
     /// How many requests go before one that is refused, and why it is.
     refused: Cell<Option<(u64, Refusal)>>,
+    /// Whether somebody waits for the end of the request.
+    is_awaited: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -183,6 +185,7 @@ impl Clock {
             tunnel: Cell::default(),
             requests: Cell::new(0),
             refused: Cell::new(None),
+            is_awaited: Cell::new(false),
         }
     }
 
@@ -190,6 +193,9 @@ impl Clock {
     pub fn request_ended(&self) {
         self.flushed.set(false);
         self.enter(Phase::Idle);
+        if self.is_awaited.take() {
+            self.wake();
+        }
     }
 
     /// The listener that the connection came from.
@@ -273,9 +279,11 @@ impl Clock {
         self.refused.get().filter(|(before, _)| before + 1 == self.requests.get()).map(|(_, refusal)| refusal)
     }
 
-    /// Whether so many requests have come, and all have been answered.
+    /// Whether so many requests have come, and all have been answered. If not, the connection is woken when they have.
     pub fn has_answered(&self, requests: u64) -> bool {
-        self.requests.get() == requests && self.phase.get() != Phase::Busy
+        let has_answered = self.requests.get() == requests && self.phase.get() != Phase::Busy;
+        self.is_awaited.set(!has_answered);
+        has_answered
     }
 
     /// Waits until the client sends something; `false` if the connection is to be closed.

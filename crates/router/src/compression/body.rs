@@ -1,7 +1,7 @@
 //! A body that is compressed while it is sent.
 //!
-//! It is taken from its source as the client takes it, and compressed in pieces: an event loop is not held up for long. An
-//! encoder that is slow does its pieces on tokio's blocking pool. When the source has nothing for now, what went in is
+//! It is taken from its source as the client takes it, and compressed in pieces: an event loop is not held up for long. A
+//! slow encoder works on tokio's blocking pool, since one piece may cost it half a second. When the source has nothing for now, what went in is
 //! flushed, so that what a script has flushed reaches the client; a file's pauses are not worth that.
 
 use super::encoder::Encoder;
@@ -50,8 +50,6 @@ type Done = (Option<Box<Encoder>>, Bytes);
 const PIECE_BYTES: usize = 64 * 1024;
 /// Fewer are not sent, unless the source pauses.
 const FRAME_BYTES: usize = 8 * 1024;
-/// A slow encoder does less than this where it is. (Until it is flushed it has more to do than these bytes.)
-const PIECE_BYTES_SLOWLY: usize = 1024;
 
 // === impl CompressedBody ===
 
@@ -111,10 +109,11 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
                 let State::Ready(encoder) = std::mem::replace(&mut self.state, State::Ended) else {
                     unreachable!("matched above");
                 };
-                self.is_dirty = matches!(job, Job::Write(_));
-                self.since_turn += job.bytes();
+                let written = if let Job::Write(bytes) = &job { bytes.len() } else { 0 };
+                self.is_dirty = written > 0;
+                self.since_turn += written;
                 match Handle::try_current() {
-                    Ok(runtime) if encoder.is_slow() && job.bytes() > PIECE_BYTES_SLOWLY => {
+                    Ok(runtime) if encoder.is_slow() => {
                         self.state = State::Away(runtime.spawn_blocking(|| job.run(encoder)));
                         return Poll::Ready(Some(Ok(Bytes::new())));
                     }
@@ -158,15 +157,6 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for CompressedBody<B
 // === impl Job ===
 
 impl Job {
-    /// How much there is to do, as far as one can tell.
-    fn bytes(&self) -> usize {
-        match self {
-            Job::Write(bytes) => bytes.len(),
-            // An encoder may have collected as much before it begins.
-            Job::Flush | Job::Finish => PIECE_BYTES_SLOWLY + 1,
-        }
-    }
-
     fn run(self, mut encoder: Box<Encoder>) -> io::Result<Done> {
         match &self {
             Job::Write(bytes) => encoder.write(bytes)?,

@@ -33,8 +33,6 @@ pub use encoder::Encoder;
 
 /// A body in memory that is not longer is compressed at once, and its length known.
 const AT_ONCE_BYTES: usize = 64 * 1024;
-/// The same for an encoder that takes its time.
-const AT_ONCE_SLOWLY_BYTES: usize = 4 * 1024;
 
 /// These are about the bytes as they were.
 const CHECKSUMS: [HeaderName; 4] = [
@@ -99,8 +97,7 @@ fn compress(
         return Ok(Response::from_parts(head, body));
     }
     let encoder = Encoder::new(encoding, length).map_err(failed)?;
-    let at_once = if encoder.is_slow() { AT_ONCE_SLOWLY_BYTES } else { AT_ONCE_BYTES };
-    match body.whole().filter(|whole| whole.len() <= at_once) {
+    match body.whole().filter(|whole| whole.len() <= AT_ONCE_BYTES && !encoder.is_slow()) {
         Some(whole) => body = ResponseBody::bytes(encoder.finish_with(whole).map(Bytes::from).map_err(failed)?),
         None => {
             body = body.compressed_by(encoder);

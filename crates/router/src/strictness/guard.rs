@@ -173,6 +173,24 @@ mod tests {
         }
     }
 
+    /// `cargo test --release -p howdah-router --lib -- --ignored --nocapture judging`
+    #[test]
+    #[ignore = "a measurement"]
+    fn how_long_judging_takes() {
+        let request = b"GET /a/path/of/some/length?and=a&query=too HTTP/1.1\r\nHost: www.example.org\r\n\
+            User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+            Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\n\
+            Accept-Encoding: gzip, deflate, br, zstd\r\nConnection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\n\
+            Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n\r\n";
+        const ROUNDS: u32 = 1_000_000;
+        let mut guard = Guard::new();
+        let begin = std::time::Instant::now();
+        for _ in 0..ROUNDS {
+            assert_eq!(std::hint::black_box(&mut guard).judge(request).pass, request.len());
+        }
+        println!("{:?} for a head of {} bytes", begin.elapsed() / ROUNDS, request.len());
+    }
+
     #[test]
     fn nothing_passes_from_a_broken_chunk_on() {
         let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
