@@ -29,7 +29,7 @@ lint:
 	scripts/check-dependencies
 
 unit: loom
-	HOWDAH_PHP_CONFIG=php-config8.2 cargo test --locked --workspace
+	HOWDAH_FUZZ_SECONDS=60 HOWDAH_PHP_CONFIG=php-config8.2 cargo test --locked --workspace
 	cargo test --locked --release --package howdah-channel --test kill_workers
 
 loom:

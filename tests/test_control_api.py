@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from conftest import needs_root, stop_all
-from harness import Connection, Howdah, Response, free_port, wait_for
+from harness import EXECUTABLE, Connection, Howdah, Response, free_port, wait_for
 
 INITIAL = {"listeners": {}, "routes": [], "applications": {}}
 DONE = {"success": "Reconfiguration done."}
@@ -375,3 +375,28 @@ def test_clients_that_say_nothing_keep_nobody_out(empty_server):
     finally:
         for connection in silent:
             connection.close()
+
+
+# --- Over TCP
+
+
+def test_on_a_loopback_port(tmp_path):
+    port = free_port()
+    options = ["--control", f"127.0.0.1:{port}", "--state-dir", str(tmp_path / "state")]
+    with start_empty(*options):
+        with Connection(("127.0.0.1", port)) as connection:
+            assert connection.request("GET", "/config").json() == INITIAL
+
+
+def test_a_port_that_others_can_reach_is_refused(tmp_path):
+    command = ["run", "--control", "*:8081", "--state-dir", str(tmp_path / "state")]
+    result = subprocess.run([EXECUTABLE, *command], capture_output=True, text=True, timeout=30)
+    assert result.returncode == 1
+    assert "can be reached from elsewhere" in result.stderr and "127.0.0.1:PORT" in result.stderr
+
+
+@pytest.mark.parametrize("headers", [[("Origin", "http://evil.example")], [("Host", "evil.example:8081")]])
+def test_a_web_page_may_not_ask(empty_server, headers):
+    with Connection(str(empty_server.control)) as connection:
+        answer = connection.request("GET", "/config", headers)
+    assert answered(answer) == (403, "Forbidden.")

@@ -43,6 +43,12 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let (asks, control) = mpsc::unbounded_channel();
     if let Some(address) = &start.control {
         let address: Address = address.parse().map_err(|error| format!("--control: {error}"))?;
+        if matches!(address, Address::Tcp(tcp) if !tcp.ip().is_loopback()) {
+            return Err(format!(
+                "--control: {address} can be reached from elsewhere, and the control API asks for no password; \
+                 write 127.0.0.1:PORT or unix:/path, and go there with ssh"
+            ));
+        }
         let id = control_listeners.open(&address, None, ChosenBy::Control)?;
         let socket = control_listeners.descriptor(id).map_err(system)?;
         let listener = ControlListener::new(socket, &address).map_err(system)?;

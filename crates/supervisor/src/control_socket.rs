@@ -7,12 +7,13 @@ use crate::api::{Answer, Ask};
 use howdah_config::{Address, Refusal};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MATCH, SERVER};
+use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN, SERVER};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -100,6 +101,10 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asks: mpsc::Unbounde
 
 async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>) -> Answer {
     let (head, body) = request.into_parts();
+    if is_of_a_web_page(&head.headers) {
+        let detail = "a web page may not use the control API; ask with curl or howdah, for localhost or an IP address";
+        return Refusal::new(403, "Forbidden.", detail).into();
+    }
     let body = match tokio::time::timeout(READ_TIMEOUT, read(body)).await {
         Ok(Ok(body)) => body,
         Ok(Err(refusal)) => return refusal.into(),
@@ -118,6 +123,18 @@ async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>) -
         Ok(()) => answer.await.unwrap_or_else(|_| ended()),
         Err(_) => ended(),
     }
+}
+
+/// Whether a browser asks for a page that it shows. A page can ask for any port of the machine that it is shown on, under
+/// a name of its own, too (DNS rebinding); but it cannot leave out its `Origin`, nor choose the `Host`.
+fn is_of_a_web_page(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).to_ascii_lowercase());
+    let host = host.unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host.as_str(), |(name, port)| {
+        if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { &host }
+    });
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    headers.contains_key(ORIGIN) || !(name.is_empty() || name == "localhost" || bare.parse::<IpAddr>().is_ok())
 }
 
 /// The whole body. One that is too long is read to its end, too: a client that cannot send hears no answer.
@@ -157,4 +174,32 @@ fn response(answer: Answer) -> Response<Full<Bytes>> {
         headers.insert(ETAG, etag);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_web_page_is_known_by_its_headers() {
+        let table = [
+            ("localhost", None, false),
+            ("localhost:8081", None, false),
+            ("127.0.0.1:8081", None, false),
+            ("[::1]:8081", None, false),
+            ("", None, false),
+            ("evil.example", None, true),
+            ("evil.example:8081", None, true),
+            ("localhost", Some("http://evil.example"), true),
+            ("localhost", Some("null"), true),
+        ];
+        for (host, origin, expected) in table {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static(host));
+            if let Some(origin) = origin {
+                headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            }
+            assert_eq!(is_of_a_web_page(&headers), expected, "{host} {origin:?}");
+        }
+    }
 }
