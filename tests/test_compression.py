@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from harness import wait_for
+from upstream import Upstream, answers, ok
 
 TEXT = "".join(f"<li>item {number * 7919 % 1000}</li>\n" for number in range(400))
 PHP_TEXT = json.dumps(TEXT)
@@ -260,6 +261,22 @@ def test_an_old_client_gets_a_compressed_body_too(files, run, target):
     head, body = server.raw(b"GET %b HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n" % target.encode()).split(b"\r\n\r\n", 1)
     assert b"content-encoding: gzip" in head.lower() and b"transfer-encoding" not in head.lower()
     assert gzip.decompress(body).decode() in (TEXT, TEXT * 200)
+
+
+def test_what_an_upstream_sends_is_compressed_too(files, run):
+    body = ok(TEXT.encode(), b"Content-Type: text/html", b'ETag: "a"')
+    encoded = ok(gzip.compress(TEXT.encode()), b"Content-Type: text/html", b"Content-Encoding: gzip")
+    with Upstream(answers(lambda request: encoded if "encoded" in request.line else body)) as upstream:
+        configuration = config(files, {"types": "text/*", "compressors": [{"encoding": "br"}]})
+        configuration["routes"] = [{"action": {"proxy": upstream.url}}]
+        server = run(configuration)
+        accept = {"Accept-Encoding": "gzip, br"}
+        with server.connect() as connection:
+            response = connection.request("GET", "/", accept)
+            assert (response.header("Content-Encoding"), response.header("ETag")) == ("br", 'W/"a"')
+            assert plain(response) == TEXT.encode()
+            response = connection.request("GET", "/encoded", accept)
+            assert response.header("Content-Encoding") == "gzip" and plain(response) == TEXT.encode()
 
 
 def test_a_slow_level_holds_up_nobody(files, run):
