@@ -190,6 +190,9 @@ impl Supervisor {
             return;
         }
         self.listeners.keep(&self.current.listeners);
+        if matches!(&self.change, Some(change) if matches!(change.progress, Progress::Switching)) {
+            self.warn();
+        }
         for (id, listener) in self.current.listeners.iter().zip(&self.current.configuration.listeners) {
             self.listeners.set_backlog(*id, listener.backlog);
         }
@@ -343,6 +346,18 @@ impl Supervisor {
             // The change ends when there is a router at last.
             tracing::error!("{reason}");
             self.router_due = Some(now + self.router_backoff.after_death(Duration::ZERO));
+        }
+    }
+
+    /// Says what of a new configuration is not as somebody may expect.
+    fn warn(&self) {
+        let configuration = &self.current.configuration;
+        configuration.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        if configuration.settings.listen_threads.is_some_and(|threads| threads != u32::from(self.threads)) {
+            tracing::warn!(
+                "settings/listen_threads: {} threads run; another number holds when howdah is started again",
+                self.threads
+            );
         }
     }
 

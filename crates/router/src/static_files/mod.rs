@@ -111,7 +111,7 @@ impl StaticFiles {
     /// Answers a request with a file. Opens and `stat`s inline; what has to wait for the disk is read elsewhere.
     pub fn serve(&self, share: &Share<'_>, request: &Parts) -> Outcome {
         let Some(relative) = relative_path(share) else {
-            tracing::error!(path = share.path, base = %share.base.display(), "a share's path is not below its base");
+            tracing::debug!(path = share.path, base = %share.base.display(), "not served: it is not below the chroot");
             return Outcome::NotFound;
         };
         if names::is_hidden(relative) {
