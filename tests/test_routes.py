@@ -1,6 +1,7 @@
 """Routes: what each condition and each action does, end to end. One server, one route for each case."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -289,3 +290,13 @@ def test_a_configuration_of_a_well_known_article(folder):
         server.port = port
         for path in ("/", "/index.php"):
             assert "PHP Version" in server.get(path).text
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_listen_threads(folder, threads):
+    folder.write("file.txt", "a file")
+    config = {"routes": [{"action": {"share": f"{folder.root}$uri"}}], "settings": {"listen_threads": threads}}
+    with Howdah.run(config) as server:
+        assert server.get("/file.txt").status == 200
+        tasks = Path(f"/proc/{server.router().pid}/task").glob("*/comm")
+        assert sum(task.read_text().startswith("event loop") for task in tasks) == threads
