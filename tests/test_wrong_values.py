@@ -203,3 +203,23 @@ def test_telemetry_is_taken_with_a_warning(server):
     finally:
         assert server.api("DELETE", "/config").status == 200
         assert server.api("PUT", "/config", {"listeners": {}, "routes": [], "applications": {}}).status == 200
+
+
+def test_keys_never_come_back_and_need_not_be_sent_again(server):
+    listener = {"pass": "routes", "tls": {"certificate": "bundle", "session": {"tickets": [KEY]}}}
+    name = "/config/listeners/unix:@howdah-test-keys"
+    try:
+        assert server.api("PUT", name, listener).status == 200
+        for path in ("/", "/config", name, f"{name}/tls/session/tickets", f"{name}/tls/session/tickets/0"):
+            answer = server.api("GET", path)
+            assert KEY not in answer.text and "(hidden key)" in answer.text
+        whole = server.api("GET", "/config").json()
+        whole["routes"] = [{"action": {"return": 204}}]
+        assert server.api("PUT", "/config", whole).status == 200, "what was read can be sent back"
+        stored = (server.directory / "state" / "conf.json").read_text()
+        assert KEY in stored and "hidden" not in stored
+        answer = server.api("PUT", f"{name}/tls/session/tickets", ["(hidden key)", "(hidden key)"])
+        assert answer.status == 400 and "tickets" in answer.json()["detail"]
+        assert KEY not in server.stderr
+    finally:
+        assert server.api("PUT", "/config", {"listeners": {}, "routes": [], "applications": {}}).status == 200

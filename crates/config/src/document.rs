@@ -155,6 +155,11 @@ impl Document {
         etag::of(&self.compact())
     }
 
+    /// Of a value that is within the limits.
+    pub(crate) fn of_root(root: Value) -> Self {
+        Self { root }
+    }
+
     pub(crate) fn root(&self) -> &Value {
         &self.root
     }

@@ -55,6 +55,7 @@ mod route_index;
 mod routes;
 mod schema;
 mod scope;
+mod secrets;
 mod settings;
 mod share;
 mod target;

@@ -140,7 +140,7 @@ impl Supervisor {
     fn answer_get(&mut self, ask: Ask) {
         let document = &self.current.document;
         let answer = if let Some(path) = ask.below("config") {
-            let found = DocumentPath::parse(path).and_then(|path| document.get(&path));
+            let found = DocumentPath::parse(path).and_then(|path| document.hide_keys().get(&path));
             found.map(|found| Answer::document(&found).with_etag(document.etag()))
         } else if let Some(path) = ask.below("certificates") {
             self.describe_certificates(path).map(|found| Answer::document(&found))
@@ -174,7 +174,7 @@ impl Supervisor {
                     .map_err(of_status)
                     .map(|found| Answer::document(&found)),
                 None => {
-                    let config = self.current.document.clone();
+                    let config = self.current.document.hide_keys();
                     let certificates = self.certificates.describe_all();
                     let all = [("certificates", certificates), ("config", config), ("status", status.clone())];
                     Ok(Answer::document(&Document::compose(all)))
@@ -236,6 +236,8 @@ impl Supervisor {
                 return Err(Refusal::new(405, answer::text::METHOD_NOT_ALLOWED, detail));
             }
         };
+        // A key that was read and sent back is hidden.
+        let next = next.with_keys_of(current);
         let names = self.certificates.names();
         let configuration = Configuration::of_in(&next, Context { certificates: Some(&names) })?;
         Ok((next, configuration))
