@@ -4,11 +4,12 @@
 //! order back. So what was ordered is kept here, and [`ControlEnd::check_orders`] compares. Call it when a worker has
 //! ended: ending is all that a false order makes a worker do.
 
+use crate::account::{Account, Current};
 use crate::idle;
-use crate::layout::{Geometry, Layout, MAX_WORKERS};
+use crate::layout::{Geometry, Layout, MAX_WORKERS, REQUEST_HEAD_BYTES};
 use crate::memory::Memory;
-use crate::state::{Violation, WorkerId};
-use crate::sync::Ordering;
+use crate::state::{SlotState, Violation, WorkerId, unpack};
+use crate::sync::{Ordering, fence};
 use crate::view::View;
 use std::collections::BTreeMap;
 use std::io;
@@ -51,6 +52,32 @@ impl ControlEnd {
     /// Whether the worker in this place says that it has nothing to do. It may lie.
     pub fn says_idle(&self, index: u16) -> bool {
         self.view.idle().contains(index)
+    }
+
+    /// What this worker says of what it does; `None` before it serves. It may lie.
+    pub fn account(&self, worker: WorkerId) -> Option<Account> {
+        (worker.index < MAX_WORKERS).then(|| self.view.account(worker.index).read(worker)).flatten()
+    }
+
+    /// The head of the request that this worker says it runs: see [`crate::request::parse_head`]. `None` when it has
+    /// finished it meanwhile. A client of the application wrote it, and the worker may have written over it.
+    pub fn request_head(&self, current: Current) -> Option<Vec<u8>> {
+        if current.slot >= self.view.layout.geometry.slots {
+            return None;
+        }
+        let words = self.view.slot(current.slot);
+        let is_running = || {
+            let (sequence, state) = unpack(words.state().load(Ordering::Acquire));
+            sequence == current.sequence && matches!(state, Some(SlotState::Claimed(_)))
+        };
+        let len = words.head_length().load(Ordering::Relaxed) as usize;
+        if !is_running() || len > REQUEST_HEAD_BYTES {
+            return None;
+        }
+        let mut head = Vec::new();
+        self.view.memory.copy_out(words.head_offset, len, &mut head);
+        fence(Ordering::Acquire);
+        is_running().then_some(head)
     }
 
     /// Asks one worker to finish what it does and go.

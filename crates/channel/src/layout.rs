@@ -1,7 +1,7 @@
 //! Where everything lies in a channel's memory.
 //!
 //! ```text
-//! header | idle set | workers' doorbells | mailboxes | submission queue | slots …
+//! header | idle set | workers' doorbells and accounts | mailboxes | submission queue | slots …
 //! slot:  control words (128 B) | request head | request body ring | response ring
 //! ```
 //!
@@ -53,7 +53,21 @@ pub(crate) struct Layout {
 pub(crate) mod worker {
     pub const DOORBELL: usize = 0;
     pub const STOP: usize = 4;
-    pub const BYTES: usize = 64;
+    /// On a line of its own: the worker writes it with each request.
+    pub const ACCOUNT: usize = 64;
+    pub const BYTES: usize = 128;
+}
+
+/// Offsets into a worker's account.
+pub(crate) mod account {
+    /// Holds `incarnation + 1` of the worker whose account it is.
+    pub const LIFE: usize = 0;
+    pub const BEGAN: usize = 8;
+    pub const SLOT: usize = 16;
+    pub const REQUESTS: usize = 24;
+    pub const WALL: usize = 32;
+    pub const CPU: usize = 40;
+    pub const PRIVATE_BYTES: usize = 48;
 }
 
 /// Offsets of a slot's control words. The first line is the router's to write, the second one the worker's.

@@ -7,6 +7,7 @@
 //! - `submission`, `idle`, `mailbox`: the three lock-free structures, each explored by loom
 //! - [`RouterEnd`], [`WorkerChannel`], [`ControlEnd`]: the ends of the router, the workers and the supervisor
 //! - [`Exchange`]: one request, as the router sees it
+//! - [`account`]: what each worker says of what it does
 //! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`confinement`]: what of the machine an application sees
@@ -16,6 +17,8 @@
 //! The router trusts nothing that a worker can write; a worker may be killed at any instruction. Neither may cost
 //! another request its answer.
 
+#[cfg(not(loom))]
+pub mod account;
 #[cfg(not(loom))]
 mod build_id;
 #[cfg(not(loom))]
@@ -59,6 +62,8 @@ mod view;
 #[cfg(not(loom))]
 mod worker_end;
 
+#[cfg(not(loom))]
+pub use account::{Account, Ledger};
 #[cfg(not(loom))]
 pub use build_id::BUILD_ID;
 #[cfg(not(loom))]

@@ -1,5 +1,6 @@
 //! The typed view of a channel's memory that both ends share.
 
+use crate::account;
 use crate::idle::IdleSet;
 use crate::layout::{self, BODY_RING_BYTES, Geometry, Layout, MAX_WORKERS, RESPONSE_RING_BYTES, control, worker};
 use crate::mailbox::Mailbox;
@@ -62,6 +63,10 @@ impl View {
     /// Holds `incarnation + 1` of the worker that shall stop.
     pub fn stop_word(&self, index: u16) -> &AtomicU32 {
         self.memory.u32(self.layout.worker(index) + worker::STOP)
+    }
+
+    pub fn account(&self, index: u16) -> account::Words<'_> {
+        account::Words::new(&self.memory, self.layout.worker(index) + worker::ACCOUNT)
     }
 
     /// Not zero when all workers shall stop.

@@ -4,6 +4,7 @@
 //! not arrived). It validates what it reads too, since another worker may have written it: a [`Violation`] here means
 //! that this process should end.
 
+use crate::account::Ledger;
 use crate::futex;
 use crate::layout::{Geometry, REQUEST_HEAD_BYTES, flags};
 use crate::ring::{readable, writable};
@@ -120,6 +121,11 @@ impl WorkerEnd {
         Next::Stop
     }
 
+    /// Opens this worker's account. Once, before the first request.
+    pub fn open_ledger(&self) -> Ledger<'_> {
+        Ledger::open(self.channel.view.account(self.me.index), self.me)
+    }
+
     /// Whether this worker was asked to finish what it does and go.
     pub fn must_stop(&self) -> bool {
         let view = &*self.channel.view;
@@ -165,6 +171,11 @@ impl WorkerEnd {
 // === impl Claim ===
 
 impl Claim<'_> {
+    /// Its slot, and the slot's sequence number.
+    pub fn place(&self) -> (u16, u32) {
+        (self.slot, self.sequence)
+    }
+
     /// Copies the request's head into `head`, whose former contents are dropped.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! private: PHP keeps pointers into it, and may go on after the response is finished and the slot is someone else's.
 
 use crate::sapi;
+use howdah_channel::account::{monotonic, process_cpu_time};
 use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
 use howdah_channel::{Next, WorkerEnd};
 use nix::errno::Errno;
@@ -26,6 +27,8 @@ const REAP_AFTER: u32 = 64;
 pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Option<u32>) {
     let mut request = Request::default();
     let mut since_reaped = 0;
+    let ledger = end.open_ledger();
+    let cpu_at_birth = process_cpu_time();
     let mut left = most.map_or(u64::MAX, u64::from);
     while left > 0
         && let Next::Run(claim) = end.next(reap_children)
@@ -35,9 +38,12 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Optio
             sapi::broken(&violation);
         }
         let for_php = request.for_php(c_names);
+        let (slot, sequence) = claim.place();
+        ledger.begin(slot, sequence, monotonic());
         sapi::begin(sapi::Exchange::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.
         unsafe { sapi::howdah_php_run(&for_php) };
+        ledger.finish(monotonic(), process_cpu_time().saturating_sub(cpu_at_birth));
         left -= 1;
         since_reaped += 1;
         if since_reaped == REAP_AFTER {
