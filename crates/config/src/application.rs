@@ -140,7 +140,7 @@ mod tests {
     fn an_application_needs_a_type_and_a_root_only() {
         let application = parse(r#"{"type": "php", "root": "/srv"}"#).expect("application");
         assert_eq!(application.php_version, None);
-        assert_eq!(application.processes, Processes::Automatic);
+        assert_eq!(application.processes, Processes::default());
         assert_eq!((application.limits, application.isolation), (Limits::default(), Isolation::default()));
         assert_eq!((application.stdout, application.stderr), (None, None));
         assert_eq!(application.options, PhpOptions::default());
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn a_wrong_option_is_named() {
         let cases = [
-            (r#""processes": 0"#, "processes: 0 is out of range; write 1 to 4096 processes"),
-            (r#""processes": 4097"#, "processes: 4097 is out of range; write 1 to 4096 processes"),
+            (r#""processes": 0"#, "processes: 0 is out of range; write 1 to 4096 processes, or \"auto\""),
+            (r#""processes": 4097"#, "processes: 4097 is out of range; write 1 to 4096 processes, or \"auto\""),
             (r#""processes": {"spare": 5}"#, "processes: \"spare\" is 5, which is more than \"max\", 1; raise \"max\""),
             (r#""environment": {"A": 5}"#, "environment/A: expected a string; write \"5\", with quotes"),
             (r#""environment": {"": "x"}"#, "environment: a name must not be empty"),

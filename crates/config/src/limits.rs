@@ -6,20 +6,25 @@ use crate::error::Error;
 use crate::node::{Node, Options};
 
 pub(crate) const OPTIONS: Options = Options {
-    known: &["timeout", "requests"],
+    known: &["timeout", "requests", "queue_timeout"],
     refused: &[("shm", "the channel's size follows from \"processes\"; remove it")],
 };
 
 const MAX_TIMEOUT_SECONDS: u64 = i32::MAX as u64 / 1000;
 const MAX_REQUESTS: u32 = i32::MAX as u32;
+const DEFAULT_QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
+/// In seconds. Who waits for longer has left.
+const QUEUE_TIMEOUTS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
 /// What bounds the requests of an application.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How long a request may take; the worker of one that takes longer is ended. `None` is as long as it likes.
     pub timeout: Option<Duration>,
     /// After so many requests another worker takes the place of one. `None` is never.
     pub requests: Option<u32>,
+    /// How long a request may wait for a worker; one that cannot have one within this time is answered 503.
+    pub queue_timeout: Duration,
 }
 
 // === impl Limits ===
@@ -30,10 +35,18 @@ impl Limits {
         let object = node.object(&OPTIONS)?;
         let timeout = object.read("timeout", |node| node.integer(0..=MAX_TIMEOUT_SECONDS, "seconds"))?;
         let requests = object.read("requests", |node| node.integer(0..=MAX_REQUESTS, "requests"))?;
+        let queue_timeout = object.read("queue_timeout", |node| node.number(QUEUE_TIMEOUTS, "seconds"))?;
         Ok(Self {
+            queue_timeout: queue_timeout.map_or(DEFAULT_QUEUE_TIMEOUT, Duration::from_secs_f64),
             timeout: timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs),
             requests: requests.filter(|requests| *requests > 0),
         })
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { timeout: None, requests: None, queue_timeout: DEFAULT_QUEUE_TIMEOUT }
     }
 }
 
@@ -49,16 +62,19 @@ mod tests {
 
     #[test]
     fn a_limit_of_0_is_none() {
-        let limits = Limits { timeout: Some(Duration::from_secs(10)), requests: Some(500) };
+        let limits = Limits { timeout: Some(Duration::from_secs(10)), requests: Some(500), ..Limits::default() };
         assert_eq!(read(r#"{"timeout": 10, "requests": 500}"#), Ok(limits));
         assert_eq!(read(r#"{"timeout": 0, "requests": 0}"#), Ok(Limits::default()));
         assert_eq!(read("{}"), Ok(Limits::default()));
+        let waits = Limits { queue_timeout: Duration::from_millis(2500), ..Limits::default() };
+        assert_eq!(read(r#"{"queue_timeout": 2.5}"#), Ok(waits));
     }
 
     #[test]
     fn a_wrong_limit_is_named() {
         let cases = [
             (r#"{"timeout": -1}"#, "timeout: -1 is out of range; write 0 to 2147483 seconds"),
+            (r#"{"queue_timeout": 0}"#, "queue_timeout: 0 is out of range; write 0.1 to 3600 seconds"),
             (r#"{"requests": 1.5}"#, "requests: 1.5 is not a whole number; write 0 to 2147483647 requests"),
             (
                 r#"{"shm": 1048576}"#,

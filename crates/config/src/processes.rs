@@ -5,19 +5,27 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::node::{Node, Options};
 
-pub(crate) const OPTIONS: Options = Options { known: &["max", "spare", "idle_timeout"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["max", "spare", "idle_timeout", "auto"], refused: &[] };
+pub(crate) const AUTO_OPTIONS: Options = Options { known: &["max", "memory"], refused: &[] };
 
 /// A slip of the keyboard should not fork until the machine is full.
 const MAX_PROCESSES: u32 = 4096;
 const MAX_IDLE_SECONDS: u64 = i32::MAX as u64 / 1000;
 const DEFAULT_IDLE_SECONDS: u64 = 15;
+/// Less than this no PHP process takes.
+const LEAST_MEMORY: u64 = 1 << 20;
+const MOST_MEMORY: u64 = 1 << 53;
 
 /// How many workers an application has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processes {
     /// As many as howdah finds best for the application and the machine.
-    #[default]
-    Automatic,
+    Automatic {
+        /// Never more than this, from 1 to 4096, if anything is said.
+        max: Option<u32>,
+        /// How much memory they may take together, in bytes; if nothing is said, what the machine can spare.
+        memory: Option<u64>,
+    },
     /// Always this many, from 1 to 4096.
     Fixed(u32),
     /// As many as the requests need.
@@ -35,10 +43,21 @@ pub enum Processes {
 
 impl Processes {
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        if node.is_string() && node.string()? == "auto" {
+            return Ok(Self::default());
+        }
         if !node.is_object() {
-            return node.integer(1..=MAX_PROCESSES, "processes").map(Self::Fixed);
+            return node.integer(1..=MAX_PROCESSES, "processes, or \"auto\"").map(Self::Fixed);
         }
         let object = node.object(&OPTIONS)?;
+        if let Some(automatic) = object.read("auto", Self::read_automatic)? {
+            if let Some(other) = OPTIONS.known.iter().find(|name| **name != "auto" && object.get(name).is_some()) {
+                return Err(
+                    node.error(format!("\"{other}\" stands beside \"auto\"; write it inside \"auto\", or remove one"))
+                );
+            }
+            return Ok(automatic);
+        }
         let max = object.read("max", |node| node.integer(1..=MAX_PROCESSES, "processes"))?.unwrap_or(1);
         let spare = object.read("spare", |node| node.integer(0..=MAX_PROCESSES, "processes"))?.unwrap_or(0);
         if spare > max {
@@ -50,12 +69,26 @@ impl Processes {
         Ok(Self::Dynamic { max, spare, idle_timeout })
     }
 
+    fn read_automatic(node: &Node<'_>) -> Result<Self, Error> {
+        let object = node.object(&AUTO_OPTIONS)?;
+        Ok(Self::Automatic {
+            max: object.read("max", |node| node.integer(1..=MAX_PROCESSES, "processes"))?,
+            memory: object.read("memory", |node| node.integer(LEAST_MEMORY..=MOST_MEMORY, "bytes"))?,
+        })
+    }
+
     /// The most workers that there may be; `None` is up to howdah.
     pub fn max(self) -> Option<u32> {
         match self {
-            Self::Automatic => None,
+            Self::Automatic { max, .. } => max,
             Self::Fixed(max) | Self::Dynamic { max, .. } => Some(max),
         }
+    }
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self::Automatic { max: None, memory: None }
     }
 }
 
@@ -78,6 +111,12 @@ mod tests {
             (r#"{"max": 120, "spare": 5, "idle_timeout": 20}"#, dynamic(120, 5, 20)),
             (r#"{"max": 5, "spare": 5, "idle_timeout": 0}"#, dynamic(5, 5, 0)),
             ("{}", dynamic(1, 0, 15)),
+            ("\"auto\"", Ok(Processes::default())),
+            (r#"{"auto": {}}"#, Ok(Processes::default())),
+            (
+                r#"{"auto": {"max": 50, "memory": 1073741824}}"#,
+                Ok(Processes::Automatic { max: Some(50), memory: Some(1 << 30) }),
+            ),
         ];
         for (json, expected) in cases {
             assert_eq!(read(json), expected, "{json}");
@@ -88,9 +127,13 @@ mod tests {
     #[test]
     fn a_wrong_number_is_named() {
         let cases = [
-            ("0", "0 is out of range; write 1 to 4096 processes"),
-            ("4097", "4097 is out of range; write 1 to 4096 processes"),
-            ("\"3\"", "expected a whole number (write 1 to 4096 processes), found the string \"3\""),
+            ("0", "0 is out of range; write 1 to 4096 processes, or \"auto\""),
+            ("4097", "4097 is out of range; write 1 to 4096 processes, or \"auto\""),
+            ("\"3\"", "expected a whole number (write 1 to 4096 processes, or \"auto\"), found the string \"3\""),
+            (r#"{"auto": {"max": 0}}"#, "auto/max: 0 is out of range; write 1 to 4096 processes"),
+            (r#"{"auto": {"memory": 5}}"#, "auto/memory: 5 is out of range; write 1048576 to 9007199254740992 bytes"),
+            (r#"{"auto": {"spare": 5}}"#, "auto/spare: there is no such option; remove it"),
+            (r#"{"auto": {}, "max": 5}"#, "\"max\" stands beside \"auto\"; write it inside \"auto\", or remove one"),
             (r#"{"max": 0}"#, "max: 0 is out of range; write 1 to 4096 processes"),
             (r#"{"spare": -1}"#, "spare: -1 is out of range; write 0 to 4096 processes"),
             (r#"{"spare": 2}"#, "\"spare\" is 2, which is more than \"max\", 1; raise \"max\""),

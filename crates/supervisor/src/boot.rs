@@ -55,7 +55,6 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         tokio::spawn(listener.serve(asks));
     }
     let mut supervisor = Supervisor {
-        cores,
         threads: u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS),
         listeners: Listeners::default(),
         control_listeners,

@@ -28,16 +28,20 @@ impl Group {
     /// # Errors
     /// A sentence without the place in the configuration.
     pub fn find(wanted: &Cgroup) -> Result<Group, String> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let root = mount_point(&mounts).ok_or(
+        let root = root().ok_or(
             "no hierarchy of control groups, version 2, is mounted; mount one (mount -t cgroup2 none /sys/fs/cgroup) \
              or remove the option",
         )?;
         let base = match wanted.base {
             CgroupBase::Root => PathBuf::new(),
-            CgroupBase::Own => own_group(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default()),
+            CgroupBase::Own => own_group(),
         };
         Ok(Group(Arc::new(Folder(root.join(base).join(&wanted.path)))))
+    }
+
+    /// Its folder, whether it is there yet or not.
+    pub fn folder(&self) -> &Path {
+        &self.0.0
     }
 
     /// Makes the group, if there is none, and puts a process into it, with what it will fork.
@@ -79,6 +83,28 @@ impl Drop for Folder {
     }
 }
 
+/// The folders of this process's group and of those around it, whose limits all count, from the inside out.
+pub fn own_folders() -> Vec<PathBuf> {
+    root().map(|root| folders(&root, &root.join(own_group()))).unwrap_or_default()
+}
+
+/// The folders of this group and of those around it, from the inside out.
+pub fn folders_of(group: &Path) -> Vec<PathBuf> {
+    root().map(|root| folders(&root, group)).unwrap_or_default()
+}
+
+fn folders(root: &Path, group: &Path) -> Vec<PathBuf> {
+    group.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
+}
+
+fn root() -> Option<PathBuf> {
+    mount_point(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+}
+
+fn own_group() -> PathBuf {
+    group_of(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
+}
+
 /// `36 35 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw`
 fn mount_point(mounts: &str) -> Option<PathBuf> {
     let of_version_2 = |line: &&str| line.split_once(" - ").is_some_and(|(_, kind)| kind.starts_with("cgroup2 "));
@@ -87,7 +113,7 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
 }
 
 /// `0::/system.slice/howdah.service`
-fn own_group(groups: &str) -> PathBuf {
+fn group_of(groups: &str) -> PathBuf {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
     Path::new(own).strip_prefix("/").unwrap_or(Path::new("")).to_owned()
 }
@@ -103,10 +129,10 @@ mod tests {
         assert_eq!(mount_point(mounts), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(mount_point("32 31 0:28 / /sys rw - sysfs sysfs rw\n"), None);
         assert_eq!(
-            own_group("4:memory:/x\n0::/system.slice/howdah.service\n"),
+            group_of("4:memory:/x\n0::/system.slice/howdah.service\n"),
             Path::new("system.slice/howdah.service")
         );
-        assert_eq!(own_group("0::/\n"), Path::new(""));
+        assert_eq!(group_of("0::/\n"), Path::new(""));
     }
 
     #[test]

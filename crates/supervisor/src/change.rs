@@ -135,7 +135,7 @@ impl Supervisor {
                 && restart != Some(name.as_str());
             match self.current.generations.get(name).filter(|_| kept) {
                 Some(id) => drop(generations.insert(name.clone(), *id)),
-                None => plans.push(plan(name, application, &self.start, self.cores)?),
+                None => plans.push(plan(name, application, &self.start)?),
             }
         }
         if let Some(log) = &configuration.access_log {

@@ -4,21 +4,27 @@
 //! channel; its workers, which are our children then, finish what they do and go. What the router must know about it
 //! is left in [`Generation::notices`].
 
+mod automatic;
 mod birth;
 mod elastic;
 
 use crate::backoff::Backoff;
+use crate::cgroup;
 use crate::confinement::Confined;
+use crate::gauge::Gauge;
 use crate::identity::Account;
 use crate::link::Link;
 use crate::logs::Outputs;
+use crate::machine::Machine;
 use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
-use crate::pool::Pool;
+use crate::pool::Policy;
 use crate::process::{self, Told};
 use crate::reap;
 use crate::said::Said;
+use crate::sizing::Sizing;
 use crate::workers::Workers;
+use automatic::Automatic;
 use elastic::Idle;
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, ToPrototype, ToRouter};
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
@@ -52,7 +58,7 @@ pub struct Plan {
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.
-    pub pool: Pool,
+    pub pool: Policy,
     /// What bounds its requests.
     pub limits: Limits,
 }
@@ -78,6 +84,8 @@ pub struct Generation {
     backoff: Backoff,
     workers: Workers,
     idle: Idle,
+    /// If the number of workers is found by itself.
+    automatic: Option<Automatic>,
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
     failure: Option<String>,
@@ -126,14 +134,15 @@ const PENDING_AT_MOST: usize = 4096;
 impl Generation {
     /// Makes the channel. Nothing runs yet.
     pub fn new(id: u64, plan: Plan, threads: u16, now: Instant) -> io::Result<Generation> {
-        let geometry = Geometry::for_workers(plan.pool.max as u32, threads);
+        let geometry = Geometry::for_workers(plan.pool.max() as u32, threads);
         let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         Ok(Generation {
             id,
             control: ControlEnd::create(geometry)?,
             bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
             workers: Workers::new(plan.pool.at_start() as u32),
-            idle: Idle { look_at: plan.pool.is_elastic().then_some(now), ..Idle::default() },
+            idle: Idle { look_at: plan.pool.spare().map(|_| now), ..Idle::default() },
+            automatic: automatic(&plan, now),
             prototype: Prototype::Down { again: now },
             backoff: Backoff::default(),
             loaded: None,
@@ -182,7 +191,7 @@ impl Generation {
             id: self.id,
             application: self.plan.name.clone(),
             geometry: self.control.geometry(),
-            spare_workers: self.plan.pool.is_elastic().then_some(self.plan.pool.spare as u32),
+            spare_workers: self.plan.pool.spare().map(|spare| spare as u32),
             timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
         };
         Ok((boot, self.descriptors()?))
@@ -530,6 +539,16 @@ impl Generation {
             self.on_time(now);
         }
     }
+}
+
+fn automatic(plan: &Plan, now: Instant) -> Option<Automatic> {
+    let Policy::Automatic(bounds) = plan.pool else { return None };
+    let groups = match &plan.confined.cgroup {
+        Some(group) => cgroup::folders_of(group.folder()),
+        None => cgroup::own_folders(),
+    };
+    let gauge = Gauge::new(Machine::within(groups), now);
+    Some(Automatic { sizing: Sizing::new(bounds), gauge, looked: None, waiting: (0, now) })
 }
 
 fn describe_death(php: &Php, end: ProcessEnd) -> String {

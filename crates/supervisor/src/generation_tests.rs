@@ -30,7 +30,7 @@ impl Fake {
             outputs: Outputs::default(),
             environment: BTreeMap::new(),
             working_directory: None,
-            pool: Pool::new(howdah_config::Processes::Fixed(2), 2),
+            pool: crate::pool::Policy::new(howdah_config::Processes::Fixed(2), 2.0),
             limits: Default::default(),
         };
         let now = Instant::now();

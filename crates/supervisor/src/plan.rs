@@ -1,24 +1,23 @@
 //! What an application asks for, checked against this machine: folders, files, users, a PHP.
 
+use crate::cgroup;
 use crate::confinement::{self, inside};
 use crate::generation::Plan;
 use crate::identity::Account;
 use crate::logs::Outputs;
+use crate::machine::Machine;
 use crate::php;
-use crate::pool::Pool;
+use crate::pool::Policy;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
 use howdah_config::Application;
 use std::path::Path;
 
-/// An application has as many workers as there are cores, but not fewer than this.
-const LEAST_PROCESSES: u32 = 2;
-
 /// What an application needs.
 ///
 /// # Errors
 /// With the path of the option and what to do.
-pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) -> Result<Plan, String> {
+pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan, String> {
     // For `howdah serve` there is no configuration that the user knows of.
     let at = |option: &str, problem: String| match start.recognised {
         Some(_) => problem,
@@ -42,9 +41,7 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
     if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
         return Err(at("/options/file", missing(file, "file")));
     }
-    let by_default = (cores as u32).max(LEAST_PROCESSES);
-    let processes = application.processes.max().unwrap_or(by_default);
-    if processes > u32::from(MAX_WORKERS) {
+    if let Some(processes) = application.processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
         return Err(at("/processes", format!("{processes} is more than howdah can run; write {MAX_WORKERS} at most")));
     }
     let account = match (&application.user, &application.group) {
@@ -66,7 +63,7 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
         options: application.options.clone(),
         environment: application.environment.clone(),
         working_directory: application.working_directory.clone(),
-        pool: Pool::new(application.processes, by_default),
+        pool: Policy::new(application.processes, Machine::within(cgroup::own_folders()).cores()),
         limits: application.limits,
     })
 }

@@ -1,12 +1,22 @@
 //! How many workers an application shall have: the policy of `processes`, pure.
 //!
-//! As NGINX Unit's: spare workers are there before they are needed; idle ones beyond the spare ones leave after
+//! `"auto"` is [`crate::sizing`]'s. The other forms are NGINX Unit's: spare workers are there before they are needed; idle ones beyond the spare ones leave after
 //! `idle_timeout`; there are never more than `max`.
 
+use crate::sizing::Bounds;
 use howdah_config::Processes;
 use std::time::{Duration, Instant};
 
-/// What the policy is.
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Policy {
+    /// What is measured.
+    Automatic(Bounds),
+    /// What the configuration says.
+    Stated(Pool),
+}
+
+/// What the configuration says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// Never more workers than this.
@@ -33,31 +43,55 @@ pub struct Seen {
 /// How often idle workers are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-// === impl Pool ===
+/// Of applications that say nothing of it: what their channels have room for.
+const MOST_AUTOMATIC: u32 = 512;
 
-impl Pool {
-    /// The policy of an application on a machine where so many workers are as many as it needs by default.
-    pub fn new(processes: Processes, by_default: u32) -> Pool {
-        let fixed = |count: u32| Pool { max: count as usize, spare: count as usize, idle_timeout: None };
+// === impl Policy ===
+
+impl Policy {
+    /// The policy of an application on a machine with so many processors.
+    pub fn new(processes: Processes, cores: f64) -> Policy {
         match processes {
-            Processes::Automatic => fixed(by_default),
-            Processes::Fixed(count) => fixed(count),
+            Processes::Automatic { max, memory } => {
+                Policy::Automatic(Bounds { cores, max: max.unwrap_or(MOST_AUTOMATIC) as usize, memory })
+            }
+            Processes::Fixed(count) => {
+                Policy::Stated(Pool { max: count as usize, spare: count as usize, idle_timeout: None })
+            }
             Processes::Dynamic { max, spare, idle_timeout } => {
-                Pool { max: max as usize, spare: spare as usize, idle_timeout: Some(idle_timeout) }
+                Policy::Stated(Pool { max: max as usize, spare: spare as usize, idle_timeout: Some(idle_timeout) })
             }
         }
     }
 
-    /// Whether the number of workers changes.
-    pub fn is_elastic(&self) -> bool {
-        self.idle_timeout.is_some()
+    /// Never more workers than this.
+    pub fn max(&self) -> usize {
+        match self {
+            Policy::Automatic(bounds) => bounds.max,
+            Policy::Stated(pool) => pool.max,
+        }
     }
 
     /// How many there are at the start. One, at least, shows that the application works.
     pub fn at_start(&self) -> usize {
-        self.spare.clamp(1, self.max)
+        match self {
+            Policy::Automatic(bounds) => bounds.least(),
+            Policy::Stated(pool) => pool.spare.clamp(1, pool.max),
+        }
     }
 
+    /// If the number of workers changes: how many should be idle at least.
+    pub fn spare(&self) -> Option<usize> {
+        match self {
+            Policy::Automatic(_) => Some(0),
+            Policy::Stated(pool) => pool.idle_timeout.map(|_| pool.spare),
+        }
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
     /// How many workers there shall be, no fewer than there are.
     pub fn wanted(&self, seen: Seen) -> usize {
         let available = seen.idle + seen.starting;
@@ -79,7 +113,7 @@ impl Pool {
 
     /// When to look again for workers that are to leave.
     pub fn next_look(&self, idle: usize, now: Instant) -> Option<Instant> {
-        (self.is_elastic() && idle > self.spare).then(|| now + LOOK)
+        (self.idle_timeout.is_some() && idle > self.spare).then(|| now + LOOK)
     }
 }
 
@@ -117,7 +151,7 @@ mod tests {
     #[test]
     fn without_spare_ones_a_worker_starts_when_a_request_waits() {
         let pool = Pool { spare: 0, ..ELASTIC };
-        assert_eq!(pool.at_start(), 1);
+        assert_eq!(Policy::Stated(pool).at_start(), 1);
         assert_eq!(pool.wanted(Seen::default()), 0);
         assert_eq!(pool.wanted(Seen { waiting: 1, ..Seen::default() }), 1);
     }
@@ -134,9 +168,17 @@ mod tests {
 
     #[test]
     fn a_fixed_number_is_always_there() {
-        let pool = Pool::new(Processes::Fixed(3), 8);
-        assert_eq!((pool.at_start(), pool.is_elastic()), (3, false));
-        assert_eq!(Pool::new(Processes::Automatic, 8).at_start(), 8);
+        let policy = Policy::new(Processes::Fixed(3), 8.0);
+        assert_eq!((policy.at_start(), policy.max(), policy.spare()), (3, 3, None));
+        let Policy::Stated(pool) = policy else { panic!("{policy:?}") };
         assert_eq!(pool.wanted(Seen { all: 3, ..Seen::default() }), 3);
+    }
+
+    #[test]
+    fn an_automatic_number_begins_with_one_for_each_core() {
+        for (cores, max, at_start) in [(8.0, None, 8), (0.5, None, 2), (2.5, None, 3), (8.0, Some(1), 1)] {
+            let policy = Policy::new(Processes::Automatic { max, memory: None }, cores);
+            assert_eq!((policy.at_start(), policy.spare()), (at_start, Some(0)), "{cores} {max:?}");
+        }
     }
 }

@@ -41,6 +41,8 @@ pub enum Told {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     dead: bool,
+    /// It uses a processor or waits for one.
+    runnable: bool,
     parent: i32,
     group: i32,
     born: u64,
@@ -77,7 +79,7 @@ pub fn children() -> Vec<Child> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse::<u32>().ok()? as i32));
     pids.filter_map(|pid| {
-        let Stat { dead, parent, group, born } = Stat::of(pid)?;
+        let Stat { dead, parent, group, born, .. } = Stat::of(pid)?;
         (parent == own).then_some(Child { process: Process { pid, born }, group, dead })
     })
     .collect()
@@ -89,6 +91,25 @@ impl Process {
     /// Whether it has not been reaped yet.
     pub fn exists(self) -> bool {
         Stat::of(self.pid).is_some_and(|stat| stat.born == self.born)
+    }
+
+    /// The life that has this number now.
+    #[cfg(test)]
+    pub fn find(pid: Pid) -> Option<Process> {
+        Stat::of(pid).map(|stat| Process { pid, born: stat.born })
+    }
+
+    /// Whether it uses a processor or waits for one.
+    pub fn is_runnable(self) -> bool {
+        Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && stat.runnable)
+    }
+
+    /// How much memory it takes, in bytes, with its share of what it shares with others; `None` when that may not be
+    /// looked at.
+    pub fn proportional_bytes(self) -> Option<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid.as_raw_pid())).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
     }
 
     /// Whether it is a child of ours, alive or not yet reaped.
@@ -121,6 +142,7 @@ impl Stat {
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         Some(Stat {
             dead: matches!(*fields.first()?, "Z" | "X"),
+            runnable: *fields.first()? == "R",
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             born: fields.get(19)?.parse().ok()?,
@@ -150,7 +172,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_confuse() {
         let text = "77 (a) b (c) S 12 34 5 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 987 1 1\n";
-        assert_eq!(Stat::parse(text), Some(Stat { dead: false, parent: 12, group: 34, born: 987 }));
+        assert_eq!(Stat::parse(text), Some(Stat { dead: false, runnable: false, parent: 12, group: 34, born: 987 }));
         assert_eq!(Stat::parse("77 (a) S 12"), None);
     }
 

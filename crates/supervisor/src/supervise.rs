@@ -31,7 +31,6 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub struct Supervisor {
     pub(crate) start: Start,
-    pub(crate) cores: usize,
     /// How many threads a router has.
     pub(crate) threads: u16,
     pub(crate) listeners: Listeners,

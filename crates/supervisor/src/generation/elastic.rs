@@ -1,7 +1,7 @@
 //! An application's number of workers follows what it has to do: the policy of [`crate::pool`], carried out.
 
 use super::Generation;
-use crate::pool::Seen;
+use crate::pool::{Policy, Pool, Seen};
 use howdah_channel::WorkerId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,10 +22,12 @@ const BIRTH: Duration = Duration::from_millis(200);
 impl Generation {
     /// The router found fewer idle workers than there should be, and so many requests that wait.
     pub fn on_wanting(&mut self, waiting: u64, now: Instant) {
-        if self.plan.pool.is_elastic() {
-            self.adapt(usize::try_from(waiting).unwrap_or(usize::MAX), now);
-            self.on_time(now);
+        let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
+        match self.plan.pool {
+            Policy::Automatic(_) => self.size_soon(waiting, now),
+            Policy::Stated(pool) => self.adapt(pool, waiting, now),
         }
+        self.on_time(now);
     }
 
     /// A worker takes longer than `limits/timeout` allows.
@@ -41,37 +43,58 @@ impl Generation {
         }
     }
 
-    /// Sends workers away that have been idle for too long, and starts spare ones.
+    /// Sends workers away that have been idle for too long, and starts those that are missing.
     pub(super) fn look_at_idle(&mut self, now: Instant) {
         if self.idle.look_at.is_some_and(|at| at <= now) {
             self.idle.look_at = None;
-            self.adapt(0, now);
+            match self.plan.pool {
+                Policy::Automatic(_) => self.size(now),
+                Policy::Stated(pool) => self.adapt(pool, 0, now),
+            }
         }
     }
 
-    fn adapt(&mut self, waiting: usize, now: Instant) {
+    fn adapt(&mut self, pool: Pool, waiting: usize, now: Instant) {
+        if pool.idle_timeout.is_none() {
+            return;
+        }
+        let starting = self.look_who_is_idle(now);
+        let idle: Vec<_> = self.idle.since.iter().map(|(place, (_, since))| (*place, *since)).collect();
+        for place in pool.surplus(&idle, now) {
+            if let Some((worker, _)) = self.idle.since.remove(&place) {
+                self.retire(worker);
+            }
+        }
+        let seen = Seen { idle: self.idle.since.len(), starting, all: self.workers.staying(), waiting };
+        // Even without spare ones, one shows that the application works.
+        let least = if self.proven { 0 } else { self.plan.pool.at_start() };
+        self.workers.want(pool.wanted(seen).max(least));
+        // Busy ones become idle without a word: as long as there are any beyond the spare ones, they are looked at.
+        self.idle.look_at = pool.next_look(self.workers.wanted(), now);
+    }
+
+    /// Notes since when who is idle, and counts those that are being started.
+    pub(super) fn look_who_is_idle(&mut self, now: Instant) -> usize {
         let mut idle = BTreeMap::new();
         for worker in self.workers.running().filter(|worker| self.control.says_idle(worker.index)) {
             let known = self.idle.since.get(&worker.index).filter(|(known, _)| *known == worker);
             idle.insert(worker.index, *known.unwrap_or(&(worker, now)));
         }
         self.idle.since = idle;
-        let idle: Vec<_> = self.idle.since.iter().map(|(place, (_, since))| (*place, *since)).collect();
-        for place in self.plan.pool.surplus(&idle, now) {
-            if let Some((worker, _)) = self.idle.since.remove(&place) {
-                self.workers.retire(worker);
-                self.control.stop_worker(worker);
-            }
-        }
-        let all = self.workers.staying();
-        // Between its birth and its first wait for a request a worker looks busy.
-        let is_new = |worker: &WorkerId| !self.idle.since.contains_key(&worker.index);
-        let starting = self.workers.started_since(now.checked_sub(BIRTH).unwrap_or(now)).filter(is_new).count();
-        let seen = Seen { idle: self.idle.since.len(), starting, all, waiting };
-        // Even without spare ones, one shows that the application works.
-        let least = if self.proven { 0 } else { self.plan.pool.at_start() };
-        self.workers.want(self.plan.pool.wanted(seen).max(least));
-        // Busy ones become idle without a word: as long as there are any beyond the spare ones, they are looked at.
-        self.idle.look_at = self.plan.pool.next_look(self.workers.wanted(), now);
+        // Between its birth and its first wait for a request, or its first request, a worker looks busy.
+        let is_new = |worker: &WorkerId| {
+            !self.idle.since.contains_key(&worker.index)
+                && !self
+                    .control
+                    .account(*worker)
+                    .is_some_and(|account| account.current.is_some() || account.requests > 0)
+        };
+        self.workers.started_since(now.checked_sub(BIRTH).unwrap_or(now)).filter(is_new).count()
+    }
+
+    /// Asks this worker to go when it has finished what it does.
+    pub(super) fn retire(&mut self, worker: WorkerId) {
+        self.workers.retire(worker);
+        self.control.stop_worker(worker);
     }
 }

@@ -1,0 +1,98 @@
+//! An application whose number of workers is found by itself: what is measured, decided ([`crate::sizing`]), and done.
+
+use super::Generation;
+use crate::gauge::{Gauge, Measured};
+use crate::pool::Seen;
+use crate::sizing::{QUICK, Reason, Sample, Sizing};
+use std::time::{Duration, Instant};
+
+/// What is remembered from one look to the next.
+#[derive(Debug)]
+pub(super) struct Automatic {
+    pub(super) sizing: Sizing,
+    pub(super) gauge: Gauge,
+    /// When it was last looked at.
+    pub(super) looked: Option<Instant>,
+    /// How many requests waited when the router last said so, and when that was.
+    pub(super) waiting: (usize, Instant),
+}
+
+/// What the router said is old after this: it says it again while it is so.
+const NEWS: Duration = QUICK.saturating_mul(3);
+
+// === impl Generation ===
+
+impl Generation {
+    /// Why it has as many workers as it has, if that is found by itself.
+    pub fn reason(&self) -> Option<Reason> {
+        self.automatic.as_ref().map(|automatic| automatic.sizing.reason(self.workers.staying()))
+    }
+
+    /// Looks at once, or as soon as may be.
+    pub(super) fn size_soon(&mut self, waiting: usize, now: Instant) {
+        let Some(automatic) = &mut self.automatic else { return };
+        automatic.waiting = (waiting, now);
+        let due = automatic.looked.map_or(now, |looked| looked + QUICK);
+        if due <= now {
+            self.size(now);
+        } else {
+            self.idle.look_at = Some(self.idle.look_at.map_or(due, |at| at.min(due)));
+        }
+    }
+
+    /// Measures, decides, and has workers started or sent away.
+    pub(super) fn size(&mut self, now: Instant) {
+        let starting = self.look_who_is_idle(now);
+        let measured: Vec<_> = self.measured().collect();
+        let busy: Vec<_> = measured
+            .iter()
+            .filter(|worker| !self.idle.since.contains_key(&worker.worker.index))
+            .map(|worker| worker.process)
+            .collect();
+        let all = self.workers.staying();
+        let Some(Automatic { sizing, gauge, looked, waiting }) = &mut self.automatic else { return };
+        *looked = Some(now);
+        let waiting = if now.saturating_duration_since(waiting.1) < NEWS { waiting.0 } else { 0 };
+        let usage = gauge.usage(&measured, now);
+        if usage.is_some() {
+            sizing.set_cores(gauge.cores());
+        }
+        let sample = Sample {
+            seen: Seen { idle: self.idle.since.len(), starting, all, waiting },
+            runnable: gauge.runnable(&busy),
+            usage,
+            memory: gauge.memory(&measured, now),
+        };
+        let decision = sizing.decide(sample, now);
+        let least = if self.proven { 0 } else { self.plan.pool.at_start() };
+        self.workers.want(decision.wanted.max(least));
+        self.send_away(decision.surplus);
+        self.idle.look_at = Some(now + decision.look_in);
+        if decision.wanted != all || decision.surplus > 0 {
+            tracing::debug!(
+                application = self.plan.name,
+                wanted = decision.wanted - decision.surplus,
+                why = %self.reason().expect("it is automatic"),
+                "the number of workers changes"
+            );
+        }
+    }
+
+    fn measured(&self) -> impl Iterator<Item = Measured> {
+        self.workers.alive().filter_map(|(worker, process)| {
+            Some(Measured { worker, process: process?, account: self.control.account(worker).unwrap_or_default() })
+        })
+    }
+
+    /// Those go first that have been idle for longest: the others are warm. Who is busy finishes its request.
+    fn send_away(&mut self, count: usize) {
+        let mut idle: Vec<_> = self.idle.since.values().copied().collect();
+        idle.sort_by_key(|(_, since)| *since);
+        let busy = self.workers.running().filter(|worker| !self.idle.since.contains_key(&worker.index));
+        let leaving: Vec<_> = idle.into_iter().map(|(worker, _)| worker).chain(busy).take(count).collect();
+        for worker in leaving {
+            self.idle.since.remove(&worker.index);
+            self.retire(worker);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What processors and memory there are for an application: the machine's, or its control group's where that has less.
+//!
+//! Of control groups the second version is known: `cpu.max`, `memory.max`, of the group and of all around it
+//! (Documentation/admin-guide/cgroup-v2.rst of Linux). What cannot be read does not bound anything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What bounds an application's processes.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The folders of its control group and of those around it.
+    groups: Vec<PathBuf>,
+}
+
+/// Memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Available {
+    /// All that there is.
+    pub total: u64,
+    /// What can be had without taking it from somebody else: file caches are given up.
+    pub available: u64,
+}
+
+// === impl Machine ===
+
+impl Machine {
+    /// The machine as these control groups, from the inside out, let it be used.
+    pub fn within(groups: Vec<PathBuf>) -> Machine {
+        Machine { groups }
+    }
+
+    /// How many processors there are, at least a hundredth of one.
+    pub fn cores(&self) -> f64 {
+        let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()).max(1);
+        let quotas = self.groups.iter().filter_map(|group| quota(&read(group, "cpu.max")?));
+        quotas.fold(f64::from(allowed), f64::min).max(0.01)
+    }
+
+    /// How much memory there is; `None` without /proc.
+    pub fn memory(&self) -> Option<Available> {
+        let machine = of_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
+        let groups = self.groups.iter().filter_map(|group| {
+            let limit = read(group, "memory.max")?.trim().parse().ok()?;
+            let used: u64 = read(group, "memory.current")?.trim().parse().ok()?;
+            let caches = file_caches(&read(group, "memory.stat")?);
+            Some(Available { total: limit, available: limit.saturating_sub(used.saturating_sub(caches)) })
+        });
+        Some(groups.fold(machine, |least, group| Available {
+            total: least.total.min(group.total),
+            available: least.available.min(group.available),
+        }))
+    }
+}
+
+fn read(group: &Path, file: &str) -> Option<String> {
+    fs::read_to_string(group.join(file)).ok()
+}
+
+/// `150000 100000`: of each 100 ms, 150 ms; `max 100000` is no bound.
+fn quota(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+fn of_meminfo(text: &str) -> Option<Available> {
+    let kilobytes = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().strip_suffix(" kB")?.parse().ok()
+    };
+    Some(Available { total: kilobytes("MemTotal")? << 10, available: kilobytes("MemAvailable")? << 10 })
+}
+
+/// What of a group's memory are files' pages, which the kernel takes back before anybody goes without.
+fn file_caches(stat: &str) -> u64 {
+    let pages = stat.lines().filter_map(|line| {
+        let (name, bytes) = line.split_once(' ')?;
+        ["inactive_file", "active_file"].contains(&name).then(|| bytes.parse::<u64>().unwrap_or(0))
+    });
+    pages.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_of_the_groups_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = |name: &str, files: &[(&str, &str)]| {
+            let group = folder.path().join(name);
+            fs::create_dir(&group).unwrap();
+            files.iter().for_each(|(file, text)| fs::write(group.join(file), text).unwrap());
+            group
+        };
+        let mib = |count: u64| (count << 20).to_string();
+        let stat = format!("anon 5\ninactive_file {}\nactive_file {}\nfile 9\n", mib(20), mib(10));
+        let inner = group(
+            "inner",
+            &[
+                ("cpu.max", "max 100000\n"),
+                ("memory.max", &mib(100)),
+                ("memory.current", &mib(60)),
+                ("memory.stat", &stat),
+            ],
+        );
+        let outer =
+            group("outer", &[("cpu.max", "50000 100000\n"), ("memory.max", "max\n"), ("memory.current", "7\n")]);
+        let nothing = folder.path().join("nothing");
+        let machine = Machine::within(vec![inner, outer, nothing]);
+        assert_eq!(machine.cores(), 0.5);
+        let memory = machine.memory().unwrap();
+        assert_eq!((memory.total >> 20, memory.available >> 20), (100, 70));
+        assert!(Machine::within(Vec::new()).memory().unwrap().total > memory.total);
+    }
+
+    #[test]
+    fn numbers_are_found() {
+        assert_eq!(quota("150000 100000\n"), Some(1.5));
+        assert_eq!(quota("max 100000\n"), None);
+        let text = "MemTotal:       2048 kB\nMemFree:  7 kB\nMemAvailable:   1024 kB\n";
+        assert_eq!(of_meminfo(text), Some(Available { total: 2 << 20, available: 1 << 20 }));
+        assert_eq!(of_meminfo(""), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! The policy by tables, and by a simulation of processors, workers and requests.
+
+use super::*;
+
+const MIB: i64 = 1 << 20;
+const TWO_CORES: Bounds = Bounds { cores: 2.0, max: 512, memory: None };
+
+fn sample(seen: (usize, usize, usize, usize), runnable: f64) -> Sample {
+    let (idle, starting, all, waiting) = seen;
+    Sample { seen: Seen { idle, starting, all, waiting }, runnable, usage: None, memory: None }
+}
+
+fn usage(wall: f64, cpu: f64, delayed: f64) -> Usage {
+    Usage { within: 1.0, wall, cpu, delayed }
+}
+
+#[test]
+fn more_workers_come_only_if_there_is_a_processor_for_them() {
+    // idle, starting, all, waiting; runnable; what a second's requests used → wanted
+    let unknown = Usage::default();
+    let table = [
+        ((2, 0, 2, 0), 0.0, unknown, 2),
+        // Nothing is known: twice as many.
+        ((0, 0, 2, 9), 0.0, unknown, 4),
+        ((0, 0, 16, 900), 0.4, unknown, 32),
+        // No more than there are requests.
+        ((0, 0, 16, 3), 0.4, unknown, 19),
+        // Those that are being started are waited for.
+        ((0, 2, 4, 2), 0.0, unknown, 4),
+        ((0, 2, 4, 9), 0.0, unknown, 4),
+        // Nineteen twentieths are waiting: 2 / 0.05 at once.
+        ((0, 0, 2, 900), 0.1, usage(2.0, 0.1, 0.0), 40),
+        // The processors are busy.
+        ((0, 0, 2, 900), 2.0, usage(2.0, 2.0, 0.0), 2),
+        ((0, 0, 40, 900), 2.0, usage(40.0, 2.0, 0.0), 40),
+        // Waiting for a processor is no reason for more.
+        ((0, 0, 8, 900), 8.0, usage(8.0, 2.0, 6.0), 8),
+        ((0, 0, 512, 900), 1.0, usage(400.0, 1.0, 0.0), 512),
+    ];
+    for (seen, runnable, usage, wanted) in table {
+        let mut sizing = Sizing::new(TWO_CORES);
+        let decision = sizing.decide(Sample { usage: Some(usage), ..sample(seen, runnable) }, Instant::now());
+        assert_eq!((decision.wanted, decision.surplus), (wanted, 0), "{seen:?} {runnable} {usage:?}");
+    }
+}
+
+#[test]
+fn memory_bounds_the_number_and_too_much_of_it_takes_workers_away() {
+    let memory = |room, worker| Some(Memory { room, worker });
+    // room and a worker's memory in MiB, "memory" in MiB → wanted, surplus of 16, of which none is idle
+    let table = [
+        (1000, 10, None, (32, 0)),
+        (45, 10, None, (20, 0)),
+        (0, 10, None, (16, 0)),
+        (-15, 10, None, (16, 2)),
+        (-900, 10, None, (16, 4)),
+        (1000, 10, Some(180), (18, 0)),
+        (1000, 10, Some(140), (16, 2)),
+    ];
+    for (room, worker, bound, expected) in table {
+        let mut sizing = Sizing::new(Bounds { memory: bound.map(|bound: u64| bound << 20), ..TWO_CORES });
+        let seen = sample((0, 0, 16, 900), 0.0);
+        let decision =
+            sizing.decide(Sample { memory: memory(room * MIB, (worker * MIB) as u64), ..seen }, Instant::now());
+        assert_eq!((decision.wanted, decision.surplus), expected, "{room} {worker} {bound:?}");
+    }
+}
+
+#[test]
+fn an_operator_reads_why() {
+    let mut sizing = Sizing::new(TWO_CORES);
+    let memory = Some(Memory { room: 1280 * MIB, worker: 10 << 20 });
+    assert_eq!(
+        sizing.reason(1).to_string(),
+        "1 worker: 2 cores, too few requests yet to say what they wait for, \"max\" allows 512"
+    );
+    sizing.decide(Sample { usage: Some(usage(10.0, 1.3, 0.0)), memory, ..sample((0, 0, 12, 0), 0.0) }, Instant::now());
+    assert_eq!(sizing.reason(12).to_string(), "12 workers: 2 cores, 87 % of a request is waiting, memory allows 140");
+}
+
+/// What a request does: it computes, then waits for others, both in milliseconds.
+#[derive(Clone, Copy)]
+struct Page {
+    cpu: u32,
+    wait: u32,
+}
+
+/// What happened to the requests of a simulation.
+struct Outcome {
+    /// How many workers there were, at the end of each second.
+    workers: Vec<usize>,
+    /// How long the requests took, in milliseconds, in the order of their ends.
+    times: Vec<u32>,
+    /// How many requests waited at the end.
+    waiting: usize,
+    /// How often a number that had grown shrank, or the other way round.
+    turns: usize,
+}
+
+/// Milliseconds, one by one, on a machine with two processors that are shared evenly.
+fn simulate(seconds: u32, worker_bytes: u64, mut arrivals: impl FnMut(u32) -> Vec<Page>) -> Outcome {
+    const ROOM: i64 = 1000 * MIB;
+    let start = Instant::now();
+    let mut sizing = Sizing::new(TWO_CORES);
+    // A worker: the rest of its request, and when that arrived; or nothing.
+    let mut workers: Vec<Option<(f64, f64, u32)>> = vec![None; TWO_CORES.least()];
+    // When those that were forked will serve: two milliseconds later.
+    let mut births: Vec<u32> = Vec::new();
+    let mut leaving = 0;
+    let (mut queue, mut used) = (VecDeque::new(), Usage::default());
+    let mut look_at = Some(0);
+    let mut outcome = Outcome { workers: Vec::new(), times: Vec::new(), waiting: 0, turns: 0 };
+    let mut direction = 0;
+    for now in 0..seconds * 1000 {
+        queue.extend(arrivals(now).into_iter().map(|page| (page, now)));
+        let born = births.iter().filter(|at| **at <= now).count();
+        births.retain(|at| *at > now);
+        workers.extend(std::iter::repeat_n(None, born));
+        for worker in workers.iter_mut().filter(|worker| worker.is_none()) {
+            if let Some((page, arrived)) = queue.pop_front() {
+                let page: Page = page;
+                *worker = Some((f64::from(page.cpu), f64::from(page.wait), arrived));
+            }
+        }
+        let busy = workers.iter().flatten().count();
+        let runnable = workers.iter().flatten().filter(|(cpu, ..)| *cpu > 0.0).count();
+        let share = (2.0 / runnable.max(1) as f64).min(1.0);
+        for worker in &mut workers {
+            let Some((cpu, wait, arrived)) = worker else { continue };
+            match *cpu > 0.0 {
+                true => *cpu -= share,
+                false => *wait -= 1.0,
+            }
+            if *cpu <= 0.0 && *wait <= 0.0 {
+                outcome.times.push(now + 1 - *arrived);
+                *worker = None;
+            }
+        }
+        used.within += 0.001;
+        used.wall += busy as f64 / 1000.0;
+        used.cpu += runnable as f64 * share / 1000.0;
+        used.delayed += runnable as f64 * (1.0 - share) / 1000.0;
+        while leaving > 0
+            && let Some(idle) = workers.iter().position(Option::is_none)
+        {
+            workers.remove(idle);
+            leaving -= 1;
+        }
+        let all = workers.len() + births.len() - leaving;
+        let wants = !queue.is_empty() && look_at.is_none_or(|at| at > now + QUICK.as_millis() as u32);
+        if look_at.is_some_and(|at| at <= now) || wants {
+            let idle = workers.iter().filter(|worker| worker.is_none()).count();
+            let room = ROOM - (all as u64 * worker_bytes) as i64;
+            let seen = Seen { idle, starting: births.len(), all, waiting: queue.len() };
+            let usage = (used.within >= 0.5).then(|| std::mem::take(&mut used));
+            let memory = Some(Memory { room, worker: worker_bytes });
+            let at = start + Duration::from_millis(now.into());
+            let decision = sizing.decide(Sample { seen, runnable: runnable as f64, usage, memory }, at);
+            births.extend(std::iter::repeat_n(now + 2, decision.wanted - all));
+            leaving += decision.surplus;
+            look_at = Some(now + decision.look_in.as_millis() as u32);
+            let turn = (decision.wanted - all) as i64 - decision.surplus as i64;
+            if turn != 0 && turn.signum() == -direction {
+                outcome.turns += 1;
+            }
+            direction = if turn == 0 { direction } else { turn.signum() };
+        }
+        if now % 1000 == 999 {
+            outcome.workers.push(workers.len() + births.len() - leaving);
+        }
+    }
+    outcome.waiting = queue.len();
+    outcome
+}
+
+/// `per_second` requests, evenly.
+fn steady(now: u32, per_second: u32, page: Page) -> Vec<Page> {
+    let until = |now: u32| now * per_second / 1000;
+    vec![page; (until(now + 1) - until(now)) as usize]
+}
+
+fn percentile(times: &[u32], share: f64) -> u32 {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    sorted[((sorted.len() - 1) as f64 * share) as usize]
+}
+
+const COMPUTES: Page = Page { cpu: 10, wait: 0 };
+const WAITS: Page = Page { cpu: 1, wait: 49 };
+
+#[test]
+fn code_that_computes_has_a_worker_for_each_core_even_under_overload() {
+    for per_second in [50, 150, 600] {
+        let outcome = simulate(60, 10 << 20, |now| steady(now, per_second, COMPUTES));
+        assert!(outcome.workers.iter().all(|workers| (2..=4).contains(workers)), "{:?}", outcome.workers);
+        let finished = per_second.min(200) as usize * 60;
+        assert!(outcome.times.len() >= finished * 92 / 100, "{} of {finished}", outcome.times.len());
+    }
+}
+
+#[test]
+fn code_that_waits_has_as_many_as_its_requests_need() {
+    for per_second in [100, 500, 1500] {
+        let outcome = simulate(60, 1 << 20, |now| steady(now, per_second, WAITS));
+        let needed = (per_second * 50 / 1000) as usize;
+        let last = *outcome.workers.last().unwrap();
+        assert!((needed..=needed * 2 + 4).contains(&last), "{needed}: {:?}", outcome.workers);
+        let settled = &outcome.times[outcome.times.len() / 10..];
+        assert!(percentile(settled, 0.99) <= 60, "p99 {} ms, {:?}", percentile(settled, 0.99), outcome.workers);
+        assert!(outcome.turns <= 2, "{} turns", outcome.turns);
+    }
+}
+
+#[test]
+fn a_burst_is_met_within_some_tens_of_milliseconds_and_forgotten_slowly() {
+    // Ten a second, and 1500 at once in second 5.
+    let outcome = simulate(120, 1 << 20, |now| {
+        let burst = if now == 5000 { 1500 } else { 0 };
+        [steady(now, 10, WAITS), vec![WAITS; burst]].concat()
+    });
+    let slowest = percentile(&outcome.times, 1.0);
+    // 1500 requests of 1 ms of a processor: 750 ms at least.
+    assert!(slowest < 1100, "{slowest} ms {:?}", outcome.workers);
+    assert!(outcome.workers[30] > 50, "{:?}", outcome.workers);
+    assert!(*outcome.workers.last().unwrap() <= 4, "{:?}", outcome.workers);
+    assert!(outcome.turns <= 2, "{} turns", outcome.turns);
+}
+
+#[test]
+fn a_slow_database_gets_more_workers_and_a_quick_one_fewer() {
+    let page = |now: u32| match now / 1000 {
+        40..80 => Page { cpu: 2, wait: 400 },
+        _ => Page { cpu: 2, wait: 8 },
+    };
+    let outcome = simulate(180, 1 << 20, |now| steady(now, 100, page(now)));
+    assert!(outcome.workers[30] <= 8, "{:?}", outcome.workers);
+    assert!((40..=90).contains(&outcome.workers[60]), "{:?}", outcome.workers);
+    assert!(outcome.workers[179] <= 8, "{:?}", outcome.workers);
+    assert_eq!(outcome.waiting, 0);
+    assert!(outcome.turns <= 3, "{} turns", outcome.turns);
+}
+
+#[test]
+fn hogs_of_memory_have_no_more_workers_than_it_has_room_for() {
+    // A worker of 100 MiB, and 1000 MiB.
+    let outcome = simulate(60, 100 << 20, |now| steady(now, 500, WAITS));
+    assert!(outcome.workers.iter().all(|workers| *workers <= 10), "{:?}", outcome.workers);
+    assert_eq!(*outcome.workers.last().unwrap(), 10);
+}
+
+#[test]
+fn a_mix_of_quick_and_slow_pages_lets_the_quick_ones_pass() {
+    let mut number = 1u32;
+    let outcome = simulate(120, 1 << 20, |now| {
+        let mut mixed = |page| {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if (number >> 16) % 10 == 0 { Page { cpu: 1, wait: 200 } } else { page }
+        };
+        steady(now, 200, Page { cpu: 2, wait: 0 }).into_iter().map(&mut mixed).collect()
+    });
+    let last = *outcome.workers.last().unwrap();
+    assert!((5..=30).contains(&last), "{:?}", outcome.workers);
+    let settled = &outcome.times[outcome.times.len() / 4..];
+    assert!(percentile(settled, 0.85) <= 10, "p85 {} ms", percentile(settled, 0.85));
+    assert!(outcome.turns <= 6, "{} turns", outcome.turns);
+}
+
+#[test]
+fn when_waiting_code_begins_to_compute_the_workers_follow() {
+    let page = |now: u32| if now < 40_000 { WAITS } else { COMPUTES };
+    let outcome = simulate(160, 1 << 20, |now| steady(now, if now < 40_000 { 1000 } else { 150 }, page(now)));
+    assert!(outcome.workers[30] >= 50, "{:?}", outcome.workers);
+    assert!(*outcome.workers.last().unwrap() <= 6, "{:?}", outcome.workers);
+}
