@@ -413,7 +413,7 @@ def test_the_status_counts_connections_requests_and_processes(scripts, run):
         assert now["connections"] == {"accepted": 2, "active": 1, "idle": 1, "closed": 0}
         assert now["applications"]["app"] == {
             "processes": {"running": 2, "starting": 0, "idle": 1},
-            "requests": {"active": 1},
+            "requests": {"active": 1, "waiting": 0, "refused": 0},
         }
         assert waiting.response().status == 200
         assert status()["requests"] == {"total": 4}

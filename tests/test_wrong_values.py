@@ -75,7 +75,7 @@ EVERYTHING = {
                 "other": {"root": "/srv", "index": "main.php", "front_controller": "main.php"},
             },
             "options": {"file": "/etc/php.ini", "admin": {"a": "1"}, "user": {"b": "2"}},
-            "limits": {"timeout": 10, "requests": 100},
+            "limits": {"timeout": 10, "requests": 100, "queue_timeout": 5},
             "processes": {"max": 5, "spare": 1, "idle_timeout": 10},
             "environment": {"E": "x"},
             "working_directory": "/srv",
@@ -95,6 +95,7 @@ EVERYTHING = {
         },
         "plain": {"type": "php", "root": "/srv", "script": "index.php"},
         "folder": {"type": "php", "root": "/srv", "index": "main.php", "front_controller": "main.php", "processes": 2},
+        "sized": {"type": "php", "root": "/srv", "processes": {"auto": {"max": 9, "memory": 1073741824}}},
     },
     "settings": {
         "listen_threads": 2,

@@ -59,14 +59,16 @@ daemonize = no
 [bench]
 {user}
 listen = {run_dir}/fpm.sock
-pm = static
-pm.max_children = {processes}
+{pool}
 {environment}
 """
 
 
 class NginxFpm:
     name = "nginx-fpm"
+
+    def pool(self, processes):
+        return f"pm = static\npm.max_children = {processes}"
 
     def __init__(self, run_dir, stack, sites, php, processes, environment, cores=None):
         self.ports = {site.name: free_port() for site in sites}
@@ -77,7 +79,7 @@ class NginxFpm:
         fpm_conf = run_dir / "fpm.conf"
         owner = f"user = {php.user}\ngroup = {php.user}\nlisten.owner = {php.user}" if php.user else ""
         fpm_conf.write_text(FPM.format(
-            run_dir=run_dir, processes=processes, user=owner,
+            run_dir=run_dir, pool=self.pool(processes), user=owner,
             environment="\n".join(f"env[{key}] = {value}" for key, value in environment.items())))
         self.fpm = process_tree.start(
             [fpm, "-F", "-c", php.ini_file, "-y", fpm_conf],

@@ -228,6 +228,8 @@ pub struct GenerationBoot {
     pub spare_workers: Option<u32>,
     /// How long a worker may take for a request, in milliseconds: [`FromRouter::Overdue`].
     pub timeout_ms: Option<u64>,
+    /// How long a request may wait for a worker, in milliseconds.
+    pub queue_timeout_ms: u64,
 }
 
 /// What a configuration is about, besides its text.
@@ -301,6 +303,10 @@ pub struct RouterLoad {
     pub requests_total: u64,
     /// Requests under way or waiting, by generation.
     pub requests_active: BTreeMap<u64, u64>,
+    /// Requests that wait for a worker, by generation.
+    pub requests_waiting: BTreeMap<u64, u64>,
+    /// Requests that were answered 503 since no worker took them in time, by generation.
+    pub requests_refused: BTreeMap<u64, u64>,
 }
 
 impl PrototypeBoot {

@@ -216,6 +216,16 @@ impl RouterEnd {
         self.lock().living.born(worker);
     }
 
+    /// How many slots there are.
+    pub fn slots(&self) -> usize {
+        self.view.layout.geometry.slots.into()
+    }
+
+    /// How many workers live.
+    pub fn living_workers(&self) -> usize {
+        self.lock().living.places().count()
+    }
+
     /// A worker is dead: gives back the slots of its orphaned requests. Exchanges find out by themselves: see
     /// [`Exchange::worker_died`].
     pub fn worker_died(&self, worker: WorkerId) {

@@ -18,6 +18,7 @@ use http::{Method, Response, StatusCode, Version};
 use hyper::body::{Body, Incoming};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Runs the application with this name, and answers what its script does.
 ///
@@ -59,7 +60,7 @@ async fn run_php(
     spool_folder: Option<&Path>,
 ) -> Answer {
     let (memory, remainder) = body.into_parts();
-    let running = port.submit(write_head, &memory, remainder, spool_folder).await?;
+    let running = port.submit(write_head, &memory, remainder, spool_folder, patience(request)).await?;
     let running = AbandonOnDrop { port: &port, running: Some(running) };
     let started = port.head(running.get()).await?;
     let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
@@ -85,6 +86,14 @@ async fn run_php(
         response.headers_mut().remove(CONTENT_LENGTH);
     }
     Ok(response.map(|()| ResponseBody::bytes(first)))
+}
+
+/// How long the client will wait, if it says so: `Prefer: wait=5`, in seconds (RFC 7240, section 4.3).
+fn patience(request: &Parts) -> Option<Duration> {
+    let preferences = request.headers.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
+    let mut preferences = preferences.flat_map(|line| line.split([',', ';'])).filter_map(|one| one.split_once('='));
+    let (_, seconds) = preferences.find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// A script's status as that of a final response. What is below 200 announces another response, which will not come.

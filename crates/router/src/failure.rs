@@ -36,8 +36,11 @@ pub enum Failure {
     Internal,
     /// The worker died, or wrote no response; no upstream did.
     BadGateway,
-    /// No worker took it in time.
-    Unavailable,
+    /// No worker took it in time, or would.
+    Unavailable {
+        /// When to try again, in seconds.
+        retry_after: u32,
+    },
     /// Whoever was to answer, a worker or an upstream, took too long.
     GatewayTimeout,
 }
@@ -62,7 +65,7 @@ impl Failure {
             Failure::VersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Failure::BadGateway => StatusCode::BAD_GATEWAY,
-            Failure::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Failure::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Failure::GatewayTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -77,8 +80,8 @@ impl Failure {
                 // Who wants a tunnel does not speak HTTP any more.
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Failure::Unavailable => {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            Failure::Unavailable { retry_after } => {
+                headers.insert(RETRY_AFTER, retry_after.into());
             }
             // What follows on the connection can't be told from the rest of this request.
             Failure::BadRequest(_)

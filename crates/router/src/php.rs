@@ -8,6 +8,8 @@
 //! What can go wrong, all of it answered and logged: the worker dies (502, or a cut response if it had begun), the
 //! worker breaks the channel's rules (502; the supervisor replaces the generation's workers), the disk is full (500).
 
+mod queue;
+
 use crate::control::{Supervisor, TellOnDrop};
 use crate::failure::Failure;
 use crate::slots::Slots;
@@ -17,6 +19,7 @@ use howdah_channel::lifecycle::{FromRouter, GenerationBoot};
 use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
+use queue::{Arrival, News, Queue, TooBusy};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -25,12 +28,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// A generation, as the router's threads share it.
 #[derive(Debug)]
@@ -43,6 +48,18 @@ pub struct Generation {
     pub channel: Arc<RouterEnd>,
     /// Its slots: requests wait for them in order.
     pub slots: Slots,
+    /// How long requests wait, and who is refused.
+    queue: Mutex<Queue>,
+    /// Whether the queue has anything to remember: if not, and nobody waits, nobody need ask it.
+    is_standing: AtomicBool,
+    /// Wakes those that wait for a slot when they may not wait for as long any more.
+    hurry: Notify,
+    /// How many requests were answered 503 since the router started, and when that was last logged, in milliseconds since
+    /// `started`.
+    refused: AtomicU64,
+    told_refusal: AtomicU64,
+    /// How many workers live.
+    workers: AtomicU64,
     /// How many slots there are.
     slot_count: usize,
     /// The eventfd of each thread, until the thread takes it.
@@ -51,6 +68,8 @@ pub struct Generation {
     spare_workers: Option<u32>,
     /// When the supervisor was last told that there are too few workers, in milliseconds since `started`.
     told_demand: AtomicU64,
+    /// Whether a task tells it again while it is so.
+    tells_again: AtomicBool,
     /// When the generation came to this router.
     started: Instant,
     /// How long a worker may take for a request.
@@ -72,8 +91,6 @@ pub struct Port {
     active: RefCell<Vec<Option<Rc<Running>>>>,
     /// Written and submitted without a pause: one is enough for all requests.
     head: RefCell<HeadWriter>,
-    /// How long a request may wait for a worker, in all.
-    queue_timeout: Duration,
     /// How much of a response may wait for its client.
     spool_limits: Limits,
 }
@@ -100,8 +117,9 @@ pub struct Running {
     begun: Cell<bool>,
     outcome: Cell<Outcome>,
     waker: RefCell<Option<Waker>>,
-    /// When it is answered 503, unless a worker has taken it.
-    queue_deadline: Instant,
+    /// When it came, and how long it may wait for a worker; after that it is answered 503.
+    arrived: Instant,
+    may_wait: Duration,
     /// Since when a worker has been seen to run it.
     running_since: Cell<Option<Instant>>,
     /// Its worker is ended for it.
@@ -126,8 +144,10 @@ pub struct Started {
 
 /// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
 const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
-/// How long a request may wait for a worker.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Answers of 503 are logged this far apart, in milliseconds.
+const REFUSAL_PAUSE_MS: u64 = 10_000;
+/// After this the supervisor is told again that there are too few workers.
+const TELL_AGAIN: Duration = Duration::from_millis(10);
 /// How long there is silence after the supervisor was told of a demand, in milliseconds.
 const DEMAND_PAUSE_MS: u64 = 2;
 /// When to ask again for a slot that should be free.
@@ -153,7 +173,14 @@ impl Generation {
             slot_count: boot.geometry.slots.into(),
             bells: Mutex::new(bells.into_iter().map(Some).collect()),
             spare_workers: boot.spare_workers,
+            queue: Mutex::new(Queue::new(Duration::from_millis(boot.queue_timeout_ms))),
+            is_standing: false.into(),
+            hurry: Notify::new(),
+            refused: 0.into(),
+            told_refusal: 0.into(),
+            workers: 0.into(),
             told_demand: 0.into(),
+            tells_again: false.into(),
             started: Instant::now(),
             timeout: boot.timeout_ms.map(Duration::from_millis),
             violated: false.into(),
@@ -174,26 +201,128 @@ impl Generation {
         self.channel.release_quarantined();
     }
 
-    /// How many requests are under way or wait for a worker.
-    pub fn active_requests(&self) -> u64 {
-        self.slot_count.saturating_sub(self.channel.free_slots()) as u64
+    /// The worker is about to be started.
+    pub fn worker_started(&self, worker: WorkerId) {
+        self.channel.worker_started(worker);
+        self.count_workers();
     }
 
-    /// Tells the supervisor if there should be more workers.
-    fn tell_demand(&self) {
-        let Some(spare) = self.spare_workers else { return };
-        let (idle, waiting) = self.channel.demand();
-        if idle >= spare && (idle > 0 || waiting == 0) {
+    /// The worker is dead.
+    pub fn worker_died(&self, worker: WorkerId) {
+        self.channel.worker_died(worker);
+        self.count_workers();
+        self.slots.recover();
+    }
+
+    fn count_workers(&self) {
+        let workers = self.channel.living_workers();
+        self.workers.store(workers as u64, Ordering::Relaxed);
+        self.slots.set_workers(workers);
+    }
+
+    /// How many requests are under way or wait for a worker.
+    pub fn active_requests(&self) -> u64 {
+        self.slot_count.saturating_sub(self.channel.free_slots()) as u64 + self.slots.waiting()
+    }
+
+    /// How many requests wait for a worker.
+    pub fn waiting_requests(&self) -> u64 {
+        self.channel.queued() + self.slots.waiting()
+    }
+
+    /// How many requests were answered 503 because no worker took them in time, or would.
+    pub fn refused_requests(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A request comes, whose client will wait for so long if it has said so. How long it may wait.
+    fn arrive(&self, patience: Option<Duration>, now: Instant) -> Result<Duration, Failure> {
+        let waiting = self.waiting_requests();
+        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
+        self.look(waiting, now);
+        let arrived = self.queue().arrive(arrival, now);
+        arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after))
+    }
+
+    /// Looks at how the queue moves, and says what an operator should hear.
+    fn look(&self, waiting: u64, now: Instant) {
+        if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
             return;
+        }
+        self.is_standing.store(waiting > 0, Ordering::Relaxed);
+        let news = self.queue().look(waiting, now);
+        match news {
+            Some(News::Overloaded { .. }) => self.hurry.notify_waiters(),
+            Some(News::Recovered { .. }) | None => {}
+        }
+        if let Some(news) = news {
+            tracing::warn!(application = self.application, "{news}");
+        }
+    }
+
+    /// A worker has finished a request.
+    fn finished(&self) {
+        if self.is_standing.load(Ordering::Relaxed) {
+            self.queue().finished(1);
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No worker takes a request in time. One line in the log tells of many.
+    fn refuse(&self, retry_after: u32) -> Failure {
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = self.started.elapsed().as_millis() as u64 + REFUSAL_PAUSE_MS;
+        let last = self.told_refusal.load(Ordering::Relaxed);
+        if now >= last + REFUSAL_PAUSE_MS
+            && self.told_refusal.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            tracing::warn!(
+                application = self.application,
+                waiting = self.waiting_requests(),
+                workers = self.workers.load(Ordering::Relaxed),
+                refused_until_now = refused,
+                "no worker takes a request in time: answered 503; are there too few processes, or do they hang?"
+            );
+        }
+        Failure::Unavailable { retry_after }
+    }
+
+    /// Tells the supervisor if there should be more workers, and again while that is so.
+    fn tell_demand(self: &Arc<Self>) {
+        if self.tell_if_wanting() && !self.tells_again.swap(true, Ordering::Relaxed) {
+            let generation = Arc::clone(self);
+            tokio::spawn(async move {
+                loop {
+                    sleep(TELL_AGAIN).await;
+                    if !generation.tell_if_wanting() {
+                        break;
+                    }
+                }
+                generation.tells_again.store(false, Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// Tells the supervisor if there should be more workers. Whether there should.
+    fn tell_if_wanting(&self) -> bool {
+        let Some(spare) = self.spare_workers else { return false };
+        let (idle, queued) = self.channel.demand();
+        if idle >= spare && (idle > 0 || queued == 0) {
+            return false;
         }
         let now = self.started.elapsed().as_millis() as u64 + 1;
         let last = self.told_demand.load(Ordering::Relaxed);
-        // Whoever comes too early is heard by the next request, or the sweep.
+        // Whoever comes too early is heard by the next request, or by the task that tells it again.
         if now >= last + DEMAND_PAUSE_MS
             && self.told_demand.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
+            let waiting = queued + self.slots.waiting();
             self.supervisor.tell(&FromRouter::Wanting { generation: self.id, waiting });
         }
+        true
     }
 
     /// A broken rule is reported once: all workers are replaced anyway.
@@ -211,36 +340,30 @@ impl Generation {
 impl Port {
     /// A thread's port.
     pub fn new(generation: Arc<Generation>, thread: u16) -> Port {
-        Port {
-            generation,
-            thread,
-            active: RefCell::default(),
-            head: RefCell::default(),
-            queue_timeout: QUEUE_TIMEOUT,
-            spool_limits: SPOOL_LIMITS,
-        }
+        Port { generation, thread, active: RefCell::default(), head: RefCell::default(), spool_limits: SPOOL_LIMITS }
     }
 
-    /// Waits for a slot and submits the request: its head, which is written only then, and the beginning of its body.
+    /// Waits for a slot and submits the request: its head, which is written only then, and the beginning of its body. The
+    /// client waits for `patience` at most, if it has said so.
     ///
     /// # Errors
-    /// 431 for a head that no slot can hold; 503 when no slot is free in time; 502 for a broken channel.
+    /// 431 for a head that no slot can hold; 503 when no worker takes it in time, or will; 502 for a broken channel.
     pub async fn submit(
         &self,
         write_head: impl Fn(&mut HeadWriter),
         body: &[u8],
         remainder: Remainder,
         spool_folder: Option<&Path>,
+        patience: Option<Duration>,
     ) -> Result<Rc<Running>, Failure> {
         // For the slot and the queue together: a client waits once.
-        let queue_deadline = Instant::now() + self.queue_timeout;
+        let arrived = Instant::now();
+        let may_wait = self.generation.arrive(patience, arrived)?;
         let complete = matches!(remainder, Remainder::None);
         let exchange = loop {
             let place = match self.generation.slots.try_acquire() {
                 Some(place) => place,
-                None => timeout_at(queue_deadline, self.generation.slots.acquire())
-                    .await
-                    .map_err(|_| self.queue_is_too_long())?,
+                None => self.in_time(arrived, may_wait, self.generation.slots.acquire()).await?,
             };
             match self.write_and_submit(&write_head, body, complete) {
                 Ok(exchange) => {
@@ -251,7 +374,7 @@ impl Port {
                 // Who has a place finds a slot, unless a worker spoiled the queue: the sweep sees that, or it passes.
                 Err(Refused::NoSlot) => {
                     drop(place);
-                    timeout_at(queue_deadline, sleep(ASK_AGAIN)).await.map_err(|_| self.queue_is_too_long())?;
+                    self.in_time(arrived, may_wait, sleep(ASK_AGAIN)).await?;
                 }
                 Err(Refused::Broken(violation)) => {
                     self.generation.report(violation);
@@ -273,7 +396,8 @@ impl Port {
             begun: Cell::new(false),
             outcome: Cell::new(Outcome::UnderWay),
             waker: RefCell::default(),
-            queue_deadline,
+            arrived,
+            may_wait,
             running_since: Cell::new(None),
             is_overdue: Cell::new(false),
         });
@@ -284,6 +408,27 @@ impl Port {
         active[slot] = Some(Rc::clone(&running));
         self.generation.tell_demand();
         Ok(running)
+    }
+
+    /// Waits for something, as long as the request may wait: which may become shorter meanwhile.
+    async fn in_time<T>(
+        &self,
+        arrived: Instant,
+        may_wait: Duration,
+        something: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        let generation = &self.generation;
+        let mut something = pin!(something);
+        loop {
+            let hurry = generation.hurry.notified();
+            let deadline = arrived + generation.queue().longest(may_wait);
+            tokio::select! {
+                biased;
+                done = &mut something => return Ok(done),
+                () = sleep_until(deadline) => return Err(generation.refuse(1)),
+                () = hurry => {}
+            }
+        }
     }
 
     fn write_and_submit(
@@ -412,27 +557,29 @@ impl Port {
                 Err(violation) => self.violated(slot, running, violation),
             }
         });
-        self.generation.channel.worker_died(worker);
-        self.generation.slots.recover();
+        self.generation.worker_died(worker);
     }
 
     /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
     pub fn sweep(&self) {
         self.mend();
         self.generation.tell_demand();
+        let now = Instant::now();
+        self.generation.look(self.generation.waiting_requests(), now);
         self.for_each_active(|slot, running| {
             self.attend(slot);
             self.end_if_overdue(running);
             let timed_out = match running.exchange.borrow_mut().as_mut() {
                 Some(exchange) => exchange.check().map(|()| {
                     exchange.resubmit_if_stranded();
-                    Instant::now() > running.queue_deadline && exchange.cancel()
+                    let may_wait = self.generation.queue().longest(running.may_wait);
+                    now > running.arrived + may_wait && exchange.cancel()
                 }),
                 None => Ok(false),
             };
             match timed_out {
                 Ok(true) => {
-                    let failure = self.queue_is_too_long();
+                    let failure = self.generation.refuse(1);
                     self.end(slot, running, Outcome::Failed(failure));
                 }
                 Ok(false) => {}
@@ -492,6 +639,9 @@ impl Port {
 
     fn end(&self, slot: u16, running: &Rc<Running>, outcome: Outcome) {
         running.exchange.borrow_mut().take();
+        if matches!(outcome, Outcome::Complete | Outcome::Failed(Failure::BadGateway | Failure::GatewayTimeout)) {
+            self.generation.finished();
+        }
         self.generation.slots.recover();
         if let Some(place) = self.active.borrow_mut().get_mut(usize::from(slot)) {
             *place = None;
@@ -507,15 +657,6 @@ impl Port {
             "cannot keep a response or a request's body in a temporary file: {}",
             running.client_gets(500)
         );
-    }
-
-    fn queue_is_too_long(&self) -> Failure {
-        tracing::warn!(
-            application = self.generation.application,
-            "no worker took a request within {} s: answered 503; are there too few processes, or do they hang?",
-            self.queue_timeout.as_secs()
-        );
-        Failure::Unavailable
     }
 
     fn for_each_active(&self, mut act: impl FnMut(u16, &Rc<Running>)) {

@@ -130,7 +130,7 @@ impl Process {
             ToRouter::WorkerStarted { generation, worker } => {
                 self.each_generation()
                     .filter(|known| known.id == generation)
-                    .for_each(|known| known.channel.worker_started(worker));
+                    .for_each(|known| known.worker_started(worker));
             }
             ToRouter::WorkerDied { generation, worker } => self.tell(|| Command::WorkerDied(generation, worker)),
             ToRouter::WorkersReplaced { generation } => {
@@ -203,8 +203,11 @@ impl Process {
     fn load(&self) -> RouterLoad {
         let mut report = RouterLoad::default();
         self.loads.iter().for_each(|load| load.add_to(&mut report));
-        report.requests_active =
-            self.each_generation().map(|generation| (generation.id, generation.active_requests())).collect();
+        for generation in self.each_generation() {
+            report.requests_active.insert(generation.id, generation.active_requests());
+            report.requests_waiting.insert(generation.id, generation.waiting_requests());
+            report.requests_refused.insert(generation.id, generation.refused_requests());
+        }
         report
     }
 

@@ -86,7 +86,7 @@ fn target(parts: &Parts) -> Result<(String, RequestPath<'_>), Failure> {
 
 async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body: Incoming) -> Answer {
     // The listener may be gone since the connection came.
-    let listener = view.listener(subject.peer.listener).ok_or(Failure::Unavailable)?;
+    let listener = view.listener(subject.peer.listener).ok_or(Failure::Unavailable { retry_after: 1 })?;
     let log_route = view.configuration().settings.http.log_route;
     let mut pass = &listener.pass;
     // Of the last action, as in NGINX Unit.

@@ -6,6 +6,7 @@
 //! are free ([`RouterEnd::free_slots`]); they are turned into places when places have run out.
 
 use howdah_channel::RouterEnd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -13,7 +14,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 #[derive(Debug)]
 pub struct Slots {
     channel: Arc<RouterEnd>,
-    waiting: Semaphore,
+    semaphore: Semaphore,
+    /// How many wait for a place.
+    waiting: AtomicU64,
+    /// How many requests may be in the channel: who waits there takes memory for it.
+    most: AtomicUsize,
+    /// How many slots there are.
+    count: usize,
     /// Places that were made and not used up, whoever has them now. Never more than there are free slots.
     places: Mutex<usize>,
 }
@@ -24,35 +31,58 @@ pub struct Place<'s> {
     permit: SemaphorePermit<'s>,
 }
 
+/// Counts who waits, for as long as it does.
+struct Waits<'s>(&'s AtomicU64);
+
+/// So many requests may always be in the channel.
+const LEAST: usize = 64;
+/// And so many for each worker.
+const FOR_EACH_WORKER: usize = 4;
+
 // === impl Slots ===
 
 impl Slots {
     /// The slots of this channel.
     pub fn new(channel: Arc<RouterEnd>) -> Slots {
-        Slots { channel, waiting: Semaphore::new(0), places: Mutex::new(0) }
+        let count = channel.slots();
+        let most = AtomicUsize::new(LEAST.min(count));
+        Slots { channel, semaphore: Semaphore::new(0), waiting: AtomicU64::new(0), most, count, places: Mutex::new(0) }
     }
 
     /// A place, if nobody has to wait for one.
     pub fn try_acquire(&self) -> Option<Place<'_>> {
         self.recover();
-        self.waiting.try_acquire().ok().map(|permit| Place { slots: self, permit })
+        self.semaphore.try_acquire().ok().map(|permit| Place { slots: self, permit })
+    }
+
+    /// So many workers live: they shall not wait while the router is busy.
+    pub fn set_workers(&self, workers: usize) {
+        self.most.store((workers * FOR_EACH_WORKER).clamp(LEAST, self.count.max(LEAST)), Ordering::Relaxed);
+        self.recover();
+    }
+
+    /// How many wait for a place.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Waits for a place.
     pub async fn acquire(&self) -> Place<'_> {
-        let permit = self.waiting.acquire().await.expect("the semaphore is never closed");
+        let _waits = Waits::new(&self.waiting);
+        let permit = self.semaphore.acquire().await.expect("the semaphore is never closed");
         Place { slots: self, permit }
     }
 
     /// Makes places of slots that have become free, if somebody may wait for one. Cheap; call it whenever one may have.
     pub fn recover(&self) {
-        if self.waiting.available_permits() > 0 {
+        if self.semaphore.available_permits() > 0 {
             return;
         }
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let free = self.channel.free_slots();
+        let free = free.min(self.most.load(Ordering::Relaxed).saturating_sub(self.count - free.min(self.count)));
         if free > *places {
-            self.waiting.add_permits(free - *places);
+            self.semaphore.add_permits(free - *places);
             *places = free;
         }
     }
@@ -67,6 +97,21 @@ impl Place<'_> {
         *self.slots.places.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         // Who looked for free slots in between has counted this place, and made one too few.
         self.slots.recover();
+    }
+}
+
+// === impl Waits ===
+
+impl Waits<'_> {
+    fn new(count: &AtomicU64) -> Waits<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waits(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

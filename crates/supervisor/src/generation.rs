@@ -193,6 +193,7 @@ impl Generation {
             geometry: self.control.geometry(),
             spare_workers: self.plan.pool.spare().map(|spare| spare as u32),
             timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
+            queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
         };
         Ok((boot, self.descriptors()?))
     }

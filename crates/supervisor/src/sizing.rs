@@ -6,9 +6,10 @@
 //! them must be under way. Time in which a worker waits for a processor is not counted as `wall`: more workers would only
 //! make it longer.
 //!
-//! - Up: when requests wait, and our workers leave a processor idle at that moment, the number doubles, or becomes the
-//!   useful one if that is more, but never more than there are requests. A fork is cheap, so this is looked at again after
-//!   [`QUICK`]. While the processors are busy, another worker would help nobody.
+//! - Up: when requests wait, and our workers leave a processor idle at that moment, the number doubles (when they leave
+//!   most of them idle, it quadruples), or becomes the useful one if that is more, but never more than there are requests.
+//!   A fork is cheap, so this is looked at again after [`QUICK`]. While the processors are busy, another worker would help
+//!   nobody.
 //! - Down: to the most that was of use within the last [`KEPT`], slowly. What a burst needed is kept for the next one, so
 //!   the number does not flap.
 //! - Memory: never more than what is left of the machine's memory, or of the control group's, has room for.
@@ -94,7 +95,7 @@ pub struct Decision {
 }
 
 /// When to look again while requests wait.
-pub const QUICK: Duration = Duration::from_millis(20);
+pub const QUICK: Duration = Duration::from_millis(10);
 /// When to look again while there are more workers than the least.
 const CALM: Duration = Duration::from_millis(250);
 /// When to look again when there is nothing to decide: so that it is known what requests wait for.
@@ -109,6 +110,8 @@ const MEMORY_OF_USAGE: f64 = 10.0;
 const LEAST_KNOWN: f64 = 0.02;
 /// With so much of the processors in use, another worker would not find one.
 const SATURATED: f64 = 0.9;
+/// With less than that, a few more workers will not fill them.
+const MOSTLY_IDLE: f64 = 0.5;
 /// How much more than the most that was of use is kept.
 const HEADROOM: f64 = 1.1;
 /// Workers leave at least this far apart.
@@ -154,18 +157,17 @@ impl Sizing {
         let least = self.bounds.least().min(most);
         let useful = self.useful().map_or(least, |useful| useful.round() as usize).max(least);
 
-        let wanted = match self.has_idle_processor() {
-            true if seen.waiting > seen.idle + seen.starting => {
-                let settled = seen.all - seen.starting.min(seen.all);
-                needed.min(useful.max(2 * settled)).max(least)
-            }
-            _ => least,
+        let occupied = self.occupied.map_or(0.0, |(_, occupied)| occupied / self.bounds.cores);
+        let has_idle_processor = occupied < SATURATED;
+        let wanted = if has_idle_processor && seen.waiting > seen.idle + seen.starting {
+            let settled = seen.all - seen.starting.min(seen.all);
+            let factor = if occupied < MOSTLY_IDLE { 4 } else { 2 };
+            needed.min(useful.max(factor * settled)).max(least)
+        } else {
+            least
         };
         let wanted = wanted.min(most).max(seen.all);
-        let of_use = match self.has_idle_processor() {
-            true => needed.min(wanted),
-            false => needed.min(useful),
-        };
+        let of_use = needed.min(if has_idle_processor { wanted } else { useful });
         self.enter_peak(of_use, now);
         let surplus = self.surplus(seen.all, least, most, now);
         let look_in = match (seen.waiting, seen.all > least || surplus > 0) {
@@ -195,10 +197,6 @@ impl Sizing {
         by_room.min(by_bound).max(1)
     }
 
-    fn has_idle_processor(&self) -> bool {
-        self.occupied.is_none_or(|(_, occupied)| occupied < SATURATED * self.bounds.cores)
-    }
-
     fn remember(&mut self, sample: &Sample, now: Instant) {
         if let Some(memory) = sample.memory {
             self.memory_allows = Some(self.room_for(memory, sample.seen.all));
@@ -217,7 +215,7 @@ impl Sizing {
         // short moment in which it waits for something else.
         self.occupied = (sample.seen.waiting > 0).then(|| {
             let occupied = sample.runnable.min(self.bounds.cores);
-            let before = self.occupied.filter(|(at, _)| now.saturating_duration_since(*at) < 5 * QUICK);
+            let before = self.occupied.filter(|(at, _)| now.saturating_duration_since(*at) < 10 * QUICK);
             (now, before.map_or(occupied, |(_, before)| (before + occupied) / 2.0))
         });
     }

@@ -20,14 +20,15 @@ fn more_workers_come_only_if_there_is_a_processor_for_them() {
     let unknown = Usage::default();
     let table = [
         ((2, 0, 2, 0), 0.0, unknown, 2),
-        // Nothing is known: twice as many.
-        ((0, 0, 2, 9), 0.0, unknown, 4),
-        ((0, 0, 16, 900), 0.4, unknown, 32),
+        // Nothing is known: twice as many, or four times.
+        ((0, 0, 2, 9), 1.0, unknown, 4),
+        ((0, 0, 2, 9), 0.0, unknown, 8),
+        ((0, 0, 16, 900), 0.4, unknown, 64),
         // No more than there are requests.
         ((0, 0, 16, 3), 0.4, unknown, 19),
         // Those that are being started are waited for.
         ((0, 2, 4, 2), 0.0, unknown, 4),
-        ((0, 2, 4, 9), 0.0, unknown, 4),
+        ((0, 2, 4, 9), 1.0, unknown, 4),
         // Nineteen twentieths are waiting: 2 / 0.05 at once.
         ((0, 0, 2, 900), 0.1, usage(2.0, 0.1, 0.0), 40),
         // The processors are busy.
@@ -49,7 +50,7 @@ fn memory_bounds_the_number_and_too_much_of_it_takes_workers_away() {
     let memory = |room, worker| Some(Memory { room, worker });
     // room and a worker's memory in MiB, "memory" in MiB → wanted, surplus of 16, of which none is idle
     let table = [
-        (1000, 10, None, (32, 0)),
+        (1000, 10, None, (64, 0)),
         (45, 10, None, (20, 0)),
         (0, 10, None, (16, 0)),
         (-15, 10, None, (16, 2)),
@@ -254,7 +255,7 @@ fn a_mix_of_quick_and_slow_pages_lets_the_quick_ones_pass() {
     let outcome = simulate(120, 1 << 20, |now| {
         let mut mixed = |page| {
             number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            if (number >> 16) % 10 == 0 { Page { cpu: 1, wait: 200 } } else { page }
+            if (number >> 16).is_multiple_of(10) { Page { cpu: 1, wait: 200 } } else { page }
         };
         steady(now, 200, Page { cpu: 2, wait: 0 }).into_iter().map(&mut mixed).collect()
     });

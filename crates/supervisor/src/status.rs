@@ -15,10 +15,21 @@ pub fn of(supervisor: &Supervisor) -> Value {
         let active = load.requests_active.get(id).copied().unwrap_or_default();
         let (running, starting) = generation.process_counts();
         let idle = running.saturating_sub(usize::try_from(active).unwrap_or(usize::MAX));
-        let status = json!({
+        let waiting = load.requests_waiting.get(id).copied().unwrap_or_default();
+        let refused = load.requests_refused.get(id).copied().unwrap_or_default();
+        let mut status = json!({
             "processes": { "running": running, "starting": starting, "idle": idle },
-            "requests": { "active": active },
+            "requests": { "active": active, "waiting": waiting, "refused": refused },
         });
+        if let Some(reason) = generation.reason() {
+            status["processes"]["auto"] = json!({
+                "why": reason.to_string(),
+                "cores": reason.cores,
+                "waiting_share": reason.waiting_share,
+                "memory_allows": reason.memory_allows,
+                "max": reason.max,
+            });
+        }
         applications.insert(name.clone(), status);
     }
     json!({

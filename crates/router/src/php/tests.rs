@@ -9,6 +9,7 @@ use tokio::time::advance;
 
 const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
 const SLOTS: usize = 64;
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Setup {
     control: ControlEnd,
@@ -32,6 +33,7 @@ impl Setup {
             geometry: GEOMETRY,
             spare_workers: None,
             timeout_ms: None,
+            queue_timeout_ms: QUEUE_TIMEOUT.as_millis() as u64,
         };
         let (supervisor, ours) = ControlSocket::pair().unwrap();
         let generation = Generation::new(boot, channel, Vec::new(), &Supervisor::new(Arc::new(ours)));
@@ -83,7 +85,7 @@ async fn run_others() {
 }
 
 async fn submit(port: Rc<Port>) -> Result<Rc<Running>, Failure> {
-    port.submit(HeadWriter::restart, b"", Remainder::None, None).await
+    port.submit(HeadWriter::restart, b"", Remainder::None, None, None).await
 }
 
 fn begin(worker: &WorkerEnd) -> Claim<'_> {
@@ -116,7 +118,7 @@ async fn slots_of_clients_that_left_do_not_outlast_the_deadline_of_those_that_wa
             setup.pass(2 * A_SECOND).await;
             for client in clients {
                 assert!(client.is_finished(), "waits beyond the deadline");
-                assert_eq!(client.await.unwrap().err(), Some(Failure::Unavailable));
+                assert_eq!(client.await.unwrap().err(), Some(Failure::Unavailable { retry_after: 1 }));
             }
             // The workers find their way through the hints.
             let client = setup.client();
@@ -150,7 +152,7 @@ async fn the_wait_for_a_slot_and_for_a_worker_are_one_wait() {
             assert!(submitted.exchange.borrow().is_some());
             assert!(submitted.outcome.get() == Outcome::UnderWay);
             setup.pass(2 * A_SECOND).await;
-            assert!(submitted.outcome.get() == Outcome::Failed(Failure::Unavailable));
+            assert!(submitted.outcome.get() == Outcome::Failed(Failure::Unavailable { retry_after: 1 }));
             let answered = first.iter().filter(|running| running.outcome.get() == Outcome::Complete).count();
             assert_eq!(answered, 1);
         })

@@ -1,0 +1,224 @@
+//! Sends requests when they are due, whatever the server does with the earlier ones (an open loop).
+//!
+//! A client that waits for an answer before it asks again slows down with the server and hides its worst moments. Here a
+//! request's time counts from the moment at which it was due, not from when a connection was free for it ("coordinated
+//! omission", Gil Tene). Connections are kept and used again, the last used first; a new one is opened when none is free,
+//! up to a number; beyond that requests wait here, and that counts.
+
+use crate::schedule::{Page, Step, choose, moments};
+use crate::tally::{Outcome, Tally};
+use bytes::Bytes;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// How many a second, one step after the other.
+    pub steps: Vec<Step>,
+    /// What is asked for.
+    pub pages: Vec<Page>,
+    /// So many connections at most.
+    pub connections: usize,
+    /// An answer of 200 without this is wrong.
+    pub expected: Option<String>,
+    /// Who has no answer after so long gives up.
+    pub patience: Duration,
+}
+
+type Sender = SendRequest<Empty<Bytes>>;
+
+struct Client {
+    load: Load,
+    uris: Vec<Uri>,
+    /// Connections that are free, by their authority.
+    free: RefCell<HashMap<String, Vec<Sender>>>,
+    allowed: Semaphore,
+    start: Instant,
+    tally: RefCell<Tally>,
+}
+
+/// Sends it all, and waits for the answers.
+///
+/// # Errors
+/// When a page's URL is none.
+pub async fn run(load: Load) -> Result<Tally, String> {
+    let uris = load.pages.iter().map(|page| page.url.parse().map_err(|error| format!("{:?}: {error}", page.url)));
+    let client = Rc::new(Client {
+        uris: uris.collect::<Result<_, _>>()?,
+        free: RefCell::default(),
+        allowed: Semaphore::new(load.connections),
+        start: Instant::now(),
+        tally: RefCell::default(),
+        load,
+    });
+    LocalSet::new()
+        .run_until(async {
+            let mut under_way = JoinSet::new();
+            for (number, due) in moments(&client.load.steps).enumerate() {
+                let at = client.start + due;
+                if at > Instant::now() {
+                    sleep_until(at).await;
+                } else if number % 16 == 0 {
+                    // Late: those under way have a right to the processor, too.
+                    tokio::task::yield_now().await;
+                }
+                under_way.spawn_local(Rc::clone(&client).ask(number as u64, due));
+                while under_way.try_join_next().is_some() {}
+            }
+            while under_way.join_next().await.is_some() {}
+        })
+        .await;
+    Ok(client.tally.take())
+}
+
+// === impl Client ===
+
+impl Client {
+    async fn ask(self: Rc<Self>, number: u64, due: Duration) {
+        let uri = &self.uris[choose(&self.load.pages, number)];
+        let outcome = match timeout(self.load.patience, self.exchange(uri)).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(why)) => Outcome::Lost(why),
+            Err(_) => Outcome::Lost("no answer in time"),
+        };
+        self.tally.borrow_mut().enter(due, self.start.elapsed().saturating_sub(due), outcome);
+    }
+
+    async fn exchange(&self, uri: &Uri) -> Result<Outcome, &'static str> {
+        let _permit = self.allowed.acquire().await.expect("never closed");
+        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        let mut is_used = true;
+        let mut sender = match self.free(&authority) {
+            Some(sender) => sender,
+            None => {
+                is_used = false;
+                connect(&authority).await?
+            }
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        loop {
+            let request = Request::get(path).header("host", &authority).body(Empty::new()).expect("a URI is a target");
+            let answered = async {
+                sender.ready().await?;
+                let response = sender.send_request(request).await?;
+                let status = response.status().as_u16();
+                Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
+            };
+            match answered.await {
+                Ok((status, body)) => {
+                    self.free.borrow_mut().entry(authority).or_default().push(sender);
+                    return Ok(self.judge(status, &body));
+                }
+                // The server closed it while it was free: nothing is lost.
+                Err(error) if is_used && (error.is_canceled() || error.is_closed()) => {
+                    is_used = false;
+                    sender = connect(&authority).await?;
+                }
+                Err(error) if error.is_incomplete_message() => return Err("cut off"),
+                Err(_) => return Err("reset"),
+            }
+        }
+    }
+
+    fn free(&self, authority: &str) -> Option<Sender> {
+        let mut free = self.free.borrow_mut();
+        let free = free.get_mut(authority)?;
+        std::iter::from_fn(|| free.pop()).find(|sender| !sender.is_closed())
+    }
+
+    fn judge(&self, status: u16, body: &[u8]) -> Outcome {
+        let is_expected = |text: &String| body.windows(text.len().max(1)).any(|window| window == text.as_bytes());
+        match status {
+            200 if !self.load.expected.as_ref().is_none_or(is_expected) => Outcome::Wrong,
+            status => Outcome::Status(status),
+        }
+    }
+}
+
+async fn connect(authority: &str) -> Result<Sender, &'static str> {
+    let stream = TcpStream::connect(authority).await.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused",
+        io::ErrorKind::ConnectionReset => "reset",
+        _ => "no connection",
+    })?;
+    let _ = stream.set_nodelay(true);
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|_| "no connection")?;
+    tokio::task::spawn_local(async move {
+        // Its errors are those of the requests.
+        let _ = connection.await;
+    });
+    Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// Answers each request after so long.
+    async fn server(delay: Duration) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut buffer = [0; 4096];
+                    while stream.read(&mut buffer).await.is_ok_and(|len| len > 0) {
+                        tokio::time::sleep(delay).await;
+                        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await.unwrap();
+                    }
+                });
+            }
+        });
+        format!("http://{address}/")
+    }
+
+    fn load(url: &str, connections: usize) -> Load {
+        Load {
+            steps: vec!["100:0.2".parse().unwrap()],
+            pages: vec![url.parse().unwrap()],
+            connections,
+            expected: Some("hello".into()),
+            patience: Duration::from_secs(5),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_server_does_not_slow_the_load() {
+        let url = server(Duration::from_millis(100)).await;
+        let report = run(load(&url, 100)).await.unwrap().report();
+        assert_eq!(report["outcomes"], serde_json::json!({"200": 20}));
+        assert!(report["ok"]["p99"].as_f64().unwrap() < 1000.0, "{report}");
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_connection_counts() {
+        let url = server(Duration::from_millis(50)).await;
+        let report = run(load(&url, 1)).await.unwrap().report();
+        // Twenty requests of 50 ms, one after the other: the last one was due after 190 ms.
+        assert!(report["ok"]["max"].as_f64().unwrap() > 700.0, "{report}");
+    }
+
+    #[tokio::test]
+    async fn what_goes_wrong_is_named() {
+        let url = server(Duration::ZERO).await;
+        let wrong = Load { expected: Some("bye".into()), ..load(&url, 10) };
+        assert_eq!(run(wrong).await.unwrap().report()["outcomes"], serde_json::json!({"wrong": 20}));
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let report = run(load(&format!("http://{closed}/"), 10)).await.unwrap().report();
+        assert_eq!(report["outcomes"], serde_json::json!({"connection refused": 20}));
+    }
+}
