@@ -1,14 +1,16 @@
 //! What an application asks for, checked against this machine: folders, files, users, a PHP.
 
 use crate::confinement::{self, inside};
-use crate::generation::Plan;
+use crate::generation::{Deploy, Plan};
 use crate::identity::Account;
 use crate::logs::Outputs;
 use crate::php;
 use crate::pool::Pool;
+use crate::resolution;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
-use howdah_config::Application;
+use howdah_channel::warm_up::WarmUpRequest;
+use howdah_config::{Application, Scheme, WarmUp};
 use std::path::Path;
 
 /// An application has as many workers as there are cores, but not fewer than this.
@@ -42,6 +44,7 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
     if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
         return Err(at("/options/file", missing(file, "file")));
     }
+    let resolution = resolution::resolve(application).map_err(|(option, problem)| at(&option, problem))?;
     let by_default = (cores as u32).max(LEAST_PROCESSES);
     let processes = application.processes.max().unwrap_or(by_default);
     if processes > u32::from(MAX_WORKERS) {
@@ -63,12 +66,27 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
         account,
         confined,
         outputs,
-        options: application.options.clone(),
+        options: resolution.settings(&application.options),
         environment: application.environment.clone(),
-        working_directory: application.working_directory.clone(),
+        working_directory: resolution.working_directory,
+        deploy: Deploy {
+            places: resolution.places,
+            led_to: resolution.led_to,
+            warm_up: application.warm_up.iter().map(request).collect(),
+        },
         pool: Pool::new(application.processes, by_default),
         limits: application.limits,
     })
+}
+
+fn request(warm_up: &WarmUp) -> WarmUpRequest {
+    WarmUpRequest {
+        target: warm_up.target.clone(),
+        uri: warm_up.uri.clone(),
+        host: warm_up.host.clone(),
+        https: warm_up.scheme == Scheme::Https,
+        headers: warm_up.headers.clone(),
+    }
 }
 
 fn missing_in(rootfs: Option<&Path>, path: &Path, kind: &str) -> String {
