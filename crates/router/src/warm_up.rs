@@ -182,3 +182,41 @@ fn name(request: &WarmUpRequest) -> String {
     }
     name
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(uri: &str) -> WarmUpRequest {
+        WarmUpRequest {
+            target: None,
+            uri: uri.to_owned(),
+            host: "shop:80".to_owned(),
+            https: true,
+            headers: vec![("X-A".to_owned(), "ä".to_owned()), ("User-Agent".to_owned(), "mine".to_owned())],
+        }
+    }
+
+    #[test]
+    fn a_warm_up_request_looks_like_one_of_a_client() {
+        let parts = parts(&request("/a?b=c")).unwrap();
+        assert_eq!((parts.method.as_str(), parts.uri.query()), ("GET", Some("b=c")));
+        assert_eq!(authority::host(&parts), Ok("shop".to_owned()));
+        assert_eq!(parts.headers["x-a"].as_bytes(), "ä".as_bytes());
+        assert_eq!(parts.headers[USER_AGENT], "mine");
+        assert_eq!(peer(&request("/")).server_port, "443");
+    }
+
+    #[test]
+    fn all_uris_of_the_configuration_are_uris() {
+        for uri in ["/", "/a[b]", "/~x/?a=b&c[]=1;d?e", "/%C3%A4!$'()*+,:@", "//x"] {
+            assert!(parts(&request(uri)).is_ok(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_long_uri_is_not_told_whole() {
+        assert_eq!(name(&request("/x")), "/x");
+        assert_eq!(name(&request(&"/x".repeat(500))).len(), URI_CHARS + 3);
+    }
+}
