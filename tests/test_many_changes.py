@@ -77,7 +77,13 @@ def test_a_thousand_changes_lose_nothing(folder, certificates):
     folder.write("file.txt", "a file")
     root = str(folder.root)
     stable = {"type": "php", "root": root, "processes": 1}
-    touched = lambda version: {"type": "php", "root": root, "processes": 1, "environment": {"VERSION": str(version)}}
+    touched = lambda version: {
+        "type": "php",
+        "root": root,
+        "processes": 1,
+        "environment": {"VERSION": str(version)},
+        "warm_up": ["/touched.php"] * (version % 3),
+    }
     step = lambda uri, target: {"match": {"uri": uri}, "action": {"pass": target}}
     config = {
         "routes": [

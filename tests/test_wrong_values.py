@@ -83,6 +83,9 @@ EVERYTHING = {
             "group": "www-data",
             "stdout": "/var/log/out",
             "stderr": "/var/log/err",
+            "warm_up": [{"target": "index", "uri": "/", "host": "shop", "scheme": "https", "headers": {"X-Warm": "1"}}],
+            "reload": "on-swap",
+            "resolve_links": True,
             "isolation": {
                 "namespaces": dict.fromkeys(("cgroup", "credential", "mount", "network", "pid", "uname"), True),
                 "uidmap": [{"container": 0, "host": 1000, "size": 1}],

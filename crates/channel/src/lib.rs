@@ -11,6 +11,7 @@
 //! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`confinement`]: what of the machine an application sees
+//! - [`places`], [`warm_up`]: where a generation finds its scripts, and what it answers first
 //! - [`control`], [`lifecycle`]: the sockets beside the channel, between the supervisor and its children
 //! - [`BUILD_ID`]: whether both ends are of one build
 //!
@@ -43,6 +44,8 @@ mod memory;
 #[doc(hidden)]
 pub mod offsets;
 #[cfg(not(loom))]
+pub mod places;
+#[cfg(not(loom))]
 pub mod request;
 #[cfg(not(loom))]
 pub mod response;
@@ -59,6 +62,8 @@ mod submission;
 mod sync;
 #[cfg(not(loom))]
 mod view;
+#[cfg(not(loom))]
+pub mod warm_up;
 #[cfg(not(loom))]
 mod worker_end;
 

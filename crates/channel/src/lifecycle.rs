@@ -167,8 +167,20 @@ pub enum ProcessEnd {
 pub enum ToRouter {
     /// Become a user, and start the threads. The first message.
     Boot(RouterBoot),
-    /// A generation that a configuration will name. Descriptors: its channel's memory, then one eventfd for each thread.
+    /// A generation that a configuration will name. Descriptors: its channel's memory, the text of its
+    /// [`Places`](crate::places::Places), then one eventfd for each thread.
     Generation(GenerationBoot),
+    /// Have a generation that no configuration names yet answer these requests: [`FromRouter::Warmed`]. Descriptors: the
+    /// text of them, an array of [`WarmUpRequest`](crate::warm_up::WarmUpRequest)s.
+    WarmUp {
+        /// The generation.
+        generation: u64,
+    },
+    /// No configuration will name this generation.
+    Forget {
+        /// The generation.
+        generation: u64,
+    },
     /// A listening socket that a configuration will name. Descriptors: the socket.
     Listener {
         /// Its number, unique for the life of the supervisor.
@@ -259,6 +271,13 @@ pub enum FromRouter {
         version: u64,
         /// Why, in a sentence.
         reason: String,
+    },
+    /// A generation has answered its warm-up.
+    Warmed {
+        /// The generation.
+        generation: u64,
+        /// Why it is not fit to be put in force, in a sentence.
+        refusal: Option<String>,
     },
     /// No request uses this generation any more, nor will one.
     Released {

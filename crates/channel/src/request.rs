@@ -11,7 +11,7 @@
 use crate::state::Violation;
 
 /// The variables that travel as a number: RFC 3875's, those that nginx and FPM add, and the usual headers.
-pub const NAMES: [&str; 45] = [
+pub const NAMES: [&str; 46] = [
     "REQUEST_METHOD",
     "REQUEST_URI",
     "QUERY_STRING",
@@ -57,6 +57,7 @@ pub const NAMES: [&str; 45] = [
     "HTTP_SEC_FETCH_SITE",
     "HTTP_RANGE",
     "HTTP_PRAGMA",
+    "HOWDAH_WARM_UP",
 ];
 
 /// The code of a variable that carries its name.
@@ -89,6 +90,7 @@ pub mod code {
     pub const REDIRECT_STATUS: u16 = 21;
     pub const HTTP_AUTHORIZATION: u16 = 22;
     pub const HTTP_COOKIE: u16 = 23;
+    pub const HOWDAH_WARM_UP: u16 = 45;
 }
 
 /// Collects the variables of a request. Reused from one request to the next.
@@ -198,6 +200,7 @@ mod tests {
             (code::SERVER_PORT, "SERVER_PORT"),
             (code::REDIRECT_STATUS, "REDIRECT_STATUS"),
             (code::HTTP_COOKIE, "HTTP_COOKIE"),
+            (code::HOWDAH_WARM_UP, "HOWDAH_WARM_UP"),
         ] {
             assert_eq!(NAMES[usize::from(code)], name);
         }

@@ -9,7 +9,9 @@ use crate::limits::Limits;
 use crate::node::{Node, Options};
 use crate::php::{self, PhpOptions, PhpVersion};
 use crate::processes::Processes;
+use crate::reload::Reload;
 use crate::target::{Target, Targets};
+use crate::warm_up::{self, WarmUp};
 
 pub(crate) const OPTIONS: Options = Options {
     known: &[
@@ -29,6 +31,9 @@ pub(crate) const OPTIONS: Options = Options {
         "isolation",
         "stdout",
         "stderr",
+        "warm_up",
+        "reload",
+        "resolve_links",
     ],
     refused: &[],
 };
@@ -60,6 +65,12 @@ pub struct Application {
     pub stdout: Option<PathBuf>,
     /// Where what it writes to standard error goes, likewise.
     pub stderr: Option<PathBuf>,
+    /// What a new generation answers before anybody else's requests turn to it.
+    pub warm_up: Vec<WarmUp>,
+    /// When a new generation starts by itself.
+    pub reload: Reload,
+    /// Whether symbolic links in the paths of scripts and in the working directory are resolved, once a generation: yes.
+    pub resolve_links: bool,
 }
 
 // === impl Application ===
@@ -92,9 +103,13 @@ impl Application {
         }
         let object = node.object(&OPTIONS)?;
         let php_version = php::read_type(&object.require("type", "\"type\": \"php\"")?)?;
+        let targets = Targets::read(&object)?;
         Ok(Self {
             php_version,
-            targets: Targets::read(&object)?,
+            warm_up: object.read("warm_up", |node| warm_up::read(node, &targets))?.unwrap_or_default(),
+            reload: object.read("reload", Reload::read)?.unwrap_or_default(),
+            resolve_links: object.read("resolve_links", Node::boolean)?.unwrap_or(true),
+            targets,
             options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
             processes: object.read("processes", Processes::read)?.unwrap_or_default(),
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),
@@ -145,13 +160,18 @@ mod tests {
         assert_eq!((application.stdout, application.stderr), (None, None));
         assert_eq!(application.options, PhpOptions::default());
         assert_eq!((application.user, application.group, application.working_directory), (None, None, None));
+        assert_eq!(
+            (application.warm_up, application.reload, application.resolve_links),
+            (vec![], Reload::OnSwap, true)
+        );
     }
 
     #[test]
     fn every_option_is_read() {
         let application = with(
             r#""processes": 3, "environment": {"A": "", "B": "b=c\nd"}, "working_directory": "/srv/", "user": "u", "group": "g",
-               "limits": {"requests": 5}, "isolation": {"namespaces": {"pid": true}}, "stdout": "/o", "stderr": "/e""#,
+               "limits": {"requests": 5}, "isolation": {"namespaces": {"pid": true}}, "stdout": "/o", "stderr": "/e",
+               "warm_up": ["/"], "reload": "never", "resolve_links": false"#,
         )
         .expect("application");
         assert_eq!(application.processes, Processes::Fixed(3));
@@ -161,6 +181,10 @@ mod tests {
         let environment = [("A", ""), ("B", "b=c\nd")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(application.environment, BTreeMap::from(environment));
         assert_eq!(application.working_directory, Some("/srv".into()));
+        assert_eq!(
+            (application.warm_up.len(), application.reload, application.resolve_links),
+            (1, Reload::Never, false)
+        );
         assert_eq!((application.user.as_deref(), application.group.as_deref()), (Some("u"), Some("g")));
     }
 

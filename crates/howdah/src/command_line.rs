@@ -80,6 +80,10 @@ pub struct Serve {
     /// Serve what symbolic links point to, also outside of the folder.
     #[arg(long)]
     pub follow_symlinks: bool,
+    /// When PHP starts anew by itself: when a symbolic link in DIR leads elsewhere (on-swap), also when a file of the
+    /// application changes (on-change), or never.
+    #[arg(long, value_name = "WHEN", default_value = "on-swap", value_parser = ["on-swap", "on-change", "never"])]
+    pub reload: String,
     /// Print the configuration that this comes to, for howdah run, and do nothing.
     #[arg(long)]
     pub print_config: bool,

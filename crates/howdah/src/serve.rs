@@ -8,6 +8,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// The application's name.
 const NAME: &str = "app";
+/// The configuration's, too.
+const RELOAD_BY_DEFAULT: &str = "on-swap";
 /// PHP has limits of its own for bodies: post_max_size and upload_max_filesize.
 const MAX_BODY_BYTES: u64 = 256 << 20;
 
@@ -80,6 +82,9 @@ fn application(options: &Serve, root: &Path, front_controller: Option<String>) -
     if let Some(processes) = options.processes {
         application["processes"] = processes.into();
     }
+    if options.reload != RELOAD_BY_DEFAULT {
+        application["reload"] = options.reload.as_str().into();
+    }
     if !options.env.is_empty() {
         application["environment"] = object(&options.env);
     }
@@ -134,7 +139,7 @@ fn utf8(path: &Path) -> Result<&str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_config::{Configuration, Processes};
+    use howdah_config::{Configuration, Processes, Reload};
 
     fn options(folder: &Path) -> Serve {
         Serve {
@@ -147,6 +152,7 @@ mod tests {
             ini: vec![("memory_limit".to_owned(), "1G".to_owned())],
             env: vec![("APP_ENV".to_owned(), "prod".to_owned())],
             access_log: "x.log".into(),
+            reload: "on-change".to_owned(),
             user: None,
             follow_symlinks: true,
             print_config: false,
@@ -171,6 +177,7 @@ mod tests {
             assert_eq!(application.processes, Processes::Fixed(3));
             assert_eq!(application.options.admin["memory_limit"], "1G");
             assert_eq!(application.environment["APP_ENV"], "prod");
+            assert_eq!(application.reload, Reload::OnChange);
         }
     }
 

@@ -10,6 +10,7 @@ mod ini;
 mod prototype;
 mod rootfs;
 mod sapi;
+mod stderr;
 mod worker;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@
 //! ends when the supervisor closes the control socket (after its workers have ended) or dies (at once, by signal). What
 //! fails before PHP is up is answered [`FromPrototype::Failed`], with a reason for the operator.
 
+use crate::stderr::Stderr;
 use crate::{confine, ini, sapi, worker};
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{
@@ -31,6 +32,7 @@ struct Prototype {
     requests_per_worker: Option<u32>,
     /// Readable when the supervisor is dead.
     supervisor: OwnedFd,
+    stderr: Stderr,
     workers: HashMap<Pid, WorkerId>,
 }
 
@@ -38,6 +40,7 @@ struct Prototype {
 struct Loaded {
     channel: WorkerChannel,
     supervisor: OwnedFd,
+    stderr: Stderr,
     opcache: bool,
 }
 
@@ -59,12 +62,13 @@ pub fn run() -> Result<ExitCode, String> {
         Err(reason) => Err(reason.to_string()),
     };
     match booted {
-        Ok((boot, Loaded { channel, supervisor, opcache })) => {
+        Ok((boot, Loaded { channel, supervisor, stderr, opcache })) => {
             send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
             // The only descriptor of the socket goes in, so that a worker that drops it has none.
             let (pid, workers) = (getpid(), HashMap::new());
             let (application, requests_per_worker) = (boot.application, boot.requests_per_worker);
-            Prototype { pid, control, channel, application, requests_per_worker, supervisor, workers }.serve()?;
+            Prototype { pid, control, channel, application, requests_per_worker, supervisor, stderr, workers }
+                .serve()?;
             Ok(ExitCode::SUCCESS)
         }
         Err(reason) => {
@@ -148,7 +152,7 @@ impl Prototype {
         }
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
         let end = Box::leak(Box::new(self.channel.worker(worker)));
-        worker::serve(end, &names, self.requests_per_worker);
+        worker::serve(end, &names, self.requests_per_worker, &self.stderr);
         sapi::end(0)
     }
 
@@ -197,8 +201,9 @@ fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<
     }
     let opcache = start_php(boot)?;
     // What it said until now the supervisor has read, for the answer to who wanted it to start.
-    nix::unistd::dup2_stderr(&descriptors[1]).map_err(|error| format!("cannot set standard error: {error}"))?;
-    Ok(Loaded { channel, supervisor, opcache })
+    let stderr = Stderr::begin(descriptors.swap_remove(1));
+    let stderr = stderr.map_err(|error| format!("cannot set standard error: {error}"))?;
+    Ok(Loaded { channel, supervisor, stderr, opcache })
 }
 
 /// Whether opcache is on.

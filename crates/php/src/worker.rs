@@ -4,6 +4,7 @@
 //! private: PHP keeps pointers into it, and may go on after the response is finished and the slot is someone else's.
 
 use crate::sapi;
+use crate::stderr::Stderr;
 use howdah_channel::account::{monotonic, process_cpu_time};
 use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
 use howdah_channel::{Next, WorkerEnd};
@@ -24,7 +25,7 @@ struct Request {
 const REAP_AFTER: u32 = 64;
 
 /// Serves until told to stop, or so many requests.
-pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Option<u32>) {
+pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Option<u32>, stderr: &Stderr) {
     let mut request = Request::default();
     let mut since_reaped = 0;
     let ledger = end.open_ledger();
@@ -42,7 +43,12 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Optio
         ledger.begin(slot, sequence, monotonic());
         sapi::begin(sapi::Exchange::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.
-        unsafe { sapi::howdah_php_run(&for_php) };
+        let run = || unsafe { sapi::howdah_php_run(&for_php) };
+        if request.is_warm_up() {
+            stderr.heard(run)
+        } else {
+            run()
+        }
         ledger.finish(monotonic(), process_cpu_time().saturating_sub(cpu_at_birth));
         left -= 1;
         since_reaped += 1;
@@ -68,6 +74,11 @@ fn reap_children() -> bool {
 // === impl Request ===
 
 impl Request {
+    /// The router writes this variable last.
+    fn is_warm_up(&self) -> bool {
+        self.variables.last().is_some_and(|variable| variable.code == code::HOWDAH_WARM_UP)
+    }
+
     fn for_php(&mut self, c_names: &[std::ffi::CString]) -> sapi::Request {
         let head = &self.head;
         let at = |start: u32| head[start as usize..].as_ptr().cast::<c_char>();

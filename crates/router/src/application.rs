@@ -25,11 +25,11 @@ use std::time::Duration;
 /// # Errors
 /// What the client shall be told instead.
 pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str, target: Option<&str>) -> Answer {
-    let application = view.configuration().applications.get(name).ok_or(Failure::NotFound)?;
-    let target = application.target(target).ok_or(Failure::NotFound)?;
-    let rootfs = application.isolation.rootfs.as_deref();
+    let port = Rc::clone(view.ports.get(name).ok_or(Failure::NotFound)?);
+    let places = &port.generation.places;
+    let target = places.target(target).ok_or(Failure::NotFound)?;
     let parts = subject.parts;
-    let script = match script::resolve(target, rootfs, subject.path.bytes()) {
+    let script = match script::resolve(target, places.rootfs(), subject.path.bytes()) {
         Resolved::Script(script) => script,
         Resolved::Nothing => return Err(Failure::NotFound),
         Resolved::Folder => {
@@ -47,9 +47,8 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
     let has_body = !body.is_end_stream();
     let body = if has_body { request_body::read(body, settings).await? } else { Buffered::EMPTY };
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
-    let port = Rc::clone(view.ports.get(name).ok_or(Failure::Internal)?);
     let write_head = |head: &mut _| cgi::write(head, subject, &target.root, &script, body_len);
-    run_php(port, parts, write_head, body, settings.body_temp_path.as_deref()).await
+    run_php(Rc::clone(&port), parts, write_head, body, settings.body_temp_path.as_deref()).await
 }
 
 async fn run_php(
@@ -61,7 +60,7 @@ async fn run_php(
 ) -> Answer {
     let (memory, remainder) = body.into_parts();
     let running = port.submit(write_head, &memory, remainder, spool_folder, patience(request)).await?;
-    let running = AbandonOnDrop { port: &port, running: Some(running) };
+    let running = AbandonOnDrop::new(&port, running);
     let started = port.head(running.get()).await?;
     let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
     let mut response = Response::new(());
@@ -136,15 +135,21 @@ fn copy_headers(head: &response::Head<'_>, response: &mut Response<()>) -> Optio
 }
 
 /// A request whose client leaves before the response has begun is taken back.
-struct AbandonOnDrop<'p> {
+pub struct AbandonOnDrop<'p> {
     port: &'p Rc<Port>,
     running: Option<Rc<Running>>,
 }
 
 // === impl AbandonOnDrop ===
 
-impl AbandonOnDrop<'_> {
-    fn get(&self) -> &Rc<Running> {
+impl<'p> AbandonOnDrop<'p> {
+    /// For a request that runs.
+    pub fn new(port: &'p Rc<Port>, running: Rc<Running>) -> AbandonOnDrop<'p> {
+        AbandonOnDrop { port, running: Some(running) }
+    }
+
+    /// The request.
+    pub fn get(&self) -> &Rc<Running> {
         self.running.as_ref().expect("kept only once, by `keep`")
     }
 

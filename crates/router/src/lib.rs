@@ -7,7 +7,8 @@
 //! - `strictness`, `authority`, `unsafe_fields`: what never gets as far as a request, or into it
 //! - `service`: one request → the route's action → a response; `subject`, `forwarded`: the request as routes see it
 //! - `application`: an action that runs PHP
-//! - `static_files`: files
+//! - `warm_up`: the first requests of a generation that nobody else's requests reach yet
+//! - `static_files`: files; `pins`: from the same release as the scripts
 //! - `script`, `cgi`, `request_body`, `slots`, `php`, `spool`: a request's way to PHP and back, over the channel
 //! - `proxy`: requests that other HTTP servers answer, and WebSockets through them
 //! - `compression`: of any response
@@ -33,6 +34,7 @@ mod load;
 mod local_time;
 mod log_line;
 mod php;
+mod pins;
 mod process;
 mod proxy;
 mod request_body;
@@ -49,6 +51,7 @@ mod subject;
 mod thread;
 mod tls;
 mod unsafe_fields;
+mod warm_up;
 
 pub use background_writer::BackgroundWriter;
 pub use process::main;

@@ -16,6 +16,7 @@ use crate::slots::Slots;
 use crate::spool::{Limits, Spool};
 use bytes::Bytes;
 use howdah_channel::lifecycle::{FromRouter, GenerationBoot};
+use howdah_channel::places::Places;
 use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
@@ -60,6 +61,8 @@ pub struct Generation {
     told_refusal: AtomicU64,
     /// How many workers live.
     workers: AtomicU64,
+    /// Where its scripts are.
+    pub places: Places,
     /// How many slots there are.
     slot_count: usize,
     /// The eventfd of each thread, until the thread takes it.
@@ -168,6 +171,7 @@ impl Generation {
         Generation {
             id: boot.id,
             application: boot.application,
+            places: Places::default(),
             slots: Slots::new(Arc::clone(&channel)),
             channel,
             slot_count: boot.geometry.slots.into(),
@@ -187,6 +191,11 @@ impl Generation {
             supervisor: supervisor.clone(),
             released: supervisor.tell_on_drop(FromRouter::Released { generation: boot.id }),
         }
+    }
+
+    /// The same with its scripts in these places.
+    pub fn at(self, places: Places) -> Generation {
+        Generation { places, ..self }
     }
 
     /// The eventfd by which workers wake this thread; `None` the second time.

@@ -8,14 +8,18 @@ use crate::accept::Listening;
 use crate::control::Supervisor;
 use crate::load::Load;
 use crate::php::Generation;
+use crate::pins::Pins;
 use crate::snapshot::Snapshot;
 use crate::thread::{self, Command, Reconfiguration, Setup};
 use crate::tls::{Certificates, TlsConfigs};
+use crate::warm_up::Order;
 use howdah_channel::RouterEnd;
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{
     CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter, die_with_supervisor,
 };
+use howdah_channel::places::Places;
+use howdah_channel::warm_up::WarmUpRequest;
 use howdah_config::Configuration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -126,6 +130,11 @@ impl Process {
             ToRouter::Listener { id } => {
                 self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
             }
+            ToRouter::WarmUp { generation } => self.warm_up(generation, descriptors)?,
+            ToRouter::Forget { generation } => {
+                self.arriving.remove(&generation);
+                self.tell(|| Command::Forget(generation));
+            }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
             ToRouter::WorkerStarted { generation, worker } => {
                 self.each_generation()
@@ -148,10 +157,24 @@ impl Process {
 
     fn add_generation(&mut self, boot: GenerationBoot, mut descriptors: Descriptors) -> io::Result<()> {
         let channel = RouterEnd::attach(next(&mut descriptors)?, boot.geometry)?;
+        let places: Places = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
         let id = boot.id;
-        let generation = Arc::new(Generation::new(boot, channel, descriptors.collect(), &self.supervisor));
+        let generation = Generation::new(boot, channel, descriptors.collect(), &self.supervisor);
+        let generation = Arc::new(generation.at(places));
         self.generations.push(Arc::downgrade(&generation));
         self.arriving.insert(id, generation);
+        Ok(())
+    }
+
+    /// One thread has the generation answer its first requests.
+    fn warm_up(&self, id: u64, mut descriptors: Descriptors) -> io::Result<()> {
+        let requests: Vec<WarmUpRequest> = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
+        let known = self.each_generation().find(|generation| generation.id == id);
+        let generation = known.ok_or_else(|| io::Error::other(format!("generation {id} is not known")))?;
+        let thread = id as usize % self.commands.len();
+        let order = Order { generation, requests, supervisor: self.supervisor.clone() };
+        // A thread that has drained hears nothing, and nobody waits for it.
+        let _ = self.commands[thread].send(Command::WarmUp(order));
         Ok(())
     }
 
@@ -188,6 +211,7 @@ impl Process {
                 configuration,
                 listeners: new.listeners.iter().enumerate().map(|(place, id)| (*id, place)).collect(),
                 tls,
+                pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.places))),
                 generations,
                 access_log,
             }),
@@ -195,7 +219,7 @@ impl Process {
             done: Arc::new(self.supervisor.tell_on_drop(FromRouter::Configured { version })),
         };
         self.tell(|| Command::Configure(reconfiguration.clone()));
-        self.arriving.clear();
+        self.arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
         self.generations.retain(|generation| generation.strong_count() > 0);
         Ok(())
     }

@@ -4,9 +4,9 @@
 //! Nothing below a folder or file that begins with a dot is, except `.well-known`. Paths are bytes, as file names are.
 //!
 //! An application may have another root directory. All its paths are as it sees them; only looking whether a file exists
-//! begins there.
+//! begins there. They are those of a generation's [`Places`](howdah_channel::places::Places), where links are resolved.
 
-use howdah_config::Target;
+use howdah_channel::places::{Fixed, Target};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
 use std::io;
@@ -41,24 +41,30 @@ pub enum Resolved {
 pub fn resolve(target: &Target, rootfs: Option<&Path>, path: &[u8]) -> Resolved {
     let root = target.root.as_os_str().as_bytes();
     let root = &root[..root.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1)];
-    let script = |name: Vec<u8>, path_info: &[u8]| {
-        Resolved::Script(Script { filename: [root, &name].concat(), name, path_info: path_info.to_vec() })
+    let fixed = |fixed: &Fixed| {
+        Resolved::Script(Script {
+            name: [b"/", fixed.name.as_bytes()].concat(),
+            filename: fixed.filename.as_os_str().as_bytes().to_vec(),
+            path_info: Vec::new(),
+        })
     };
-    let below_root = |file: &String| [b"/", file.as_bytes()].concat();
-    if let Some(fixed) = &target.script {
-        return script(below_root(fixed), b"");
+    if let Some(script) = &target.script {
+        return fixed(script);
     }
     match existing(target, rootfs, root, path) {
-        Ok(Some((name, path_info))) => return script(name, path_info),
+        Ok(Some((name, path_info))) => {
+            let filename = [root, &name].concat();
+            return Resolved::Script(Script { name, filename, path_info: path_info.to_vec() });
+        }
         Ok(None) => {}
         Err(denied) => return Resolved::Forbidden(denied),
     }
-    let index = [root, path, &below_root(&target.index)].concat();
+    let index = [root, path, b"/", target.index.as_bytes()].concat();
     if !path.ends_with(b"/") && !has_hidden_segment(path) && is_file(rootfs, &index) == Ok(true) {
         return Resolved::Folder;
     }
     match &target.front_controller {
-        Some(front) => script(below_root(front), b""),
+        Some(front) => fixed(front),
         None => Resolved::Nothing,
     }
 }
@@ -145,10 +151,11 @@ mod tests {
             std::fs::write(file, "").unwrap();
         }
         let target = |front: Option<&str>| Target {
+            name: None,
             root: root.into(),
             script: None,
             index: "index.php".into(),
-            front_controller: front.map(Into::into),
+            front_controller: front.map(|front| Fixed { name: front.into(), filename: "/elsewhere/front.php".into() }),
         };
         type Expected = Option<(&'static [u8], &'static [u8])>;
         let table: [(&[u8], Expected); _] = [
@@ -177,6 +184,7 @@ mod tests {
             panic!("no script")
         };
         assert_eq!((&*front.name, &*front.path_info), (&b"/index.php"[..], &b""[..]));
+        assert_eq!(front.filename, b"/elsewhere/front.php");
     }
 
     #[test]
@@ -186,8 +194,13 @@ mod tests {
         std::fs::create_dir_all(rootfs.join("srv/releases/1")).unwrap();
         std::fs::write(rootfs.join("srv/releases/1/a.php"), "").unwrap();
         std::os::unix::fs::symlink("/srv/releases/1", rootfs.join("srv/current")).unwrap();
-        let target =
-            Target { root: "/srv/current".into(), script: None, index: "index.php".into(), front_controller: None };
+        let target = Target {
+            name: None,
+            root: "/srv/current".into(),
+            script: None,
+            index: "index.php".into(),
+            front_controller: None,
+        };
         let Resolved::Script(script) = resolve(&target, Some(rootfs), b"/a.php/x") else { panic!("no script") };
         assert_eq!((&*script.filename, &*script.path_info), (&b"/srv/current/a.php"[..], &b"/x"[..]));
         assert_eq!(resolve(&target, Some(rootfs), b"/b.php"), Resolved::Nothing);

@@ -209,10 +209,12 @@ fn share_file(
         if !subject.path.is_text() && path.contains(subject.path.text().trim_start_matches('/')) {
             continue;
         }
-        let base = Path::new(chroot.as_deref().unwrap_or(template.constant_prefix()));
+        let base = chroot.as_deref().unwrap_or(template.constant_prefix());
+        let pinned = view.pins().apply(base, &path);
+        let (base, path) = pinned.as_ref().map_or((base, &*path), |(base, path)| (&**base, &**path));
         let share = static_files::Share {
-            path: &path,
-            base,
+            path,
+            base: Path::new(base),
             index: &asked.index,
             follow_symlinks: asked.follow_symlinks,
             traverse_mounts: asked.traverse_mounts,

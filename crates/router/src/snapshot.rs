@@ -4,6 +4,7 @@
 //! it named go with it, and the supervisor is told ([`Generation`]).
 
 use crate::php::{Generation, Port};
+use crate::pins::Pins;
 use crate::proxy::Balancer;
 use howdah_config::{Configuration, Listener};
 use rustls::ServerConfig;
@@ -21,6 +22,8 @@ pub struct Snapshot {
     pub listeners: HashMap<u64, usize>,
     /// The TLS of those listeners that have it, by number.
     pub tls: HashMap<u64, Arc<ServerConfig>>,
+    /// Where links led when these generations were planned.
+    pub pins: Pins,
     /// The generation of each application.
     pub generations: BTreeMap<String, Arc<Generation>>,
     /// The access log.
@@ -54,6 +57,11 @@ impl View {
     /// The configuration.
     pub fn configuration(&self) -> &Configuration {
         &self.snapshot.configuration
+    }
+
+    /// Where links lead, for its files.
+    pub fn pins(&self) -> &Pins {
+        &self.snapshot.pins
     }
 
     /// The listener with this number; `None` once it was removed.

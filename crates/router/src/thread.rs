@@ -15,6 +15,7 @@ use crate::proxy::Proxy;
 use crate::snapshot::{Snapshot, View};
 use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
+use crate::warm_up::{Order, Warming};
 use howdah_channel::WorkerId;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -34,6 +35,10 @@ pub enum Command {
     Serve(Accepted, Entrance),
     /// Serve by this configuration from now on.
     Configure(Reconfiguration),
+    /// Have a generation that no configuration names yet answer its first requests.
+    WarmUp(Order),
+    /// No configuration will name this generation.
+    Forget(u64),
     /// A worker of a generation is dead.
     WorkerDied(u64, WorkerId),
     /// Write the access log here from now on.
@@ -74,6 +79,8 @@ pub struct Thread {
     view: RefCell<Rc<View>>,
     /// All ports that are in use: of this view and of older ones.
     ports: RefCell<Vec<Known>>,
+    /// Generations that no configuration names yet, by number.
+    warming: RefCell<HashMap<u64, Warming>>,
     accepting: RefCell<HashMap<u64, Accepting>>,
     /// For listeners that were removed just now, what they served by: their last connections are owed an answer.
     removed: RefCell<HashMap<u64, (Rc<View>, Instant)>>,
@@ -155,6 +162,7 @@ async fn serve(setup: Setup) {
         proxy: Proxy::default(),
         view: RefCell::new(Rc::new(View::nothing())),
         ports: RefCell::default(),
+        warming: RefCell::default(),
         accepting: RefCell::default(),
         removed: RefCell::default(),
         index: setup.index.into(),
@@ -313,6 +321,11 @@ impl Thread {
         match command {
             Command::Serve(accepted, entrance) => self.spawn(accepted, entrance),
             Command::Configure(reconfiguration) => self.configure(&reconfiguration),
+            Command::WarmUp(order) => {
+                let (id, port) = (order.generation.id, self.port(&order.generation));
+                self.warming.borrow_mut().insert(id, Warming::begin(port, order));
+            }
+            Command::Forget(id) => drop(self.warming.borrow_mut().remove(&id)),
             Command::WorkerDied(generation, worker) => self.for_each_port(|port| {
                 if port.generation.id == generation {
                     port.worker_died(worker);
@@ -333,6 +346,7 @@ impl Thread {
         let ports = snapshot.generations.iter().map(|(name, generation)| (name.clone(), self.port(generation)));
         let view = View::new(Arc::clone(snapshot), ports.collect());
         let old = self.view.replace(Rc::new(view));
+        self.warming.borrow_mut().retain(|id, _| !snapshot.generations.values().any(|named| named.id == *id));
         self.access_log.borrow_mut().reopen(snapshot.access_log.clone());
         if self.draining.get() {
             return;

@@ -135,6 +135,7 @@ impl Supervisor {
                 self.carry_out(ask, now);
             }
         }
+        self.next_reload(now);
     }
 
     fn answer_get(&mut self, ask: Ask) {
@@ -214,7 +215,7 @@ impl Supervisor {
         };
         let (document, configuration) = next;
         let reply = Reply { success: answer::text::RECONFIGURED, failure: answer::text::NOT_APPLIED, reply: ask.reply };
-        self.begin_change(document, configuration, Origin::Api(reply), None, now);
+        self.begin_change(document, configuration, Origin::Api(reply), &[], now);
         Ok(())
     }
 
@@ -284,7 +285,7 @@ impl Supervisor {
         }
         let reply = Reply { success: answer::text::RESTARTED, failure: answer::text::NOT_RESTARTED, reply: ask.reply };
         let (document, configuration) = (self.current.document.clone(), self.current.configuration.clone());
-        self.begin_change(document, configuration, Origin::Api(reply), Some(name), now);
+        self.begin_change(document, configuration, Origin::Api(reply), &[name], now);
         Ok(())
     }
 }

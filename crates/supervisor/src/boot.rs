@@ -12,6 +12,7 @@ use crate::state::State;
 use crate::supervise::Supervisor;
 use crate::sweep::Sweep;
 use crate::system_error::words;
+use crate::watch::Watch;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, Configuration, Context, Document};
 use std::collections::BTreeSet;
@@ -63,6 +64,8 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         change: None,
         start_failure: None,
         asks: Default::default(),
+        watch: Watch::new(),
+        due_reloads: Default::default(),
         status_asks: Vec::new(),
         control,
         state,
@@ -79,7 +82,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         recent_deaths: Default::default(),
         start,
     };
-    supervisor.begin_change(document, configuration, origin, None, Instant::now());
+    supervisor.begin_change(document, configuration, origin, &[], Instant::now());
     Ok(supervisor)
 }
 

@@ -1,23 +1,27 @@
 //! From one configuration to the next: a transaction.
 //!
-//! What is new is started and proven beside what runs; then the router switches; then what is old ends. An application
-//! whose options did not change keeps its processes, a listener its socket. Whatever fails on the way ends the change,
-//! and nothing has happened. The first configuration of a supervisor is a change like any other.
+//! What is new is planned, started, proven and warmed beside what runs; then the router switches; then what is old ends. An
+//! application whose options did not change keeps its processes, a listener its socket. Whatever fails on the way ends the
+//! change, and nothing has happened. The first configuration of a supervisor is a change like any other.
 
 use crate::api::Reply;
 use crate::banner;
 use crate::certificates;
 use crate::generation::Generation;
+use crate::generation::Plan;
 use crate::listen::ChosenBy;
-use crate::plan::plan;
+use crate::planning::Planning;
+use crate::reload::Reloading;
 use crate::shutdown::Stage;
 use crate::start::memory_file;
 use crate::supervise::Supervisor;
+use crate::warming::Warming;
 use crate::{logs, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
-use howdah_config::{Configuration, Document};
+use howdah_config::{Application, Configuration, Document};
 use std::collections::BTreeMap;
 use std::io;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// The configuration in force.
@@ -39,10 +43,10 @@ pub struct Current {
 #[derive(Debug)]
 pub struct Change {
     next: Current,
-    origin: Origin,
+    pub(crate) origin: Origin,
     /// The generations that it starts.
     started: Vec<u64>,
-    progress: Progress,
+    pub(crate) progress: Progress,
 }
 
 /// Where a change comes from.
@@ -56,20 +60,34 @@ pub enum Origin {
     Nothing,
     /// The control API.
     Api(Reply),
+    /// A deploy: these applications start anew.
+    Reload(Reloading),
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Progress {
+/// How far a change is.
+#[derive(Debug)]
+pub enum Progress {
+    /// What is new is compared with the machine.
+    Planning(Planning),
     /// New generations start. A generation that does not fails by itself after a while.
     Booting,
+    /// New generations answer their first requests.
+    Warming(Warming),
     /// The router switches. Only if it cannot there is a way back.
     Switching,
 }
 
 /// What a change does next.
-enum Step {
+pub enum Step {
+    /// Nothing, before something is heard.
     Wait,
+    /// It lets the new generations answer their first requests.
+    Warm,
+    /// It goes on without a warm-up, or fails, for this reason.
+    GiveWarmUpUp(String),
+    /// It lets the router switch.
     Switch,
+    /// It fails for this reason.
     Fail(String),
 }
 
@@ -94,27 +112,60 @@ impl Current {
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Begins a change: checks it against the machine, opens its sockets, starts its new generations. The application
-    /// `restart` gets a new generation, too. How it ends is told to its origin.
+    /// Begins a change: new generations are planned. The applications `restart` get new generations, too. How it ends is
+    /// told to its origin.
     pub(crate) fn begin_change(
         &mut self,
         document: Document,
         configuration: Configuration,
         origin: Origin,
-        restart: Option<&str>,
+        restart: &[&str],
         now: Instant,
     ) {
-        let prepared = self.prepare(&configuration, restart, now);
-        let (generations, started, listeners, failure) = match prepared {
-            Ok((generations, started, listeners)) => (generations, started, listeners, None),
-            Err(failure) => (BTreeMap::new(), Vec::new(), Vec::new(), Some(failure)),
+        let current = &self.current;
+        let is_kept = |name: &str, application: &Application| {
+            current.configuration.applications.get(name) == Some(application)
+                && current.generations.contains_key(name)
+                && !restart.contains(&name)
         };
+        let new = configuration.applications.iter().filter(|(name, application)| !is_kept(name, application));
+        let new: Vec<_> = new.map(|(name, application)| (name.clone(), application.clone())).collect();
+        let has_new = !new.is_empty();
+        let planning =
+            if has_new { Progress::Planning(Planning::begin(new, &self.start, now)) } else { Progress::Booting };
         self.change = Some(Change {
-            next: Current { version: self.current.version + 1, document, configuration, generations, listeners },
+            next: Current {
+                version: current.version + 1,
+                document,
+                configuration,
+                generations: BTreeMap::new(),
+                listeners: Vec::new(),
+            },
             origin,
-            started,
-            progress: Progress::Booting,
+            started: Vec::new(),
+            progress: planning,
         });
+        if !has_new {
+            self.planned(Ok(Vec::new()), now);
+        }
+    }
+
+    /// Goes on with a change: opens its sockets, starts its new generations.
+    pub(crate) fn planned(&mut self, plans: Result<Vec<Plan>, String>, now: Instant) {
+        if !matches!(self.stage, Stage::Booting | Stage::Serving) {
+            return;
+        }
+        let Some(mut change) = self.change.take() else { return };
+        let prepared = plans.and_then(|plans| self.prepare(&change.next.configuration, plans, now));
+        change.progress = Progress::Booting;
+        let failure = match prepared {
+            Ok((generations, started, listeners)) => {
+                (change.next.generations, change.started, change.next.listeners) = (generations, started, listeners);
+                None
+            }
+            Err(failure) => Some(failure),
+        };
+        self.change = Some(change);
         match failure {
             Some(reason) => self.fail_change(&reason, now),
             None => self.generations.iter_mut().for_each(|generation| generation.on_time(now)),
@@ -122,22 +173,11 @@ impl Supervisor {
     }
 
     /// The generation of each application, those that are new, and the listening sockets.
-    fn prepare(
-        &mut self,
-        configuration: &Configuration,
-        restart: Option<&str>,
-        now: Instant,
-    ) -> Result<Prepared, String> {
-        let mut plans = Vec::new();
-        let mut generations = BTreeMap::new();
-        for (name, application) in &configuration.applications {
-            let kept = self.current.configuration.applications.get(name) == Some(application)
-                && restart != Some(name.as_str());
-            match self.current.generations.get(name).filter(|_| kept) {
-                Some(id) => drop(generations.insert(name.clone(), *id)),
-                None => plans.push(plan(name, application, &self.start)?),
-            }
-        }
+    fn prepare(&mut self, configuration: &Configuration, plans: Vec<Plan>, now: Instant) -> Result<Prepared, String> {
+        let is_new = |name: &str| plans.iter().any(|plan| plan.name == name);
+        let kept = configuration.applications.keys().filter(|name| !is_new(name));
+        let kept = kept.filter_map(|name| Some((name.clone(), *self.current.generations.get(name)?)));
+        let mut generations: BTreeMap<String, u64> = kept.collect();
         if let Some(log) = &configuration.access_log {
             logs::open(&log.destination)?;
         }
@@ -163,25 +203,66 @@ impl Supervisor {
     /// # Errors
     /// Why the supervisor cannot start.
     pub(crate) fn go_on_changing(&mut self, now: Instant) -> Result<(), String> {
-        match self.next_step() {
+        match self.next_step(now) {
             Step::Wait => {}
+            Step::Warm => self.warm(now),
+            Step::GiveWarmUpUp(reason) => self.give_warm_up_up(None, &reason, now),
             Step::Switch => self.switch(now),
             Step::Fail(reason) => self.fail_change(&reason, now),
         }
         self.start_failure.take().map_or(Ok(()), Err)
     }
 
-    fn next_step(&self) -> Step {
-        let Some(Change { started, progress: Progress::Booting, .. }) = &self.change else { return Step::Wait };
+    fn next_step(&mut self, now: Instant) -> Step {
+        let Some(Change { started, progress, .. }) = &self.change else { return Step::Wait };
         if !matches!(self.stage, Stage::Booting | Stage::Serving) {
             // What it had started ends, like all else.
             return Step::Wait;
+        }
+        match progress {
+            Progress::Planning(planning) if planning.deadline() <= now => return Step::Fail(planning.overdue()),
+            Progress::Planning(_) | Progress::Switching => return Step::Wait,
+            Progress::Booting | Progress::Warming(_) => {}
         }
         let new = || self.generations.iter().filter(|generation| started.contains(&generation.id()));
         if let Some((name, reason)) = new().find_map(|new| Some((new.name(), new.failure()?))) {
             return Step::Fail(format!("the application {name:?} does not start: {reason}"));
         }
-        if new().all(Generation::is_proven) { Step::Switch } else { Step::Wait }
+        let can_warm = self.can_warm();
+        if let Progress::Warming(warming) = progress {
+            return warming.next_step(now, can_warm);
+        }
+        if !new().all(Generation::is_proven) {
+            return Step::Wait;
+        }
+        let warming = Warming::of(self.to_be_warmed(started), now);
+        let step = warming.next_step(now, can_warm);
+        if let Some(change) = &mut self.change {
+            change.progress = Progress::Warming(warming);
+        }
+        step
+    }
+
+    /// Whether there is a router for a warm-up, or one can be started for it.
+    fn can_warm(&self) -> bool {
+        self.router.is_some() || matches!(self.stage, Stage::Booting)
+    }
+
+    /// When the change has taken too long.
+    pub(crate) fn change_deadline(&self) -> Option<Instant> {
+        match &self.change.as_ref()?.progress {
+            Progress::Planning(planning) => Some(planning.deadline()),
+            Progress::Warming(warming) => Some(warming.deadline()),
+            Progress::Booting | Progress::Switching => None,
+        }
+    }
+
+    /// The plans of a change, when they are there.
+    pub(crate) fn poll_planned(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Plan>, String>> {
+        match self.change.as_mut().map(|change| &mut change.progress) {
+            Some(Progress::Planning(planning)) => planning.poll(cx),
+            _ => Poll::Pending,
+        }
     }
 
     /// The router serves by the configuration with this number.
@@ -202,9 +283,12 @@ impl Supervisor {
         }
         // A router that was started again says so, too, while the next change still boots.
         if let Some(change) = self.change.take_if(|change| matches!(change.progress, Progress::Switching)) {
-            if let Origin::Api(reply) = change.origin {
-                reply.send(Ok(&self.current.document));
+            match change.origin {
+                Origin::Api(reply) => reply.send(Ok(&self.current.document)),
+                Origin::Reload(reloading) => reloading.tell_success(now),
+                Origin::Start | Origin::Stored | Origin::Nothing => {}
             }
+            self.watch_applications();
             self.next_ask(now);
         }
     }
@@ -228,6 +312,9 @@ impl Supervisor {
 
     /// The router is dead, and with it all requests: nobody uses old generations any more.
     pub(crate) fn router_lost(&mut self) {
+        if let Some(Change { progress: Progress::Warming(warming), .. }) = &mut self.change {
+            warming.router_lost();
+        }
         let change = self.change.as_ref().map(|change| change.started.clone()).unwrap_or_default();
         let current = &self.current.generations;
         for generation in &mut self.generations {
@@ -252,15 +339,32 @@ impl Supervisor {
                 reply.send(Err(reason));
                 self.next_ask(now);
             }
+            Origin::Reload(reloading) => {
+                reloading.tell_failure(first_line(reason));
+                self.next_ask(now);
+            }
             Origin::Start | Origin::Nothing => self.start_failure = Some(first_line(reason).to_owned()),
             Origin::Stored => {
                 tracing::error!(
                     "the stored configuration does not run; howdah starts with an empty one: {}",
                     first_line(reason)
                 );
-                self.begin_change(Document::initial(), Configuration::default(), Origin::Nothing, None, now);
+                self.begin_change(Document::initial(), Configuration::default(), Origin::Nothing, &[], now);
             }
         }
+    }
+
+    /// Tells the router of these generations, with their workers.
+    pub(crate) fn introduce(&mut self, generations: &[u64]) -> io::Result<()> {
+        let Some(supervise::Router { link, .. }) = &mut self.router else { return Ok(()) };
+        for generation in self.generations.iter().filter(|generation| generations.contains(&generation.id())) {
+            let (boot, descriptors) = generation.for_router()?;
+            link.send(ToRouter::Generation(boot), descriptors);
+            for worker in generation.workers() {
+                link.send(ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new());
+            }
+        }
+        Ok(())
     }
 
     /// Sends the router the configuration in force, with these generations and sockets, which it does not know yet.
@@ -278,14 +382,8 @@ impl Supervisor {
             generations: current.generations.clone(),
             access_log: current.configuration.access_log.is_some(),
         };
+        self.introduce(generations)?;
         let Some(supervise::Router { link, .. }) = &mut self.router else { return Ok(()) };
-        for generation in self.generations.iter().filter(|generation| generations.contains(&generation.id())) {
-            let (boot, descriptors) = generation.for_router()?;
-            link.send(ToRouter::Generation(boot), descriptors);
-            for worker in generation.workers() {
-                link.send(ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new());
-            }
-        }
         for id in listeners {
             link.send(ToRouter::Listener { id: *id }, vec![self.listeners.descriptor(*id)?]);
         }
@@ -321,10 +419,11 @@ impl Supervisor {
         {
             return self.fail_change(&reason, now);
         }
-        change.progress = Progress::Switching;
+        let progress = std::mem::replace(&mut change.progress, Progress::Switching);
         let new_listeners: Vec<_> =
             change.next.listeners.iter().filter(|id| !self.current.listeners.contains(id)).copied().collect();
-        let started = change.started.clone();
+        let is_known = |id: &u64| matches!(&progress, Progress::Warming(warming) if warming.introduced().contains(id));
+        let started: Vec<_> = change.started.iter().filter(|id| !is_known(id)).copied().collect();
         std::mem::swap(&mut self.current, &mut change.next);
         if self.router.is_none() {
             return self.start_router_anew(now);
@@ -380,6 +479,9 @@ impl Supervisor {
     fn give_up(&mut self, started: &[u64]) {
         for generation in self.generations.iter_mut().filter(|generation| started.contains(&generation.id())) {
             generation.kill();
+            if let Some(router) = &mut self.router {
+                router.link.send(ToRouter::Forget { generation: generation.id() }, Vec::new());
+            }
         }
         self.listeners.keep(&self.current.listeners);
     }

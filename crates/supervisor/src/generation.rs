@@ -7,6 +7,7 @@
 mod automatic;
 mod birth;
 mod elastic;
+mod release;
 
 use crate::backoff::Backoff;
 use crate::cgroup;
@@ -29,6 +30,7 @@ use elastic::Idle;
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, ToPrototype, ToRouter};
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_config::{Limits, PhpOptions};
+pub use release::Deploy;
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
@@ -61,6 +63,8 @@ pub struct Plan {
     pub pool: Policy,
     /// What bounds its requests.
     pub limits: Limits,
+    /// Where its release is, and what it answers first.
+    pub deploy: Deploy,
 }
 
 /// What a prototype said of the PHP that it loaded.
@@ -95,6 +99,8 @@ pub struct Generation {
     replacing: bool,
     /// Whether a worker has been forked ever.
     proven: bool,
+    /// When it was made.
+    born: Instant,
     /// What the router has not been told yet.
     pub notices: Vec<ToRouter>,
 }
@@ -150,6 +156,7 @@ impl Generation {
             nameless: Vec::new(),
             replacing: false,
             proven: false,
+            born: now,
             notices: Vec::new(),
             plan,
         })
@@ -195,7 +202,9 @@ impl Generation {
             timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
             queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
         };
-        Ok((boot, self.descriptors()?))
+        let mut descriptors = self.descriptors()?;
+        descriptors.insert(1, self.places()?);
+        Ok((boot, descriptors))
     }
 
     /// The workers that a router must know.

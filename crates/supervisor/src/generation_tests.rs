@@ -32,6 +32,7 @@ impl Fake {
             working_directory: None,
             pool: crate::pool::Policy::new(howdah_config::Processes::Fixed(2), 2.0),
             limits: Default::default(),
+            deploy: Default::default(),
         };
         let now = Instant::now();
         let mut generation = Generation::new(1, plan, 1, now).unwrap();

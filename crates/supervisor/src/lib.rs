@@ -2,12 +2,15 @@
 //!
 //! The command line ([`Start::become_supervisor`]) replaces itself with the supervisor ([`main`]), so that `ps` shows
 //! a title and no secrets. The supervisor is one thread, because a child's death signal follows the thread that
-//! forked it, and because everything here happens seldom.
+//! forked it, and because everything here happens seldom. Other threads only look at files, which may take long.
 //!
 //! - `start`, `boot`: from the command line to a supervisor with its first configuration
 //! - `change`: from one configuration to the next, without losing a request
 //! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
-//! - `plan`: what an application asks for, checked against the machine
+//! - `plan`, `planning`: what an application asks for, checked against the machine; on a thread of its own
+//! - `resolution`, `watch`, `reload`: where its symbolic links lead, what sees that they lead elsewhere or that its files
+//!   change, and what is done then
+//! - `warming`: the first requests of a new generation
 //! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
@@ -40,9 +43,12 @@ mod machine;
 mod patience;
 pub mod php;
 mod plan;
+mod planning;
 mod pool;
 mod process;
 mod reap;
+mod reload;
+mod resolution;
 mod said;
 mod shutdown;
 mod signals;
@@ -54,6 +60,8 @@ mod status;
 mod supervise;
 mod sweep;
 pub mod system_error;
+mod warming;
+mod watch;
 mod workers;
 
 use std::io::{self, Write};

@@ -2,15 +2,17 @@
 
 use crate::cgroup;
 use crate::confinement::{self, inside};
-use crate::generation::Plan;
+use crate::generation::{Deploy, Plan};
 use crate::identity::Account;
 use crate::logs::Outputs;
 use crate::machine::Machine;
 use crate::php;
 use crate::pool::Policy;
+use crate::resolution;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
-use howdah_config::Application;
+use howdah_channel::warm_up::WarmUpRequest;
+use howdah_config::{Application, Scheme, WarmUp};
 use std::path::Path;
 
 /// What an application needs.
@@ -41,6 +43,7 @@ pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan
     if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
         return Err(at("/options/file", missing(file, "file")));
     }
+    let resolution = resolution::resolve(application).map_err(|(option, problem)| at(&option, problem))?;
     if let Some(processes) = application.processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
         return Err(at("/processes", format!("{processes} is more than howdah can run; write {MAX_WORKERS} at most")));
     }
@@ -60,12 +63,27 @@ pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan
         account,
         confined,
         outputs,
-        options: application.options.clone(),
+        options: resolution.settings(&application.options),
         environment: application.environment.clone(),
-        working_directory: application.working_directory.clone(),
+        working_directory: resolution.working_directory,
+        deploy: Deploy {
+            places: resolution.places,
+            led_to: resolution.led_to,
+            warm_up: application.warm_up.iter().map(request).collect(),
+        },
         pool: Policy::new(application.processes, Machine::within(cgroup::own_folders()).cores()),
         limits: application.limits,
     })
+}
+
+fn request(warm_up: &WarmUp) -> WarmUpRequest {
+    WarmUpRequest {
+        target: warm_up.target.clone(),
+        uri: warm_up.uri.clone(),
+        host: warm_up.host.clone(),
+        https: warm_up.scheme == Scheme::Https,
+        headers: warm_up.headers.clone(),
+    }
 }
 
 fn missing_in(rootfs: Option<&Path>, path: &Path, kind: &str) -> String {

@@ -1,7 +1,7 @@
-//! What a prototype says on standard error while it starts: passed on to ours, or its own file, and the end kept for an
-//! answer.
+//! What a prototype says on standard error while it starts, and its workers while they are warmed: passed on to ours, or
+//! its own file, and the end kept for an answer.
 //!
-//! Then it gets that standard error itself. What it started meanwhile may go on writing here.
+//! Otherwise they have that standard error themselves. What the prototype started meanwhile may go on writing here.
 
 use rustix::io::Errno;
 use std::fs::File;
@@ -71,6 +71,12 @@ impl Said {
             }
         }
         last_lines(&self.kept)
+    }
+
+    /// What was said until now is not kept.
+    pub fn forget(&mut self) {
+        let _ = self.last_lines();
+        self.kept.clear();
     }
 
     fn take(&mut self, said: &[u8]) {

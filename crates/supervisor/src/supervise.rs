@@ -5,21 +5,24 @@ use crate::backoff::Backoff;
 use crate::certificates::Certificates;
 use crate::change::{Change, Current};
 use crate::generation::Generation;
+use crate::generation::Plan;
 use crate::identity::Account;
 use crate::link::Link;
 use crate::listen::Listeners;
 use crate::reap;
+use crate::reload::Cause;
 use crate::shutdown::Stage;
 use crate::signals::{Request, Signals};
 use crate::start::Start;
 use crate::state::State;
 use crate::sweep::Sweep;
+use crate::watch::{Notice, Watch};
 use crate::{logs, spawn};
 use howdah_channel::WorkerId;
 use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, RouterLoad, ToRouter};
 use howdah_config::LogDestination;
 use rustix::process::Pid;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::io::IsTerminal;
@@ -43,6 +46,10 @@ pub struct Supervisor {
     pub(crate) change: Option<Change>,
     /// Changes that wait for the one under way.
     pub(crate) asks: VecDeque<Ask>,
+    /// What looks for deploys.
+    pub(crate) watch: Watch,
+    /// Applications that are to start anew, when it is their turn.
+    pub(crate) due_reloads: BTreeMap<String, Cause>,
     /// Who waits for the router's numbers.
     pub(crate) status_asks: Vec<Ask>,
     /// What the control sockets ask for.
@@ -86,6 +93,9 @@ enum Event {
     /// Of the generation in this place.
     Prototype(usize, Option<FromPrototype>),
     Ask(Ask),
+    /// A change has its plans.
+    Planned(Result<Vec<Plan>, String>),
+    Notice(Notice),
     Time,
 }
 
@@ -138,6 +148,12 @@ impl Supervisor {
         if let Poll::Ready(Some(ask)) = self.control.poll_recv(cx) {
             return Poll::Ready(Event::Ask(ask));
         }
+        if let Poll::Ready(plans) = self.poll_planned(cx) {
+            return Poll::Ready(Event::Planned(plans));
+        }
+        if let Poll::Ready(notice) = self.watch.poll_notice(cx) {
+            return Poll::Ready(Event::Notice(notice));
+        }
         // One message of each in turn, the router's place being behind the generations': nobody waits for a flood to end.
         let talkers = self.generations.len() + 1;
         for turn in 0..talkers {
@@ -161,7 +177,12 @@ impl Supervisor {
     fn next_deadline(&self) -> Option<Instant> {
         let generations = self.generations.iter().filter_map(Generation::next_deadline);
         let router = self.router.as_ref().and_then(|router| router.kill_at);
-        generations.chain(self.router_due).chain(router).chain(self.stage.deadline()).min()
+        generations
+            .chain(self.router_due)
+            .chain(router)
+            .chain(self.stage.deadline())
+            .chain(self.change_deadline())
+            .min()
     }
 
     fn handle(&mut self, event: Event, now: Instant) -> Result<(), String> {
@@ -181,6 +202,8 @@ impl Supervisor {
             Event::Prototype(place, Some(message)) => self.generations[place].on_message(message, now),
             Event::Prototype(place, None) => self.generations[place].on_close(now),
             Event::Ask(ask) => self.on_ask(ask, now),
+            Event::Planned(plans) => self.planned(plans, now),
+            Event::Notice(notice) => self.on_notice(notice, now),
             Event::Time => self.on_time(now),
         }
         self.forget_ended();
@@ -192,6 +215,7 @@ impl Supervisor {
         match message {
             FromRouter::Configured { version } => self.configured(version, now),
             FromRouter::Refused { version, reason } => self.router_refused(version, &reason, now),
+            FromRouter::Warmed { generation, refusal } => self.warmed(generation, refusal, now),
             FromRouter::Released { generation } => self.released(generation),
             FromRouter::Violation { generation: id, rule } => {
                 if let Some(generation) = self.generation_mut(id) {
@@ -285,14 +309,20 @@ impl Supervisor {
         }
     }
 
-    /// Starts a router with the configuration in force.
-    pub(crate) fn start_router(&mut self, now: Instant) -> io::Result<()> {
+    /// Starts a router without a configuration.
+    pub(crate) fn spawn_router(&mut self, now: Instant) -> io::Result<()> {
         let account: &Account = &self.start.account;
         let boot = RouterBoot { identity: account.identity(), user: account.name.clone(), threads: self.threads };
         let (pid, socket) = spawn::router()?;
         let mut link = Link::new(socket)?;
         link.send(ToRouter::Boot(boot), Vec::new());
         self.router = Some(Router { pid, link, since: now, kill_at: None });
+        Ok(())
+    }
+
+    /// Starts a router with the configuration in force.
+    pub(crate) fn start_router(&mut self, now: Instant) -> io::Result<()> {
+        self.spawn_router(now)?;
         let listeners = self.current.listeners.clone();
         let generations: Vec<_> = self.current.generations.values().copied().collect();
         self.configure_router(&generations, &listeners)?;

@@ -153,6 +153,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("application: target", crate::target::OPTIONS),
         ("application: options", crate::php::OPTIONS),
         ("application: limits", crate::limits::OPTIONS),
+        ("application: warm_up", crate::warm_up::OPTIONS),
         ("application: processes", crate::processes::OPTIONS),
         ("application: processes: auto", crate::processes::AUTO_OPTIONS),
         ("application: isolation", crate::isolation::OPTIONS),

@@ -1,0 +1,98 @@
+//! Files of an application that runs come from the same release as its scripts: where a share lies at or below a link that
+//! its generation resolved, the share's files are those below what the link led to then.
+//!
+//! Only a share whose base, the part of its path that no request changes, has the link in it is concerned: what is
+//! below the base is found as requests ask for it, under the share's own policy for links. If two applications have the same
+//! link, and it leads elsewhere for each, the younger generation decides.
+
+use howdah_channel::places::Places;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Where links lead, for shares.
+#[derive(Debug, Default)]
+pub struct Pins {
+    leads_to: HashMap<String, String>,
+}
+
+// === impl Pins ===
+
+impl Pins {
+    /// Those of these generations, each with its number.
+    pub fn of<'p>(generations: impl Iterator<Item = (u64, &'p Places)>) -> Pins {
+        let mut generations: Vec<_> = generations.collect();
+        generations.sort_by_key(|(id, _)| *id);
+        let pins = generations.iter().flat_map(|(_, places)| &places.pins);
+        // Shares are text, and so are places: what is none is refused when a generation is planned.
+        let text = |path: &Path| path.to_str().map(str::to_owned);
+        Pins { leads_to: pins.filter_map(|pin| Some((text(&pin.link)?, text(&pin.leads_to)?))).collect() }
+    }
+
+    /// Base and path of a file, if the base has such a link in it. The path begins with the base.
+    pub fn apply(&self, base: &str, path: &str) -> Option<(String, String)> {
+        if self.leads_to.is_empty() {
+            return None;
+        }
+        // The longest first: it may lie behind another one.
+        let (link, leads_to) = Path::new(base).ancestors().find_map(|folder| {
+            let folder = folder.to_str()?;
+            Some((folder, self.leads_to.get(folder)?))
+        })?;
+        // A path that is written with doubled slashes or dots is another text: it is left as it is.
+        let below = |whole: &str| {
+            let rest = whole.strip_prefix(link)?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| format!("{leads_to}{rest}"))
+        };
+        Some((below(base)?, below(path)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_channel::places::Pin;
+
+    fn places(pins: &[(&str, &str)]) -> Places {
+        let pins = pins.iter().map(|(link, leads_to)| Pin { link: link.into(), leads_to: leads_to.into() });
+        Places { pins: pins.collect(), ..Places::default() }
+    }
+
+    #[test]
+    fn a_base_at_or_below_a_link_is_pinned() {
+        let shop = places(&[("/srv/shop/current", "/srv/shop/releases/1"), ("/srv/shop/current/x", "/mnt/x")]);
+        let pins = Pins::of([(1, &shop)].into_iter());
+        let cases = [
+            (
+                "/srv/shop/current",
+                "/srv/shop/current/a.css",
+                Some(("/srv/shop/releases/1", "/srv/shop/releases/1/a.css")),
+            ),
+            (
+                "/srv/shop/current/public/",
+                "/srv/shop/current/public/a",
+                Some(("/srv/shop/releases/1/public/", "/srv/shop/releases/1/public/a")),
+            ),
+            ("/srv/shop/current/x", "/srv/shop/current/x/a", Some(("/mnt/x", "/mnt/x/a"))),
+            (
+                "/srv/shop/current/xy",
+                "/srv/shop/current/xy/a",
+                Some(("/srv/shop/releases/1/xy", "/srv/shop/releases/1/xy/a")),
+            ),
+            ("/srv/shop/currently", "/srv/shop/currently/a", None),
+            ("/srv/shop/", "/srv/shop/current/a", None),
+            ("/srv//shop/current", "/srv//shop/current/a", None),
+        ];
+        for (base, path, expected) in cases {
+            let found = pins.apply(base, path);
+            assert_eq!(found.as_ref().map(|(base, path)| (&**base, &**path)), expected, "{base} {path}");
+        }
+        assert_eq!(Pins::default().apply("/srv", "/srv/a"), None);
+    }
+
+    #[test]
+    fn of_two_generations_with_one_link_the_younger_decides() {
+        let (old, new) = (places(&[("/srv/current", "/srv/1")]), places(&[("/srv/current", "/srv/2")]));
+        let pins = Pins::of([(7, &new), (3, &old)].into_iter());
+        assert_eq!(pins.apply("/srv/current", "/srv/current/a").map(|(_, path)| path), Some("/srv/2/a".to_owned()));
+    }
+}
