@@ -36,6 +36,7 @@ mod php;
 mod process;
 mod proxy;
 mod request_body;
+mod rerun;
 mod response_body;
 mod script;
 mod service;
