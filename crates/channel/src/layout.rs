@@ -134,6 +134,11 @@ impl Layout {
         0
     }
 
+    /// Whose turn it is to end for a new worker.
+    pub const fn recycle_word(&self) -> usize {
+        8
+    }
+
     pub const fn idle_bits(&self) -> usize {
         LINE
     }

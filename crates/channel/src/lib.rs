@@ -8,6 +8,7 @@
 //! - [`RouterEnd`], [`WorkerChannel`], [`ControlEnd`]: the ends of the router, the workers and the supervisor
 //! - [`Exchange`]: one request, as the router sees it
 //! - [`account`]: what each worker says of what it does
+//! - `recycle`: whose turn it is to end for a new worker
 //! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`confinement`]: what of the machine an application sees
@@ -45,6 +46,8 @@ mod memory;
 pub mod offsets;
 #[cfg(not(loom))]
 pub mod places;
+#[cfg(not(loom))]
+mod recycle;
 #[cfg(not(loom))]
 pub mod request;
 #[cfg(not(loom))]

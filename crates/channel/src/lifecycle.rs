@@ -110,6 +110,8 @@ pub struct PrototypeBoot {
     pub working_directory: Option<PathBuf>,
     /// After how many requests a worker ends; another one takes its place.
     pub requests_per_worker: Option<u32>,
+    /// Beyond how much memory of its own a worker ends, in bytes; another one takes its place.
+    pub memory_per_worker: Option<u64>,
     /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
     pub server_software: String,
 }

@@ -5,6 +5,7 @@ use crate::idle::IdleSet;
 use crate::layout::{self, BODY_RING_BYTES, Geometry, Layout, MAX_WORKERS, RESPONSE_RING_BYTES, control, worker};
 use crate::mailbox::Mailbox;
 use crate::memory::Memory;
+use crate::recycle::Turn;
 use crate::ring::Ring;
 use crate::submission::SubmissionQueue;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -72,6 +73,10 @@ impl View {
     /// Not zero when all workers shall stop.
     pub fn drain_word(&self) -> &AtomicU32 {
         self.memory.u32(self.layout.drain_word())
+    }
+
+    pub fn recycle(&self) -> Turn<'_> {
+        Turn::of(self.memory.u64(self.layout.recycle_word()))
     }
 
     pub fn slot(&self, slot: u16) -> SlotView<'_> {

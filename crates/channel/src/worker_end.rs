@@ -11,9 +11,11 @@ use crate::ring::{readable, writable};
 use crate::state::{SlotState, Violation, WorkerId, pack, unpack};
 use crate::sync::{Ordering, fence};
 use crate::view::View;
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// A channel as the prototype maps it, once, for all the workers that it forks.
@@ -28,6 +30,8 @@ pub struct WorkerChannel {
 pub struct WorkerEnd {
     channel: WorkerChannel,
     me: WorkerId,
+    /// The router cannot be woken any more.
+    cut_off: AtomicBool,
 }
 
 /// What a worker does next.
@@ -87,7 +91,7 @@ impl WorkerChannel {
 
     /// The end of a worker of this name.
     pub fn worker(&self, me: WorkerId) -> WorkerEnd {
-        WorkerEnd { channel: self.clone(), me }
+        WorkerEnd { channel: self.clone(), me, cut_off: AtomicBool::new(false) }
     }
 }
 
@@ -121,9 +125,26 @@ impl WorkerEnd {
         Next::Stop
     }
 
-    /// Opens this worker's account. Once, before the first request.
+    /// Opens this worker's account. Once, before the first request. Others may end for new ones from now on.
     pub fn open_ledger(&self) -> Ledger<'_> {
+        self.channel.view.recycle().give_back(self.me);
         Ledger::open(self.channel.view.account(self.me.index), self.me)
+    }
+
+    /// Which of the places this worker has.
+    pub fn place(&self) -> u16 {
+        self.me.index
+    }
+
+    /// Whether the router does not hear what this worker says, because its descriptors were closed: it should end. (The
+    /// router looks at what a dead worker left behind.)
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Whether this worker may end now, for a new one to take its place: no other one is doing so.
+    pub fn may_recycle(&self, now: Duration) -> bool {
+        self.channel.view.recycle().take(self.me, now)
     }
 
     /// Whether this worker was asked to finish what it does and go.
@@ -296,8 +317,11 @@ impl Claim<'_> {
 
     fn notify_router(&self) {
         if self.end.channel.view.mailbox(self.thread).post(self.slot) {
+            let written = rustix::io::write(&self.end.channel.bells[usize::from(self.thread)], &1u64.to_ne_bytes());
             // EAGAIN means that the counter is full: the thread will wake anyway.
-            let _ = rustix::io::write(&self.end.channel.bells[usize::from(self.thread)], &1u64.to_ne_bytes());
+            if written.is_err_and(|error| error != Errno::AGAIN && error != Errno::INTR) {
+                self.end.cut_off.store(true, Ordering::Relaxed);
+            }
         }
     }
 

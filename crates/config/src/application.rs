@@ -10,6 +10,7 @@ use crate::node::{Node, Options};
 use crate::php::{self, PhpOptions, PhpVersion};
 use crate::processes::Processes;
 use crate::reload::Reload;
+use crate::retry::Retry;
 use crate::target::{Target, Targets};
 use crate::warm_up::{self, WarmUp};
 
@@ -28,6 +29,7 @@ pub(crate) const OPTIONS: Options = Options {
         "user",
         "group",
         "limits",
+        "retry",
         "isolation",
         "stdout",
         "stderr",
@@ -51,6 +53,8 @@ pub struct Application {
     pub processes: Processes,
     /// What bounds its requests.
     pub limits: Limits,
+    /// What becomes of a request whose worker died.
+    pub retry: Retry,
     /// What its processes share with the rest of the machine.
     pub isolation: Isolation,
     /// Environment variables that are added to howdah's. A name is not empty and has no `=`.
@@ -113,6 +117,7 @@ impl Application {
             options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
             processes: object.read("processes", Processes::read)?.unwrap_or_default(),
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),
+            retry: object.read("retry", Retry::read)?.unwrap_or_default(),
             isolation: object.read("isolation", Isolation::read)?.unwrap_or_default(),
             environment: object.read("environment", read_environment)?.unwrap_or_default(),
             working_directory: object.read("working_directory", Node::absolute_path)?,
@@ -170,12 +175,12 @@ mod tests {
     fn every_option_is_read() {
         let application = with(
             r#""processes": 3, "environment": {"A": "", "B": "b=c\nd"}, "working_directory": "/srv/", "user": "u", "group": "g",
-               "limits": {"requests": 5}, "isolation": {"namespaces": {"pid": true}}, "stdout": "/o", "stderr": "/e",
+               "limits": {"requests": 5}, "retry": "idempotent", "isolation": {"namespaces": {"pid": true}}, "stdout": "/o", "stderr": "/e",
                "warm_up": ["/"], "reload": "never", "resolve_links": false"#,
         )
         .expect("application");
         assert_eq!(application.processes, Processes::Fixed(3));
-        assert_eq!(application.limits.requests, Some(5));
+        assert_eq!((application.limits.requests, application.retry), (Some(5), Retry::Idempotent));
         assert!(application.isolation.namespaces.pid);
         assert_eq!((application.stdout, application.stderr), (Some("/o".into()), Some("/e".into())));
         let environment = [("A", ""), ("B", "b=c\nd")].map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -208,6 +213,7 @@ mod tests {
             (r#""user": """#, "user: the string is empty; write a value or remove the option"),
             (r#""isolation": true"#, "isolation: expected an object, found true"),
             (r#""limits": 5"#, "limits: expected an object, found the number 5"),
+            (r#""retry": "always""#, "retry: there is no \"always\"; write \"never\" or \"idempotent\""),
             (r#""stdout": "out.log""#, "stdout: \"out.log\" is not an absolute path; begin it with \"/\""),
             (r#""stderr": 2"#, "stderr: expected a string; write \"2\", with quotes"),
             (r#""group": """#, "group: the string is empty; write a value or remove the option"),

@@ -4,8 +4,10 @@
 //! ([`confine`], [`rootfs`]), and forks the workers ([`worker`]). PHP itself is behind
 //! the SAPI in C ([`sapi`], `sapi/`). By hand: `--version`, and `--floor` for bench/.
 
+mod allowance;
 mod confine;
 mod floor;
+mod growth;
 mod ini;
 mod prototype;
 mod rootfs;

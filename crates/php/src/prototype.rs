@@ -28,8 +28,7 @@ struct Prototype {
     pid: Pid,
     control: ControlSocket,
     channel: WorkerChannel,
-    application: String,
-    requests_per_worker: Option<u32>,
+    bounds: worker::Bounds,
     /// Readable when the supervisor is dead.
     supervisor: OwnedFd,
     stderr: Stderr,
@@ -66,9 +65,9 @@ pub fn run() -> Result<ExitCode, String> {
             send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
             // The only descriptor of the socket goes in, so that a worker that drops it has none.
             let (pid, workers) = (getpid(), HashMap::new());
-            let (application, requests_per_worker) = (boot.application, boot.requests_per_worker);
-            Prototype { pid, control, channel, application, requests_per_worker, supervisor, stderr, workers }
-                .serve()?;
+            let (requests, memory) = (boot.requests_per_worker, boot.memory_per_worker);
+            let bounds = worker::Bounds { application: boot.application, requests, memory };
+            Prototype { pid, control, channel, bounds, supervisor, stderr, workers }.serve()?;
             Ok(ExitCode::SUCCESS)
         }
         Err(reason) => {
@@ -130,7 +129,7 @@ impl Prototype {
             Ok(ForkResult::Child) => true,
             // The supervisor hears of a worker that ended at once, and tries again later.
             Err(error) => {
-                crate::log(&format!("cannot fork a worker of \"{}\": {error}", self.application));
+                crate::log(&format!("cannot fork a worker of \"{}\": {error}", self.bounds.application));
                 send(&self.control, &FromPrototype::Exited { worker, pid: 0, end: ProcessEnd::Code(71) });
                 false
             }
@@ -143,7 +142,7 @@ impl Prototype {
         let _ = blocked.thread_unblock();
         // SAFETY: the default action is no function that could be unsound.
         let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
-        let title = c_string(&format!("howdah: \"{}\" worker", self.application));
+        let title = c_string(&format!("howdah: \"{}\" worker", self.bounds.application));
         // SAFETY: the title is a C string; PHP was started before the fork.
         unsafe {
             sapi::howdah_set_title(title.as_ptr());
@@ -152,7 +151,7 @@ impl Prototype {
         }
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
         let end = Box::leak(Box::new(self.channel.worker(worker)));
-        worker::serve(end, &names, self.requests_per_worker, &self.stderr);
+        worker::serve(end, &names, &self.bounds, &self.stderr);
         sapi::end(0)
     }
 

@@ -1,8 +1,10 @@
 //! A worker: claims a request, runs it, claims the next.
 //!
-//! It ends when it is told to stop, when the supervisor dies, or when PHP ends it. Memory of the request's head is
+//! It ends when it is told to stop, when the supervisor dies, when it has done its part ([`Allowance`]), or when PHP ends it. Memory of the request's head is
 //! private: PHP keeps pointers into it, and may go on after the response is finished and the slot is someone else's.
 
+use crate::allowance::{Allowance, Enough};
+use crate::growth::Growth;
 use crate::sapi;
 use crate::stderr::Stderr;
 use howdah_channel::account::{monotonic, process_cpu_time};
@@ -23,24 +25,39 @@ struct Request {
 
 /// A worker that is never idle looks for dead children after so many requests: one system call, as there are mostly none.
 const REAP_AFTER: u32 = 64;
+/// The exit code of a worker that the router does not hear: EX_IOERR.
+const CUT_OFF: i32 = 74;
 
-/// Serves until told to stop, or so many requests.
-pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Option<u32>, stderr: &Stderr) {
+/// What bounds a worker of an application.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// The application's name.
+    pub application: String,
+    /// After so many requests it ends.
+    pub requests: Option<u32>,
+    /// Beyond so much memory of its own, in bytes, it ends.
+    pub memory: Option<u64>,
+}
+
+/// Serves until told to stop, or as long as it may.
+pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bounds, stderr: &Stderr) {
+    let allowance = Allowance::new(bounds.requests, bounds.memory, end.place());
+    let mut growth = Growth::begin();
+    let mut served = 0;
     let mut request = Request::default();
     let mut since_reaped = 0;
     let ledger = end.open_ledger();
     let cpu_at_birth = process_cpu_time();
-    let mut left = most.map_or(u64::MAX, u64::from);
-    while left > 0
-        && let Next::Run(claim) = end.next(reap_children)
-    {
+    ledger.enter_memory(growth.private_bytes());
+    while let Next::Run(claim) = end.next(reap_children) {
         let read = claim.head(&mut request.head).and_then(|()| parse_head(&request.head, &mut request.variables));
         if let Err(violation) = read {
             sapi::broken(&violation);
         }
         let for_php = request.for_php(c_names);
         let (slot, sequence) = claim.place();
-        ledger.begin(slot, sequence, monotonic());
+        let began = monotonic();
+        ledger.begin(slot, sequence, began);
         sapi::begin(sapi::Exchange::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.
         let run = || unsafe { sapi::howdah_php_run(&for_php) };
@@ -49,8 +66,27 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Optio
         } else {
             run()
         }
-        ledger.finish(monotonic(), process_cpu_time().saturating_sub(cpu_at_birth));
-        left -= 1;
+        if end.is_cut_off() {
+            bounds.tell("ends: a script has closed its descriptors");
+            sapi::end(CUT_OFF);
+        }
+        let now = monotonic();
+        ledger.finish(now, process_cpu_time().saturating_sub(cpu_at_birth));
+        served += 1;
+        if growth.after(request.path(), request.value(code::SCRIPT_NAME), began, now) {
+            ledger.enter_memory(growth.private_bytes());
+            if bounds.memory.is_none()
+                && let Some(news) = growth.news()
+            {
+                bounds.tell(&news);
+            }
+        }
+        if let Some(enough) = allowance.is_used_up(served, growth.private_bytes(), || end.may_recycle(now)) {
+            if let Some(summary) = growth.summary(enough == Enough::Memory) {
+                bounds.tell(&format!("{summary}; another one takes its place"));
+            }
+            return;
+        }
         since_reaped += 1;
         if since_reaped == REAP_AFTER {
             since_reaped = 0;
@@ -71,12 +107,30 @@ fn reap_children() -> bool {
     }
 }
 
+// === impl Bounds ===
+
+impl Bounds {
+    fn tell(&self, what: &str) {
+        crate::log(&format!("worker of \"{}\" (pid {}) {what}", self.application, std::process::id()));
+    }
+}
+
 // === impl Request ===
 
 impl Request {
     /// The router writes this variable last.
     fn is_warm_up(&self) -> bool {
         self.variables.last().is_some_and(|variable| variable.code == code::HOWDAH_WARM_UP)
+    }
+
+    /// The path of its URI, as the client wrote it.
+    fn path(&self) -> &[u8] {
+        self.value(code::REQUEST_URI).split(|byte| *byte == b'?').next().unwrap_or_default()
+    }
+
+    fn value(&self, code: u16) -> &[u8] {
+        let variable = self.variables.iter().find(|variable| variable.code == code);
+        variable.map_or(&[], |Variable { value: (start, len), .. }| &self.head[*start as usize..][..*len as usize])
     }
 
     fn for_php(&mut self, c_names: &[std::ffi::CString]) -> sapi::Request {

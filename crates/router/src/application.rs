@@ -4,6 +4,7 @@ use crate::cgi;
 use crate::failure::Failure;
 use crate::php::{Port, Running};
 use crate::request_body::{self, Buffered};
+use crate::rerun;
 use crate::response_body::ResponseBody;
 use crate::script::{self, Resolved};
 use crate::service::{Answer, redirect};
@@ -25,7 +26,8 @@ use std::time::Duration;
 /// # Errors
 /// What the client shall be told instead.
 pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str, target: Option<&str>) -> Answer {
-    let port = Rc::clone(view.ports.get(name).ok_or(Failure::NotFound)?);
+    let application = view.configuration().applications.get(name).ok_or(Failure::NotFound)?;
+    let port = Rc::clone(view.ports.get(name).ok_or(Failure::Internal)?);
     let places = &port.generation.places;
     let target = places.target(target).ok_or(Failure::NotFound)?;
     let parts = subject.parts;
@@ -47,12 +49,22 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
     let has_body = !body.is_end_stream();
     let body = if has_body { request_body::read(body, settings).await? } else { Buffered::EMPTY };
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
+    let may_rerun = !has_body && rerun::is_allowed(application.retry, &parts.method);
     let write_head = |head: &mut _| cgi::write(head, subject, &target.root, &script, body_len);
-    run_php(Rc::clone(&port), parts, write_head, body, settings.body_temp_path.as_deref()).await
+    let spool_folder = settings.body_temp_path.as_deref();
+    let mut answer = run_php(&port, parts, &write_head, body, spool_folder).await;
+    if may_rerun && matches!(answer, Err(Failure::WorkerDied)) {
+        rerun::tell(&port, parts, "run once more");
+        answer = run_php(&port, parts, &write_head, Buffered::EMPTY, spool_folder).await;
+    }
+    if matches!(answer, Err(Failure::WorkerDied)) {
+        rerun::tell(&port, parts, "answered 502");
+    }
+    answer
 }
 
 async fn run_php(
-    port: Rc<Port>,
+    port: &Rc<Port>,
     request: &Parts,
     write_head: impl Fn(&mut HeadWriter),
     body: Buffered,
@@ -60,7 +72,7 @@ async fn run_php(
 ) -> Answer {
     let (memory, remainder) = body.into_parts();
     let running = port.submit(write_head, &memory, remainder, spool_folder, patience(request)).await?;
-    let running = AbandonOnDrop::new(&port, running);
+    let running = AbandonOnDrop::new(port, running);
     let started = port.head(running.get()).await?;
     let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
     let mut response = Response::new(());
@@ -78,7 +90,7 @@ async fn run_php(
             // Without chunks only the end of the connection tells the end of the body; hyper would promise to keep it.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        return Ok(response.map(|()| ResponseBody::php(first, running, port)));
+        return Ok(response.map(|()| ResponseBody::php(first, running, Rc::clone(port))));
     }
     if request.method != Method::HEAD && declared.is_some_and(|declared| declared != first.len() as u64) {
         // What the script declared is not what it wrote: the truth keeps the connection's framing whole.

@@ -38,6 +38,7 @@ mod pins;
 mod process;
 mod proxy;
 mod request_body;
+mod rerun;
 mod response_body;
 mod script;
 mod service;

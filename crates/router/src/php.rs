@@ -472,6 +472,9 @@ impl Port {
             let more = running.spool.borrow().len() > 0;
             match (running.outcome.get(), response::parse(&arrived)) {
                 // Nothing has been sent yet: an error is better than a beginning without an end.
+                (Outcome::Failed(Failure::WorkerDied), _) if !arrived.is_empty() => {
+                    Poll::Ready(Err(Failure::BadGateway))
+                }
                 (Outcome::Failed(failure), _) => Poll::Ready(Err(failure)),
                 (outcome, Ok(Some(_))) => {
                     running.begun.set(true);
@@ -553,13 +556,16 @@ impl Port {
                 Ok(true) => {
                     let (status, failure) = match running.is_overdue.get() {
                         true => (504, Failure::GatewayTimeout),
-                        false => (502, Failure::BadGateway),
+                        false => (502, Failure::WorkerDied),
                     };
-                    let client_gets = running.client_gets(status);
-                    tracing::warn!(
-                        application = self.generation.application,
-                        "a worker died; its request is {client_gets}"
-                    );
+                    // What is answered 502 or run once more is told by who decides that.
+                    if running.begun.get() || failure != Failure::WorkerDied {
+                        let client_gets = running.client_gets(status);
+                        tracing::warn!(
+                            application = self.generation.application,
+                            "a worker died; its request is {client_gets}"
+                        );
+                    }
                     self.end(slot, running, Outcome::Failed(failure));
                 }
                 Ok(false) => {}
@@ -648,7 +654,10 @@ impl Port {
 
     fn end(&self, slot: u16, running: &Rc<Running>, outcome: Outcome) {
         running.exchange.borrow_mut().take();
-        if matches!(outcome, Outcome::Complete | Outcome::Failed(Failure::BadGateway | Failure::GatewayTimeout)) {
+        if matches!(
+            outcome,
+            Outcome::Complete | Outcome::Failed(Failure::WorkerDied | Failure::BadGateway | Failure::GatewayTimeout)
+        ) {
             self.generation.finished();
         }
         self.generation.slots.recover();

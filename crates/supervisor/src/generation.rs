@@ -513,9 +513,17 @@ impl Generation {
                 self.plan.name
             );
         }
-        // Only the last request of its allowance ends a worker like that.
-        let in_order = end == ProcessEnd::Code(0) && self.plan.limits.requests.is_some();
-        let is_known = if in_order { self.workers.ended(worker, now) } else { self.workers.died(worker, now) };
+        let account = self.control.account(worker);
+        let at_work = account.is_some_and(|account| account.current.is_some());
+        let has_limits = self.plan.limits.requests.is_some() || self.plan.limits.memory.is_some();
+        // Between two requests, only the end of its allowance ends a worker like that.
+        let is_known = if end == ProcessEnd::Code(0) && has_limits && !at_work || self.replacing {
+            self.workers.ended(worker, now)
+        } else if account.is_some_and(|account| at_work || account.requests > 0) {
+            self.workers.fell(worker, now)
+        } else {
+            self.workers.died(worker, now)
+        };
         if is_known {
             self.forget_worker(worker, now);
         }

@@ -49,6 +49,7 @@ mod process;
 mod reap;
 mod reload;
 mod resolution;
+mod respawn;
 mod said;
 mod shutdown;
 mod signals;

@@ -5,6 +5,7 @@
 
 use crate::backoff::Backoff;
 use crate::process::Process;
+use crate::respawn::Budget;
 use howdah_channel::{MAX_WORKERS, WorkerId};
 use rustix::process::Pid;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ pub struct Workers {
     /// How many shall run.
     wanted: usize,
     places: Vec<Place>,
+    /// For the replacement of those that die at work.
+    budget: Budget,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +48,7 @@ enum Life {
 impl Workers {
     /// A table without workers, of which so many shall run.
     pub fn new(wanted: u32) -> Workers {
-        Workers { wanted: wanted.min(u32::from(MAX_WORKERS)) as usize, places: Vec::new() }
+        Workers { wanted: wanted.min(u32::from(MAX_WORKERS)) as usize, places: Vec::new(), budget: Budget::default() }
     }
 
     /// How many shall run.
@@ -139,7 +142,7 @@ impl Workers {
         })
     }
 
-    /// It is dead. `false` if nobody knew that it lived.
+    /// It is dead, and has never served. `false` if nobody knew that it lived.
     pub fn died(&mut self, dead: WorkerId, now: Instant) -> bool {
         let Some(place) = self.places.get_mut(usize::from(dead.index)) else {
             return false;
@@ -157,10 +160,23 @@ impl Workers {
         }
     }
 
+    /// It died at work. `false` if nobody knew that it lived.
+    pub fn fell(&mut self, fallen: WorkerId, now: Instant) -> bool {
+        let is_known = self.ended(fallen, now);
+        let workers = self.wanted;
+        if let Some(Place { life: Life::Waiting(at), .. }) = self.places.get_mut(usize::from(fallen.index))
+            && is_known
+        {
+            *at = self.budget.spend(workers, now);
+        }
+        is_known
+    }
+
     /// It ended in good order, after the number of requests that it was given. `false` if nobody knew that it lived.
     pub fn ended(&mut self, ended: WorkerId, now: Instant) -> bool {
         let is_known = self.died(ended, now);
         if let Some(place) = self.places.get_mut(usize::from(ended.index))
+            && is_known
             && matches!(place.life, Life::Waiting(_))
         {
             // Not its fault: the next one need not wait.
@@ -304,6 +320,23 @@ mod tests {
             assert_eq!(workers.start_due(now), [id(0, incarnation)]);
             assert!(workers.ended(id(0, incarnation), now));
         }
+    }
+
+    #[test]
+    fn workers_that_die_at_work_are_replaced_at_once_until_the_budget_is_spent() {
+        let now = Instant::now();
+        let mut workers = Workers::new(2);
+        for incarnation in 0..5 {
+            assert_eq!(workers.start_due(now), [id(0, incarnation), id(1, incarnation)]);
+            assert!(workers.fell(id(0, incarnation), now) && workers.fell(id(1, incarnation), now));
+        }
+        workers.start_due(now);
+        assert!(workers.fell(id(0, 5), now) && !workers.fell(id(0, 5), now) && !workers.fell(id(7, 0), now));
+        assert_eq!(workers.start_due(now), []);
+        assert_eq!(workers.start_due(workers.next_deadline().unwrap()), [id(0, 6)]);
+        workers.retire(id(1, 5));
+        assert!(workers.fell(id(1, 5), now), "nobody takes its place");
+        assert_eq!(workers.next_deadline(), None);
     }
 
     #[test]

@@ -68,6 +68,7 @@ impl Generation {
             user_values: plan.options.user.clone(),
             working_directory: plan.working_directory.clone(),
             requests_per_worker: plan.limits.requests,
+            memory_per_worker: plan.limits.memory,
             server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
