@@ -554,6 +554,7 @@ impl Port {
             };
             match lost {
                 Ok(true) => {
+                    self.generation.finished();
                     let (status, failure) = match running.is_overdue.get() {
                         true => (504, Failure::GatewayTimeout),
                         false => (502, Failure::WorkerDied),
@@ -616,7 +617,10 @@ impl Port {
         let Some(running) = running else { return self.mend() };
         match running.advance() {
             Ok(false) => running.wake(),
-            Ok(true) => self.end(slot, &running, Outcome::Complete),
+            Ok(true) => {
+                self.generation.finished();
+                self.end(slot, &running, Outcome::Complete);
+            }
             Err(Trouble::Violation(violation)) => self.violated(slot, &running, violation),
             Err(Trouble::Disk(error)) => {
                 self.disk_failed(&running, &error);
@@ -654,12 +658,6 @@ impl Port {
 
     fn end(&self, slot: u16, running: &Rc<Running>, outcome: Outcome) {
         running.exchange.borrow_mut().take();
-        if matches!(
-            outcome,
-            Outcome::Complete | Outcome::Failed(Failure::WorkerDied | Failure::BadGateway | Failure::GatewayTimeout)
-        ) {
-            self.generation.finished();
-        }
         self.generation.slots.recover();
         if let Some(place) = self.active.borrow_mut().get_mut(usize::from(slot)) {
             *place = None;
