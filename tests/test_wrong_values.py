@@ -83,6 +83,7 @@ EVERYTHING = {
             "group": "www-data",
             "stdout": "/var/log/out",
             "stderr": "/var/log/err",
+            "slow_log": {"threshold": 0.5, "path": "/var/log/slow", "samples": 3},
             "isolation": {
                 "namespaces": dict.fromkeys(("cgroup", "credential", "mount", "network", "pid", "uname"), True),
                 "uidmap": [{"container": 0, "host": 1000, "size": 1}],

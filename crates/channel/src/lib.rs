@@ -8,6 +8,7 @@
 //! - [`RouterEnd`], [`WorkerChannel`], [`ControlEnd`]: the ends of the router, the workers and the supervisor
 //! - [`Exchange`]: one request, as the router sees it
 //! - [`account`]: what each worker says of what it does
+//! - [`sampling`]: what the supervisor asks of the thread that looks at a worker's stack
 //! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`confinement`]: what of the machine an application sees
@@ -54,6 +55,8 @@ mod roster;
 mod rounds;
 #[cfg(not(loom))]
 mod router_end;
+#[cfg(not(loom))]
+pub mod sampling;
 pub mod state;
 mod submission;
 mod sync;

@@ -9,6 +9,7 @@ use crate::limits::Limits;
 use crate::node::{Node, Options};
 use crate::php::{self, PhpOptions, PhpVersion};
 use crate::processes::Processes;
+use crate::slow_log::SlowLog;
 use crate::target::{Target, Targets};
 
 pub(crate) const OPTIONS: Options = Options {
@@ -29,6 +30,7 @@ pub(crate) const OPTIONS: Options = Options {
         "isolation",
         "stdout",
         "stderr",
+        "slow_log",
     ],
     refused: &[],
 };
@@ -60,6 +62,8 @@ pub struct Application {
     pub stdout: Option<PathBuf>,
     /// Where what it writes to standard error goes, likewise.
     pub stderr: Option<PathBuf>,
+    /// `slow_log`: which of its requests are written down because they are slow. `None` is none.
+    pub slow_log: Option<SlowLog>,
 }
 
 // === impl Application ===
@@ -105,6 +109,7 @@ impl Application {
             group: object.read("group", Node::nonempty_string)?,
             stdout: object.read("stdout", Node::absolute_path)?,
             stderr: object.read("stderr", Node::absolute_path)?,
+            slow_log: object.read("slow_log", SlowLog::read)?,
         })
     }
 }
@@ -142,7 +147,7 @@ mod tests {
         assert_eq!(application.php_version, None);
         assert_eq!(application.processes, Processes::Automatic);
         assert_eq!((application.limits, application.isolation), (Limits::default(), Isolation::default()));
-        assert_eq!((application.stdout, application.stderr), (None, None));
+        assert_eq!((application.stdout, application.stderr, application.slow_log), (None, None, None));
         assert_eq!(application.options, PhpOptions::default());
         assert_eq!((application.user, application.group, application.working_directory), (None, None, None));
     }
@@ -151,13 +156,15 @@ mod tests {
     fn every_option_is_read() {
         let application = with(
             r#""processes": 3, "environment": {"A": "", "B": "b=c\nd"}, "working_directory": "/srv/", "user": "u", "group": "g",
-               "limits": {"requests": 5}, "isolation": {"namespaces": {"pid": true}}, "stdout": "/o", "stderr": "/e""#,
+               "limits": {"requests": 5}, "isolation": {"namespaces": {"pid": true}}, "stdout": "/o", "stderr": "/e",
+               "slow_log": {"threshold": 1}"#,
         )
         .expect("application");
         assert_eq!(application.processes, Processes::Fixed(3));
         assert_eq!(application.limits.requests, Some(5));
         assert!(application.isolation.namespaces.pid);
         assert_eq!((application.stdout, application.stderr), (Some("/o".into()), Some("/e".into())));
+        assert_eq!(application.slow_log.map(|slow| slow.samples), Some(3));
         let environment = [("A", ""), ("B", "b=c\nd")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(application.environment, BTreeMap::from(environment));
         assert_eq!(application.working_directory, Some("/srv".into()));
@@ -185,6 +192,7 @@ mod tests {
             (r#""isolation": true"#, "isolation: expected an object, found true"),
             (r#""limits": 5"#, "limits: expected an object, found the number 5"),
             (r#""stdout": "out.log""#, "stdout: \"out.log\" is not an absolute path; begin it with \"/\""),
+            (r#""slow_log": {}"#, "slow_log: \"threshold\" is missing; add \"threshold\": 1, in seconds"),
             (r#""stderr": 2"#, "stderr: expected a string; write \"2\", with quotes"),
             (r#""group": """#, "group: the string is empty; write a value or remove the option"),
             (r#""enviroment": {}"#, "enviroment: there is no such option; did you mean \"environment\"?"),

@@ -3,7 +3,7 @@
 //! It ends when it is told to stop, when the supervisor dies, or when PHP ends it. Memory of the request's head is
 //! private: PHP keeps pointers into it, and may go on after the response is finished and the slot is someone else's.
 
-use crate::sapi;
+use crate::{sampler, sapi};
 use howdah_channel::account::{monotonic, process_cpu_time};
 use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
 use howdah_channel::{Next, WorkerEnd};
@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
+use std::time::Duration;
 
 /// The worker's buffers, reused from one request to the next.
 #[derive(Default)]
@@ -37,13 +38,17 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], most: Optio
         if let Err(violation) = read {
             sapi::broken(&violation);
         }
-        let for_php = request.for_php(c_names);
+        let began = monotonic();
+        let for_php = request.for_php(c_names, began);
         let (slot, sequence) = claim.place();
-        ledger.begin(slot, sequence, monotonic());
+        ledger.begin(slot, sequence, began);
         sapi::begin(sapi::Exchange::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.
         unsafe { sapi::howdah_php_run(&for_php) };
         ledger.finish(monotonic(), process_cpu_time().saturating_sub(cpu_at_birth));
+        if sampler::has_ended_a_request() {
+            return;
+        }
         left -= 1;
         since_reaped += 1;
         if since_reaped == REAP_AFTER {
@@ -68,7 +73,7 @@ fn reap_children() -> bool {
 // === impl Request ===
 
 impl Request {
-    fn for_php(&mut self, c_names: &[std::ffi::CString]) -> sapi::Request {
+    fn for_php(&mut self, c_names: &[std::ffi::CString], began: Duration) -> sapi::Request {
         let head = &self.head;
         let at = |start: u32| head[start as usize..].as_ptr().cast::<c_char>();
         let mut by_code = [null::<c_char>(); NAMES.len()];
@@ -97,6 +102,7 @@ impl Request {
             variables: self.pointers.as_ptr(),
             count: self.pointers.len(),
             method: or_empty(known(code::REQUEST_METHOD)),
+            uri: or_empty(known(code::REQUEST_URI)),
             query_string: or_empty(known(code::QUERY_STRING)),
             script_name: known(code::SCRIPT_NAME),
             script_filename: or_empty(known(code::SCRIPT_FILENAME)),
@@ -106,6 +112,7 @@ impl Request {
             cookie: known(code::HTTP_COOKIE),
             authorization: known(code::HTTP_AUTHORIZATION),
             content_length,
+            began: began.as_nanos() as u64,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod birth;
 mod elastic;
+mod overdue;
 
 use crate::backoff::Backoff;
 use crate::confinement::Confined;
@@ -18,11 +19,13 @@ use crate::pool::Pool;
 use crate::process::{self, Told};
 use crate::reap;
 use crate::said::Said;
+use crate::slow_log::SlowLog;
 use crate::workers::Workers;
 use elastic::Idle;
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, ToPrototype, ToRouter};
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_config::{Limits, PhpOptions};
+use overdue::Overdue;
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
@@ -55,6 +58,8 @@ pub struct Plan {
     pub pool: Pool,
     /// What bounds its requests.
     pub limits: Limits,
+    /// Where its slow requests are written down.
+    pub slow_log: Option<SlowLog>,
 }
 
 /// What a prototype said of the PHP that it loaded.
@@ -78,6 +83,9 @@ pub struct Generation {
     backoff: Backoff,
     workers: Workers,
     idle: Idle,
+    overdue: Overdue,
+    /// To which samplers append what they saw, while there is a profile.
+    samples: OwnedFd,
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
     failure: Option<String>,
@@ -134,6 +142,8 @@ impl Generation {
             bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
             workers: Workers::new(plan.pool.at_start() as u32),
             idle: Idle { look_at: plan.pool.is_elastic().then_some(now), ..Idle::default() },
+            overdue: Overdue::default(),
+            samples: samples_file()?,
             prototype: Prototype::Down { again: now },
             backoff: Backoff::default(),
             loaded: None,
@@ -207,6 +217,7 @@ impl Generation {
             reap::kill(*pid);
         }
         self.wait_for_start(now);
+        self.look_at_overdue(now);
         for (_, process) in self.workers.overdue(now) {
             match process {
                 Some(process) => process.kill(),
@@ -237,9 +248,10 @@ impl Generation {
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
                 let start = if booted && self.proven { None } else { patience.deadline() };
                 let look = self.idle.look_at.filter(|_| booted);
-                kill_at.into_iter().chain(workers).chain(start).chain(look).min()
+                let overdue = self.overdue.next_deadline();
+                kill_at.into_iter().chain(workers).chain(start).chain(look).chain(overdue).min()
             }
-            _ => None,
+            _ => self.overdue.next_deadline(),
         }
     }
 
@@ -488,14 +500,15 @@ impl Generation {
         let known = self.workers.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
         let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
         let stopping = matches!(self.prototype, Prototype::Up { link: None, .. } | Prototype::Ended);
-        if end != ProcessEnd::Code(0) && !self.replacing && !stopping {
+        let was_overdue = self.was_overdue(worker);
+        if end != ProcessEnd::Code(0) && !self.replacing && !stopping && !was_overdue {
             tracing::warn!(
                 "worker of {:?} (pid {pid}) {end}; the request that it ran, if any, is answered 502; another worker is started",
                 self.plan.name
             );
         }
-        // Only the last request of its allowance ends a worker like that.
-        let in_order = end == ProcessEnd::Code(0) && self.plan.limits.requests.is_some();
+        // Only the last request of its allowance ends a worker like that, or one that took too long.
+        let in_order = end == ProcessEnd::Code(0) && (self.plan.limits.requests.is_some() || was_overdue);
         let is_known = if in_order { self.workers.ended(worker, now) } else { self.workers.died(worker, now) };
         if is_known {
             self.forget_worker(worker, now);
@@ -530,6 +543,13 @@ impl Generation {
             self.on_time(now);
         }
     }
+}
+
+/// A file in memory that is open for appending, for all who share the descriptor.
+fn samples_file() -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("howdah-samples", rustix::fs::MemfdFlags::CLOEXEC)?;
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
+    Ok(file)
 }
 
 fn describe_death(php: &Php, end: ProcessEnd) -> String {

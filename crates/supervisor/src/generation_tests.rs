@@ -32,6 +32,7 @@ impl Fake {
             working_directory: None,
             pool: Pool::new(howdah_config::Processes::Fixed(2), 2),
             limits: Default::default(),
+            slow_log: None,
         };
         let now = Instant::now();
         let mut generation = Generation::new(1, plan, 1, now).unwrap();

@@ -8,6 +8,7 @@
 //! - `change`: from one configuration to the next, without losing a request
 //! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
 //! - `plan`: what an application asks for, checked against the machine
+//! - `slow_log`: the files of slow requests
 //! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
@@ -44,6 +45,7 @@ mod reap;
 mod said;
 mod shutdown;
 mod signals;
+mod slow_log;
 mod spawn;
 mod start;
 mod state;

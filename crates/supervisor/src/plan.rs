@@ -6,6 +6,7 @@ use crate::identity::Account;
 use crate::logs::Outputs;
 use crate::php;
 use crate::pool::Pool;
+use crate::slow_log::SlowLog;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
 use howdah_config::Application;
@@ -68,6 +69,8 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
         working_directory: application.working_directory.clone(),
         pool: Pool::new(application.processes, by_default),
         limits: application.limits,
+        slow_log: SlowLog::of(name, application.slow_log.as_ref(), start)
+            .map_err(|problem| at("/slow_log", problem))?,
     })
 }
 

@@ -153,6 +153,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("application: options", crate::php::OPTIONS),
         ("application: limits", crate::limits::OPTIONS),
         ("application: processes", crate::processes::OPTIONS),
+        ("application: slow_log", crate::slow_log::OPTIONS),
         ("application: isolation", crate::isolation::OPTIONS),
         ("application: isolation: namespaces", crate::isolation::NAMESPACE_OPTIONS),
         ("application: isolation: uidmap and gidmap", crate::isolation::MAP_OPTIONS),
