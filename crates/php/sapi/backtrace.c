@@ -95,7 +95,10 @@ static void walk(reader read, struct howdah_backtrace *backtrace, const zend_exe
 			return;
 		}
 		if (data.func) {
-			read_frame(read, &backtrace->frames[backtrace->depth++], &data, data.func);
+			struct howdah_frame *frame = &backtrace->frames[backtrace->depth];
+			read_frame(read, frame, &data, data.func);
+			/* Functions of PHP's own without a name do nothing, and stand for constructors that are not there. */
+			backtrace->depth += frame->function[0] != '\0';
 		}
 	}
 }

@@ -240,6 +240,7 @@ static int sapi_howdah_activate_settings(void)
 static int sapi_howdah_deactivate(void)
 {
 	finish_response();
+	howdah_sampler_before_cleaning();
 	return SUCCESS;
 }
 

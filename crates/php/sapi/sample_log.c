@@ -43,6 +43,7 @@ static struct {
 	struct rusage usage;
 	uint64_t queries;
 	uint32_t gc_runs;
+	size_t memory, memory_peak;
 } facts;
 
 static uint64_t queries(void)
@@ -104,6 +105,12 @@ void howdah_log_begin(const struct howdah_request *request)
 		facts.queries = queries();
 		facts.gc_runs = gc_runs();
 	}
+}
+
+void howdah_log_memory(void)
+{
+	facts.memory = zend_memory_usage(0);
+	facts.memory_peak = zend_memory_peak_usage(0);
 }
 
 static bool has_room(int file, off_t most)
@@ -283,8 +290,8 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 	howdah_text_seconds(&line, howdah_monotonic() - facts.began);
 	put_key(&line, "cpu");
 	howdah_text_seconds(&line, cpu_nanoseconds(&usage) - cpu_nanoseconds(&facts.usage));
-	put_member(&line, "memory", zend_memory_usage(0));
-	put_member(&line, "memory_peak", zend_memory_peak_usage(0));
+	put_member(&line, "memory", occasion == HOWDAH_END ? facts.memory : zend_memory_usage(0));
+	put_member(&line, "memory_peak", occasion == HOWDAH_END ? facts.memory_peak : zend_memory_peak_usage(0));
 	put_counters(&line, &usage);
 	if (backtrace) {
 		put_native(&line, backtrace);

@@ -139,6 +139,13 @@ void howdah_sampler_begin(const struct howdah_request *request)
 	}
 }
 
+void howdah_sampler_before_cleaning(void)
+{
+	if (runs && atomic_load(&written)) {
+		howdah_log_memory();
+	}
+}
+
 void howdah_sampler_finish(void)
 {
 	if (!runs) {
@@ -274,9 +281,10 @@ static uint64_t step(uint64_t now)
 		uint64_t tick = look_at_profile(now, rate < MOST_PER_SECOND ? rate : MOST_PER_SECOND);
 		next = tick < next ? tick : next;
 	}
-	if (!current && next == NEVER && (setup.slow_log >= 0 || rate > 0)) {
+	/* Nothing more is to be seen of this request, or there is none. */
+	if (next == NEVER && (setup.slow_log >= 0 || rate > 0)) {
 		atomic_store(&waits_for_begin, 1);
-		if (atomic_load(&began)) {
+		if (atomic_load(&began) != watched.began) {
 			return now;
 		}
 	}

@@ -10,6 +10,8 @@
 /* After all modules have had their word, before any fork. */
 void howdah_sampler_listen(void);
 void howdah_sampler_begin(const struct howdah_request *request);
+/* PHP's memory is still what the request made of it. */
+void howdah_sampler_before_cleaning(void);
 void howdah_sampler_finish(void);
 uint64_t howdah_monotonic(void);
 
@@ -22,6 +24,8 @@ enum howdah_author { HOWDAH_PHP, HOWDAH_SAMPLER, HOWDAH_AUTHORS };
 void howdah_log_set_up(const struct howdah_sampler_setup *setup);
 /* By PHP's thread: what the counters of a request are compared with. */
 void howdah_log_begin(const struct howdah_request *request);
+/* By PHP's thread: notes the memory for the line at the end, when there is none any more. */
+void howdah_log_memory(void);
 /* Written only while `is_current` says so: PHP may have gone on to another request. */
 void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion, unsigned number,
 	const struct howdah_backtrace *backtrace, bool (*is_current)(void));

@@ -17,6 +17,8 @@ use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
 use crate::pool::Pool;
 use crate::process::{self, Told};
+use crate::processes::Shares;
+use crate::profile::Profile;
 use crate::reap;
 use crate::said::Said;
 use crate::slow_log::SlowLog;
@@ -76,16 +78,19 @@ pub struct Loaded {
 pub struct Generation {
     id: u64,
     plan: Plan,
-    control: ControlEnd,
+    pub(crate) control: ControlEnd,
     /// One eventfd for each router thread.
     bells: Vec<OwnedFd>,
     prototype: Prototype,
     backoff: Backoff,
-    workers: Workers,
+    pub(crate) workers: Workers,
     idle: Idle,
     overdue: Overdue,
     /// To which samplers append what they saw, while there is a profile.
-    samples: OwnedFd,
+    pub(crate) samples: OwnedFd,
+    /// The profile that is being made.
+    pub(crate) profile: Option<Profile>,
+    pub(crate) shares: Shares,
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
     failure: Option<String>,
@@ -144,6 +149,8 @@ impl Generation {
             idle: Idle { look_at: plan.pool.is_elastic().then_some(now), ..Idle::default() },
             overdue: Overdue::default(),
             samples: samples_file()?,
+            profile: None,
+            shares: Shares::default(),
             prototype: Prototype::Down { again: now },
             backoff: Backoff::default(),
             loaded: None,
@@ -174,6 +181,11 @@ impl Generation {
     /// How many of its workers run, and how many are being started.
     pub fn process_counts(&self) -> (usize, usize) {
         self.workers.counts()
+    }
+
+    /// Where its slow requests are written down.
+    pub fn slow_log(&self) -> Option<&SlowLog> {
+        self.plan.slow_log.as_ref()
     }
 
     /// The PHP that it runs on, once it is loaded.
@@ -218,6 +230,7 @@ impl Generation {
         }
         self.wait_for_start(now);
         self.look_at_overdue(now);
+        self.look_at_profile(now);
         for (_, process) in self.workers.overdue(now) {
             match process {
                 Some(process) => process.kill(),
@@ -241,6 +254,7 @@ impl Generation {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
+        let watches = self.overdue.next_deadline().into_iter().chain(self.profile_deadline()).min();
         match self.prototype {
             Prototype::Down { again } => Some(again).into_iter().chain(self.workers.next_deadline()).min(),
             Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
@@ -248,10 +262,9 @@ impl Generation {
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
                 let start = if booted && self.proven { None } else { patience.deadline() };
                 let look = self.idle.look_at.filter(|_| booted);
-                let overdue = self.overdue.next_deadline();
-                kill_at.into_iter().chain(workers).chain(start).chain(look).chain(overdue).min()
+                kill_at.into_iter().chain(workers).chain(start).chain(look).chain(watches).min()
             }
-            _ => self.overdue.next_deadline(),
+            _ => watches,
         }
     }
 
@@ -351,6 +364,7 @@ impl Generation {
 
     /// Asks everything to finish and end.
     pub fn stop(&mut self) {
+        self.give_up_profile();
         self.control.stop_all();
         match &mut self.prototype {
             Prototype::Up { link, .. } => *link = None,

@@ -8,7 +8,7 @@
 //! - `change`: from one configuration to the next, without losing a request
 //! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
 //! - `plan`: what an application asks for, checked against the machine
-//! - `slow_log`: the files of slow requests
+//! - `slow_log`, `processes`, `profile`: what is slow, what runs now, and where the time goes
 //! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
@@ -41,6 +41,8 @@ pub mod php;
 mod plan;
 mod pool;
 mod process;
+mod processes;
+mod profile;
 mod reap;
 mod said;
 mod shutdown;

@@ -2,9 +2,12 @@
 //!
 //! What is in one comes of the application and of its clients: it is handed on, and nothing is made of it here.
 
+use crate::api::Answer;
 use crate::start::Start;
+use crate::supervise::Supervisor;
 use crate::system_error::words;
 use howdah_channel::lifecycle::SlowRequests;
+use howdah_config::{Refusal, answer};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -26,6 +29,27 @@ const MODE: u32 = 0o640;
 const ROTATE_BYTES: u64 = 16 << 20;
 /// How much of the end is read for who asks.
 const TAIL_BYTES: u64 = 4 << 20;
+
+// === impl Supervisor ===
+
+impl Supervisor {
+    /// The end of an application's slow log.
+    pub(crate) fn show_slow_log(&self, name: &str) -> Result<Answer, Refusal> {
+        let id = self.current.generations.get(name);
+        let generation = id.and_then(|id| self.generations.iter().find(|generation| generation.id() == *id));
+        let generation = generation.ok_or_else(|| {
+            Refusal::new(404, answer::text::NO_SUCH_VALUE, format!("there is no application {name:?}"))
+        })?;
+        let log = generation.slow_log().ok_or_else(|| {
+            let detail = format!(
+                "applications/{name}/slow_log is not set; {{\"threshold\": 1}} has requests written down that take \
+                 longer than a second"
+            );
+            Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
+        })?;
+        log.tail().map(Answer::bytes).map_err(|problem| Refusal::new(500, "The slow log cannot be read.", problem))
+    }
+}
 
 // === impl SlowLog ===
 
