@@ -178,6 +178,14 @@ def test_who_ignores_the_end_is_killed(site):
         server.workers(count=2)
 
 
+def test_who_waits_for_another_server_is_killed_in_the_end(site, slow_server):
+    """PHP's streams go on waiting after a signal."""
+    with Howdah.run(application(site, processes=1, limits={"timeout": 1})) as server:
+        assert server.get(f"/fetch.php?url={slow_server.url}").status == 504
+        assert re.search(r"at file_get_contents in \w*poll\w* < {main} ", server.stderr)
+        assert server.get("/pid.php").status == 200
+
+
 def test_a_shutdown_function_without_end_is_killed_too(site):
     site.php("stubborn.php", "register_shutdown_function(function () { while (true); }); sleep(60);")
     with Howdah.run(application(site, processes=1, limits={"timeout": 1})) as server:
