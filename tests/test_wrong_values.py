@@ -87,6 +87,7 @@ EVERYTHING = {
             "warm_up": [{"target": "index", "uri": "/", "host": "shop", "scheme": "https", "headers": {"X-Warm": "1"}}],
             "reload": "on-swap",
             "resolve_links": True,
+            "slow_log": {"threshold": 0.5, "path": "/var/log/slow", "samples": 3},
             "isolation": {
                 "namespaces": dict.fromkeys(("cgroup", "credential", "mount", "network", "pid", "uname"), True),
                 "uidmap": [{"container": 0, "host": 1000, "size": 1}],

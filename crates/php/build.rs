@@ -19,8 +19,8 @@ fn main() {
     let short: String = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
 
     let mut build = cc::Build::new();
-    for file in ["sapi/howdah_sapi.c", "sapi/process.c", "sapi/user_ini.c"] {
-        build.file(file);
+    for file in ["backtrace", "howdah_sapi", "process", "sample_log", "sampler", "text", "user_ini"] {
+        build.file(format!("sapi/{file}.c"));
     }
     build.warnings_into_errors(true).extra_warnings(true);
     // php_config.h defines it too, but too late for the C library's headers that were included before.

@@ -142,7 +142,7 @@ impl<'m> Words<'m> {
 }
 
 /// Of five centuries, at most.
-fn nanoseconds(duration: Duration) -> u64 {
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[derive(Debug)]
 pub struct ControlEnd {
     memfd: OwnedFd,
-    view: View,
+    pub(crate) view: View,
     /// Whether all workers were told to stop.
     drained: bool,
     /// Which workers were told to stop, and live: their places, and what their stop words hold.
@@ -62,22 +62,27 @@ impl ControlEnd {
     /// The head of the request that this worker says it runs: see [`crate::request::parse_head`]. `None` when it has
     /// finished it meanwhile. A client of the application wrote it, and the worker may have written over it.
     pub fn request_head(&self, current: Current) -> Option<Vec<u8>> {
-        if current.slot >= self.view.layout.geometry.slots {
+        if !self.is_answering(current) {
             return None;
         }
         let words = self.view.slot(current.slot);
-        let is_running = || {
-            let (sequence, state) = unpack(words.state().load(Ordering::Acquire));
-            sequence == current.sequence && matches!(state, Some(SlotState::Claimed(_)))
-        };
         let len = words.head_length().load(Ordering::Relaxed) as usize;
-        if !is_running() || len > REQUEST_HEAD_BYTES {
+        if len > REQUEST_HEAD_BYTES {
             return None;
         }
         let mut head = Vec::new();
         self.view.memory.copy_out(words.head_offset, len, &mut head);
         fence(Ordering::Acquire);
-        is_running().then_some(head)
+        self.is_answering(current).then_some(head)
+    }
+
+    /// Whether the response of this request is not complete. A worker can write what this says, too.
+    pub fn is_answering(&self, current: Current) -> bool {
+        if current.slot >= self.view.layout.geometry.slots {
+            return false;
+        }
+        let (sequence, state) = unpack(self.view.slot(current.slot).state().load(Ordering::Acquire));
+        sequence == current.sequence && matches!(state, Some(SlotState::Claimed(_)))
     }
 
     /// Asks one worker to finish what it does and go.

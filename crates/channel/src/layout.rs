@@ -53,6 +53,10 @@ pub(crate) struct Layout {
 pub(crate) mod worker {
     pub const DOORBELL: usize = 0;
     pub const STOP: usize = 4;
+    /// Rung when its sampler has something to do.
+    pub const SAMPLER: usize = 8;
+    /// Holds when the request began that shall end.
+    pub const END: usize = 16;
     /// On a line of its own: the worker writes it with each request.
     pub const ACCOUNT: usize = 64;
     pub const BYTES: usize = 128;
@@ -137,6 +141,11 @@ impl Layout {
     /// Whose turn it is to end for a new worker.
     pub const fn recycle_word(&self) -> usize {
         8
+    }
+
+    /// How often a second the workers' stacks are sampled for a profile.
+    pub const fn profile_rate(&self) -> usize {
+        4
     }
 
     pub const fn idle_bits(&self) -> usize {

@@ -9,6 +9,7 @@
 //! - [`Exchange`]: one request, as the router sees it
 //! - [`account`]: what each worker says of what it does
 //! - `recycle`: whose turn it is to end for a new worker
+//! - [`sampling`]: what the supervisor asks of the thread that looks at a worker's stack
 //! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
 //! - [`confinement`]: what of the machine an application sees
@@ -60,6 +61,8 @@ mod roster;
 mod rounds;
 #[cfg(not(loom))]
 mod router_end;
+#[cfg(not(loom))]
+pub mod sampling;
 pub mod state;
 mod submission;
 mod sync;

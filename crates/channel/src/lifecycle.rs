@@ -78,8 +78,8 @@ pub fn die_with_supervisor(control: &ControlSocket) -> io::Result<()> {
 /// Supervisor to prototype.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToPrototype {
-    /// Load PHP. Descriptors: the channel's memory, standard error for what comes after, then one eventfd for each
-    /// router thread.
+    /// Load PHP. Descriptors: the channel's memory, standard error for what comes after, the file of profiles, the slow
+    /// log if there is one, then one eventfd for each router thread.
     Boot(Box<PrototypeBoot>),
     /// Fork this worker.
     Start(WorkerId),
@@ -112,8 +112,21 @@ pub struct PrototypeBoot {
     pub requests_per_worker: Option<u32>,
     /// Beyond how much memory of its own a worker ends, in bytes; another one takes its place.
     pub memory_per_worker: Option<u64>,
+    /// What is written to the slow log.
+    pub slow_log: Option<SlowRequests>,
+    /// Whether a request may be ended for its time.
+    pub has_timeout: bool,
     /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
     pub server_software: String,
+}
+
+/// Which requests are slow, and what is written of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowRequests {
+    /// Those that take longer, in milliseconds.
+    pub threshold_ms: u64,
+    /// How many times PHP's stack is looked at, at most.
+    pub samples: u32,
 }
 
 /// Prototype to supervisor.
@@ -300,7 +313,7 @@ pub enum FromRouter {
         /// How many requests wait for a worker.
         waiting: u64,
     },
-    /// A worker takes longer for its request than it may: it must be ended.
+    /// A worker takes longer for its request than it may: the request must be ended. Again after a while, if it goes on.
     Overdue {
         /// The generation.
         generation: u64,

@@ -90,6 +90,21 @@ impl View {
         }
     }
 
+    /// Rung when the sampler of this worker has something to do.
+    pub fn sampler_bell(&self, index: u16) -> &AtomicU32 {
+        self.memory.u32(self.layout.worker(index) + worker::SAMPLER)
+    }
+
+    /// Holds when the request began that this worker shall end, in nanoseconds.
+    pub fn end_word(&self, index: u16) -> &AtomicU64 {
+        self.memory.u64(self.layout.worker(index) + worker::END)
+    }
+
+    /// How often a second stacks are sampled for a profile; 0 is not at all.
+    pub fn profile_rate(&self) -> &AtomicU32 {
+        self.memory.u32(self.layout.profile_rate())
+    }
+
     /// Wakes a sleeping worker, if there is one.
     pub fn wake_a_worker(&self) {
         if let Some(index) = self.idle().wake_one().filter(|index| *index < layout::MAX_WORKERS) {

@@ -147,6 +147,14 @@ impl WorkerEnd {
         self.channel.view.recycle().take(self.me, now)
     }
 
+    pub(crate) fn view(&self) -> &View {
+        &self.channel.view
+    }
+
+    pub(crate) fn name(&self) -> WorkerId {
+        self.me
+    }
+
     /// Whether this worker was asked to finish what it does and go.
     pub fn must_stop(&self) -> bool {
         let view = &*self.channel.view;

@@ -11,6 +11,7 @@ use crate::php::{self, PhpOptions, PhpVersion};
 use crate::processes::Processes;
 use crate::reload::Reload;
 use crate::retry::Retry;
+use crate::slow_log::SlowLog;
 use crate::target::{Target, Targets};
 use crate::warm_up::{self, WarmUp};
 
@@ -36,6 +37,7 @@ pub(crate) const OPTIONS: Options = Options {
         "warm_up",
         "reload",
         "resolve_links",
+        "slow_log",
     ],
     refused: &[],
 };
@@ -75,6 +77,8 @@ pub struct Application {
     pub reload: Reload,
     /// Whether symbolic links in the paths of scripts and in the working directory are resolved, once a generation: yes.
     pub resolve_links: bool,
+    /// `slow_log`: which of its requests are written down because they are slow. `None` is none.
+    pub slow_log: Option<SlowLog>,
 }
 
 // === impl Application ===
@@ -125,6 +129,7 @@ impl Application {
             group: object.read("group", Node::nonempty_string)?,
             stdout: object.read("stdout", Node::absolute_path)?,
             stderr: object.read("stderr", Node::absolute_path)?,
+            slow_log: object.read("slow_log", SlowLog::read)?,
         })
     }
 }
@@ -162,7 +167,7 @@ mod tests {
         assert_eq!(application.php_version, None);
         assert_eq!(application.processes, Processes::default());
         assert_eq!((application.limits, application.isolation), (Limits::default(), Isolation::default()));
-        assert_eq!((application.stdout, application.stderr), (None, None));
+        assert_eq!((application.stdout, application.stderr, application.slow_log), (None, None, None));
         assert_eq!(application.options, PhpOptions::default());
         assert_eq!((application.user, application.group, application.working_directory), (None, None, None));
         assert_eq!(
@@ -176,13 +181,15 @@ mod tests {
         let application = with(
             r#""processes": 3, "environment": {"A": "", "B": "b=c\nd"}, "working_directory": "/srv/", "user": "u", "group": "g",
                "limits": {"requests": 5}, "retry": "idempotent", "isolation": {"namespaces": {"pid": true}}, "stdout": "/o", "stderr": "/e",
-               "warm_up": ["/"], "reload": "never", "resolve_links": false"#,
+               "warm_up": ["/"], "reload": "never", "resolve_links": false,,
+               "slow_log": {"threshold": 1}"#,
         )
         .expect("application");
         assert_eq!(application.processes, Processes::Fixed(3));
         assert_eq!((application.limits.requests, application.retry), (Some(5), Retry::Idempotent));
         assert!(application.isolation.namespaces.pid);
         assert_eq!((application.stdout, application.stderr), (Some("/o".into()), Some("/e".into())));
+        assert_eq!(application.slow_log.map(|slow| slow.samples), Some(3));
         let environment = [("A", ""), ("B", "b=c\nd")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(application.environment, BTreeMap::from(environment));
         assert_eq!(application.working_directory, Some("/srv".into()));
@@ -215,6 +222,7 @@ mod tests {
             (r#""limits": 5"#, "limits: expected an object, found the number 5"),
             (r#""retry": "always""#, "retry: there is no \"always\"; write \"never\" or \"idempotent\""),
             (r#""stdout": "out.log""#, "stdout: \"out.log\" is not an absolute path; begin it with \"/\""),
+            (r#""slow_log": {}"#, "slow_log: \"threshold\" is missing; add \"threshold\": 1, in seconds"),
             (r#""stderr": 2"#, "stderr: expected a string; write \"2\", with quotes"),
             (r#""group": """#, "group: the string is empty; write a value or remove the option"),
             (r#""enviroment": {}"#, "enviroment: there is no such option; did you mean \"environment\"?"),

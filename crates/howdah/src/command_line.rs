@@ -38,6 +38,12 @@ enum Command {
     Config(client::Config),
     /// Print what a howdah does: connections, requests, applications.
     Status(client::Status),
+    /// Print what the workers do now: which request, for how long, with how much of a processor and of memory.
+    Top(client::Top),
+    /// Print the last slow requests, with PHP's stack: see slow_log in the configuration.
+    Slow(client::Slow),
+    /// Look at PHP's stacks for a while, and draw where the time goes: a flame graph, and a file for speedscope.
+    Profile(client::Profile),
     /// Start an application anew, without losing a request.
     Restart(client::Restart),
     /// Upload, remove and list the certificates of a howdah.
@@ -139,6 +145,9 @@ pub fn main() -> ExitCode {
         Some(Command::Run(options)) => run(options),
         Some(Command::Config(options)) => options.run(),
         Some(Command::Status(options)) => options.run(),
+        Some(Command::Top(options)) => options.run(),
+        Some(Command::Slow(options)) => options.run(),
+        Some(Command::Profile(options)) => options.run(),
         Some(Command::Restart(options)) => client::restart(&options),
         Some(Command::Certificate(options)) => options.run(),
         None => Err("there is nothing to do; see `howdah --help`".to_owned()),

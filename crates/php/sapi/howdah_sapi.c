@@ -5,6 +5,7 @@
  * of PHP's try blocks are on this side. Compiles for PHP 8.1 to 8.5, NTS. */
 
 #include "howdah_sapi.h"
+#include "sampler.h"
 #include "php.h"
 #include "php_ini.h"
 #include "build-defs.h"
@@ -239,6 +240,7 @@ static int sapi_howdah_activate_settings(void)
 static int sapi_howdah_deactivate(void)
 {
 	finish_response();
+	howdah_sampler_before_cleaning();
 	return SUCCESS;
 }
 
@@ -422,6 +424,7 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 	if (!started) {
 		return 0;
 	}
+	howdah_sampler_listen();
 	import_process_environment = php_import_environment_variables;
 	php_import_environment_variables = import_environment;
 	return 1;
@@ -502,6 +505,7 @@ void howdah_php_run(const struct howdah_request *new_request)
 	SG(request_info).content_type = new_request->content_type;
 	SG(request_info).content_length = new_request->content_length;
 	php_handle_auth_data(new_request->authorization);
+	howdah_sampler_begin(new_request);
 
 	if (php_request_startup() == SUCCESS) {
 		zend_first_try {
@@ -514,6 +518,7 @@ void howdah_php_run(const struct howdah_request *new_request)
 		_exit(EG(exit_status));
 	}
 	finish_response();
+	howdah_sampler_finish();
 	SG(server_context) = NULL;
 	request = NULL;
 	/* What the script blocked must not stay blocked for the next. */

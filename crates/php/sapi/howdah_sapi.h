@@ -18,6 +18,7 @@ struct howdah_request {
 	const struct howdah_variable *variables;
 	size_t count;
 	const char *method;
+	const char *uri;
 	const char *query_string;
 	const char *script_name;
 	const char *script_filename;
@@ -27,6 +28,28 @@ struct howdah_request {
 	const char *cookie;
 	const char *authorization;
 	long content_length;
+	/* By CLOCK_MONOTONIC, in nanoseconds: as it is told to the supervisor. */
+	uint64_t began;
+};
+
+/* What the sampler needs to know. The words are in shared memory. */
+struct howdah_sampler_setup {
+	const char *application;
+	/* Changes when one of the others does. */
+	const uint32_t *bell;
+	/* Samples a second, for a profile. */
+	const uint32_t *rate;
+	/* When the request began that shall end. */
+	const uint64_t *end;
+	/* Descriptors; -1 is none. */
+	int slow_log;
+	int profile;
+	/* A request that takes longer, in nanoseconds, is slow. */
+	uint64_t slow_threshold;
+	/* How many times it is looked at. */
+	uint32_t slow_samples;
+	/* Whether limits/timeout may end a request. */
+	int has_limit;
 };
 
 /* Rust calls C. */
@@ -43,6 +66,10 @@ const char *howdah_php_ini_dir(void);
 void howdah_set_title(const char *title);
 void howdah_die_with_prototype(int supervisor_pidfd, int prototype_pid);
 void howdah_php_after_fork(void);
+
+/* Rust calls sampler.c. */
+int howdah_sampler_start(const struct howdah_sampler_setup *setup); /* 0, or errno */
+int howdah_sampler_has_ended_a_request(void);
 
 /* C calls Rust. None of these calls PHP, so no bailout (longjmp) ever crosses a Rust frame. */
 long howdah_read_body(char *out, size_t len); /* 0: the end; -1: the rest will never come */

@@ -34,6 +34,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         variables: null(),
         count: 0,
         method: c"GET".as_ptr(),
+        uri: c"/".as_ptr(),
         query_string: c"".as_ptr(),
         script_name: c"/".as_ptr(),
         script_filename: script.as_ptr(),
@@ -43,6 +44,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         cookie: null(),
         authorization: null(),
         content_length: 0,
+        began: 0,
     };
     let run = |count: u32| {
         for _ in 0..count {

@@ -1,7 +1,7 @@
 //! howdah's PHP processes: one executable for each PHP version.
 //!
 //! Started by the supervisor as a prototype ([`prototype`]), which keeps away from the rest of the machine if it shall
-//! ([`confine`], [`rootfs`]), and forks the workers ([`worker`]). PHP itself is behind
+//! ([`confine`], [`rootfs`]), and forks the workers ([`worker`], [`sampler`]). PHP itself is behind
 //! the SAPI in C ([`sapi`], `sapi/`). By hand: `--version`, and `--floor` for bench/.
 
 mod allowance;
@@ -11,6 +11,7 @@ mod growth;
 mod ini;
 mod prototype;
 mod rootfs;
+mod sampler;
 mod sapi;
 mod stderr;
 mod worker;

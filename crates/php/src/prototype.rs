@@ -4,6 +4,7 @@
 //! ends when the supervisor closes the control socket (after its workers have ended) or dies (at once, by signal). What
 //! fails before PHP is up is answered [`FromPrototype::Failed`], with a reason for the operator.
 
+use crate::sampler::{self, Sampling};
 use crate::stderr::Stderr;
 use crate::{confine, ini, sapi, worker};
 use howdah_channel::control::{ControlSocket, inherited};
@@ -29,6 +30,7 @@ struct Prototype {
     control: ControlSocket,
     channel: WorkerChannel,
     bounds: worker::Bounds,
+    sampling: Sampling,
     /// Readable when the supervisor is dead.
     supervisor: OwnedFd,
     stderr: Stderr,
@@ -38,6 +40,7 @@ struct Prototype {
 /// What a boot leaves for the prototype.
 struct Loaded {
     channel: WorkerChannel,
+    sampling: Sampling,
     supervisor: OwnedFd,
     stderr: Stderr,
     opcache: bool,
@@ -61,13 +64,13 @@ pub fn run() -> Result<ExitCode, String> {
         Err(reason) => Err(reason.to_string()),
     };
     match booted {
-        Ok((boot, Loaded { channel, supervisor, stderr, opcache })) => {
+        Ok((boot, Loaded { channel, sampling, supervisor, stderr, opcache })) => {
             send(&control, &FromPrototype::Booted { php_version: php_version(), opcache });
             // The only descriptor of the socket goes in, so that a worker that drops it has none.
             let (pid, workers) = (getpid(), HashMap::new());
             let (requests, memory) = (boot.requests_per_worker, boot.memory_per_worker);
             let bounds = worker::Bounds { application: boot.application, requests, memory };
-            Prototype { pid, control, channel, bounds, supervisor, stderr, workers }.serve()?;
+            Prototype { pid, control, channel, bounds, sampling, supervisor, stderr, workers }.serve()?;
             Ok(ExitCode::SUCCESS)
         }
         Err(reason) => {
@@ -151,6 +154,8 @@ impl Prototype {
         }
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
         let end = Box::leak(Box::new(self.channel.worker(worker)));
+        let application = Box::leak(c_string(&self.bounds.application).into_boxed_c_str());
+        sampler::start(application, end, Box::leak(Box::new(self.sampling)));
         worker::serve(end, &names, &self.bounds, &self.stderr);
         sapi::end(0)
     }
@@ -172,10 +177,15 @@ impl Prototype {
 
 /// Does what the boot message says; after that PHP is up.
 fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<OwnedFd>) -> Result<Loaded, String> {
-    if descriptors.len() < 2 {
-        return Err("the boot message came without the channel's memory and standard error".into());
+    let few = || "the boot message came without the channel's memory, standard error and the files of samples";
+    let others = if boot.slow_log.is_some() { 4 } else { 3 };
+    if descriptors.len() < others {
+        return Err(few().into());
     }
-    let bells = descriptors.split_off(2);
+    let bells = descriptors.split_off(others);
+    let slow_log = boot.slow_log.and_then(|slow| Some((descriptors.pop()?, slow)));
+    let profile = descriptors.pop().ok_or_else(few)?;
+    let sampling = Sampling { profile, slow_log, has_limit: boot.has_timeout };
     let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
         .map_err(|error| format!("cannot map the channel: {error}"))?;
     // The pidfd before the identity: a parent of another user may be watched, too.
@@ -202,7 +212,7 @@ fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<
     // What it said until now the supervisor has read, for the answer to who wanted it to start.
     let stderr = Stderr::begin(descriptors.swap_remove(1));
     let stderr = stderr.map_err(|error| format!("cannot set standard error: {error}"))?;
-    Ok(Loaded { channel, supervisor, stderr, opcache })
+    Ok(Loaded { channel, sampling, supervisor, stderr, opcache })
 }
 
 /// Whether opcache is on.

@@ -24,6 +24,7 @@ pub struct Request {
     pub variables: *const Variable,
     pub count: usize,
     pub method: *const c_char,
+    pub uri: *const c_char,
     pub query_string: *const c_char,
     pub script_name: *const c_char,
     pub script_filename: *const c_char,
@@ -33,6 +34,21 @@ pub struct Request {
     pub cookie: *const c_char,
     pub authorization: *const c_char,
     pub content_length: c_long,
+    pub began: u64,
+}
+
+/// `struct howdah_sampler_setup`.
+#[repr(C)]
+pub struct SamplerSetup {
+    pub application: *const c_char,
+    pub bell: *const u32,
+    pub rate: *const u32,
+    pub end: *const u64,
+    pub slow_log: c_int,
+    pub profile: c_int,
+    pub slow_threshold: u64,
+    pub slow_samples: u32,
+    pub has_limit: c_int,
 }
 
 unsafe extern "C" {
@@ -45,6 +61,8 @@ unsafe extern "C" {
     pub fn howdah_php_opcache_is_on() -> c_int;
     pub fn howdah_php_after_fork();
     pub fn howdah_php_run(request: *const Request);
+    pub fn howdah_sampler_start(setup: *const SamplerSetup) -> c_int;
+    pub fn howdah_sampler_has_ended_a_request() -> c_int;
     pub fn howdah_php_shutdown();
     pub fn howdah_php_version() -> *const c_char;
     pub fn howdah_php_extension_dir() -> *const c_char;

@@ -5,8 +5,8 @@
 
 use crate::allowance::{Allowance, Enough};
 use crate::growth::Growth;
-use crate::sapi;
 use crate::stderr::Stderr;
+use crate::{sampler, sapi};
 use howdah_channel::account::{monotonic, process_cpu_time};
 use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
 use howdah_channel::{Next, WorkerEnd};
@@ -14,6 +14,7 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
+use std::time::Duration;
 
 /// The worker's buffers, reused from one request to the next.
 #[derive(Default)]
@@ -54,9 +55,9 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bo
         if let Err(violation) = read {
             sapi::broken(&violation);
         }
-        let for_php = request.for_php(c_names);
-        let (slot, sequence) = claim.place();
         let began = monotonic();
+        let for_php = request.for_php(c_names, began);
+        let (slot, sequence) = claim.place();
         ledger.begin(slot, sequence, began);
         sapi::begin(sapi::Exchange::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.
@@ -72,6 +73,9 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bo
         }
         let now = monotonic();
         ledger.finish(now, process_cpu_time().saturating_sub(cpu_at_birth));
+        if sampler::has_ended_a_request() {
+            return;
+        }
         served += 1;
         if growth.after(request.path(), request.value(code::SCRIPT_NAME), began, now) {
             ledger.enter_memory(growth.private_bytes());
@@ -133,7 +137,7 @@ impl Request {
         variable.map_or(&[], |Variable { value: (start, len), .. }| &self.head[*start as usize..][..*len as usize])
     }
 
-    fn for_php(&mut self, c_names: &[std::ffi::CString]) -> sapi::Request {
+    fn for_php(&mut self, c_names: &[std::ffi::CString], began: Duration) -> sapi::Request {
         let head = &self.head;
         let at = |start: u32| head[start as usize..].as_ptr().cast::<c_char>();
         let mut by_code = [null::<c_char>(); NAMES.len()];
@@ -162,6 +166,7 @@ impl Request {
             variables: self.pointers.as_ptr(),
             count: self.pointers.len(),
             method: or_empty(known(code::REQUEST_METHOD)),
+            uri: or_empty(known(code::REQUEST_URI)),
             query_string: or_empty(known(code::QUERY_STRING)),
             script_name: known(code::SCRIPT_NAME),
             script_filename: or_empty(known(code::SCRIPT_FILENAME)),
@@ -171,6 +176,7 @@ impl Request {
             cookie: known(code::HTTP_COOKIE),
             authorization: known(code::HTTP_AUTHORIZATION),
             content_length,
+            began: began.as_nanos() as u64,
         }
     }
 }

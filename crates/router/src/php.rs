@@ -125,8 +125,8 @@ pub struct Running {
     may_wait: Duration,
     /// Since when a worker has been seen to run it.
     running_since: Cell<Option<Instant>>,
-    /// Its worker is ended for it.
-    is_overdue: Cell<bool>,
+    /// When the supervisor was last told that it takes too long.
+    told_overdue: Cell<Option<Instant>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -153,6 +153,8 @@ const REFUSAL_PAUSE_MS: u64 = 10_000;
 const TELL_AGAIN: Duration = Duration::from_millis(10);
 /// How long there is silence after the supervisor was told of a demand, in milliseconds.
 const DEMAND_PAUSE_MS: u64 = 2;
+/// When the supervisor is told again of a request that still takes too long.
+const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
 /// When to ask again for a slot that should be free.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// The largest buffer for heads that is kept, in bytes written.
@@ -408,7 +410,7 @@ impl Port {
             arrived,
             may_wait,
             running_since: Cell::new(None),
-            is_overdue: Cell::new(false),
+            told_overdue: Cell::new(None),
         });
         let mut active = self.active.borrow_mut();
         if active.len() <= slot {
@@ -468,6 +470,9 @@ impl Port {
                 arrived = bytes.into();
             } else {
                 arrived.extend_from_slice(&bytes);
+            }
+            if running.is_overdue() {
+                arrived.clear();
             }
             let more = running.spool.borrow().len() > 0;
             match (running.outcome.get(), response::parse(&arrived)) {
@@ -555,7 +560,7 @@ impl Port {
             match lost {
                 Ok(true) => {
                     self.generation.finished();
-                    let (status, failure) = match running.is_overdue.get() {
+                    let (status, failure) = match running.is_overdue() {
                         true => (504, Failure::GatewayTimeout),
                         false => (502, Failure::WorkerDied),
                     };
@@ -617,6 +622,11 @@ impl Port {
         let Some(running) = running else { return self.mend() };
         match running.advance() {
             Ok(false) => running.wake(),
+            // Whatever PHP said at the end is not the answer that its client waited for.
+            Ok(true) if running.is_overdue() => {
+                self.generation.finished();
+                self.end(slot, &running, Outcome::Failed(Failure::GatewayTimeout));
+            }
             Ok(true) => {
                 self.generation.finished();
                 self.end(slot, &running, Outcome::Complete);
@@ -636,7 +646,10 @@ impl Port {
         let Some(Ok(Progress::Running(worker))) = exchange.as_mut().map(Exchange::progress) else { return };
         let since = running.running_since.get().unwrap_or_else(Instant::now);
         running.running_since.set(Some(since));
-        if since.elapsed() > timeout && !running.is_overdue.replace(true) {
+        // It has a while for its shutdown functions, before the supervisor is told again and kills it.
+        let was_told = running.told_overdue.get().is_some_and(|told| told.elapsed() < OVERDUE_AGAIN);
+        if since.elapsed() > timeout && !was_told {
+            running.told_overdue.set(Some(Instant::now()));
             self.generation.supervisor.tell(&FromRouter::Overdue { generation: self.generation.id, worker });
         }
     }
@@ -735,6 +748,11 @@ impl Running {
     /// What becomes of a request that fails now, for the log.
     fn client_gets(&self, status: u16) -> Cow<'static, str> {
         if self.begun.get() { "cut off".into() } else { format!("answered {status}").into() }
+    }
+
+    /// Whether its worker is to end it.
+    fn is_overdue(&self) -> bool {
+        self.told_overdue.get().is_some()
     }
 
     fn wake(&self) {

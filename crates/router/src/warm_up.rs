@@ -102,7 +102,9 @@ async fn judge(port: &Rc<Port>, request: &WarmUpRequest) -> Result<(), String> {
         }
         Ok(_) => Ok(()),
         Err(Failure::GatewayTimeout) => Err(format!("{name} took longer than \"limits/timeout\" allows")),
-        Err(Failure::WorkerDied | Failure::BadGateway) => Err(format!("the worker that ran {name} ended before it had answered")),
+        Err(Failure::WorkerDied | Failure::BadGateway) => {
+            Err(format!("the worker that ran {name} ended before it had answered"))
+        }
         Err(failure) => Err(format!("{name} was answered {}", failure.status().as_u16())),
     }
 }

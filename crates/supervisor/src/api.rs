@@ -2,8 +2,9 @@
 //!
 //! - `/config…`: GET, PUT, POST, DELETE a part of the configuration ([`Document`])
 //! - `/certificates…`: GET, and PUT and DELETE of one
-//! - `/status…`: GET, what howdah does
+//! - `/status…`: GET, what howdah does; below `/applications/NAME`, `/processes` has each worker, and `/slow` is the slow log
 //! - `/control/applications/NAME/restart`: GET, as in Unit, or POST
+//! - `/control/applications/NAME/profile`: POST, where its time goes
 //! - `/`: GET, all of it
 //!
 //! What changes something waits until the change before it has ended. Nobody's change is overwritten by accident: with
@@ -16,6 +17,7 @@ use crate::status;
 use crate::supervise::Supervisor;
 use howdah_channel::lifecycle::ToRouter;
 use howdah_config::{Configuration, Context, Document, DocumentPath, Refusal, answer, etag};
+use serde_json::Value;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
@@ -34,13 +36,15 @@ pub struct Ask {
     pub reply: oneshot::Sender<Answer>,
 }
 
-/// An answer: JSON.
+/// An answer: JSON, or what howdah hands on as it is.
 #[derive(Debug)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
     /// The body.
-    pub body: String,
+    pub body: Vec<u8>,
+    /// Whether the body is JSON.
+    pub is_json: bool,
     /// The configuration's ETag.
     pub etag: Option<String>,
 }
@@ -63,11 +67,20 @@ const NOT_APPLIED: u16 = 500;
 
 impl Answer {
     fn success(text: &str) -> Answer {
-        Answer { status: 200, body: answer::success(text), etag: None }
+        Answer::json(200, answer::success(text))
     }
 
     fn document(document: &Document) -> Answer {
-        Answer { status: 200, body: document.pretty(), etag: None }
+        Answer::json(200, document.pretty())
+    }
+
+    /// Bytes that come of an application.
+    pub fn bytes(body: Vec<u8>) -> Answer {
+        Answer { status: 200, body, is_json: false, etag: None }
+    }
+
+    fn json(status: u16, body: String) -> Answer {
+        Answer { status, body: body.into_bytes(), is_json: true, etag: None }
     }
 
     fn with_etag(self, etag: String) -> Answer {
@@ -77,7 +90,7 @@ impl Answer {
 
 impl From<Refusal> for Answer {
     fn from(refusal: Refusal) -> Answer {
-        Answer { status: refusal.status, body: refusal.to_json(), etag: None }
+        Answer::json(refusal.status, refusal.to_json())
     }
 }
 
@@ -101,6 +114,14 @@ impl Ask {
         self.method != "GET" || self.path.starts_with("/control/")
     }
 
+    /// The application whose `what` is meant, below this name.
+    fn of_application(&self, name: &str, what: &str) -> Option<String> {
+        match DocumentPath::parse(self.below(name)?.strip_prefix("/applications")?).ok()?.segments() {
+            [application, last] if last == what => Some(application.clone()),
+            _ => None,
+        }
+    }
+
     /// The rest of the path, if it begins with this name.
     fn below(&self, name: &str) -> Option<&str> {
         let rest = self.path.strip_prefix('/')?.strip_prefix(name)?;
@@ -116,6 +137,8 @@ impl Supervisor {
         if !matches!(self.stage, Stage::Serving) {
             let refusal = Refusal::new(503, "howdah is not ready.", "it starts or shuts down; ask again");
             let _ = ask.reply.send(refusal.into());
+        } else if let Some(name) = ask.of_application("control", "profile") {
+            self.begin_profile(&name, ask, now);
         } else if ask.is_change() {
             self.asks.push_back(ask);
             self.next_ask(now);
@@ -145,6 +168,8 @@ impl Supervisor {
             found.map(|found| Answer::document(&found).with_etag(document.etag()))
         } else if let Some(path) = ask.below("certificates") {
             self.describe_certificates(path).map(|found| Answer::document(&found))
+        } else if let Some(name) = ask.of_application("status", "slow") {
+            self.show_slow_log(&name)
         } else if ask.below("status").is_some() || ask.path == "/" {
             // The answer comes with the router's numbers.
             self.status_asks.push(ask);
@@ -164,11 +189,16 @@ impl Supervisor {
         if self.status_asks.is_empty() {
             return;
         }
-        let status = match Document::parse(&status::of(self).to_string()) {
+        let told = status::of(self);
+        let status = match Document::parse(&told.to_string()) {
             Ok(status) => status,
             Err(error) => return tracing::error!("the status cannot be told: {error}"),
         };
         for ask in std::mem::take(&mut self.status_asks) {
+            if let Some(answer) = self.processes(&ask, &told) {
+                let _ = ask.reply.send(answer);
+                continue;
+            }
             let answer = match ask.below("status") {
                 Some(path) => DocumentPath::parse(path)
                     .and_then(|path| status.get(&path))
@@ -183,6 +213,17 @@ impl Supervisor {
             };
             let _ = ask.reply.send(answer.unwrap_or_else(Answer::from));
         }
+    }
+
+    /// The processes of one application, each of them.
+    fn processes(&mut self, ask: &Ask, status: &Value) -> Option<Answer> {
+        let name = ask.of_application("status", "processes")?;
+        let mut processes = status["applications"].get(&name)?["processes"].clone();
+        processes["workers"] = self.describe_workers(&name);
+        Some(
+            Document::parse(&processes.to_string())
+                .map_or_else(|error| Refusal::from(error).into(), |all| Answer::document(&all)),
+        )
     }
 
     fn carry_out(&mut self, ask: Ask, now: Instant) {

@@ -167,7 +167,8 @@ fn response(answer: Answer) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(answer.body.into()));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let kind = if answer.is_json { "application/json" } else { "application/octet-stream" };
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(SERVER, HeaderValue::from_static(concat!("howdah/", env!("CARGO_PKG_VERSION"))));
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     if let Some(etag) = answer.etag.and_then(|etag| HeaderValue::from_str(&etag).ok()) {

@@ -7,6 +7,7 @@
 mod automatic;
 mod birth;
 mod elastic;
+mod overdue;
 mod release;
 
 use crate::backoff::Backoff;
@@ -21,15 +22,19 @@ use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
 use crate::pool::Policy;
 use crate::process::{self, Told};
+use crate::processes::Shares;
+use crate::profile::Profile;
 use crate::reap;
 use crate::said::Said;
 use crate::sizing::Sizing;
+use crate::slow_log::SlowLog;
 use crate::workers::Workers;
 use automatic::Automatic;
 use elastic::Idle;
 use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, ToPrototype, ToRouter};
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_config::{Limits, PhpOptions};
+use overdue::Overdue;
 pub use release::Deploy;
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
@@ -65,6 +70,8 @@ pub struct Plan {
     pub limits: Limits,
     /// Where its release is, and what it answers first.
     pub deploy: Deploy,
+    /// Where its slow requests are written down.
+    pub slow_log: Option<SlowLog>,
 }
 
 /// What a prototype said of the PHP that it loaded.
@@ -81,15 +88,21 @@ pub struct Loaded {
 pub struct Generation {
     id: u64,
     plan: Plan,
-    control: ControlEnd,
+    pub(crate) control: ControlEnd,
     /// One eventfd for each router thread.
     bells: Vec<OwnedFd>,
     prototype: Prototype,
     backoff: Backoff,
-    workers: Workers,
+    pub(crate) workers: Workers,
     idle: Idle,
     /// If the number of workers is found by itself.
     automatic: Option<Automatic>,
+    overdue: Overdue,
+    /// To which samplers append what they saw, while there is a profile.
+    pub(crate) samples: OwnedFd,
+    /// The profile that is being made.
+    pub(crate) profile: Option<Profile>,
+    pub(crate) shares: Shares,
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
     failure: Option<String>,
@@ -149,6 +162,10 @@ impl Generation {
             workers: Workers::new(plan.pool.at_start() as u32),
             idle: Idle { look_at: plan.pool.spare().map(|_| now), ..Idle::default() },
             automatic: automatic(&plan, now),
+            overdue: Overdue::default(),
+            samples: samples_file()?,
+            profile: None,
+            shares: Shares::default(),
             prototype: Prototype::Down { again: now },
             backoff: Backoff::default(),
             loaded: None,
@@ -180,6 +197,11 @@ impl Generation {
     /// How many of its workers run, and how many are being started.
     pub fn process_counts(&self) -> (usize, usize) {
         self.workers.counts()
+    }
+
+    /// Where its slow requests are written down.
+    pub fn slow_log(&self) -> Option<&SlowLog> {
+        self.plan.slow_log.as_ref()
     }
 
     /// The PHP that it runs on, once it is loaded.
@@ -226,6 +248,8 @@ impl Generation {
             reap::kill(*pid);
         }
         self.wait_for_start(now);
+        self.look_at_overdue(now);
+        self.look_at_profile(now);
         for (_, process) in self.workers.overdue(now) {
             match process {
                 Some(process) => process.kill(),
@@ -249,6 +273,7 @@ impl Generation {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
+        let watches = self.overdue.next_deadline().into_iter().chain(self.profile_deadline()).min();
         match self.prototype {
             Prototype::Down { again } => Some(again).into_iter().chain(self.workers.next_deadline()).min(),
             Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
@@ -256,9 +281,9 @@ impl Generation {
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
                 let start = if booted && self.proven { None } else { patience.deadline() };
                 let look = self.idle.look_at.filter(|_| booted);
-                kill_at.into_iter().chain(workers).chain(start).chain(look).min()
+                kill_at.into_iter().chain(workers).chain(start).chain(look).chain(watches).min()
             }
-            _ => None,
+            _ => watches,
         }
     }
 
@@ -358,6 +383,7 @@ impl Generation {
 
     /// Asks everything to finish and end.
     pub fn stop(&mut self) {
+        self.give_up_profile();
         self.control.stop_all();
         match &mut self.prototype {
             Prototype::Up { link, .. } => *link = None,
@@ -507,7 +533,8 @@ impl Generation {
         let known = self.workers.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
         let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
         let stopping = matches!(self.prototype, Prototype::Up { link: None, .. } | Prototype::Ended);
-        if end != ProcessEnd::Code(0) && !self.replacing && !stopping {
+        let was_overdue = self.was_overdue(worker);
+        if end != ProcessEnd::Code(0) && !self.replacing && !stopping && !was_overdue {
             tracing::warn!(
                 "worker of {:?} (pid {pid}) {end}; the request that it ran, if any, is answered 502; another worker is started",
                 self.plan.name
@@ -517,7 +544,7 @@ impl Generation {
         let at_work = account.is_some_and(|account| account.current.is_some());
         let has_limits = self.plan.limits.requests.is_some() || self.plan.limits.memory.is_some();
         // Between two requests, only the end of its allowance ends a worker like that.
-        let is_known = if end == ProcessEnd::Code(0) && has_limits && !at_work || self.replacing {
+        let is_known = if end == ProcessEnd::Code(0) && (has_limits || was_overdue) && !at_work || self.replacing {
             self.workers.ended(worker, now)
         } else if account.is_some_and(|account| at_work || account.requests > 0) {
             self.workers.fell(worker, now)
@@ -567,6 +594,13 @@ fn automatic(plan: &Plan, now: Instant) -> Option<Automatic> {
     };
     let gauge = Gauge::new(Machine::within(groups), now);
     Some(Automatic { sizing: Sizing::new(bounds), gauge, looked: None, waiting: (0, now) })
+}
+
+/// A file in memory that is open for appending, for all who share the descriptor.
+fn samples_file() -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("howdah-samples", rustix::fs::MemfdFlags::CLOEXEC)?;
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
+    Ok(file)
 }
 
 fn describe_death(php: &Php, end: ProcessEnd) -> String {

@@ -33,6 +33,7 @@ impl Fake {
             pool: crate::pool::Policy::new(howdah_config::Processes::Fixed(2), 2.0),
             limits: Default::default(),
             deploy: Default::default(),
+            slow_log: None,
         };
         let now = Instant::now();
         let mut generation = Generation::new(1, plan, 1, now).unwrap();

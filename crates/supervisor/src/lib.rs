@@ -11,6 +11,7 @@
 //! - `resolution`, `watch`, `reload`: where its symbolic links lead, what sees that they lead elsewhere or that its files
 //!   change, and what is done then
 //! - `warming`: the first requests of a new generation
+//! - `slow_log`, `processes`, `profile`: what is slow, what runs now, and where the time goes
 //! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
@@ -46,6 +47,8 @@ mod plan;
 mod planning;
 mod pool;
 mod process;
+mod processes;
+mod profile;
 mod reap;
 mod reload;
 mod resolution;
@@ -54,6 +57,7 @@ mod said;
 mod shutdown;
 mod signals;
 mod sizing;
+mod slow_log;
 mod spawn;
 mod start;
 mod state;

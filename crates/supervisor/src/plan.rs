@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::php;
 use crate::pool::Policy;
 use crate::resolution;
+use crate::slow_log::SlowLog;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
 use howdah_channel::warm_up::WarmUpRequest;
@@ -73,6 +74,8 @@ pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan
         },
         pool: Policy::new(application.processes, Machine::within(cgroup::own_folders()).cores()),
         limits: application.limits,
+        slow_log: SlowLog::of(name, application.slow_log.as_ref(), start)
+            .map_err(|problem| at("/slow_log", problem))?,
     })
 }
 

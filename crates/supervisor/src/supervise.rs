@@ -231,7 +231,7 @@ impl Supervisor {
             }
             FromRouter::Overdue { generation, worker } => {
                 if let Some(generation) = self.generation_mut(generation) {
-                    generation.on_overdue(worker);
+                    generation.on_overdue(worker, now);
                 }
             }
             FromRouter::Load(load) => {

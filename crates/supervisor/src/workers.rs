@@ -225,6 +225,12 @@ impl Workers {
         self.places.iter().filter_map(nameless).collect()
     }
 
+    /// Whether it was asked to go.
+    pub fn is_leaving(&self, wanted: WorkerId) -> bool {
+        let place = self.places.get(usize::from(wanted.index));
+        place.is_some_and(|place| matches!(place.life, Life::Leaving { worker, .. } if worker == wanted))
+    }
+
     /// The worker with this process id.
     pub fn with_pid(&self, wanted: Pid) -> Option<WorkerId> {
         self.alive().find(|(_, process)| process.is_some_and(|it| it.pid == wanted)).map(|(worker, _)| worker)

@@ -156,6 +156,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("application: warm_up", crate::warm_up::OPTIONS),
         ("application: processes", crate::processes::OPTIONS),
         ("application: processes: auto", crate::processes::AUTO_OPTIONS),
+        ("application: slow_log", crate::slow_log::OPTIONS),
         ("application: isolation", crate::isolation::OPTIONS),
         ("application: isolation: namespaces", crate::isolation::NAMESPACE_OPTIONS),
         ("application: isolation: uidmap and gidmap", crate::isolation::MAP_OPTIONS),

@@ -44,6 +44,8 @@ pub struct Answer {
     pub etag: Option<String>,
     /// JSON, with lines as they are usual here.
     pub body: String,
+    /// The body as it came.
+    pub bytes: Bytes,
 }
 
 // === impl Server ===
@@ -116,6 +118,7 @@ impl Server {
             status: head.status,
             etag: head.headers.get(ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned),
             body: String::from_utf8_lossy(&body).replace("\r\n", "\n"),
+            bytes: body,
         })
     }
 

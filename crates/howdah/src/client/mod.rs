@@ -1,8 +1,9 @@
 //! The commands that ask a howdah that runs: HTTP over its control socket, nothing that curl could not do.
 //!
 //! - `connection`: the request and its answer
-//! - `config`, `status`, `certificate`: the commands
+//! - `config`, `status`, `certificate`, `slow`, `top`, `profile`: the commands
 //! - `edit`: a configuration in the user's editor, until howdah takes it
+//! - `plain`: what clients of applications wrote, for a terminal
 //! - `problem`, `place`: what is wrong with a text, shown where it is wrong
 //!
 //! Fails with a text for the person at the terminal, of several lines if it shows a place: exit code 1.
@@ -12,14 +13,19 @@ mod config;
 mod connection;
 mod edit;
 mod place;
+mod plain;
 mod problem;
+mod profile;
+mod slow;
 mod source;
 mod status;
+mod top;
 
 use crate::output;
 use clap::{Args, Subcommand};
 use connection::Server;
 use howdah_config::DocumentPath;
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 
 pub use connection::Whom;
@@ -109,6 +115,57 @@ pub struct Status {
     /// As JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// `howdah slow`.
+#[derive(Debug, Args)]
+pub struct Slow {
+    #[command(flatten)]
+    whom: Whom,
+    /// The application's name; all of them, if nothing is said.
+    #[arg(value_name = "APP")]
+    application: Option<String>,
+    /// How many requests.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    last: usize,
+    /// As JSON, a line for each time that PHP's stack was looked at.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `howdah top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    #[command(flatten)]
+    whom: Whom,
+    /// The application's name; all of them, if nothing is said.
+    #[arg(value_name = "APP")]
+    application: Option<String>,
+    /// Print it once, instead of each second.
+    #[arg(long)]
+    once: bool,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `howdah profile`.
+#[derive(Debug, Args)]
+pub struct Profile {
+    #[command(flatten)]
+    whom: Whom,
+    /// The application's name.
+    #[arg(value_name = "APP")]
+    application: String,
+    /// For how long, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    seconds: f64,
+    /// How many times a second each worker's stack is looked at.
+    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rate: u32,
+    /// The file of the flame graph; APP-profile.svg if nothing is said. Speedscope's file is put beside it.
+    #[arg(long, value_name = "FILE.svg")]
+    output: Option<PathBuf>,
 }
 
 /// `howdah restart`.
@@ -204,6 +261,44 @@ impl Status {
     }
 }
 
+// === impl Slow ===
+
+impl Slow {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn run(&self) -> Result<(), String> {
+        slow::print(&Server::of(&self.whom)?, self.application.as_deref(), self.last, self.json)
+    }
+}
+
+// === impl Top ===
+
+impl Top {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn run(&self) -> Result<(), String> {
+        let (server, application) = (Server::of(&self.whom)?, self.application.as_deref());
+        if self.once { top::once(&server, application, self.json) } else { top::watch(&server, application, self.json) }
+    }
+}
+
+// === impl Profile ===
+
+impl Profile {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn run(&self) -> Result<(), String> {
+        let wish = profile::Wish { seconds: self.seconds, rate: self.rate };
+        profile::profile(&Server::of(&self.whom)?, &self.application, &wish, self.output.as_deref())
+    }
+}
+
 // === impl Certificate ===
 
 impl Certificate {
@@ -219,6 +314,18 @@ impl Certificate {
             CertificateCommand::List { name } => certificate::list(&server, name.as_deref()),
         }
     }
+}
+
+/// The names of all applications.
+fn application_names(server: &Server) -> Result<Vec<String>, String> {
+    let status = server.ask("GET", "/status", None, Vec::new())?.succeeded(None)?.body;
+    let status: Value = serde_json::from_str(&status).map_err(|error| format!("the status is not JSON: {error}"))?;
+    let applications = status.get("applications").and_then(Value::as_object);
+    let names: Vec<_> = applications.into_iter().flat_map(Map::keys).cloned().collect();
+    if names.is_empty() {
+        return Err("there are no applications".to_owned());
+    }
+    Ok(names)
 }
 
 /// A name as one segment of a path.

@@ -38,7 +38,15 @@ impl Generation {
             return Err(io::Error::other(format!("applications/{}/isolation/cgroup/path: {problem}", plan.name)));
         }
         let mut descriptors = self.descriptors()?;
-        descriptors.insert(1, later);
+        let mut files = vec![later, self.samples.try_clone()?];
+        if let Some(log) = &plan.slow_log {
+            let file = log.open().map_err(|problem| at_slow_log(&plan.name, &problem));
+            files.push(file.map_err(io::Error::other)?.into());
+        }
+        descriptors.splice(1..1, files);
+        if plan.limits.timeout.is_some() {
+            self.overdue.begin(now);
+        }
         link.send(ToPrototype::Boot(Box::new(self.boot_message())), descriptors);
         self.prototype = Prototype::Up {
             pid,
@@ -69,6 +77,8 @@ impl Generation {
             working_directory: plan.working_directory.clone(),
             requests_per_worker: plan.limits.requests,
             memory_per_worker: plan.limits.memory,
+            slow_log: plan.slow_log.as_ref().map(|log| log.requests),
+            has_timeout: plan.limits.timeout.is_some(),
             server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
@@ -116,4 +126,8 @@ impl Generation {
         let named = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
         named.map_or(Told::Stranger, |pid| process::told(pid, prototype, group))
     }
+}
+
+fn at_slow_log(application: &str, problem: &str) -> String {
+    format!("applications/{application}/slow_log: {problem}")
 }

@@ -30,19 +30,6 @@ impl Generation {
         self.on_time(now);
     }
 
-    /// A worker takes longer than `limits/timeout` allows.
-    pub fn on_overdue(&mut self, overdue: WorkerId) {
-        let process = self.workers.alive().find(|(worker, _)| *worker == overdue).and_then(|(_, process)| process);
-        if let Some(process) = process {
-            tracing::warn!(
-                "a worker of {:?} (pid {}) took longer for a request than \"limits/timeout\" allows; it is ended",
-                self.plan.name,
-                process.pid.as_raw_pid()
-            );
-            process.kill();
-        }
-    }
-
     /// Sends workers away that have been idle for too long, and starts those that are missing.
     pub(super) fn look_at_idle(&mut self, now: Instant) {
         if self.idle.look_at.is_some_and(|at| at <= now) {

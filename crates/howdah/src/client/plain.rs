@@ -1,0 +1,44 @@
+//! What clients of applications wrote, for a terminal: nothing in it moves the cursor, or changes the order of what is read.
+
+use serde_json::Value;
+
+/// The text, with all that is not simply shown as an escape.
+pub fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => plain.extend(c.escape_default()),
+            // Directions of writing, and what ends a line.
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
+                plain.extend(c.escape_unicode());
+            }
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// A string of an answer, for a terminal; empty if there is none.
+pub fn text(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_str).map(plain).unwrap_or_default()
+}
+
+/// A number of bytes, as in `12.3 MiB`.
+pub fn bytes(number: u64) -> String {
+    match number {
+        0..1024 => format!("{number} B"),
+        1024..1_048_576 => format!("{} KiB", number >> 10),
+        _ => format!("{:.1} MiB", number as f64 / 1_048_576.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_told_nothing() {
+        assert_eq!(plain("/a?b=ü\x1b[2J\r\n\u{9b}31m\u{202e}x"), r"/a?b=ü\u{1b}[2J\r\n\u{9b}31m\u{202e}x");
+        assert_eq!((bytes(5), bytes(2048), bytes(5 << 20)), ("5 B".into(), "2 KiB".into(), "5.0 MiB".into()));
+    }
+}

@@ -1,0 +1,217 @@
+/* PHP's stack as names.
+ *
+ * PHP's thread reads its own memory as it is. Another thread reads with process_vm_readv(2), which fails where nothing
+ * is mapped; what it reads may be half changed, so that lengths and depth are bounded, and no pointer is believed to be
+ * more than an address to look at. */
+
+#include "backtrace.h"
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+typedef int (*reader)(void *to, const void *from, size_t len);
+
+static pid_t own_pid;
+static char task_path[64];
+
+/* ---- reading ---- */
+
+static int read_own(void *to, const void *from, size_t len)
+{
+	if (!from) {
+		return 0;
+	}
+	memcpy(to, from, len);
+	return 1;
+}
+
+int howdah_peek(void *to, const void *from, size_t len)
+{
+	struct iovec local = { to, len }, remote = { (void *) from, len };
+
+	return from && process_vm_readv(own_pid, &local, 1, &remote, 1, 0) == (ssize_t) len;
+}
+
+/* The end of it, if it is too long: of a path that is what matters. Up to a NUL, with which PHP separates what nobody
+ * shall see of an anonymous class's name. */
+static void read_string(reader read, char *out, size_t room, const zend_string *from, int the_end)
+{
+	size_t len, skip = 0;
+
+	out[0] = '\0';
+	if (!from || !read(&len, &from->len, sizeof(len)) || len > 1 << 20) {
+		return;
+	}
+	if (len >= room) {
+		skip = the_end ? len - room + 1 : 0;
+		len = room - 1;
+	}
+	if (!read(out, from->val + skip, len)) {
+		len = 0;
+	}
+	out[len] = '\0';
+}
+
+static void read_frame(reader read, struct howdah_frame *frame, const zend_execute_data *data, const zend_function *from)
+{
+	const zend_class_entry *scope = NULL;
+	zend_string *name = NULL, *class_name = NULL, *file = NULL;
+	uint8_t type;
+	zend_op opline;
+
+	frame->function[0] = frame->class_name[0] = frame->file[0] = '\0';
+	frame->line = 0;
+	if (!read(&type, &from->type, sizeof(type)) || !read(&name, &from->common.function_name, sizeof(name))) {
+		return;
+	}
+	read_string(read, frame->function, sizeof(frame->function), name, 0);
+	if (read(&scope, &from->common.scope, sizeof(scope)) && scope && read(&class_name, &scope->name, sizeof(class_name))) {
+		read_string(read, frame->class_name, sizeof(frame->class_name), class_name, 0);
+	}
+	if (ZEND_USER_CODE(type)) {
+		if (read(&file, &from->op_array.filename, sizeof(file))) {
+			read_string(read, frame->file, sizeof(frame->file), file, 1);
+		}
+		if (read(&opline, data->opline, sizeof(opline))) {
+			frame->line = opline.lineno;
+		}
+		if (!frame->function[0]) {
+			strcpy(frame->function, data->prev_execute_data ? "{include}" : "{main}");
+		}
+	}
+}
+
+static void walk(reader read, struct howdah_backtrace *backtrace, const zend_execute_data *at)
+{
+	zend_execute_data data;
+
+	backtrace->depth = backtrace->is_cut = 0;
+	backtrace->waits_in[0] = '\0';
+	/* Frames without a function are PHP's own: of generators, and of the start. */
+	for (int frames = 0; at && read(&data, at, sizeof(data)); at = data.prev_execute_data) {
+		if (backtrace->depth == HOWDAH_FRAMES || ++frames > 4 * HOWDAH_FRAMES) {
+			backtrace->is_cut = 1;
+			return;
+		}
+		if (data.func) {
+			struct howdah_frame *frame = &backtrace->frames[backtrace->depth];
+			read_frame(read, frame, &data, data.func);
+			/* Functions of PHP's own without a name do nothing, and stand for constructors that are not there. */
+			backtrace->depth += frame->function[0] != '\0';
+		}
+	}
+}
+
+/* ---- the thread that runs PHP ---- */
+
+void howdah_backtrace_own(struct howdah_backtrace *backtrace, zend_execute_data *top)
+{
+	walk(read_own, backtrace, top);
+}
+
+void howdah_backtrace_remember_thread(void)
+{
+	own_pid = getpid();
+	snprintf(task_path, sizeof(task_path), "/proc/self/task/%ld/", (long) syscall(SYS_gettid));
+}
+
+/* ---- another thread ---- */
+
+static zend_execute_data *current(void)
+{
+	return __atomic_load_n(&EG(current_execute_data), __ATOMIC_ACQUIRE);
+}
+
+int howdah_is_in_internal_function(void)
+{
+	zend_execute_data data;
+	uint8_t type;
+
+	return howdah_peek(&data, current(), sizeof(data)) && data.func
+		&& howdah_peek(&type, &data.func->type, sizeof(type)) && type == ZEND_INTERNAL_FUNCTION;
+}
+
+static const char *name_of_system_call(long number)
+{
+	static const struct { long number; const char *name; } names[] = {
+#ifdef SYS_poll
+		{ SYS_poll, "poll" }, { SYS_select, "select" }, { SYS_pause, "pause" }, { SYS_epoll_wait, "epoll_wait" },
+		{ SYS_open, "open" }, { SYS_stat, "stat" }, { SYS_lstat, "lstat" }, { SYS_unlink, "unlink" },
+		{ SYS_rename, "rename" }, { SYS_mkdir, "mkdir" }, { SYS_rmdir, "rmdir" }, { SYS_getdents64, "getdents64" },
+#endif
+		{ SYS_ppoll, "ppoll" }, { SYS_pselect6, "pselect6" }, { SYS_epoll_pwait, "epoll_pwait" },
+		{ SYS_nanosleep, "nanosleep" }, { SYS_clock_nanosleep, "clock_nanosleep" }, { SYS_futex, "futex" },
+		{ SYS_read, "read" }, { SYS_readv, "readv" }, { SYS_pread64, "pread64" }, { SYS_write, "write" },
+		{ SYS_writev, "writev" }, { SYS_pwrite64, "pwrite64" }, { SYS_recvfrom, "recvfrom" }, { SYS_recvmsg, "recvmsg" },
+		{ SYS_sendto, "sendto" }, { SYS_sendmsg, "sendmsg" }, { SYS_connect, "connect" }, { SYS_accept, "accept" },
+		{ SYS_accept4, "accept4" }, { SYS_wait4, "wait4" }, { SYS_waitid, "waitid" }, { SYS_flock, "flock" },
+		{ SYS_fcntl, "fcntl" }, { SYS_fsync, "fsync" }, { SYS_fdatasync, "fdatasync" }, { SYS_openat, "openat" },
+		{ SYS_newfstatat, "newfstatat" }, { SYS_unlinkat, "unlinkat" }, { SYS_renameat2, "renameat2" },
+		{ SYS_sendfile, "sendfile" }, { SYS_splice, "splice" }, { SYS_copy_file_range, "copy_file_range" },
+		{ SYS_semop, "semop" }, { SYS_semtimedop, "semtimedop" }, { SYS_msgrcv, "msgrcv" }, { SYS_msgsnd, "msgsnd" },
+		{ SYS_rt_sigtimedwait, "rt_sigtimedwait" }, { SYS_rt_sigsuspend, "rt_sigsuspend" }, { SYS_madvise, "madvise" },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (names[i].number == number) {
+			return names[i].name;
+		}
+	}
+	return NULL;
+}
+
+/* 0 if it cannot be read, or says nothing. */
+static int read_file(const char *name, char *text, size_t room)
+{
+	char path[sizeof(task_path) + 16];
+
+	snprintf(path, sizeof(path), "%s%s", task_path, name);
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file < 0) {
+		return 0;
+	}
+	ssize_t len = read(file, text, room - 1);
+	close(file);
+	text[len > 0 ? len : 0] = '\0';
+	return len > 0;
+}
+
+/* The system call is only for who owns the process in the kernel's eyes, which a process that has changed its user does
+ * not. The kernel's function is for everyone. Neither is to be read in a rootfs without /proc. */
+static void read_wait(char *out, size_t room)
+{
+	char text[64];
+
+	out[0] = '\0';
+	if (read_file("syscall", text, sizeof(text))) {
+		/* "running", or a number and more. */
+		if (text[0] >= '0' && text[0] <= '9') {
+			long number = strtol(text, NULL, 10);
+			const char *name = name_of_system_call(number);
+			if (name) {
+				snprintf(out, room, "%s", name);
+			} else {
+				snprintf(out, room, "system call %ld", number);
+			}
+		}
+	} else if (read_file("wchan", text, sizeof(text)) && text[0] != '0') {
+		snprintf(out, room, "%.31s", text);
+	}
+}
+
+int howdah_backtrace_foreign(struct howdah_backtrace *backtrace)
+{
+	zend_execute_data before, after, *top = current();
+
+	if (!howdah_peek(&before, top, sizeof(before))) {
+		/* No script runs: PHP starts or ends the request. */
+		backtrace->depth = backtrace->is_cut = 0;
+		read_wait(backtrace->waits_in, sizeof(backtrace->waits_in));
+		return current() == top;
+	}
+	walk(howdah_peek, backtrace, top);
+	read_wait(backtrace->waits_in, sizeof(backtrace->waits_in));
+	return current() == top && howdah_peek(&after, top, sizeof(after)) && after.func == before.func
+		&& after.prev_execute_data == before.prev_execute_data;
+}

@@ -1,0 +1,385 @@
+/* What is written of a sample: a line of the slow log, a line on standard error, a record of a profile.
+ *
+ * Each is one write(2) to a file that is open for appending, so that lines of several workers do not mix. What cannot be
+ * written is lost. Beyond a size nothing is written any more. */
+
+#include "sampler.h"
+#include "text.h"
+#include "zend_gc.h"
+#include <dlfcn.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if __has_include("ext/mysqlnd/mysqlnd.h")
+# include "ext/mysqlnd/mysqlnd.h"
+# define HAS_MYSQLND 1
+#endif
+
+#define SLOW_LOG_BYTES (64 << 20)
+#define PROFILE_BYTES (16 << 20)
+#define LINE_BYTES (96 * 1024)
+/* What a frame may take, at most: its names, with each byte escaped. */
+#define FRAME_BYTES (6 * sizeof(struct howdah_frame))
+#define LIMIT_FRAMES 20
+#define URL_BYTES 1024
+
+/* Between the parts of a profile's record: control characters, which names do not have there. */
+#define PART "\x1e"
+#define FRAME "\x1f"
+
+struct string {
+	const char *bytes;
+	size_t len;
+};
+
+static struct howdah_sampler_setup setup;
+static char lines[HOWDAH_AUTHORS][LINE_BYTES];
+
+/* Of the request that runs: what it is, and what the counters were at its beginning. */
+static struct {
+	uint64_t number;
+	uint64_t began;
+	struct string method, url, script;
+	struct rusage usage;
+	uint64_t queries;
+	uint32_t gc_runs;
+	size_t memory, memory_peak;
+} facts;
+
+static uint64_t queries(void)
+{
+#ifdef HAS_MYSQLND
+	static MYSQLND_STATS **global;
+	static bool looked;
+
+	if (!looked) {
+		looked = true;
+		global = dlsym(RTLD_DEFAULT, "mysqlnd_global_stats");
+	}
+	if (global && *global && (*global)->count > STAT_COM_STMT_EXECUTE) {
+		return (*global)->values[STAT_COM_QUERY] + (*global)->values[STAT_COM_STMT_EXECUTE];
+	}
+#endif
+	return 0;
+}
+
+static uint32_t gc_runs(void)
+{
+	zend_gc_status status;
+
+	zend_gc_get_status(&status);
+	return status.runs;
+}
+
+static uint64_t cpu_nanoseconds(const struct rusage *usage)
+{
+	return ((uint64_t) usage->ru_utime.tv_sec + (uint64_t) usage->ru_stime.tv_sec) * 1000000000
+		+ ((uint64_t) usage->ru_utime.tv_usec + (uint64_t) usage->ru_stime.tv_usec) * 1000;
+}
+
+static struct string string(const char *text, size_t most)
+{
+	struct string string = { text ? text : "", text ? strnlen(text, most) : 0 };
+
+	return string;
+}
+
+void howdah_log_set_up(const struct howdah_sampler_setup *new_setup)
+{
+	setup = *new_setup;
+	/* Here, where no sampler is yet: dlsym() takes a lock. */
+	queries();
+}
+
+void howdah_log_begin(const struct howdah_request *request)
+{
+	facts.number++;
+	facts.began = request->began;
+	facts.method = string(request->method, 32);
+	facts.url = string(request->uri, URL_BYTES);
+	facts.script = string(request->script_filename, URL_BYTES);
+	if (setup.slow_log >= 0 || setup.has_limit) {
+		getrusage(RUSAGE_SELF, &facts.usage);
+	}
+	if (setup.slow_log >= 0) {
+		facts.queries = queries();
+		facts.gc_runs = gc_runs();
+	}
+}
+
+void howdah_log_memory(void)
+{
+	facts.memory = zend_memory_usage(0);
+	facts.memory_peak = zend_memory_peak_usage(0);
+}
+
+static bool has_room(int file, off_t most)
+{
+	struct stat status;
+
+	return file >= 0 && fstat(file, &status) == 0 && status.st_size < most;
+}
+
+static void write_line(int file, struct howdah_text *line)
+{
+	howdah_text_put(line, "\n");
+	if (write(file, line->bytes, line->len) < 0) {
+		/* A full disk takes samples, not requests. */
+		return;
+	}
+}
+
+static struct howdah_text begin_line(enum howdah_author author)
+{
+	struct howdah_text line = { lines[author], LINE_BYTES, 0 };
+
+	return line;
+}
+
+/* The text may belong to the next request already, and its memory to nobody: whoever uses it asks is_current() then. */
+static void put(struct howdah_text *line, const struct string *string,
+	void (*how)(struct howdah_text *, const char *, size_t))
+{
+	char copy[URL_BYTES];
+	struct string now = *string;
+
+	if (now.len <= sizeof(copy) && howdah_peek(copy, now.bytes, now.len)) {
+		how(line, copy, now.len);
+	} else {
+		how(line, "", 0);
+	}
+}
+
+/* ---- the slow log ---- */
+
+static void put_key(struct howdah_text *line, const char *key)
+{
+	howdah_text_put(line, ",\"");
+	howdah_text_put(line, key);
+	howdah_text_put(line, "\":");
+}
+
+static void put_member(struct howdah_text *line, const char *key, uint64_t number)
+{
+	put_key(line, key);
+	howdah_text_number(line, number);
+}
+
+static void put_json(struct howdah_text *line, const char *key, const char *value)
+{
+	put_key(line, key);
+	howdah_text_json(line, value, strlen(value));
+}
+
+static void put_name(struct howdah_text *line, const struct howdah_frame *frame,
+	void (*how)(struct howdah_text *, const char *, size_t))
+{
+	char name[sizeof(frame->class_name) + sizeof(frame->function) + 2];
+	struct howdah_text text = { name, sizeof(name), 0 };
+
+	if (frame->class_name[0]) {
+		howdah_text_put(&text, frame->class_name);
+		howdah_text_put(&text, "::");
+	}
+	howdah_text_put(&text, frame->function);
+	how(line, name, text.len);
+}
+
+static void put_native(struct howdah_text *line, const struct howdah_backtrace *backtrace)
+{
+	bool is_internal = backtrace->depth > 0 && !backtrace->frames[0].file[0];
+
+	put_key(line, "native");
+	if (!is_internal && !backtrace->waits_in[0]) {
+		howdah_text_put(line, "null");
+		return;
+	}
+	howdah_text_put(line, "{\"function\":");
+	if (is_internal) {
+		put_name(line, &backtrace->frames[0], howdah_text_json);
+	} else {
+		howdah_text_put(line, "null");
+	}
+	put_key(line, "waits_in");
+	if (backtrace->waits_in[0]) {
+		howdah_text_json(line, backtrace->waits_in, strlen(backtrace->waits_in));
+	} else {
+		howdah_text_put(line, "null");
+	}
+	howdah_text_put(line, "}");
+}
+
+static void put_backtrace(struct howdah_text *line, const struct howdah_backtrace *backtrace)
+{
+	bool is_cut = backtrace->is_cut;
+
+	put_key(line, "backtrace");
+	howdah_text_put(line, "[");
+	for (int i = 0; i < backtrace->depth; i++) {
+		const struct howdah_frame *frame = &backtrace->frames[i];
+		if (howdah_text_left(line) < FRAME_BYTES) {
+			is_cut = true;
+			break;
+		}
+		howdah_text_put(line, i ? ",{\"function\":" : "{\"function\":");
+		howdah_text_json(line, frame->function, strlen(frame->function));
+		if (frame->class_name[0]) {
+			put_json(line, "class", frame->class_name);
+		}
+		if (frame->file[0]) {
+			put_json(line, "file", frame->file);
+			put_member(line, "line", frame->line);
+		}
+		howdah_text_put(line, "}");
+	}
+	howdah_text_put(line, "]");
+	if (is_cut) {
+		howdah_text_put(line, ",\"cut\":true");
+	}
+}
+
+static void put_counters(struct howdah_text *line, const struct rusage *usage)
+{
+	put_key(line, "counters");
+	howdah_text_put(line, "{\"mysql_queries\":");
+	howdah_text_number(line, queries() - facts.queries);
+	put_member(line, "included_files", zend_hash_num_elements(&EG(included_files)));
+	put_member(line, "gc_runs", gc_runs() - facts.gc_runs);
+	put_member(line, "minor_faults", (uint64_t) (usage->ru_minflt - facts.usage.ru_minflt));
+	put_member(line, "major_faults", (uint64_t) (usage->ru_majflt - facts.usage.ru_majflt));
+	put_member(line, "blocks_read", (uint64_t) (usage->ru_inblock - facts.usage.ru_inblock));
+	put_member(line, "blocks_written", (uint64_t) (usage->ru_oublock - facts.usage.ru_oublock));
+	put_member(line, "context_switches", (uint64_t) (usage->ru_nvcsw - facts.usage.ru_nvcsw));
+	howdah_text_put(line, "}");
+}
+
+void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion, unsigned number,
+	const struct howdah_backtrace *backtrace, bool (*is_current)(void))
+{
+	static const char *const names[] = { "sample", "limit", "end" };
+	struct howdah_text line = begin_line(author);
+	struct rusage usage;
+
+	if (!has_room(setup.slow_log, SLOW_LOG_BYTES)) {
+		return;
+	}
+	getrusage(RUSAGE_SELF, &usage);
+	howdah_text_put(&line, "{\"time\":\"");
+	howdah_text_time(&line);
+	howdah_text_put(&line, "\"");
+	put_json(&line, "application", setup.application);
+	/* The same for all lines of a request, and for no other request's. */
+	put_key(&line, "request");
+	howdah_text_put(&line, "\"");
+	howdah_text_number(&line, (uint64_t) getpid());
+	howdah_text_put(&line, ".");
+	howdah_text_number(&line, facts.began / 1000);
+	howdah_text_put(&line, "\"");
+	put_member(&line, "pid", (uint64_t) getpid());
+	put_json(&line, "event", names[occasion]);
+	if (occasion == HOWDAH_SLOW) {
+		put_member(&line, "sample", number);
+	}
+	put_key(&line, "method");
+	put(&line, &facts.method, howdah_text_json);
+	put_key(&line, "url");
+	put(&line, &facts.url, howdah_text_json);
+	put_key(&line, "script");
+	put(&line, &facts.script, howdah_text_json);
+	put_key(&line, "elapsed");
+	howdah_text_seconds(&line, howdah_monotonic() - facts.began);
+	put_key(&line, "cpu");
+	howdah_text_seconds(&line, cpu_nanoseconds(&usage) - cpu_nanoseconds(&facts.usage));
+	put_member(&line, "memory", occasion == HOWDAH_END ? facts.memory : zend_memory_usage(0));
+	put_member(&line, "memory_peak", occasion == HOWDAH_END ? facts.memory_peak : zend_memory_peak_usage(0));
+	put_counters(&line, &usage);
+	if (backtrace) {
+		put_native(&line, backtrace);
+		put_backtrace(&line, backtrace);
+	}
+	howdah_text_put(&line, "}");
+	if (is_current()) {
+		write_line(setup.slow_log, &line);
+	}
+}
+
+/* ---- the log ---- */
+
+void howdah_log_limit(enum howdah_author author, const struct howdah_backtrace *backtrace, bool (*is_current)(void))
+{
+	struct howdah_text line = begin_line(author);
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	howdah_text_put(&line, "howdah: warning: limits/timeout of the application \"");
+	howdah_text_plain(&line, setup.application, strlen(setup.application));
+	howdah_text_put(&line, "\" ends a request: ");
+	put(&line, &facts.method, howdah_text_plain);
+	howdah_text_put(&line, " ");
+	put(&line, &facts.url, howdah_text_plain);
+	howdah_text_put(&line, ", script ");
+	put(&line, &facts.script, howdah_text_plain);
+	howdah_text_put(&line, ", after ");
+	howdah_text_seconds(&line, howdah_monotonic() - facts.began);
+	howdah_text_put(&line, " s (");
+	howdah_text_seconds(&line, cpu_nanoseconds(&usage) - cpu_nanoseconds(&facts.usage));
+	howdah_text_put(&line, " s of CPU), with ");
+	howdah_text_number(&line, zend_memory_usage(0) / 1024);
+	howdah_text_put(&line, " KiB of memory, in worker ");
+	howdah_text_number(&line, (uint64_t) getpid());
+	howdah_text_put(&line, ", at ");
+	if (backtrace->depth == 0) {
+		howdah_text_put(&line, "the start or end of the request");
+	}
+	for (int i = 0; i < backtrace->depth && i < LIMIT_FRAMES; i++) {
+		const struct howdah_frame *frame = &backtrace->frames[i];
+		howdah_text_put(&line, i ? " < " : "");
+		put_name(&line, frame, howdah_text_plain);
+		if (i == 0 && backtrace->waits_in[0]) {
+			howdah_text_put(&line, " in ");
+			howdah_text_put(&line, backtrace->waits_in);
+		}
+		if (frame->file[0]) {
+			howdah_text_put(&line, " ");
+			howdah_text_plain(&line, frame->file, strlen(frame->file));
+			howdah_text_put(&line, ":");
+			howdah_text_number(&line, frame->line);
+		}
+	}
+	if (is_current()) {
+		write_line(STDERR_FILENO, &line);
+	}
+}
+
+/* ---- profiles ---- */
+
+/* The outermost frame comes last: `FRAME`, then its name, file and line. */
+void howdah_log_profile(enum howdah_author author, const struct howdah_backtrace *backtrace)
+{
+	struct howdah_text line = begin_line(author);
+
+	if (!has_room(setup.profile, PROFILE_BYTES)) {
+		return;
+	}
+	howdah_text_number(&line, (uint64_t) getpid());
+	if (backtrace->waits_in[0]) {
+		howdah_text_put(&line, FRAME "[");
+		howdah_text_put(&line, backtrace->waits_in);
+		howdah_text_put(&line, "]" PART PART);
+	}
+	for (int i = 0; i < backtrace->depth && howdah_text_left(&line) > FRAME_BYTES; i++) {
+		const struct howdah_frame *frame = &backtrace->frames[i];
+		howdah_text_put(&line, FRAME);
+		put_name(&line, frame, howdah_text_plain);
+		howdah_text_put(&line, PART);
+		howdah_text_plain(&line, frame->file, strlen(frame->file));
+		howdah_text_put(&line, PART);
+		howdah_text_number(&line, frame->line);
+	}
+	if (backtrace->depth == 0) {
+		howdah_text_put(&line, FRAME "{start or end of a request}" PART PART);
+	} else if (backtrace->is_cut) {
+		howdah_text_put(&line, FRAME "{more}" PART PART);
+	}
+	write_line(setup.profile, &line);
+}

@@ -1,0 +1,171 @@
+//! The slow logs: the supervisor opens them, as it may be root, and reads their ends for who asks; workers write them.
+//!
+//! What is in one comes of the application and of its clients: it is handed on, and nothing is made of it here.
+
+use crate::api::Answer;
+use crate::start::Start;
+use crate::supervise::Supervisor;
+use crate::system_error::words;
+use howdah_channel::lifecycle::SlowRequests;
+use howdah_config::{Refusal, answer};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A slow log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowLog {
+    /// The file.
+    path: PathBuf,
+    /// What is written there.
+    pub requests: SlowRequests,
+}
+
+const FOLDER: &str = "slow";
+const FOLDER_MODE: u32 = 0o700;
+const MODE: u32 = 0o640;
+/// A file that is longer is put aside when the application starts.
+const ROTATE_BYTES: u64 = 16 << 20;
+/// How much of the end is read for who asks.
+const TAIL_BYTES: u64 = 4 << 20;
+
+// === impl Supervisor ===
+
+impl Supervisor {
+    /// The end of an application's slow log.
+    pub(crate) fn show_slow_log(&self, name: &str) -> Result<Answer, Refusal> {
+        let id = self.current.generations.get(name);
+        let generation = id.and_then(|id| self.generations.iter().find(|generation| generation.id() == *id));
+        let generation = generation.ok_or_else(|| {
+            Refusal::new(404, answer::text::NO_SUCH_VALUE, format!("there is no application {name:?}"))
+        })?;
+        let log = generation.slow_log().ok_or_else(|| {
+            let detail = format!(
+                "applications/{name}/slow_log is not set; {{\"threshold\": 1}} has requests written down that take \
+                 longer than a second"
+            );
+            Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
+        })?;
+        log.tail().map(Answer::bytes).map_err(|problem| Refusal::new(500, "The slow log cannot be read.", problem))
+    }
+}
+
+// === impl SlowLog ===
+
+impl SlowLog {
+    /// The slow log that an application asks for, if it does.
+    ///
+    /// # Errors
+    /// With the option and what to do.
+    pub fn of(name: &str, wanted: Option<&howdah_config::SlowLog>, start: &Start) -> Result<Option<SlowLog>, String> {
+        let Some(wanted) = wanted else { return Ok(None) };
+        let path = match (&wanted.path, &start.state_dir) {
+            (Some(path), _) => path.clone(),
+            (None, Some(folder)) => folder.join(FOLDER).join(file_name(name)),
+            (None, None) => return Err("without a state directory it needs a \"path\"".to_owned()),
+        };
+        let threshold_ms = u64::try_from(wanted.threshold.as_millis()).unwrap_or(u64::MAX);
+        let requests = SlowRequests { threshold_ms, samples: wanted.samples };
+        let log = SlowLog { path, requests };
+        // What cannot be opened is told before anything is started.
+        log.open().map(|_| Some(log))
+    }
+
+    /// Opens it for who writes. One that has grown long is put aside first: `.1` at the end of its name.
+    ///
+    /// # Errors
+    /// With the path, the reason and what to do.
+    pub fn open(&self) -> Result<File, String> {
+        let opened = || {
+            if let Some(folder) = self.path.parent().filter(|folder| folder.ends_with(FOLDER)) {
+                DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+            }
+            if std::fs::metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
+                let mut aside = self.path.clone().into_os_string();
+                aside.push(".1");
+                std::fs::rename(&self.path, aside)?;
+            }
+            OpenOptions::new().append(true).create(true).mode(MODE).open(&self.path)
+        };
+        opened().map_err(|error| self.problem("opened", &error))
+    }
+
+    /// Its last lines, whole ones.
+    ///
+    /// # Errors
+    /// With the path and the reason.
+    pub fn tail(&self) -> Result<Vec<u8>, String> {
+        tail(&self.path, TAIL_BYTES).map_err(|error| self.problem("read", &error))
+    }
+
+    fn problem(&self, what: &str, error: &io::Error) -> String {
+        format!("{:?} cannot be {what}: {}; choose another file with \"path\"", self.path, words(error))
+    }
+}
+
+fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    let from = len.saturating_sub(most);
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    if from > 0 {
+        let cut = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
+        bytes.drain(..cut);
+    }
+    Ok(bytes)
+}
+
+/// The name of an application's file: any name may be an application's.
+fn file_name(application: &str) -> String {
+    let mut name = String::new();
+    for byte in application.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
+            b'.' if !name.is_empty() => name.push('.'),
+            byte => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name + ".jsonl"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_a_file_of_its_own_in_the_folder() {
+        for (application, file) in [
+            ("shop", "shop.jsonl"),
+            ("a.b-c_d", "a.b-c_d.jsonl"),
+            ("../etc", "%2E.%2Fetc.jsonl"),
+            ("ä %", "%C3%A4%20%25.jsonl"),
+        ] {
+            assert_eq!(file_name(application), file);
+        }
+    }
+
+    #[test]
+    fn a_tail_has_whole_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "first\nsecond\nthird\n").unwrap();
+        assert_eq!(tail(&path, 100).unwrap(), b"first\nsecond\nthird\n");
+        assert_eq!(tail(&path, 10).unwrap(), b"third\n");
+        assert_eq!(tail(&path, 3).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_long_one_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let log = SlowLog { path: path.clone(), requests: SlowRequests { threshold_ms: 1, samples: 1 } };
+        log.open().unwrap().set_len(ROTATE_BYTES).unwrap();
+        assert_eq!(log.open().unwrap().metadata().unwrap().len(), ROTATE_BYTES);
+        log.open().unwrap().set_len(ROTATE_BYTES + 1).unwrap();
+        assert_eq!(log.open().unwrap().metadata().unwrap().len(), 0);
+        assert_eq!(folder.path().join("log.1").metadata().unwrap().len(), ROTATE_BYTES + 1);
+    }
+}
