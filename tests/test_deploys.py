@@ -539,3 +539,21 @@ def test_swaps_while_routers_and_prototypes_die(site):
         assert server.get("/").json()["late"] == "last"
         server.workers(count=2)
         server.prototype()
+
+
+def test_inotify_watches_that_run_out_are_told(folder):
+    folder.write("index.php", "<?php echo 'one';")
+    for name in "abcdef":
+        folder.write(f"{name}/x.php", "<?php")
+    limit = 'echo 3 > /proc/sys/user/max_inotify_watches && exec "$0" "$@"'
+    prefix = ["unshare", "--user", "--map-user=33", "--map-group=33", "--keep-caps", "sh", "-c", limit]
+    if subprocess.run([*prefix, "true"], capture_output=True).returncode:
+        pytest.skip("no user namespace, or no limit of its own")
+    options = ["--reload", "on-change"]
+    ini = {"opcache.validate_timestamps": "0"}
+    with Howdah.serve(folder, *options, processes=1, ini=ini, prefix=prefix) as server:
+        wait_for(lambda: "inotify watches ran out at" in server.stderr, "the warning")
+        assert "sysctl fs.inotify.max_user_watches" in server.stderr
+        edit(folder.root / "index.php", "<?php echo 'two';")
+        wait_for(lambda: server.get("/").text == "two", "what is watched is still seen", timeout=5)
+        assert server.stderr.count("ran out") == 1
