@@ -1,7 +1,9 @@
 """Deploys: releases behind a symbolic link, warm-up, reload. No release is half seen, and a bad one is not taken."""
 
+import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import threading
@@ -30,6 +32,7 @@ class Site:
         index = index or (
             "<?php $part = require __DIR__ . '/../src/part.php'; "
             f"echo json_encode(['index' => '{name}', 'part' => $part, 'root' => $_SERVER['DOCUMENT_ROOT'], "
+            "'marker' => file_get_contents($_SERVER['DOCUMENT_ROOT'] . '/version.txt'), "
             "'script' => $_SERVER['SCRIPT_FILENAME'], 'file' => __FILE__, 'cwd' => getcwd(), "
             "'late' => (function () { usleep(2000); return require $_SERVER['DOCUMENT_ROOT'] . '/../src/late.php'; })()]);"
         )
@@ -74,6 +77,10 @@ def site(folder):
     return site
 
 
+def pids(server, count=2):
+    return [worker.pid for worker in server.workers(count=count)]
+
+
 def version(server):
     return server.get("/version.txt").text
 
@@ -102,7 +109,7 @@ class Load:
                     self.failures.append((answer.status, answer.text[:300]))
                     continue
                 page = answer.json()
-                if len({page["index"], page["part"], page["late"], page["root"].split("/")[-2]}) != 1:
+                if len({page["index"], page["part"], page["late"], page["marker"], page["root"].split("/")[-2]}) != 1:
                     self.failures.append(("mixed", page))
                 file = connection.request("GET", "/version.txt")
                 # Both releases are complete when a page and its file are of different ones; but time never goes back.
@@ -198,12 +205,12 @@ def test_serve_follows_a_swap(site):
 def test_a_bad_release_is_not_taken_and_the_next_good_one_is(site, index, reason):
     site.release("bad", index)
     with Howdah.run(site.config(warm_up=["/check?x=1"])) as server:
-        workers = server.workers(count=2)
+        workers = pids(server)
         site.swap("bad")
         wait_for(lambda: "was not reloaded" in server.stderr, "the refusal")
         assert "/check?x=1 was answered" in server.stderr and reason in server.stderr
         assert version(server) == "1" and server.get("/").json()["late"] == "1"
-        assert server.workers(count=2) == workers
+        assert pids(server) == workers
         time.sleep(1.2)
         assert server.stderr.count("was not reloaded") == 1, "it is said once"
         site.swap("2")
@@ -419,7 +426,7 @@ def test_the_router_may_die_during_a_warm_up(folder):
         old.kill()
         restart.join()
         assert restart.answer.status == 200, "the next router warms it again"
-        assert server.router() != old
+        assert server.router().pid != old.pid
         assert server.get("/").text != pid
 
 
@@ -452,12 +459,12 @@ def test_a_prototype_that_dies_during_a_warm_up(folder):
         known = server.prototype()
         will("hang")
         restart = Restart(server, folder)
-        new = [process for process in server.titled('howdah: "app" prototype') if process != known]
+        new = [process for process in server.titled('howdah: "app" prototype') if process.pid != known.pid]
         new[0].kill()
         restart.join()
         assert restart.answer.status == 500 and "does not start" in restart.answer.text
         assert server.get("/").status == 200
-        assert server.prototype() == known
+        assert server.prototype().pid == known.pid
 
 
 # --- Development
@@ -498,10 +505,10 @@ def test_on_change_an_edit_is_seen_within_two_seconds(folder):
 def test_without_on_change_edits_start_nothing(folder):
     folder.write("index.php", "<?php echo 'one';")
     with Howdah.run({"applications": {"app": application(folder)}}) as server:
-        pids = server.workers(count=1)
+        before = pids(server, 1)
         edit(folder.root / "index.php", "<?php echo 'two';")
         time.sleep(1)
-        assert server.workers(count=1) == pids and "reloaded" not in server.stderr
+        assert pids(server, 1) == before and "reloaded" not in server.stderr
 
 
 def test_serve_reloads_on_change(folder):
@@ -512,3 +519,41 @@ def test_serve_reloads_on_change(folder):
         time.sleep(0.5)
         edit(folder.root / "index.php", "<?php echo 'two';")
         wait_for(lambda: server.get("/").text == "two", "two", timeout=2)
+
+
+@pytest.mark.xdist_group("heavy")
+def test_swaps_while_routers_and_prototypes_die(site):
+    """Whatever dies in between, the last release is reached, and nothing of the others is left."""
+    chance = random.Random(20261121)
+    with Howdah.run(site.config(warm_up=["/", "/warm"])) as server:
+        for turn in range(12):
+            site.swap(str(turn % 2 + 1))
+            time.sleep(0.5 + chance.random() * 0.2)
+            for process in server.processes():
+                if process.title == "howdah: router" or process.title.endswith("prototype") and chance.random() < 0.3:
+                    with contextlib.suppress(ProcessLookupError):
+                        process.kill()
+        site.release("last")
+        site.swap("last")
+        wait_for_version(server, "last")
+        assert server.get("/").json()["late"] == "last"
+        server.workers(count=2)
+        server.prototype()
+
+
+def test_inotify_watches_that_run_out_are_told(folder):
+    folder.write("index.php", "<?php echo 'one';")
+    for name in "abcdef":
+        folder.write(f"{name}/x.php", "<?php")
+    limit = 'echo 3 > /proc/sys/user/max_inotify_watches && exec "$0" "$@"'
+    prefix = ["unshare", "--user", "--map-user=33", "--map-group=33", "--keep-caps", "sh", "-c", limit]
+    if subprocess.run([*prefix, "true"], capture_output=True).returncode:
+        pytest.skip("no user namespace, or no limit of its own")
+    options = ["--reload", "on-change"]
+    ini = {"opcache.validate_timestamps": "0"}
+    with Howdah.serve(folder, *options, processes=1, ini=ini, prefix=prefix) as server:
+        wait_for(lambda: "inotify watches ran out at" in server.stderr, "the warning")
+        assert "sysctl fs.inotify.max_user_watches" in server.stderr
+        edit(folder.root / "index.php", "<?php echo 'two';")
+        wait_for(lambda: server.get("/").text == "two", "what is watched is still seen", timeout=5)
+        assert server.stderr.count("ran out") == 1

@@ -300,12 +300,22 @@ def test_rootfs_mounts_what_is_asked_for(rootfs, run):
 def test_links_in_a_rootfs_lead_where_the_application_sees_them(rootfs, run):
     needs("--mount")
     root, inner = rootfs
-    inner.php("v1/index.php", "echo __DIR__;")
+    for release in ("v1", "v2"):
+        inner.php(f"{release}/index.php", "echo __DIR__, ' ', $_SERVER['DOCUMENT_ROOT'];")
+        inner.write(f"{release}/name.txt", release)
     (inner.root / "current").symlink_to("/home/site/v1")
     config = in_rootfs(root, inner)
     config["root"] = "/home/site/current"
-    server = run({"applications": {"app": config}})
-    assert server.get("/").text == "/home/site/v1"
+    share = {"share": f"{inner.root}/current$uri", "fallback": {"pass": "applications/app"}}
+    routes = [{"match": {"uri": "/"}, "action": {"pass": "applications/app"}}, {"action": share}]
+    server = run({"applications": {"app": config}, "routes": routes})
+    assert server.get("/").text == "/home/site/v1 /home/site/v1"
+    # Seen from outside, the link would lead nowhere.
+    assert server.get("/name.txt").text == "v1"
+    (inner.root / "new").symlink_to("/home/site/v2")
+    os.rename(inner.root / "new", inner.root / "current")
+    wait_for(lambda: server.get("/").text == "/home/site/v2 /home/site/v2", "the deploy")
+    assert server.get("/name.txt").text == "v2"
 
 
 def test_hostile_links_in_a_rootfs_lead_nowhere(rootfs, run, folder, tmp_path):

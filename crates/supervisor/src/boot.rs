@@ -27,6 +27,8 @@ use tokio::sync::mpsc;
 /// One sentence for the person at the terminal.
 pub fn boot(start: Start) -> Result<Supervisor, String> {
     let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
+    // Before the control socket and the file with our process id show others that there is somebody to send them to.
+    let signals = Signals::listen().map_err(system)?;
     let sweep = Sweep::new();
     reap::adopt_orphans().map_err(system)?;
     let state = start.state_dir.as_deref().map(State::open).transpose()?;
@@ -73,7 +75,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         load: Default::default(),
         next_generation: 1,
         next_talker: 0,
-        signals: Signals::listen().map_err(system)?,
+        signals,
         router: None,
         router_backoff: Default::default(),
         router_due: None,

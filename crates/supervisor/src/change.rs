@@ -413,7 +413,8 @@ impl Supervisor {
     /// All that is new works: from now on it is in force.
     fn switch(&mut self, now: Instant) {
         let Some(change) = &mut self.change else { return };
-        let is_stored = matches!(change.origin, Origin::Stored | Origin::Nothing);
+        // A reload changes nothing of it, and a full disk is no reason against one.
+        let is_stored = matches!(change.origin, Origin::Stored | Origin::Nothing | Origin::Reload(_));
         if let Some(state) = self.state.as_ref().filter(|_| !is_stored)
             && let Err(reason) = state.store_configuration(&change.next.document.compact())
         {
