@@ -181,7 +181,7 @@ mod tests {
         let application = with(
             r#""processes": 3, "environment": {"A": "", "B": "b=c\nd"}, "working_directory": "/srv/", "user": "u", "group": "g",
                "limits": {"requests": 5}, "retry": "idempotent", "isolation": {"namespaces": {"pid": true}}, "stdout": "/o", "stderr": "/e",
-               "warm_up": ["/"], "reload": "never", "resolve_links": false,,
+               "warm_up": ["/"], "reload": "never", "resolve_links": false,
                "slow_log": {"threshold": 1}"#,
         )
         .expect("application");
