@@ -38,6 +38,7 @@ mod proxy;
 mod request_body;
 mod rerun;
 mod response_body;
+mod room;
 mod script;
 mod service;
 mod slots;
