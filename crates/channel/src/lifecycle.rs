@@ -112,6 +112,8 @@ pub struct PrototypeBoot {
     pub requests_per_worker: Option<u32>,
     /// Beyond how much memory of its own a worker ends, in bytes; another one takes its place.
     pub memory_per_worker: Option<u64>,
+    /// How many descriptors its processes may have, if not as many as the supervisor.
+    pub descriptors: Option<u64>,
     /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
     pub server_software: String,
 }

@@ -5,6 +5,7 @@ use crate::change::{Current, Origin};
 use crate::control_socket::ControlListener;
 use crate::listen::{ChosenBy, Listeners};
 use crate::reap;
+use crate::resources;
 use crate::shutdown::Stage;
 use crate::signals::Signals;
 use crate::start::Start;
@@ -27,6 +28,8 @@ use tokio::sync::mpsc;
 pub fn boot(start: Start) -> Result<Supervisor, String> {
     let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
     let sweep = Sweep::new();
+    resources::raise_descriptors();
+    resources::granted().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     reap::adopt_orphans().map_err(system)?;
     let state = start.state_dir.as_deref().map(State::open).transpose()?;
     let certificates = match &state {

@@ -12,6 +12,7 @@ use crate::listen::ChosenBy;
 use crate::plan::plan;
 use crate::shutdown::Stage;
 use crate::start::memory_file;
+use crate::state::State;
 use crate::supervise::Supervisor;
 use crate::{logs, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
@@ -315,8 +316,14 @@ impl Supervisor {
     /// All that is new works: from now on it is in force.
     fn switch(&mut self, now: Instant) {
         let Some(change) = &mut self.change else { return };
-        let is_stored = matches!(change.origin, Origin::Stored | Origin::Nothing);
-        if let Some(state) = self.state.as_ref().filter(|_| !is_stored)
+        let is_stored = |state: &&State| match change.origin {
+            Origin::Stored | Origin::Nothing => true,
+            // It was given at the start, and will be again.
+            Origin::Start => state.is_read_only(),
+            // A restart changes nothing that is stored.
+            Origin::Api(_) => state.is_read_only() && change.next.document.compact() == self.current.document.compact(),
+        };
+        if let Some(state) = self.state.as_ref().filter(|state| !is_stored(state))
             && let Err(reason) = state.store_configuration(&change.next.document.compact())
         {
             return self.fail_change(&reason, now);

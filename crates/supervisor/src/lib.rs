@@ -41,6 +41,7 @@ mod plan;
 mod pool;
 mod process;
 mod reap;
+mod resources;
 mod respawn;
 mod said;
 mod shutdown;

@@ -7,6 +7,7 @@ use super::{Generation, Prototype};
 use crate::link::Link;
 use crate::patience::Patience;
 use crate::process::{self, Told};
+use crate::resources;
 use crate::said::Said;
 use crate::spawn;
 use howdah_channel::BUILD_ID;
@@ -69,6 +70,7 @@ impl Generation {
             working_directory: plan.working_directory.clone(),
             requests_per_worker: plan.limits.requests,
             memory_per_worker: plan.limits.memory,
+            descriptors: resources::former_descriptors(),
             server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
