@@ -127,7 +127,7 @@ impl History {
         if ran >= LONG {
             self.unseen = 1;
         }
-        self.busy >= LONG || self.requests % ROUND == 0 || self.requests % ROUND == ROUND - 1
+        self.busy >= LONG || self.requests.is_multiple_of(ROUND) || (self.requests + 1).is_multiple_of(ROUND)
     }
 
     fn look(&mut self, private_bytes: u64) {
@@ -215,7 +215,7 @@ fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
