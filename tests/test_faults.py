@@ -3,9 +3,7 @@
 import json
 import os
 import re
-import signal
 import subprocess
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -44,7 +42,11 @@ def shop(folder, run):
             "options": {"admin": {"ffi.enable": "1"}},
             **options,
         }
-        return run({"applications": {"shop": application}, **config}, *words, **how)
+        routes = [
+            {"match": {"uri": "*.txt"}, "action": {"share": f"{folder.root}$uri"}},
+            {"action": {"pass": "applications/shop"}},
+        ]
+        return run({"applications": {"shop": application}, "routes": routes, **config}, *words, **how)
 
     return start
 
@@ -61,13 +63,13 @@ def needs_ffi(server):
 def test_a_worker_that_dies_costs_its_own_request(shop, death):
     server = shop()
     needs_ffi(server)
-    before = server.workers("shop", count=2)
+    server.workers("shop", count=2)
     with ThreadPoolExecutor(8) as pool:
         deaths = [pool.submit(server.get, f"/{death}.php") for _ in range(2)]
         others = [pool.submit(server.get, "/pid.php") for _ in range(50)]
     assert {answer.result().status for answer in deaths} == {502}
     assert {answer.result().status for answer in others} == {200}
-    assert not {p.pid for p in before} & {p.pid for p in server.workers("shop", count=2)}
+    server.workers("shop", count=2)
     wait_for(lambda: f"its request, GET /{death}.php, is answered 502" in server.stderr, "the line of the router")
 
 
@@ -78,7 +80,7 @@ def test_a_worker_without_descriptors_answers_its_request_and_goes(shop):
         before = server.get("/pid.php").text
         began = time.monotonic()
         assert server.get("/closes.php").status in (200, 502)
-        assert server.get("/pid.php").text != before
+        wait_for(lambda: server.get("/pid.php").text != before, "another worker")
         assert time.monotonic() - began < 5
     wait_for(lambda: "exited with code 74" in server.stderr, "the line")
     assert "replaced" not in server.stderr, "no rule was broken"
@@ -144,3 +146,339 @@ def test_without_the_option_nothing_runs_twice(shop, folder):
     server = shop()
     assert server.get("/count.php").status == 502
     assert (folder.scratch / "runs").read_text() == "x"
+
+
+# --- Prototype and router
+
+
+def test_worker_prototype_and_router_may_die_at_the_same_time(shop):
+    server = shop()
+    for _ in range(3):
+        doomed = [server.router(), server.prototype("shop"), *server.workers("shop", count=2)]
+        for process in doomed:
+            process.kill()
+        assert server.get("/pid.php").status == 200
+        assert not [process for process in doomed if process.alive()]
+    wait_for(lambda: "another one is started" in server.stderr, "the line about the router")
+    wait_for(lambda: 'the prototype of "shop" is started again' in server.stderr, "the line about the prototype")
+    server.router(), server.prototype("shop"), server.workers("shop", count=2)
+    wait_for(lambda: server.zombies() == [])
+
+
+# --- Disks
+
+
+@contextmanager
+def small_disk(path: Path, size: str = "256k"):
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "none", str(path)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"mounts nothing here: {mounted.stderr!r}")
+    try:
+        yield path
+    finally:
+        while path.is_mount():
+            subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    ballast = disk / "ballast"
+    with open(ballast, "wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 512):
+                pass
+        except OSError:
+            pass
+    return ballast
+
+
+@needs_root
+def test_a_full_disk_costs_lines_of_the_access_log_and_no_request(shop, tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        log = disk / "access.log"
+        server = shop(config={"access_log": {"path": str(log), "format": "$request_line $status end"}})
+        for outage in (1, 2):
+            assert server.get("/file.txt?before").status == 200
+            wait_for(lambda: log.read_text().count("before") == outage)
+            ballast = fill(disk)
+            assert {server.get(f"/pid.php?{'lost' * 500}").status for _ in range(20)} == {200}
+            wait_for(lambda: server.stderr.count("cannot write the access log") >= outage, "the line")
+            ballast.unlink()
+        assert server.get("/file.txt?after").status == 200
+        wait_for(lambda: "after" in log.read_text())
+        whole = re.compile(r"GET /\S+ HTTP/1.1 200 end")
+        torn = [line for line in log.read_text().splitlines() if not whole.fullmatch(line)]
+        threads = int(server.router().status("Threads"))
+        assert len(torn) <= 2 * threads, "what was cut off is a line of its own"
+        assert server.stderr.count("cannot write the access log") <= 2 * threads, "it is said once for each outage"
+
+
+@needs_root
+def test_a_full_disk_is_an_answer_to_who_sends_a_large_body(shop, folder, tmp_path):
+    folder.php("size.php", "echo strlen(file_get_contents('php://input'));")
+    with small_disk(tmp_path / "disk") as disk:
+        http = {"body_temp_path": str(disk), "body_buffer_size": 1000, "max_body_size": 10_000_000}
+        server = shop(config={"settings": {"http": http}})
+        assert server.post("/size.php", b"x" * 100_000).text == "100000"
+        ballast = fill(disk)
+        try:
+            assert server.post("/size.php", b"x" * 500_000).status == 500
+        except (ProtocolError, ConnectionError):
+            pass  # It was answered before the body was read.
+        wait_for(lambda: "cannot write a request's body to a temporary file" in server.stderr, "the line")
+        assert server.post("/size.php", b"x" * 900).text == "900", "what fits into memory needs no disk"
+        ballast.unlink()
+        assert server.post("/size.php", b"x" * 100_000).text == "100000"
+        assert os.statvfs(disk).f_bfree == os.statvfs(disk).f_blocks, "nothing is left behind"
+
+
+@needs_root
+def test_a_full_disk_cuts_off_a_response_that_its_client_does_not_take(shop, folder, tmp_path):
+    folder.php("large.php", "for ($n = 0; $n < 400; $n++) { echo str_repeat('x', 100000); }")
+    with small_disk(tmp_path / "disk") as disk:
+        server = shop(config={"settings": {"http": {"body_temp_path": str(disk)}}})
+        with server.connect() as client:
+            client.send_request("GET", "/large.php")
+            wait_for(lambda: "cannot keep a response" in server.stderr, "the line")
+            assert server.get("/pid.php").status == 200, "its worker is free again"
+            with pytest.raises((ProtocolError, ConnectionError)):
+                client.response("GET")
+        assert os.statvfs(disk).f_bfree == os.statvfs(disk).f_blocks
+
+
+@needs_root
+def test_howdahs_own_log_on_a_full_disk_is_no_reason_to_end(shop, tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        log = disk / "howdah.log"
+        server = shop("--log", str(log), stderr=str(disk / "php.log"))
+        ballast = fill(disk)
+        for _ in range(3):
+            assert server.get("/killed.php").status == 502
+            assert server.get("/pid.php").status == 200
+        ballast.unlink()
+        before = log.stat().st_size
+        assert server.get("/killed.php").status == 502
+        wait_for(lambda: log.stat().st_size > before, "it is written again")
+        assert "panicked" not in log.read_text()
+
+
+@needs_root
+def test_a_read_only_state_is_read_and_changes_are_refused(folder, tmp_path):
+    folder.php("index.php", "echo 'hello';")
+    with small_disk(tmp_path / "state") as disk:
+        application = {"type": "php", "root": str(folder.root), "processes": 1}
+        config = {"applications": {"shop": application}}
+        state = ("--state-dir", str(disk))
+
+        def start(words):
+            control = f"unix:{tmp_path}/c"
+            server = Howdah(lambda _: ["run", *state, "--control", control, *words], ready=lambda it: "howdah" in it.stdout)
+            server.control = tmp_path / "c"
+            return server
+
+        with start([]) as server:
+            assert server.api("PUT", "/config", {"listeners": {}, **config}).status == 200
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with start([]) as server:
+            server.workers("shop", count=1)
+            assert "is on a read-only file system" in server.stderr and "--state-dir" in server.stderr
+            answer = server.api("PUT", "/config/applications/shop/processes", "2")
+            assert answer.status == 500 and "Read-only file system" in answer.json()["detail"]
+            assert server.api("GET", "/config/applications/shop/processes").json() == 1
+            server.workers("shop", count=1)
+            assert server.api("PUT", "/certificates/x", "x").status >= 400
+            assert server.api("GET", "/control/applications/shop/restart").status == 200, "what stores nothing works"
+        # A configuration that is given at the start need not be stored.
+        given = tmp_path / "given.json"
+        given.write_text(json.dumps({"listeners": {}, **config}))
+        with start(["--config", str(given)]) as server:
+            server.workers("shop", count=1)
+
+
+# --- Descriptors
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def few_descriptors(soft: int, hard: int) -> dict:
+    return {"prefix": ("prlimit", f"--nofile={soft}:{hard}")}
+
+
+def test_beyond_the_limit_of_descriptors_connections_wait(shop):
+    server = shop(how=few_descriptors(256, 256))
+    router = server.router().pid
+    held = [server.connect() for _ in range(300)]
+    try:
+        wait_for(lambda: "as many as the limit of descriptors allows; others wait in the backlog" in server.stderr, "the line")
+        before = cpu_seconds(router)
+        time.sleep(1)  # A sample of the time, not a wait.
+        assert cpu_seconds(router) - before < 0.4, "it waits, and does not spin"
+        # Whoever is in is served, with what that takes: files, bodies.
+        assert held[0].request("GET", "/pid.php").status == 200
+        assert held[1].request("GET", "/file.txt").status == 200
+        assert held[2].request("POST", "/pid.php", body=b"x" * 3_000_000).status == 200
+        held[-1].send_request("GET", "/pid.php")
+        for client in held[:200]:
+            client.close()
+        assert held[-1].response("GET").status == 200, "it was only late"
+    finally:
+        for client in held:
+            client.close()
+    assert len(os.listdir(f"/proc/{router}/fd")) <= 256
+    assert server.get("/pid.php").status == 200
+    assert server.stderr.count("as many as the limit") == 1, "it is said once"
+
+
+def test_idle_connections_make_way_when_there_is_no_room(shop):
+    server = shop(how=few_descriptors(256, 256))
+    clients = []
+    try:
+        for _ in range(400):
+            clients.append(server.connect())
+            assert clients[-1].request("GET", "/pid.php").status == 200
+    finally:
+        for client in clients:
+            client.close()
+
+
+def limit_of(pid: int) -> tuple[int, int]:
+    text = Path(f"/proc/{pid}/limits").read_text()
+    soft, hard = re.search(r"Max open files\s+(\d+)\s+(\d+)", text).groups()
+    return int(soft), int(hard)
+
+
+def test_the_limit_of_descriptors_is_raised_for_us_and_not_for_php(shop):
+    server = shop(how=few_descriptors(500, 5000))
+    assert limit_of(server.pid) == limit_of(server.router().pid) == (5000, 5000)
+    assert limit_of(server.prototype("shop").pid) == limit_of(server.workers("shop")[0].pid) == (500, 5000)
+    assert "descriptors" not in server.stderr
+
+
+def test_a_low_limit_of_descriptors_is_told_at_the_start(shop):
+    server = shop(how=few_descriptors(1000, 1000))
+    assert "no more than 1000 descriptors may be open" in server.stderr and "ulimit -Hn" in server.stderr
+
+
+@needs_root
+def test_a_short_backlog_is_told_at_the_start(shop):
+    script = 'echo 128 > /proc/sys/net/core/somaxconn && exec "$@"'
+    if subprocess.run(["unshare", "--net", "sh", "-c", script, "sh", "true"], capture_output=True).returncode:
+        pytest.skip("no network namespaces here")
+    server = shop(how={"prefix": ("unshare", "--net", "sh", "-c", script, "sh")})
+    assert "no more than 128 connections may wait" in server.stderr
+    assert "sysctl -w net.core.somaxconn=4096" in server.stderr
+
+
+# --- Processes that cannot be made
+
+
+@needs_root
+def test_without_forks_the_workers_that_live_go_on_and_requests_wait(shop):
+    server = shop(user="www-data")
+    first, second = server.workers("shop", count=2)
+    prototype = server.prototype("shop").pid
+    # The limit of another user's process is for a privileged root only.
+    like_php = ("setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups")
+    limit = lambda most: subprocess.run([*like_php, "prlimit", "--pid", str(prototype), f"--nproc={most}:"], check=True)
+    usual = re.search(r"Max processes\s+(\S+)", Path(f"/proc/{prototype}/limits").read_text())[1]
+    limit(1)
+    first.kill()
+    wait_for(lambda: 'cannot fork a worker of "shop"' in server.stderr, "the line")
+    assert {server.get("/pid.php").text for _ in range(20)} == {str(second.pid)}
+    second.kill()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(server.get, "/pid.php")
+        wait_for(lambda: server.stderr.count("cannot fork") > 4, "more attempts")
+        limit(usual)
+        assert waiting.result().status == 200
+    server.workers("shop", count=2)
+    assert server.stderr.count("cannot fork") < 40, "it is tried with more and more patience"
+
+
+# --- Clocks
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+
+static volatile long *offset;
+
+__attribute__((constructor)) static void map(void)
+{
+	int file = open(getenv("CLOCK_OFFSET"), O_RDONLY | O_CLOEXEC);
+	offset = mmap(NULL, sizeof(long), PROT_READ, MAP_SHARED, file, 0);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	static int (*real)(clockid_t, struct timespec *);
+	if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+	int result = real(clock, now);
+	if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) now->tv_sec += *offset;
+	return result;
+}
+
+time_t time(time_t *out)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (out) *out = now.tv_sec;
+	return now.tv_sec;
+}
+
+int gettimeofday(struct timeval *now, void *zone)
+{
+	struct timespec precise;
+	clock_gettime(CLOCK_REALTIME, &precise);
+	now->tv_sec = precise.tv_sec;
+	now->tv_usec = precise.tv_nsec / 1000;
+	return 0;
+}
+"""
+
+
+def test_a_wall_clock_that_jumps_disturbs_nothing(shop, folder, tmp_path):
+    """Seconds before 1970, and years ahead: as seen by all of howdah and PHP, while requests run."""
+    library, offset = tmp_path / "clock.so", tmp_path / "offset"
+    (tmp_path / "clock.c").write_text(CLOCK)
+    if subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], capture_output=True).returncode:
+        pytest.skip("no C compiler here")
+    library.chmod(0o755)
+    offset.write_bytes((0).to_bytes(8, "little", signed=True))
+    offset.chmod(0o644)
+    folder.php("time.php", "usleep(50000); echo time();")
+    environ = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(offset)}
+    server = shop(how={"environ": environ}, limits={"timeout": 5})
+    before = {process.pid for process in server.processes()}
+    day = 86400
+    with server.connect() as client, ThreadPoolExecutor(2) as pool:
+        for jump in (0, day, -day, 3650 * day, -3650 * day, 0):
+            requests = [pool.submit(server.get, "/time.php") for _ in range(4)]
+            with open(offset, "r+b") as file:
+                file.write(jump.to_bytes(8, "little", signed=True))
+            seen = int(client.request("GET", "/time.php").text)
+            assert abs(seen - (time.time() + jump)) < 60, "the clock is what the test says"
+            assert client.request("GET", "/file.txt").status == 200
+            assert {request.result().status for request in requests} == {200}
+    assert {process.pid for process in server.processes()} == before, "nobody was ended for it"
+    assert "WARN" not in server.stderr and "ERROR" not in server.stderr
+
+
+@needs_root
+def test_a_monotonic_clock_of_another_namespace_is_as_good(shop):
+    prefix = ("unshare", "--time", "--monotonic", "100000000", "--boottime", "100000000")
+    if subprocess.run([*prefix, "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces of time here")
+    server = shop(how={"prefix": prefix}, limits={"requests": 20, "timeout": 5})
+    assert {server.get("/pid.php").status for _ in range(100)} == {200}
+    server.prototype("shop").kill()
+    assert server.get("/pid.php").status == 200

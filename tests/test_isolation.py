@@ -109,6 +109,94 @@ def test_applications_share_no_opcache(pair, folder):
     assert "only-shop" not in pair.get(status).text
 
 
+# --- One application attacks another one
+
+
+ATTACK = r"""$found = [];
+    // By the numbers that it was told, and by those that it sees.
+    $seen = array_filter(@scandir('/proc') ?: [], 'is_numeric');
+    foreach (array_unique([...explode(',', $_GET['pids']), ...$seen]) as $pid) {
+        if ($pid == getmypid() || $pid == posix_getppid()) { continue; }
+        foreach (['environ', 'mem', 'maps', 'smaps', 'syscall', 'stack', 'auxv'] as $name) {
+            if ((string) @file_get_contents("/proc/$pid/$name", false, null, 0, 10) !== '') { $found[] = $name; }
+        }
+        foreach (['fd', 'map_files', 'root', 'cwd', 'fdinfo'] as $name) {
+            foreach (array_diff(@scandir("/proc/$pid/$name/") ?: [], ['.', '..']) as $entry) { $found[] = $name; }
+        }
+        // Not for the channel's sake only: what has no number to be guessed is still a name.
+        for ($fd = 0; $fd < 20; $fd++) {
+            if (@readlink("/proc/$pid/fd/$fd") || @fopen("/proc/$pid/fd/$fd", 'r+')) { $found[] = 'fd'; }
+        }
+        if (@readlink("/proc/$pid/exe")) { $found[] = 'exe'; }
+    }
+    foreach (explode(',', $_GET['pids']) as $pid) {
+        if (posix_kill((int) $pid, 0)) { $found[] = 'signal'; }
+    }
+    foreach (['/dev/shm', '/tmp', '/run', '/var/tmp'] as $folder) {
+        foreach (@scandir($folder) ?: [] as $name) { if (stripos($name, 'howdah-channel') !== false) { $found[] = $folder; } }
+    }
+    if (@file_get_contents(dirname(__DIR__) . '/secret/file') !== false) { $found[] = 'file'; }
+    if (getenv('PASSWORD') !== false || isset($_SERVER['PASSWORD'])) { $found[] = 'environment'; }
+    if (preg_grep('/only-shop/', array_keys(opcache_get_status()['scripts']))) { $found[] = 'opcache'; }
+    sort($found);
+    echo json_encode(array_values(array_unique($found)));"""
+
+NAMESPACES = {"pid": True, "mount": True, "network": True, "uname": True}
+
+
+@pytest.mark.parametrize(
+    ("user", "isolation", "flags", "succeeds"),
+    [
+        ("nobody", {}, (), []),
+        ("nobody", {"namespaces": NAMESPACES, "new_privs": False}, ("--pid", "--mount", "--net", "--uts"), []),
+        ("nobody", {"namespaces": {"credential": True}}, ("--user",), []),
+        ("nobody", "rootfs", ("--pid", "--mount"), []),
+        # Of the same user, files and signals are anybody's; memory, environment and channel are not.
+        ("www-data", {}, (), ["file", "signal"]),
+        ("www-data", {"namespaces": NAMESPACES}, ("--pid", "--mount", "--net", "--uts"), ["file"]),
+        ("www-data", "rootfs", ("--pid", "--mount"), []),
+    ],
+    ids=["user", "user-namespaces", "user-credential", "user-rootfs", "nothing", "namespaces", "rootfs"],
+)
+def test_an_application_gets_at_nothing_of_another_one(folder, tmp_path, run, user, isolation, flags, succeeds):
+    if flags:
+        needs("--fork", *flags)
+    secret = folder.root.parent / "secret"
+    secret.mkdir()
+    (secret / "file").write_text("of shop")
+    for path in (secret, secret / "file"):
+        shutil.chown(path, "www-data", "www-data")
+        path.chmod(0o700)
+    folder.php("only-shop.php", "echo getmypid();")
+    folder.php("attack.php", ATTACK)
+    blog = app(folder, isolation if isinstance(isolation, dict) else None, user=user)
+    if isolation == "rootfs":
+        root = tmp_path / "rootfs"
+        inner = Folder(root / "home")
+        inner.php("attack.php", ATTACK)
+        readable(root)
+        blog = app(inner, {"rootfs": str(root), "namespaces": {"pid": True}}, user=user)
+        blog["root"] = "/home/site"
+    shop = app(folder, environment={"PASSWORD": "of-shop"})
+    routes = [
+        {"match": {"host": "shop"}, "action": {"pass": "applications/shop"}},
+        {"action": {"pass": "applications/blog"}},
+    ]
+    server = run({"applications": {"shop": shop, "blog": blog}, "routes": routes})
+    assert server.get("/only-shop.php", {"Host": "shop"}).text == str(server.workers("shop", count=1)[0].pid)
+    victims = [server.pid, server.router().pid, server.prototype("shop").pid, server.workers("shop", count=1)[0].pid]
+    assert server.get("/attack.php?pids=" + ",".join(map(str, victims))).json() == succeeds
+    assert server.get("/attack.php?pids=1", {"Host": "shop"}).status == 200
+
+
+def test_the_attack_is_one(folder, run):
+    """What it looks for is found where it may be: in a program that the application itself has started."""
+    attack = "$child = proc_open('exec sleep 5', [], $pipes); usleep(300000); $_GET['pids'] = proc_get_status($child)['pid'];" + ATTACK
+    server = run({"applications": {"app": app(folder)}})
+    found = server.get(here(folder, attack + "proc_terminate($child);")).json()
+    assert {"environ", "mem", "maps", "fd", "map_files", "exe", "signal"} - set(found) <= {"mem", "map_files"}, found
+
+
 # --- Namespaces
 
 

@@ -162,7 +162,7 @@ def test_nothing_fails_but_the_requests_of_killed_workers_under_load(scripts, se
     wait_for(lambda: server.zombies() == [])
 
 
-def test_workers_that_die_at_once_are_started_again_with_more_and_more_patience(scripts, serve):
+def test_workers_that_die_at_work_are_replaced_without_a_storm_of_forks(scripts, serve):
     """A page that kills its worker, asked for all the time, must not become a storm of forks; and it passes."""
     server = serve(processes=1)
     stop = threading.Event()
@@ -184,7 +184,7 @@ def test_workers_that_die_at_once_are_started_again_with_more_and_more_patience(
         for client in clients:
             client.result()
     assert set(statuses) <= {502, 503}
-    assert len(pids) < 100, f"{len(pids)} workers in four seconds"
+    assert len(pids) < 110, f"{len(pids)} workers in four seconds: ten at once, then twenty a second"
     assert cpu < 2 * os.sysconf("SC_CLK_TCK"), "the supervisor is busy with starting workers"
     assert server.get("/pid.php", timeout=60).status == 200
     server.workers(count=1)

@@ -116,6 +116,8 @@ pub struct PrototypeBoot {
     pub slow_log: Option<SlowRequests>,
     /// Whether a request may be ended for its time.
     pub has_timeout: bool,
+    /// How many descriptors its processes may have, if not as many as the supervisor.
+    pub descriptors: Option<u64>,
     /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
     pub server_software: String,
 }

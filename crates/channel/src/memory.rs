@@ -6,7 +6,7 @@
 //! shared memory, and are checked here once more: a wrong one is a bug of ours and panics.
 
 use crate::sync::{AtomicU32, AtomicU64};
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,6 +32,8 @@ impl Memory {
     pub fn create(len: usize) -> io::Result<OwnedFd> {
         let fd = rustix::fs::memfd_create("howdah-channel", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
+        // It is handed over as a descriptor. Nobody else opens it, by whatever name in /proc.
+        rustix::fs::fchmod(&fd, Mode::empty())?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(fd)
     }

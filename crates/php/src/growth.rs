@@ -127,7 +127,7 @@ impl History {
         if ran >= LONG {
             self.unseen = 1;
         }
-        self.busy >= LONG || self.requests.is_multiple_of(ROUND) || self.requests % ROUND == ROUND - 1
+        self.busy >= LONG || self.requests.is_multiple_of(ROUND) || (self.requests + 1).is_multiple_of(ROUND)
     }
 
     fn look(&mut self, private_bytes: u64) {

@@ -15,6 +15,7 @@ use howdah_channel::request::NAMES;
 use howdah_channel::{WorkerChannel, WorkerId};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -207,6 +208,11 @@ fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<
         std::env::set_current_dir(folder).map_err(|error| {
             format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
         })?;
+    }
+    if let Some(most) = boot.descriptors {
+        getrlimit(Resource::RLIMIT_NOFILE)
+            .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, most.min(hard), hard))
+            .map_err(|error| format!("cannot set the limit of descriptors: {error}"))?;
     }
     let opcache = start_php(boot)?;
     // What it said until now the supervisor has read, for the answer to who wanted it to start.

@@ -3,18 +3,19 @@
 //! A listener that is removed is emptied first: who is in its backlog has been promised a connection.
 
 use crate::control::TellOnDrop;
+use crate::room::Place;
 use crate::socket::Accepted;
 use crate::thread::Thread;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, acceptfrom_with, getsockname};
 use rustls::ServerConfig;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
@@ -33,6 +34,9 @@ pub struct Entrance {
     pub listener: u64,
     /// The TLS that the listener had when it accepted; `None` is none.
     pub tls: Option<Arc<ServerConfig>>,
+    /// The connection's place; `None` for the last ones of a listener that is removed, which are owed one.
+    #[expect(dead_code, reason = "its drop is its use")]
+    pub place: Option<Place>,
 }
 
 /// A thread accepts from a listener until this is dropped, or stopped.
@@ -46,8 +50,15 @@ pub struct Accepting {
 const UNSENT_BYTES: u32 = 32 * 1024;
 /// What an accepted socket is from its beginning.
 const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
-/// How long to wait when there are no descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait when there are no descriptors, or no room.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long it is not said again that there are no descriptors.
+const SAID: Duration = Duration::from_secs(10);
+
+thread_local! {
+    /// When it was said that there are no descriptors.
+    static SAID_AT: Cell<Option<Instant>> = const { Cell::new(None) };
+}
 
 /// Begins to accept on this thread.
 ///
@@ -62,7 +73,7 @@ pub fn accept(
     let (stop, mut stopped) = oneshot::channel();
     let tls = Rc::new(RefCell::new(tls));
     let accepting = Accepting { tls: Rc::clone(&tls), stop };
-    let entrance = move || Entrance { listener: id, tls: tls.borrow().clone() };
+    let entrance = move |place| Entrance { listener: id, tls: tls.borrow().clone(), place };
     let listening = crate::thread::watch(listening.try_clone()?)?;
     let thread = Rc::clone(thread);
     spawn_local(async move {
@@ -76,11 +87,14 @@ pub fn accept(
                     break;
                 }
                 ready = listening.readable() => match ready {
-                    Ok(mut ready) => {
-                        if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
-                            took(&thread, entrance(), accepted).await;
+                    Ok(mut ready) => match thread.room() {
+                        None => tokio::time::sleep(PAUSE).await,
+                        place => {
+                            if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
+                                took(&thread, entrance(place), accepted).await;
+                            }
                         }
-                    }
+                    },
                     Err(_) => break,
                 },
             }
@@ -90,7 +104,7 @@ pub fn accept(
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // It may be gone for good: it is not waited for descriptors.
                 Err(error) if error.kind() != io::ErrorKind::ConnectionAborted => break,
-                accepted => took(&thread, entrance(), accepted).await,
+                accepted => took(&thread, entrance(None), accepted).await,
             }
         }
         drop(listening);
@@ -104,7 +118,10 @@ async fn took(thread: &Rc<Thread>, entrance: Entrance, accepted: io::Result<Acce
         Ok(accepted) => thread.distribute(accepted, entrance),
         Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
         Err(error) => {
-            tracing::error!(%error, "cannot accept connections; they wait in the backlog (see `ulimit -n`)");
+            if SAID_AT.get().is_none_or(|at| at.elapsed() > SAID) {
+                SAID_AT.set(Some(Instant::now()));
+                tracing::error!(%error, "cannot accept connections; they wait in the backlog (see `ulimit -n`)");
+            }
             tokio::time::sleep(PAUSE).await;
         }
     }

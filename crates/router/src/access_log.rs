@@ -8,7 +8,7 @@
 use crate::background_writer::BackgroundWriter;
 use std::cell::Cell;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub struct AccessLog {
     sink: Option<Sink>,
     pending: String,
     complained: Cell<bool>,
+    /// The file ends within a line, which could not be written whole.
+    is_torn: Cell<bool>,
 }
 
 enum Sink {
@@ -38,6 +40,7 @@ impl AccessLog {
         self.flush();
         self.sink = file.map(Sink::new);
         self.complained.set(false);
+        self.is_torn.set(false);
     }
 
     /// Whether there is anything to write to.
@@ -53,10 +56,22 @@ impl AccessLog {
         match &self.sink {
             Some(Sink::Background(writer)) => writer.push(self.pending.as_bytes()),
             Some(Sink::Direct(file)) => {
-                if let Err(error) = (&**file).write_all(self.pending.as_bytes())
-                    && !self.complained.replace(true)
-                {
-                    tracing::error!(%error, "cannot write the access log; lines are lost until it can be written again");
+                if self.is_torn.get() {
+                    self.pending.insert(0, '\n');
+                }
+                match write(file, self.pending.as_bytes()) {
+                    Ok(()) => {
+                        self.complained.set(false);
+                        self.is_torn.set(false);
+                    }
+                    Err((error, written)) => {
+                        if let Some(last) = written.checked_sub(1) {
+                            self.is_torn.set(self.pending.as_bytes()[last] != b'\n');
+                        }
+                        if !self.complained.replace(true) {
+                            tracing::error!(%error, "cannot write the access log; lines are lost until it can be written again");
+                        }
+                    }
                 }
             }
             None => {}
@@ -81,6 +96,20 @@ impl Drop for AccessLog {
             writer.finish(PATIENCE);
         }
     }
+}
+
+/// Writes all of the lines, or says why not, and how many bytes were written.
+fn write(mut file: &File, lines: &[u8]) -> Result<(), (io::Error, usize)> {
+    let mut written = 0;
+    while written < lines.len() {
+        match file.write(&lines[written..]) {
+            Ok(0) => return Err((io::ErrorKind::WriteZero.into(), written)),
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err((error, written)),
+        }
+    }
+    Ok(())
 }
 
 // === impl Sink ===

@@ -343,6 +343,12 @@ impl Clock {
         }
     }
 
+    /// Since when it waits for another request, if it does.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.phase.get() == Phase::Idle && self.used.get() && self.flushed.get() && !self.is_draining();
+        is_idle.then(|| self.since.get())
+    }
+
     /// Finishes the request under way, and closes.
     pub fn drain(&self) {
         if !self.is_draining() {

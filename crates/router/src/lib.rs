@@ -40,6 +40,7 @@ mod proxy;
 mod request_body;
 mod rerun;
 mod response_body;
+mod room;
 mod script;
 mod service;
 mod slots;

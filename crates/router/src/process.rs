@@ -9,6 +9,7 @@ use crate::control::Supervisor;
 use crate::load::Load;
 use crate::php::Generation;
 use crate::pins::Pins;
+use crate::room::Room;
 use crate::snapshot::Snapshot;
 use crate::thread::{self, Command, Reconfiguration, Setup};
 use crate::tls::{Certificates, TlsConfigs};
@@ -69,7 +70,7 @@ fn run() -> io::Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     boot.identity.assume(boot.user.as_deref())?;
     die_with_supervisor(&control)?;
-    let mut process = Process::start(&control, &boot)?;
+    let mut process = Process::start(&control, &boot, Room::of(most))?;
     while let Some((message, descriptors)) = receive(&control)? {
         if matches!(message, ToRouter::Drain) {
             process.tell(|| Command::Drain);
@@ -95,13 +96,14 @@ fn receive(control: &ControlSocket) -> io::Result<Option<(ToRouter, Vec<OwnedFd>
 // === impl Process ===
 
 impl Process {
-    fn start(control: &Arc<ControlSocket>, boot: &RouterBoot) -> io::Result<Process> {
+    fn start(control: &Arc<ControlSocket>, boot: &RouterBoot, room: Arc<Room>) -> io::Result<Process> {
         let count = boot.threads.max(1);
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let loads: Arc<[Load]> = (0..count).map(|_| Load::default()).collect();
         let mut threads = Vec::new();
         for (index, receiver) in (0..count).zip(receivers) {
-            let setup = Setup { index, everyone: commands.clone(), loads: Arc::clone(&loads), commands: receiver };
+            let (everyone, loads, room) = (commands.clone(), Arc::clone(&loads), Arc::clone(&room));
+            let setup = Setup { index, everyone, loads, room, commands: receiver };
             threads.push(std::thread::Builder::new().name(format!("event loop {index}")).spawn(|| {
                 let ends_early = AbortOnPanic;
                 if let Err(error) = thread::run(setup) {

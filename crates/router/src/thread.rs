@@ -12,6 +12,7 @@ use crate::control::TellOnDrop;
 use crate::load::Load;
 use crate::php::{Generation, Port};
 use crate::proxy::Proxy;
+use crate::room::{Place, Room};
 use crate::snapshot::{Snapshot, View};
 use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
@@ -66,6 +67,8 @@ pub struct Setup {
     pub everyone: Vec<mpsc::UnboundedSender<Command>>,
     /// How much each thread has to do.
     pub loads: Arc<[Load]>,
+    /// For how many connections all threads have room.
+    pub room: Arc<Room>,
     /// Its commands.
     pub commands: mpsc::UnboundedReceiver<Command>,
 }
@@ -94,6 +97,7 @@ pub struct Thread {
     stay_awake: Notify,
     everyone: Vec<mpsc::UnboundedSender<Command>>,
     loads: Arc<[Load]>,
+    room: Arc<Room>,
 }
 
 /// A connection's place in the thread's list; dropping it ends it.
@@ -113,6 +117,8 @@ struct Known {
 const DRAINS_BEFORE_SLEEP: u32 = 8;
 /// How long a listener's last connections may take to their first request: longer than they are waited for.
 const REMOVED_KEPT: Duration = Duration::from_secs(2);
+/// How many idle connections make way at one time when there is no room.
+const MAKE_WAY: usize = 32;
 /// How often time-outs and lost wake-ups are looked for.
 const SWEEP: Duration = Duration::from_millis(250);
 
@@ -174,6 +180,7 @@ async fn serve(setup: Setup) {
         stay_awake: Notify::new(),
         everyone: setup.everyone,
         loads: setup.loads,
+        room: setup.room,
     });
     CURRENT.with_borrow_mut(|current| *current = Some(Rc::clone(&thread)));
     spawn_local(sweep(Rc::clone(&thread)));
@@ -292,6 +299,18 @@ impl Thread {
     /// Whether answers are logged.
     pub fn logs_access(&self) -> bool {
         self.access_log.borrow().is_on()
+    }
+
+    /// A place for a connection that is to be accepted. If there is none, some that wait for another request make way.
+    pub fn room(&self) -> Option<Place> {
+        let place = self.room.enter();
+        if place.is_none() {
+            let clocks = self.clocks.borrow();
+            let mut idle: Vec<_> = clocks.values().filter_map(|clock| Some((clock.idle_since()?, clock))).collect();
+            idle.sort_unstable_by_key(|(since, _)| *since);
+            idle.iter().take(MAKE_WAY).for_each(|(_, clock)| clock.drain());
+        }
+        place
     }
 
     /// Keeps a connection, or gives it to a thread that has clearly fewer.

@@ -5,6 +5,7 @@ use crate::change::{Current, Origin};
 use crate::control_socket::ControlListener;
 use crate::listen::{ChosenBy, Listeners};
 use crate::reap;
+use crate::resources;
 use crate::shutdown::Stage;
 use crate::signals::Signals;
 use crate::start::Start;
@@ -30,6 +31,8 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     // Before the control socket and the file with our process id show others that there is somebody to send them to.
     let signals = Signals::listen().map_err(system)?;
     let sweep = Sweep::new();
+    resources::raise_descriptors();
+    resources::granted().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     reap::adopt_orphans().map_err(system)?;
     let state = start.state_dir.as_deref().map(State::open).transpose()?;
     let certificates = match &state {

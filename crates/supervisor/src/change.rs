@@ -14,6 +14,7 @@ use crate::planning::Planning;
 use crate::reload::Reloading;
 use crate::shutdown::Stage;
 use crate::start::memory_file;
+use crate::state::State;
 use crate::supervise::Supervisor;
 use crate::warming::Warming;
 use crate::{logs, supervise};
@@ -413,9 +414,15 @@ impl Supervisor {
     /// All that is new works: from now on it is in force.
     fn switch(&mut self, now: Instant) {
         let Some(change) = &mut self.change else { return };
-        // A reload changes nothing of it, and a full disk is no reason against one.
-        let is_stored = matches!(change.origin, Origin::Stored | Origin::Nothing | Origin::Reload(_));
-        if let Some(state) = self.state.as_ref().filter(|_| !is_stored)
+        let is_stored = |state: &&State| match change.origin {
+            // A reload changes nothing of it, and a full disk is no reason against one.
+            Origin::Stored | Origin::Nothing | Origin::Reload(_) => true,
+            // It was given at the start, and will be again.
+            Origin::Start => state.is_read_only(),
+            // A restart changes nothing that is stored.
+            Origin::Api(_) => state.is_read_only() && change.next.document.compact() == self.current.document.compact(),
+        };
+        if let Some(state) = self.state.as_ref().filter(|state| !is_stored(state))
             && let Err(reason) = state.store_configuration(&change.next.document.compact())
         {
             return self.fail_change(&reason, now);

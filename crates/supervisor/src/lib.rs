@@ -52,6 +52,7 @@ mod profile;
 mod reap;
 mod reload;
 mod resolution;
+mod resources;
 mod respawn;
 mod said;
 mod shutdown;

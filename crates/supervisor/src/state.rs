@@ -2,6 +2,8 @@
 //!
 //! `conf.json` is the configuration, `certs/NAME` the certificates. A file is written beside the old one, synced, and
 //! put in its place: after a crash there is the old one or the new one, whole. All of it is only for its owner.
+//!
+//! On a file system that is read-only it is read, and nothing can be changed: not by us, and not by another howdah.
 
 use crate::system_error::words;
 use rustix::fs::{FlockOperation, flock};
@@ -21,7 +23,8 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct State {
     folder: PathBuf,
-    _lock: File,
+    /// `None` if nothing can be written.
+    lock: Option<File>,
 }
 
 // === impl State ===
@@ -35,17 +38,33 @@ impl State {
         let problem = |error: io::Error| {
             format!("the state directory {folder:?} cannot be used: {}; choose another with --state-dir", words(&error))
         };
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(problem)?;
+        if !folder.is_dir() {
+            DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(problem)?;
+        }
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).write(true).mode(FILE_MODE);
-        let lock = options.open(folder.join(LOCK)).map_err(problem)?;
+        let lock = match options.open(folder.join(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                tracing::warn!(
+                    "the state directory {folder:?} is on a read-only file system: howdah runs with what is stored there, \
+                     and refuses changes; choose another with --state-dir to allow them"
+                );
+                return Ok(State { folder: folder.to_owned(), lock: None });
+            }
+            lock => lock.map_err(problem)?,
+        };
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(State { folder: folder.to_owned(), _lock: lock }),
+            Ok(()) => Ok(State { folder: folder.to_owned(), lock: Some(lock) }),
             Err(Errno::WOULDBLOCK) => Err(format!(
                 "another howdah uses the state directory {folder:?}; stop it, or choose another with --state-dir"
             )),
             Err(error) => Err(problem(error.into())),
         }
+    }
+
+    /// Whether nothing can be stored.
+    pub fn is_read_only(&self) -> bool {
+        self.lock.is_none()
     }
 
     /// The folder.

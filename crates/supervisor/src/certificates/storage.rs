@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The folder, which exists.
+/// The folder, which exists unless nothing can be written.
 #[derive(Debug)]
 pub struct Storage {
     folder: PathBuf,
@@ -21,16 +21,19 @@ impl Storage {
     /// The folder below the state directory; it is made if it is not there.
     pub fn open(state_directory: &Path) -> Result<Storage, String> {
         let folder = state_directory.join(FOLDER);
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder).map_err(|error| {
-            format!("the folder of certificates {folder:?} cannot be made: {error}; choose another --state-dir")
-        })?;
-        Ok(Storage { folder })
+        match DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::ReadOnlyFilesystem => Err(format!(
+                "the folder of certificates {folder:?} cannot be made: {error}; choose another --state-dir"
+            )),
+            _ => Ok(Storage { folder }),
+        }
     }
 
     /// All files by name, hidden ones aside: those are left over from a crash.
     pub fn read(&self) -> Vec<(String, io::Result<Vec<u8>>)> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => {
                 tracing::error!("the certificates in {:?} cannot be read: {error}", self.folder);
                 return Vec::new();

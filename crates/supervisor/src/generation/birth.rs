@@ -7,6 +7,7 @@ use super::{Generation, Prototype};
 use crate::link::Link;
 use crate::patience::Patience;
 use crate::process::{self, Told};
+use crate::resources;
 use crate::said::Said;
 use crate::spawn;
 use howdah_channel::BUILD_ID;
@@ -79,6 +80,7 @@ impl Generation {
             memory_per_worker: plan.limits.memory,
             slow_log: plan.slow_log.as_ref().map(|log| log.requests),
             has_timeout: plan.limits.timeout.is_some(),
+            descriptors: resources::former_descriptors(),
             server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
