@@ -34,7 +34,8 @@ impl Setup {
             timeout_ms: None,
         };
         let (supervisor, ours) = ControlSocket::pair().unwrap();
-        let generation = Generation::new(boot, channel, Vec::new(), &Supervisor::new(Arc::new(ours)));
+        let generation =
+            Generation::new(boot, channel, Vec::new(), &Supervisor::new(Arc::new(ours)).expect("a thread"));
         let mut port = Port::new(Arc::new(generation), 0);
         port.spool_limits = spool_limits;
         Setup { control, port: Rc::new(port), _supervisor: supervisor }
