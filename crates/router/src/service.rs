@@ -211,6 +211,10 @@ fn share_file(
     asked: &Share,
     subject: &Subject<'_>,
 ) -> Result<Option<Response<ResponseBody>>, Failure> {
+    if asked.fallback.is_some() && !matches!(subject.parts.method, Method::GET | Method::HEAD) {
+        // As in NGINX Unit: a file is only read, and there is somebody for all else.
+        return Ok(None);
+    }
     let chroot = match &asked.chroot {
         Some(chroot) => Some(chroot.render(subject).ok_or(Failure::Forbidden)?),
         None => None,
