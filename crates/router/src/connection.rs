@@ -165,16 +165,21 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
         if error.is_parse() {
-            log_no_request(&thread, &remote);
+            // As hyper has answered it.
+            let status = match error.is_parse_too_large() {
+                true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                false => StatusCode::BAD_REQUEST,
+            };
+            log_no_request(&thread, &remote, status);
         }
     }
 }
 
 /// The line of an answer to what was no request: it never came to one of its own.
-fn log_no_request(thread: &Thread, remote: &str) {
+fn log_no_request(thread: &Thread, remote: &str, status: StatusCode) {
     let view = thread.view();
     let log = view.configuration().access_log.as_ref();
-    if let Some(entry) = log.and_then(|log| Entry::of_no_request(log, remote, StatusCode::BAD_REQUEST)) {
+    if let Some(entry) = log.and_then(|log| Entry::of_no_request(log, remote, status)) {
         entry.write();
     }
 }
@@ -273,7 +278,7 @@ impl Clock {
             }
             Some(Err(error)) => {
                 if matches!(error, HandshakeError::PlainHttp) {
-                    log_no_request(&self.thread, &peer.remote_addr);
+                    log_no_request(&self.thread, &peer.remote_addr, StatusCode::BAD_REQUEST);
                 }
                 error.to_string()
             }
