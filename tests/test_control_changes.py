@@ -202,6 +202,25 @@ def test_a_removed_listener_finishes_its_request(scripts, run):
         assert idle.is_closed()
 
 
+@pytest.mark.parametrize("used", [False, True], ids=["its first request", "a later one"])
+def test_a_removed_listener_waits_for_a_head_that_has_begun(scripts, run, used):
+    server = run(two_applications(scripts))
+    port = free_port()
+    change(server, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/blog"})
+    with Connection(("127.0.0.1", port)) as connection:
+        if used:
+            assert connection.request("GET", "/echo.php?x=1").status == 200
+        connection.send(b"GET /echo.php?x=2 HTTP/1.1\r\nHo")
+        # Longer than a first request is waited for that has not begun.
+        time.sleep(0 if used else 1.1)
+        change(server, "DELETE", f"/config/listeners/127.0.0.1:{port}")
+        time.sleep(0.3)
+        connection.send(b"st: x\r\n\r\n")
+        response = connection.response()
+        assert (response.status, response.header("connection")) == (200, "close")
+        assert connection.is_closed()
+
+
 def test_a_removed_application_finishes_its_request(scripts, run):
     server = run(two_applications(scripts))
     blog = php_processes(server, "blog")

@@ -98,6 +98,31 @@ def test_a_body_beyond_the_limit(scripts, run):
     assert server.get("/pid.php").status == 200
 
 
+@pytest.mark.parametrize("tail", [b"", b"Transfer-Encoding: chunked\r\n"], ids=["a body too large", "a refused head"])
+def test_a_client_that_sends_on_gets_to_see_why_it_is_refused(scripts, run, tail):
+    """No reset takes the answer away: all of what the client sends is taken."""
+    server = run(config(scripts, {"max_body_size": 1000}))
+    body = b"x" * 3_000_000
+    head = b"POST /length.php HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(body)
+    with server.connect() as connection:
+        connection.send(head + tail + b"\r\n")
+        for at in range(0, len(body), 100_000):
+            connection.send(body[at : at + 100_000])
+        assert connection.response().status == (400 if tail else 413)
+        assert connection.is_closed()
+
+
+def test_a_client_that_never_ends_its_refused_body_is_hung_up_on(scripts, run):
+    server = run(config(scripts, {"max_body_size": 1000}))
+    with server.connect() as connection:
+        connection.send(b"POST /length.php HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n")
+        began = time.monotonic()
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while time.monotonic() < began + 20:
+                connection.send(b"x")
+                time.sleep(0.1)
+
+
 def test_the_default_limit_is_eight_mebibytes(scripts, run):
     server = run(config(scripts, {}, options={"admin": {"post_max_size": "100M"}}))
     assert server.post("/length.php", "x" * (8 << 20), {"Content-Type": "text/plain"}).text == str(8 << 20)

@@ -139,9 +139,9 @@ def test_php_gets_any_method(server, method):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "PROPFIND"])
-def test_a_file_is_only_read(site, server, method):
-    site.write("hello.txt", "hello")
-    with server.connect() as connection:
+def test_a_file_is_only_read(folder, run, method):
+    folder.write("hello.txt", "hello")
+    with run({"routes": [{"action": {"share": f"{folder.root}$uri"}}]}).connect() as connection:
         response = connection.request(method, "/hello.txt", (), "body")
         assert response.status == 405
         assert {"GET", "HEAD"} <= {word.strip() for word in response.header("Allow").split(",")}

@@ -506,6 +506,40 @@ def test_a_server_that_dies_with_a_request_takes_no_other_with_it(run):
         assert len(deaths) == 2, "what kills a server is not given to all of them"
 
 
+@pytest.mark.parametrize("before", [0, 1], ids=["a new connection", "a pooled connection"])
+def test_an_empty_chunked_body_that_was_sent_is_not_sent_again(run, before):
+    """All of the request went out: it may have been carried out."""
+
+    def dies(visit):
+        for _ in range(before):
+            visit.request()
+            visit.send(ok())
+        visit.request()
+
+    with Upstream(dies) as a, Upstream(dies) as b:
+        server = run({**group((a, 1), (b, 1)), "settings": {"listen_threads": 1}})
+        with server.connect() as connection:
+            assert [connection.request("GET", "/").status for _ in range(2 * before)] == [200] * 2 * before
+            assert connection.request("POST", "/", (), []).status == 502
+        sent = [request.line for upstream in (a, b) for request in upstream.requests]
+        assert sent.count("POST / HTTP/1.1") == 1
+
+
+def test_an_unread_body_decides_whether_the_connection_ends(proxy):
+    server, _ = proxy(lambda visit: visit.head() and None)
+    with server.connect() as connection:
+        connection.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+        connection.send(b"abc")
+        response = connection.response()
+        assert (response.status, response.header("connection")) == (502, "close")
+        connection.send(b"defghij")
+        assert connection.is_closed()
+    with server.connect() as connection:
+        for _ in range(2):
+            response = connection.request("POST", "/", (), b"0123456789")
+            assert (response.status, response.header("connection")) == (502, None)
+
+
 def test_all_servers_down_is_a_502(run):
     server = run(group((f"127.0.0.1:{free_port()}", 1), (f"127.0.0.1:{free_port()}", 1)))
     for _ in range(3):

@@ -203,6 +203,22 @@ def test_response_headers(server):
     assert server.get("/nothing").header("X-Uri") is None, "errors stay as they are"
 
 
+def test_the_request_uri_of_a_whole_url_is_its_path_and_query(server):
+    routed(server, [{"action": {"return": 301, "location": "https://$host$request_uri"}}])
+    raw = server.raw(b"GET http://a.example/x?y HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    assert b"\r\nlocation: https://a.example/x?y\r\n" in raw
+
+
+def test_who_does_not_read_a_file_is_for_the_fallback(server):
+    """As in NGINX Unit: only GET and HEAD ask for the file."""
+    share = {"share": f"{server.folder.root}$uri", "fallback": {"return": 204}}
+    routed(server, [{"action": share}])
+    for method in ("POST", "OPTIONS", "DELETE"):
+        assert server.request(method, "/file.txt").status == 204
+    for method in ("GET", "HEAD"):
+        assert server.request(method, "/file.txt").status == 200
+
+
 # --- Listeners
 
 

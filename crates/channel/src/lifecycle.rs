@@ -275,7 +275,7 @@ pub struct RouterConfiguration {
 }
 
 /// Router to supervisor.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FromRouter {
     /// All threads serve by this configuration.
     Configured {

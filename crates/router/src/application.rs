@@ -2,6 +2,7 @@
 
 use crate::cgi;
 use crate::failure::Failure;
+use crate::incoming::Incoming;
 use crate::php::{Port, Running};
 use crate::request_body::{self, Buffered};
 use crate::rerun;
@@ -16,7 +17,7 @@ use howdah_channel::response;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;

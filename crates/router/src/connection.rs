@@ -7,12 +7,14 @@
 //! goes over to [`tunnel`].
 
 use crate::accept::Entrance;
+use crate::incoming::Incoming;
+use crate::linger::linger;
 use crate::log_line::Entry;
 use crate::proxy::tunnel;
 use crate::response_body::ResponseBody;
 use crate::service;
 use crate::socket::{Accepted, Peer, Socket, Transport, Watched};
-use crate::strictness::{Guarded, Refusal};
+use crate::strictness::{Guarded, Progress, Refusal};
 use crate::thread::Thread;
 use crate::tls::{self, HandshakeError, Negotiated};
 use howdah_config::Http;
@@ -52,6 +54,10 @@ pub struct Clock {
     tunnel: Cell<Option<Upgraded>>,
     /// How many requests have begun.
     requests: Cell<u64>,
+    /// What the guard last said.
+    progress: Cell<Progress>,
+    /// Whether the body of the request that began last was read to its end.
+    body_ended: Cell<bool>,
     /// How many requests go before one that is refused, and why it is.
     refused: Cell<Option<(u64, Refusal)>>,
     /// Whether somebody waits for the end of the request.
@@ -77,6 +83,9 @@ const MAX_HEADERS: usize = 256;
 
 /// How long a new connection may take to its first request while the router ends.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// How long the head of a request that has begun may take when its listener was removed, or the router ends.
+const LAST_HEAD: Duration = Duration::from_secs(10);
 
 /// With more connections than this on a thread, those between two requests give their buffers back: hyper keeps two of
 /// 8 KiB for each. (With fewer, making them anew for each request costs more than the memory is worth.)
@@ -116,8 +125,9 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
             guarded.into_inner().say_goodbye().await;
             break;
         }
-        let service = service_fn(|request| {
+        let service = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
             clock.request_began();
+            let request = request.map(|body| Incoming::new(body, &clock));
             let answer = Box::pin(service::answer(Rc::clone(&thread), Rc::clone(&peer), Rc::clone(&clock), request));
             async move { Ok::<hyper::Response<ResponseBody>, Infallible>(answer.await) }
         });
@@ -129,20 +139,23 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
         match poll_fn(|context| clock.poll_connection(&thread, Pin::new(&mut connection), context)).await {
             Ended::Closed(ended) => {
                 result = ended;
+                let parts = connection.into_parts();
+                let mut guarded = parts.io.into_inner();
                 if result.is_ok()
                     && let Some(upstream) = clock.begin_tunnel()
                 {
-                    let parts = connection.into_parts();
-                    let mut guarded = parts.io.into_inner();
-                    guarded.unread(parts.read_buf);
+                    guarded.unread(&parts.read_buf);
                     tunnel::run(&clock, guarded.into_inner(), upstream).await;
+                } else if guarded.is_shut_too_early() {
+                    clock.enter(Phase::Idle);
+                    linger(&mut guarded.into_inner()).await;
                 }
             }
             Ended::Idle => {
                 let parts = connection.into_parts();
-                let mut guarded = parts.io.into_inner();
-                guarded.unread(parts.read_buf);
-                waiting = Some(guarded);
+                // Bytes that hyper kept would never be looked at again.
+                waiting = Some(parts.io.into_inner()).filter(|_| parts.read_buf.is_empty());
+                debug_assert!(waiting.is_some(), "between two requests there is nothing to read");
             }
             Ended::Overdue => connection.into_parts().io.into_inner().into_inner().say_goodbye().await,
         }
@@ -152,16 +165,21 @@ pub async fn serve(thread: Rc<Thread>, accepted: Accepted, entrance: Entrance) {
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
         if error.is_parse() {
-            log_no_request(&thread, &remote);
+            // As hyper has answered it.
+            let status = match error.is_parse_too_large() {
+                true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                false => StatusCode::BAD_REQUEST,
+            };
+            log_no_request(&thread, &remote, status);
         }
     }
 }
 
 /// The line of an answer to what was no request: it never came to one of its own.
-fn log_no_request(thread: &Thread, remote: &str) {
+fn log_no_request(thread: &Thread, remote: &str, status: StatusCode) {
     let view = thread.view();
     let log = view.configuration().access_log.as_ref();
-    if let Some(entry) = log.and_then(|log| Entry::of_no_request(log, remote, StatusCode::BAD_REQUEST)) {
+    if let Some(entry) = log.and_then(|log| Entry::of_no_request(log, remote, status)) {
         entry.write();
     }
 }
@@ -184,6 +202,8 @@ impl Clock {
             waker: RefCell::default(),
             tunnel: Cell::default(),
             requests: Cell::new(0),
+            progress: Cell::default(),
+            body_ended: Cell::new(true),
             refused: Cell::new(None),
             is_awaited: Cell::new(false),
         }
@@ -258,7 +278,7 @@ impl Clock {
             }
             Some(Err(error)) => {
                 if matches!(error, HandshakeError::PlainHttp) {
-                    log_no_request(&self.thread, &peer.remote_addr);
+                    log_no_request(&self.thread, &peer.remote_addr, StatusCode::BAD_REQUEST);
                 }
                 error.to_string()
             }
@@ -279,6 +299,30 @@ impl Clock {
         self.refused.get().filter(|(before, _)| before + 1 == self.requests.get()).map(|(_, refusal)| refusal)
     }
 
+    /// The guard says how far it is.
+    pub fn guard_is_at(&self, progress: Progress) {
+        self.progress.set(progress);
+    }
+
+    /// Whether the request that has begun has come to its end.
+    pub fn has_come(&self) -> bool {
+        self.progress.get().whole >= self.requests.get()
+    }
+
+    fn is_between_requests(&self) -> bool {
+        self.progress.get().between.is_some_and(|requests| self.has_read(requests))
+    }
+
+    /// The body of the request that has begun was read to its end.
+    pub fn body_ended(&self) {
+        self.body_ended.set(true);
+    }
+
+    /// Whether so many requests have begun, and their bodies were read.
+    pub fn has_read(&self, requests: u64) -> bool {
+        self.requests.get() == requests && self.body_ended.get()
+    }
+
     /// Whether so many requests have come, and all have been answered. If not, the connection is woken when they have.
     pub fn has_answered(&self, requests: u64) -> bool {
         let has_answered = self.requests.get() == requests && self.phase.get() != Phase::Busy;
@@ -289,11 +333,15 @@ impl Clock {
     /// Waits until the client sends something; `false` if the connection is to be closed.
     async fn until_readable(&self, socket: &Guarded) -> bool {
         poll_fn(|context| {
-            if self.overdue.get() || self.is_draining() && self.may_close() {
+            if self.overdue.get() {
                 return Poll::Ready(false);
             }
             self.keep_waker(context);
-            socket.poll_readable(context).map(|()| true)
+            let readable = socket.poll_readable(context);
+            if readable.is_pending() && self.is_draining() && self.may_close() {
+                return Poll::Ready(false);
+            }
+            readable.map(|()| true)
         })
         .await
     }
@@ -307,15 +355,23 @@ impl Clock {
         if self.overdue.get() {
             return Poll::Ready(Ended::Overdue);
         }
-        if self.is_draining() && self.may_close() {
+        let ends = self.is_draining() && self.may_close();
+        if ends && self.phase.get() == Phase::Busy {
+            // The answer says that it is the last.
             connection.as_mut().finish();
         }
         self.keep_waker(context);
-        if let Poll::Ready(result) = connection.poll(context) {
+        let mut polled = connection.as_mut().poll(context);
+        if ends && polled.is_pending() && self.phase.get() == Phase::Idle {
+            // A request that had arrived, and be it in part, would have been seen.
+            connection.as_mut().finish();
+            polled = connection.poll(context);
+        }
+        if let Poll::Ready(result) = polled {
             return Poll::Ready(Ended::Closed(result));
         }
-        let idle = self.phase.get() == Phase::Idle && self.flushed.get() && self.read_blocked.get();
-        if idle && thread.connections() > CONNECTIONS_WITH_BUFFERS {
+        let may_be_idle = self.phase.get() == Phase::Idle && self.flushed.get() && self.read_blocked.get();
+        if may_be_idle && thread.connections() > CONNECTIONS_WITH_BUFFERS && self.is_between_requests() {
             return Poll::Ready(Ended::Idle);
         }
         Poll::Pending
@@ -323,6 +379,7 @@ impl Clock {
 
     fn request_began(&self) {
         self.requests.set(self.requests.get() + 1);
+        self.body_ended.set(false);
         self.enter(Phase::Busy);
         self.used.set(true);
     }
@@ -389,7 +446,10 @@ impl Clock {
         let late = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
         let phase = match self.phase.get() {
             Phase::Idle => late(self.since.get(), limits.idle_timeout),
-            Phase::Head => late(self.since.get(), limits.header_read_timeout),
+            Phase::Head => {
+                late(self.since.get(), limits.header_read_timeout)
+                    || self.draining_since.get().is_some_and(|since| late(since, LAST_HEAD))
+            }
             Phase::Busy => false,
             Phase::Tunnel => {
                 let draining_since = self.draining_since.get();

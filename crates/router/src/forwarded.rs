@@ -31,8 +31,10 @@ pub fn read(trusted: &Forwarded, peer: Peer, headers: &HeaderMap) -> Named {
 fn client(trusted: &Forwarded, headers: &HeaderMap, name: &str) -> Option<IpAddr> {
     let mut found = None;
     for value in headers.get_all(name).iter().rev() {
-        for text in value.to_str().ok()?.rsplit(',') {
-            let Some(address) = address(text.trim()) else { return found };
+        for element in value.as_bytes().rsplit(|byte| *byte == b',') {
+            let Some(address) = std::str::from_utf8(element).ok().and_then(|text| address(text.trim())) else {
+                return found;
+            };
             found = Some(address);
             if !trusted.recursive || !trusted.source.matches(Peer::Ip(SocketAddr::new(address, 0))) {
                 return found;
@@ -50,10 +52,10 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 fn scheme(headers: &HeaderMap, name: &str) -> Option<Scheme> {
-    let last = headers.get_all(name).iter().next_back()?.to_str().ok()?;
-    match last.rsplit(',').next()?.trim() {
-        text if text.eq_ignore_ascii_case("https") || text.eq_ignore_ascii_case("on") => Some(Scheme::Https),
-        text if text.eq_ignore_ascii_case("http") => Some(Scheme::Http),
+    let last = headers.get_all(name).iter().next_back()?;
+    match last.as_bytes().rsplit(|byte| *byte == b',').next()?.trim_ascii() {
+        text if text.eq_ignore_ascii_case(b"https") || text.eq_ignore_ascii_case(b"on") => Some(Scheme::Https),
+        text if text.eq_ignore_ascii_case(b"http") => Some(Scheme::Http),
         _ => None,
     }
 }
@@ -62,6 +64,7 @@ fn scheme(headers: &HeaderMap, name: &str) -> Option<Scheme> {
 mod tests {
     use super::*;
     use howdah_config::Configuration;
+    use http::HeaderValue;
 
     fn trusted(recursive: bool) -> Forwarded {
         let text = format!(
@@ -74,7 +77,7 @@ mod tests {
     fn from(peer: &str, recursive: bool, list: &[&str]) -> Option<String> {
         let mut headers = HeaderMap::new();
         for value in list {
-            headers.append("x-forwarded-for", value.parse().unwrap());
+            headers.append("x-forwarded-for", HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         let peer = Peer::Ip(SocketAddr::new(peer.parse().unwrap(), 5));
         read(&trusted(recursive), peer, &headers).client.map(|client| client.to_string())
@@ -88,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_last_address_counts_or_the_last_that_is_no_proxys() {
-        let table: [(&[&str], _, _); 8] = [
+        let table: [(&[&str], _, _); 12] = [
             (&["1.1.1.1, 2.2.2.2"], Some("2.2.2.2"), Some("2.2.2.2")),
             (&["1.1.1.1, 2.2.2.2, 10.0.0.3"], Some("10.0.0.3"), Some("2.2.2.2")),
             (&["1.1.1.1", "10.0.0.3"], Some("10.0.0.3"), Some("1.1.1.1")),
@@ -97,6 +100,11 @@ mod tests {
             (&["[2001:db8::1]:80"], Some("2001:db8::1"), Some("2001:db8::1")),
             (&["1.1.1.1:80"], Some("1.1.1.1"), Some("1.1.1.1")),
             (&["unknown"], None, None),
+            // What is not ASCII is no address, and takes nothing else with it.
+            (&["\u{ff}, 1.1.1.1"], Some("1.1.1.1"), Some("1.1.1.1")),
+            (&["\u{ff}, 1.1.1.1, 10.0.0.3"], Some("10.0.0.3"), Some("1.1.1.1")),
+            (&["1.1.1.1, \u{ff}, 10.0.0.3"], Some("10.0.0.3"), Some("10.0.0.3")),
+            (&["\u{ff}", "10.0.0.3"], Some("10.0.0.3"), Some("10.0.0.3")),
         ];
         for (list, last, recursive) in table {
             assert_eq!(from("10.0.0.1", false, list).as_deref(), last, "{list:?}");
@@ -106,11 +114,16 @@ mod tests {
 
     #[test]
     fn the_protocol_is_one_of_two() {
-        for (text, expected) in
-            [("https", Some(Scheme::Https)), ("ON", Some(Scheme::Https)), ("http", Some(Scheme::Http)), ("ftp", None)]
-        {
+        for (text, expected) in [
+            ("https", Some(Scheme::Https)),
+            ("ON", Some(Scheme::Https)),
+            ("http", Some(Scheme::Http)),
+            ("ftp", None),
+            ("\u{ff}, https", Some(Scheme::Https)),
+            ("\u{ff}", None),
+        ] {
             let mut headers = HeaderMap::new();
-            headers.insert("x-forwarded-proto", text.parse().unwrap());
+            headers.insert("x-forwarded-proto", HeaderValue::from_bytes(text.as_bytes()).unwrap());
             let peer = Peer::Ip("10.1.1.1:5".parse().unwrap());
             assert_eq!(read(&trusted(false), peer, &headers).scheme, expected, "{text}");
         }

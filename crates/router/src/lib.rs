@@ -30,6 +30,8 @@ mod connection;
 mod control;
 mod failure;
 mod forwarded;
+mod incoming;
+mod linger;
 mod load;
 mod local_time;
 mod log_line;

@@ -114,7 +114,7 @@ impl Process {
             })?);
         }
         Ok(Process {
-            supervisor: Supervisor::new(Arc::clone(control)),
+            supervisor: Supervisor::new(Arc::clone(control))?,
             control: Arc::clone(control),
             threads,
             commands,

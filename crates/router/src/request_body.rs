@@ -1,11 +1,12 @@
 //! A request's body, whole before PHP is asked: in memory, and beyond `body_buffer_size` in an unlinked file.
 
 use crate::failure::Failure;
+use crate::incoming::Incoming;
 use crate::php::Remainder;
 use bytes::Bytes;
 use howdah_config::Http;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use std::fs::File;
 use std::io::{self, Write};
 use tokio::time::timeout;

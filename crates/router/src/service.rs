@@ -6,6 +6,7 @@ use crate::cgi;
 use crate::compression;
 use crate::connection::Clock;
 use crate::failure::{self, Failure};
+use crate::incoming::Incoming;
 use crate::log_line::Entry;
 use crate::proxy::To;
 use crate::response_body::ResponseBody;
@@ -16,10 +17,9 @@ use crate::subject::{Origin, Subject};
 use crate::thread::Thread;
 use crate::unsafe_fields;
 use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, Route, Share, Step};
-use http::header::{HeaderName, HeaderValue, LOCATION, SERVER};
+use http::header::{CONNECTION, HeaderName, HeaderValue, LOCATION, SERVER};
 use http::request::Parts;
-use http::{Method, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Method, Response, StatusCode, Version};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -37,6 +37,7 @@ pub async fn answer(
     request: http::Request<Incoming>,
 ) -> Response<ResponseBody> {
     let (mut parts, body) = request.into_parts();
+    let rest = body.rest();
     let view = thread.view_of(peer.listener);
     let http = &view.configuration().settings.http;
     authority::take_from_target(&mut parts);
@@ -62,6 +63,14 @@ pub async fn answer(
         }
         failure.response().map(ResponseBody::bytes)
     });
+    if !says_close(&response) && !rest.settle(&parts).await {
+        // What follows on the connection can't be told from the rest of this request.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if parts.version == Version::HTTP_10 && says_close(&response) {
+        // Or hyper would add that it is kept.
+        *response.version_mut() = Version::HTTP_10;
+    }
     let server = if http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
     let log = view.configuration().access_log.as_ref().filter(|_| thread.logs_access());
@@ -70,6 +79,10 @@ pub async fn answer(
         None => Entry::new(log, &subject.answered(response.status(), response.headers())),
     });
     response.map(|body| body.ends_request(clock, entry))
+}
+
+fn says_close(response: &Response<ResponseBody>) -> bool {
+    response.headers().get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
 }
 
 /// The host and the path of a request, or why it has none.
@@ -198,6 +211,10 @@ fn share_file(
     asked: &Share,
     subject: &Subject<'_>,
 ) -> Result<Option<Response<ResponseBody>>, Failure> {
+    if asked.fallback.is_some() && !matches!(subject.parts.method, Method::GET | Method::HEAD) {
+        // As in NGINX Unit: a file is only read, and there is somebody for all else.
+        return Ok(None);
+    }
     let chroot = match &asked.chroot {
         Some(chroot) => Some(chroot.render(subject).ok_or(Failure::Forbidden)?),
         None => None,

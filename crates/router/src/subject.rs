@@ -187,7 +187,8 @@ impl Variables for Subject<'_> {
             Variable::Uri => out.push_str(self.path.text()),
             Variable::Method => out.push_str(self.method()),
             Variable::RemoteAddr => out.push_str(&self.origin.address),
-            Variable::RequestUri => drop(write!(out, "{}", self.parts.uri)),
+            // As CGI's REQUEST_URI: also of a target that is a whole URL.
+            Variable::RequestUri => out.push_str(self.parts.uri.path_and_query().map_or("*", |target| target.as_str())),
             Variable::RequestId => drop(write!(out, "{:032x}", self.origin.id())),
             Variable::RequestTime => drop(write!(out, "{:.3}", self.origin.since.elapsed().as_secs_f64())),
             Variable::TimeLocal => out.push_str(&crate::local_time::now()),

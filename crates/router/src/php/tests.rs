@@ -36,7 +36,8 @@ impl Setup {
             queue_timeout_ms: QUEUE_TIMEOUT.as_millis() as u64,
         };
         let (supervisor, ours) = ControlSocket::pair().unwrap();
-        let generation = Generation::new(boot, channel, Vec::new(), &Supervisor::new(Arc::new(ours)));
+        let generation =
+            Generation::new(boot, channel, Vec::new(), &Supervisor::new(Arc::new(ours)).expect("a thread"));
         let mut port = Port::new(Arc::new(generation), 0);
         port.spool_limits = spool_limits;
         Setup { control, port: Rc::new(port), _supervisor: supervisor }

@@ -33,6 +33,7 @@ pub use balance::Balancer;
 pub use response_body::UpstreamBody;
 
 use crate::failure::Failure;
+use crate::incoming::Incoming;
 use crate::response_body::ResponseBody;
 use crate::subject::Subject;
 use connect::ConnectError;
@@ -41,7 +42,7 @@ use head::Outgoing;
 use howdah_config::{Endpoint, Http};
 use http::request::Parts;
 use http::{Response, StatusCode};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use pool::{Connection, Pool};
 use request_body::ClientBody;
 use retry::Attempt;
@@ -171,7 +172,7 @@ async fn respond(
     pool: &Rc<Pool>,
     outgoing: &Outgoing<'_>,
     mut connection: Connection,
-    mut response: Response<Incoming>,
+    mut response: Response<hyper::body::Incoming>,
 ) -> Result<Response<ResponseBody>, Lost> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         if !outgoing.upgrade.as_ref().is_some_and(|wanted| upgrade::is_granted(response.headers(), wanted)) {

@@ -5,10 +5,11 @@
 //! it is not taken for a fault of the upstream. Trailers are left out.
 
 use crate::failure::Failure;
+use crate::incoming::Incoming;
 use crate::proxy::patience::Patience;
 use bytes::Bytes;
 use howdah_config::Http;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
@@ -73,9 +74,9 @@ impl ClientBody {
         self.incoming.borrow().as_ref().map_or(Some(0), |incoming| incoming.size_hint().exact())
     }
 
-    /// Whether bytes of it are on their way, so that it cannot be sent again.
+    /// Whether something of it is on its way, so that it cannot be sent again: bytes, or the end of one that is empty.
     pub fn was_begun(&self) -> bool {
-        self.taken.get() > 0
+        self.taken.get() > 0 || self.exists() && self.has_ended()
     }
 
     /// Whether it is the client that all wait for.

@@ -10,6 +10,8 @@ pub struct Guard {
     state: State,
     /// Heads that were let on.
     heads: u64,
+    /// Requests that were let on to their end.
+    whole: u64,
     /// Whether the last of them asks for another protocol.
     asks_for_upgrade: bool,
 }
@@ -48,7 +50,17 @@ pub enum Trouble {
 impl Guard {
     /// Before the first request.
     pub fn new() -> Guard {
-        Guard { state: State::Head(Scanner::default()), heads: 0, asks_for_upgrade: false }
+        Guard { state: State::Head(Scanner::default()), heads: 0, whole: 0, asks_for_upgrade: false }
+    }
+
+    /// How many requests were let on to their end.
+    pub fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// How many requests were let on, if the last of them has come to its end and nothing of another has begun.
+    pub fn between_requests(&self) -> Option<u64> {
+        matches!(&self.state, State::Head(scanner) if scanner.has_seen_nothing()).then_some(self.heads)
     }
 
     /// So many requests must have been answered before the guard goes on; with another protocol it does not.
@@ -105,7 +117,8 @@ impl Guard {
         Judgement { pass, trouble: None }
     }
 
-    fn after_body(&self) -> State {
+    fn after_body(&mut self) -> State {
+        self.whole += 1;
         if self.asks_for_upgrade { State::Undecided } else { State::Head(Scanner::default()) }
     }
 }
@@ -160,6 +173,26 @@ mod tests {
         assert_eq!(guard.waits_for(), Some(1));
         guard.go_on();
         assert_eq!((guard.waits_for(), guard.judge(GET)), (None, Judgement { pass: GET.len(), trouble: None }));
+    }
+
+    #[test]
+    fn it_is_between_requests_only_after_a_whole_one() {
+        let upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n";
+        for (request, is_decided) in [(GET, true), (POST, true), (CHUNKED, true), (&upgrade[..], false)] {
+            let mut guard = Guard::new();
+            assert_eq!(guard.between_requests(), Some(0));
+            for length in 1..=request.len() {
+                // Byte by byte: what has not passed comes again.
+                let mut guard = Guard::new();
+                let passed = guard.judge(&request[..length]).pass;
+                let is_between = length == request.len() && is_decided;
+                assert_eq!(guard.between_requests(), is_between.then_some(1), "{}", request[..length].escape_ascii());
+                assert_eq!(guard.whole(), u64::from(length == request.len()));
+                assert!(passed == length || guard.between_requests().is_none());
+            }
+            guard.judge(&[request, b"\r\n"].concat());
+            assert_eq!(guard.between_requests(), None, "an empty line is the beginning of a head");
+        }
     }
 
     #[test]

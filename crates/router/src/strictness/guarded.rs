@@ -4,7 +4,7 @@ use super::MAX_HEAD_BYTES;
 use super::guard::{Guard, Trouble};
 use crate::connection::Clock;
 use crate::socket::Watched;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -25,6 +25,19 @@ pub struct Guarded {
     trouble: Option<Trouble>,
     /// In the place of a head that is refused, what is left of it.
     substitute: &'static [u8],
+    /// hyper has ended the connection.
+    is_shut: bool,
+}
+
+/// How far a connection's requests have been let on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// So many to their end.
+    pub whole: u64,
+    /// So many in all, if the last has come to its end, nothing follows it, and hyper has not ended the connection. Once
+    /// all of these are answered and their bodies were read, the next byte is that of a request: only then another
+    /// parser may take the connection over.
+    pub between: Option<u64>,
 }
 
 /// What hyper gets in the place of a head that is refused. The answer is not made for it.
@@ -45,6 +58,7 @@ impl Guarded {
             released: 0,
             trouble: None,
             substitute: b"",
+            is_shut: false,
         }
     }
 
@@ -54,20 +68,35 @@ impl Guarded {
         self.socket
     }
 
-    /// Reads these bytes first, the next time: they have been let on before.
-    pub fn unread(&mut self, bytes: Bytes) {
+    /// Gives back bytes that were let on, to who reads without the guard.
+    pub fn unread(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.released += bytes.len();
             let mut all = BytesMut::from(bytes);
             all.unsplit(std::mem::take(&mut self.kept));
             self.kept = all;
         }
     }
 
-    /// Ready when there is something to read, or the connection's end.
+    /// Between requests: ready when another comes, or the connection's end.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        let is_there = self.released > 0 || !self.substitute.is_empty();
-        if is_there { Poll::Ready(()) } else { self.socket.poll_readable(context) }
+        debug_assert!(self.between_requests().is_some(), "what was kept would never be looked at");
+        self.socket.poll_readable(context)
+    }
+
+    /// Whether hyper has ended the connection, and the client may still be sending.
+    pub fn is_shut_too_early(&self) -> bool {
+        self.is_shut && !self.between_requests().is_some_and(|requests| self.clock.has_read(requests))
+    }
+
+    /// How many requests were let on, if there is nothing else.
+    fn between_requests(&self) -> Option<u64> {
+        let is_clear = self.trouble.is_none() && self.kept.is_empty();
+        self.guard.between_requests().filter(|_| is_clear)
+    }
+
+    fn tell(&self) {
+        let between = self.between_requests().filter(|_| !self.is_shut);
+        self.clock.guard_is_at(Progress { whole: self.guard.whole(), between });
     }
 
     /// Gives on what was kept and may go; `false` if there is nothing.
@@ -133,22 +162,8 @@ impl Guarded {
             waits_for => waits_for.is_some(),
         }
     }
-}
 
-/// Nothing goes on from here.
-fn stop(trouble: Trouble, rest: &[u8], clock: &Clock, substitute: &mut &'static [u8]) {
-    if let Trouble::Refused(refusal, heads) = trouble {
-        *substitute = if rest.starts_with(b"HEAD ") { SUBSTITUTE_FOR_HEAD } else { SUBSTITUTE };
-        clock.refuse(heads, refusal);
-    }
-}
-
-impl AsyncRead for Guarded {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             let is_undecided = self.is_undecided();
             if self.give(buffer) {
@@ -179,6 +194,26 @@ impl AsyncRead for Guarded {
     }
 }
 
+/// Nothing goes on from here.
+fn stop(trouble: Trouble, rest: &[u8], clock: &Clock, substitute: &mut &'static [u8]) {
+    if let Trouble::Refused(refusal, heads) = trouble {
+        *substitute = if rest.starts_with(b"HEAD ") { SUBSTITUTE_FOR_HEAD } else { SUBSTITUTE };
+        clock.refuse(heads, refusal);
+    }
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = self.read(context, buffer);
+        self.tell();
+        polled
+    }
+}
+
 impl AsyncWrite for Guarded {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.socket).poll_write(context, bytes)
@@ -201,6 +236,8 @@ impl AsyncWrite for Guarded {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.is_shut = true;
+        self.tell();
         Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }

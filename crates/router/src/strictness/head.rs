@@ -83,6 +83,11 @@ impl Scanner {
         if bytes.len() >= MAX_HEAD_BYTES { Err(self.too_long()) } else { Ok(None) }
     }
 
+    /// Whether the head has not begun.
+    pub fn has_seen_nothing(&self) -> bool {
+        self.searched == 0
+    }
+
     fn too_long(&self) -> Refusal {
         if self.version.is_none() { Refusal::TargetTooLong } else { Refusal::HeadTooLarge }
     }

@@ -20,7 +20,7 @@ mod guard;
 mod guarded;
 mod head;
 
-pub use guarded::Guarded;
+pub use guarded::{Guarded, Progress};
 
 /// Why a request is refused before it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
