@@ -13,7 +13,9 @@
 typedef int (*reader)(void *to, const void *from, size_t len);
 
 static pid_t own_pid;
-static char task_path[64];
+/* What the kernel says of where PHP's thread waits: with the number of the system call, or with its own function. */
+static int wait_file = -1;
+static int wait_is_a_number;
 
 /* ---- reading ---- */
 
@@ -110,10 +112,24 @@ void howdah_backtrace_own(struct howdah_backtrace *backtrace, zend_execute_data 
 	walk(read_own, backtrace, top);
 }
 
+static int open_of_task(const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%ld/%s", (long) syscall(SYS_gettid), name);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* The system call is only for who owns the process in the kernel's eyes, which a process that has changed its user does
+ * not. The kernel's function is for everyone. Neither is to be read in a rootfs without /proc. */
 void howdah_backtrace_remember_thread(void)
 {
 	own_pid = getpid();
-	snprintf(task_path, sizeof(task_path), "/proc/self/task/%ld/", (long) syscall(SYS_gettid));
+	wait_file = open_of_task("syscall");
+	wait_is_a_number = wait_file >= 0;
+	if (wait_file < 0) {
+		wait_file = open_of_task("wchan");
+	}
 }
 
 /* ---- another thread ---- */
@@ -161,42 +177,27 @@ static const char *name_of_system_call(long number)
 	return NULL;
 }
 
-/* 0 if it cannot be read, or says nothing. */
-static int read_file(const char *name, char *text, size_t room)
-{
-	char path[sizeof(task_path) + 16];
-
-	snprintf(path, sizeof(path), "%s%s", task_path, name);
-	int file = open(path, O_RDONLY | O_CLOEXEC);
-	if (file < 0) {
-		return 0;
-	}
-	ssize_t len = read(file, text, room - 1);
-	close(file);
-	text[len > 0 ? len : 0] = '\0';
-	return len > 0;
-}
-
-/* The system call is only for who owns the process in the kernel's eyes, which a process that has changed its user does
- * not. The kernel's function is for everyone. Neither is to be read in a rootfs without /proc. */
 static void read_wait(char *out, size_t room)
 {
 	char text[64];
+	ssize_t len = wait_file < 0 ? 0 : pread(wait_file, text, sizeof(text) - 1, 0);
 
 	out[0] = '\0';
-	if (read_file("syscall", text, sizeof(text))) {
-		/* "running", or a number and more. */
-		if (text[0] >= '0' && text[0] <= '9') {
-			long number = strtol(text, NULL, 10);
-			const char *name = name_of_system_call(number);
-			if (name) {
-				snprintf(out, room, "%s", name);
-			} else {
-				snprintf(out, room, "system call %ld", number);
-			}
-		}
-	} else if (read_file("wchan", text, sizeof(text)) && text[0] != '0') {
+	text[len > 0 ? len : 0] = '\0';
+	if (len <= 0 || (wait_is_a_number ? text[0] < '0' || text[0] > '9' : text[0] == '0')) {
+		/* It runs, or nobody knows. */
+		return;
+	}
+	if (!wait_is_a_number) {
 		snprintf(out, room, "%.31s", text);
+		return;
+	}
+	long number = strtol(text, NULL, 10);
+	const char *name = name_of_system_call(number);
+	if (name) {
+		snprintf(out, room, "%s", name);
+	} else {
+		snprintf(out, room, "system call %ld", number);
 	}
 }
 

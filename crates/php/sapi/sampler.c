@@ -152,7 +152,12 @@ void howdah_sampler_finish(void)
 		return;
 	}
 	atomic_store(&began, 0);
-	atomic_store(&asked, 0);
+	if (atomic_exchange(&asked, 0) & PROFILE) {
+		/* It came to no safe point any more. Without this, short requests would not be seen. */
+		php_backtrace.depth = php_backtrace.is_cut = 0;
+		php_backtrace.waits_in[0] = '\0';
+		howdah_log_profile(HOWDAH_PHP, &php_backtrace);
+	}
 	if (atomic_exchange(&written, 0)) {
 		howdah_log_sample(HOWDAH_PHP, HOWDAH_END, 0, NULL, always);
 	}
