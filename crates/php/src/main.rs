@@ -8,6 +8,7 @@ mod confine;
 mod floor;
 mod ini;
 mod prototype;
+mod readable;
 mod rootfs;
 mod sapi;
 mod worker;

@@ -4,7 +4,7 @@
 //! ends when the supervisor closes the control socket (after its workers have ended) or dies (at once, by signal). What
 //! fails before PHP is up is answered [`FromPrototype::Failed`], with a reason for the operator.
 
-use crate::{confine, ini, sapi, worker};
+use crate::{confine, ini, readable, sapi, worker};
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{
     CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype, die_with_supervisor,
@@ -18,7 +18,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid};
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
@@ -195,6 +195,8 @@ fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<
             format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
         })?;
     }
+    let rootfs = boot.confinement.as_ref().and_then(|confinement| confinement.rootfs.as_ref());
+    readable::prove(&boot.needs, rootfs.map(|rootfs| rootfs.path.as_path()))?;
     let opcache = start_php(boot)?;
     // What it said until now the supervisor has read, for the answer to who wanted it to start.
     nix::unistd::dup2_stderr(&descriptors[1]).map_err(|error| format!("cannot set standard error: {error}"))?;
@@ -209,18 +211,28 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
         Ok::<_, String>(c_string(&path.to_string_lossy()))
     });
     let ini_file = ini_file.transpose()?;
-    let entries = c_string(&ini::entries(boot.user_values.iter().chain(&boot.admin_values)));
+    let settings = || boot.user_values.iter().chain(&boot.admin_values);
+    let entries = c_string(&ini::entries(settings()));
     let software = c_string(&boot.server_software);
-    // SAFETY: PHP is started once, on the only thread; it keeps the pointers, so the strings are leaked.
+    // PHP keeps the pointers.
+    let entries: &'static CStr = Box::leak(entries.into_boxed_c_str());
+    // SAFETY: PHP is started once, on the only thread; the strings are leaked.
     let started = unsafe {
         sapi::howdah_php_startup(
             ini_file.map_or(std::ptr::null(), |path| path.into_raw().cast_const()),
-            entries.into_raw(),
+            entries.as_ptr(),
             software.into_raw(),
         )
     };
     if started == 0 {
         return Err("PHP does not start; its messages on stderr say why".into());
+    }
+    // SAFETY: PHP is started; the text is a C string.
+    if unsafe { sapi::howdah_php_count_settings(entries.as_ptr()) } != settings().count() as c_int {
+        return Err(format!(
+            "applications/{}/options: PHP does not understand all of \"admin\" and \"user\"; correct their names and values",
+            boot.application
+        ));
     }
     for name in boot.admin_values.keys() {
         // SAFETY: PHP is started; the name is a C string.

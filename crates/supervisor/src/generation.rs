@@ -20,7 +20,7 @@ use crate::reap;
 use crate::said::Said;
 use crate::workers::Workers;
 use elastic::Idle;
-use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, ToPrototype, ToRouter};
+use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, Need, ProcessEnd, ToPrototype, ToRouter};
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_config::{Limits, PhpOptions};
 use rustix::event::EventfdFlags;
@@ -49,6 +49,8 @@ pub struct Plan {
     pub outputs: Outputs,
     /// Variables that are added to our environment.
     pub environment: BTreeMap<String, String>,
+    /// What its user must be able to read.
+    pub needs: Vec<Need>,
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.

@@ -40,6 +40,7 @@ pub mod php;
 mod plan;
 mod pool;
 mod process;
+mod readable;
 mod reap;
 mod said;
 mod shutdown;

@@ -6,6 +6,7 @@ use crate::identity::Account;
 use crate::logs::Outputs;
 use crate::php;
 use crate::pool::Pool;
+use crate::readable;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
 use howdah_config::Application;
@@ -64,6 +65,7 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
         confined,
         outputs,
         options: application.options.clone(),
+        needs: readable::needs(application, start.recognised.is_none().then_some(name)),
         environment: application.environment.clone(),
         working_directory: application.working_directory.clone(),
         pool: Pool::new(application.processes, by_default),

@@ -66,6 +66,8 @@ impl Generation {
             php_ini: plan.options.file.clone(),
             admin_values: plan.options.admin.clone(),
             user_values: plan.options.user.clone(),
+            // One that has run is not kept from running by a script that is missing for a moment.
+            needs: if self.proven { Vec::new() } else { plan.needs.clone() },
             working_directory: plan.working_directory.clone(),
             requests_per_worker: plan.limits.requests,
             server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
