@@ -11,7 +11,9 @@ use crate::generation::Generation;
 use crate::listen::ChosenBy;
 use crate::plan::plan;
 use crate::shutdown::Stage;
+use crate::silence::ROUTER_PATIENCE;
 use crate::start::memory_file;
+use crate::state::State;
 use crate::supervise::Supervisor;
 use crate::{logs, supervise};
 use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
@@ -20,7 +22,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The configuration in force.
+/// A configuration, and what serves by it.
 #[derive(Debug)]
 pub struct Current {
     /// Its number: a change has a larger one.
@@ -38,6 +40,7 @@ pub struct Current {
 /// A change under way.
 #[derive(Debug)]
 pub struct Change {
+    /// What shall be in force; while the router switches, what was before.
     next: Current,
     origin: Origin,
     /// The generations that it starts.
@@ -62,8 +65,8 @@ pub enum Origin {
 enum Progress {
     /// New generations start. A generation that does not fails by itself after a while.
     Booting,
-    /// The router switches. Only if it cannot there is a way back.
-    Switching,
+    /// The router switches, since then. Only if it cannot there is a way back.
+    Switching { since: Instant },
 }
 
 /// What a change does next.
@@ -189,8 +192,11 @@ impl Supervisor {
         if version != self.current.version {
             return;
         }
+        if let Some(router) = &mut self.router {
+            router.answer_by = None;
+        }
         self.listeners.keep(&self.current.listeners);
-        if matches!(&self.change, Some(change) if matches!(change.progress, Progress::Switching)) {
+        if self.switched_at().is_some() {
             self.warn();
         }
         for (id, listener) in self.current.listeners.iter().zip(&self.current.configuration.listeners) {
@@ -201,7 +207,12 @@ impl Supervisor {
             banner::print(&self.start, &self.listeners, &self.current, &self.generations);
         }
         // A router that was started again says so, too, while the next change still boots.
-        if let Some(change) = self.change.take_if(|change| matches!(change.progress, Progress::Switching)) {
+        let switched_at = self.switched_at();
+        if let Some(change) = self.change.take_if(|_| switched_at.is_some()) {
+            // A router that was started meanwhile has never heard of the generations that are not used any more.
+            if self.router.as_ref().is_some_and(|router| Some(router.since) >= switched_at) {
+                self.router_lost();
+            }
             if let Origin::Api(reply) = change.origin {
                 reply.send(Ok(&self.current.document));
             }
@@ -212,6 +223,9 @@ impl Supervisor {
     /// The router cannot serve by the configuration: a bug, as it was checked before.
     pub(crate) fn router_refused(&mut self, version: u64, reason: &str, now: Instant) {
         if version == self.current.version {
+            if let Some(router) = &mut self.router {
+                router.answer_by = None;
+            }
             tracing::error!("the router refused the configuration: {reason}");
             self.switch_back(&format!("the router refused the configuration: {reason}"), now);
         }
@@ -228,12 +242,31 @@ impl Supervisor {
 
     /// The router is dead, and with it all requests: nobody uses old generations any more.
     pub(crate) fn router_lost(&mut self) {
-        let change = self.change.as_ref().map(|change| change.started.clone()).unwrap_or_default();
-        let current = &self.current.generations;
+        let mut used: Vec<u64> = self.current.generations.values().copied().collect();
+        if let Some(change) = &self.change {
+            // While the router switches there is a way back: to what was in force before.
+            used.extend(change.started.iter().chain(change.next.generations.values()));
+        }
         for generation in &mut self.generations {
-            if !current.values().any(|id| *id == generation.id()) && !change.contains(&generation.id()) {
+            if !used.contains(&generation.id()) {
                 generation.stop();
             }
+        }
+    }
+
+    /// Since when the router switches, if it does.
+    pub(crate) fn switched_at(&self) -> Option<Instant> {
+        match self.change.as_ref()?.progress {
+            Progress::Switching { since } => Some(since),
+            Progress::Booting => None,
+        }
+    }
+
+    /// What is served: until the router has switched, that is the configuration before.
+    pub(crate) fn in_force(&self) -> &Current {
+        match &self.change {
+            Some(change) if matches!(change.progress, Progress::Switching { .. }) => &change.next,
+            _ => &self.current,
         }
     }
 
@@ -254,8 +287,9 @@ impl Supervisor {
             }
             Origin::Start | Origin::Nothing => self.start_failure = Some(first_line(reason).to_owned()),
             Origin::Stored => {
+                let kept = self.state.as_ref().map(State::keep_failed).unwrap_or_default();
                 tracing::error!(
-                    "the stored configuration does not run; howdah starts with an empty one: {}",
+                    "the stored configuration does not run; howdah starts with an empty one, and {kept}: {}",
                     first_line(reason)
                 );
                 self.begin_change(Document::initial(), Configuration::default(), Origin::Nothing, None, now);
@@ -264,7 +298,7 @@ impl Supervisor {
     }
 
     /// Sends the router the configuration in force, with these generations and sockets, which it does not know yet.
-    pub(crate) fn configure_router(&mut self, generations: &[u64], listeners: &[u64]) -> io::Result<()> {
+    pub(crate) fn configure_router(&mut self, generations: &[u64], listeners: &[u64], now: Instant) -> io::Result<()> {
         let current = &self.current;
         let certificates = self.certificates.for_router(certificates::used(&current.configuration));
         let mut descriptors =
@@ -278,7 +312,7 @@ impl Supervisor {
             generations: current.generations.clone(),
             access_log: current.configuration.access_log.is_some(),
         };
-        let Some(supervise::Router { link, .. }) = &mut self.router else { return Ok(()) };
+        let Some(supervise::Router { link, answer_by, .. }) = &mut self.router else { return Ok(()) };
         for generation in self.generations.iter().filter(|generation| generations.contains(&generation.id())) {
             let (boot, descriptors) = generation.for_router()?;
             link.send(ToRouter::Generation(boot), descriptors);
@@ -290,6 +324,7 @@ impl Supervisor {
             link.send(ToRouter::Listener { id: *id }, vec![self.listeners.descriptor(*id)?]);
         }
         link.send(ToRouter::Configure(configuration), descriptors);
+        *answer_by = Some(now + ROUTER_PATIENCE);
         Ok(())
     }
 
@@ -321,7 +356,7 @@ impl Supervisor {
         {
             return self.fail_change(&reason, now);
         }
-        change.progress = Progress::Switching;
+        change.progress = Progress::Switching { since: now };
         let new_listeners: Vec<_> =
             change.next.listeners.iter().filter(|id| !self.current.listeners.contains(id)).copied().collect();
         let started = change.started.clone();
@@ -329,7 +364,7 @@ impl Supervisor {
         if self.router.is_none() {
             return self.start_router_anew(now);
         }
-        if let Err(error) = self.configure_router(&started, &new_listeners) {
+        if let Err(error) = self.configure_router(&started, &new_listeners, now) {
             self.switch_back(&format!("the router cannot be configured: {error}"), now);
         }
     }
@@ -362,10 +397,9 @@ impl Supervisor {
     }
 
     /// The router does not serve by the new configuration: the one before it is in force again.
-    fn switch_back(&mut self, reason: &str, now: Instant) {
-        let Some(change) = self.change.as_mut().filter(|change| matches!(change.progress, Progress::Switching)) else {
-            return;
-        };
+    pub(crate) fn switch_back(&mut self, reason: &str, now: Instant) {
+        let switched_at = self.switched_at();
+        let Some(change) = self.change.as_mut().filter(|_| switched_at.is_some()) else { return };
         std::mem::swap(&mut self.current, &mut change.next);
         let was_there_one = self.current.version > 0;
         if let Some(state) = self.state.as_ref().filter(|_| was_there_one)

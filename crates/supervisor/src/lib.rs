@@ -45,6 +45,7 @@ mod reap;
 mod said;
 mod shutdown;
 mod signals;
+mod silence;
 mod spawn;
 mod start;
 mod state;

@@ -44,8 +44,8 @@ pub struct Supervisor {
     pub(crate) change: Option<Change>,
     /// Changes that wait for the one under way.
     pub(crate) asks: VecDeque<Ask>,
-    /// Who waits for the router's numbers.
-    pub(crate) status_asks: Vec<Ask>,
+    /// Who waits for the router's numbers, and since when: in this order.
+    pub(crate) status_asks: Vec<(Instant, Ask)>,
     /// What the control sockets ask for.
     pub(crate) control: mpsc::UnboundedReceiver<Ask>,
     /// Where the configuration is stored.
@@ -72,7 +72,9 @@ pub struct Supervisor {
 pub(crate) struct Router {
     pub(crate) pid: Pid,
     pub(crate) link: Link<ToRouter, FromRouter>,
-    since: Instant,
+    pub(crate) since: Instant,
+    /// It must serve by the configuration that it was sent last by then.
+    pub(crate) answer_by: Option<Instant>,
     /// It has closed its socket: it must be gone by then.
     kill_at: Option<Instant>,
 }
@@ -162,7 +164,8 @@ impl Supervisor {
     fn next_deadline(&self) -> Option<Instant> {
         let generations = self.generations.iter().filter_map(Generation::next_deadline);
         let router = self.router.as_ref().and_then(|router| router.kill_at);
-        generations.chain(self.router_due).chain(router).chain(self.stage.deadline()).min()
+        let silence = self.silence_deadline();
+        generations.chain(self.router_due).chain(router).chain(self.stage.deadline()).chain(silence).min()
     }
 
     fn handle(&mut self, event: Event, now: Instant) -> Result<(), String> {
@@ -238,6 +241,7 @@ impl Supervisor {
                 self.router_due = Some(now + self.router_backoff.after_death(Default::default()));
             }
         }
+        self.on_silence(now);
         self.on_stage_time(now);
     }
 
@@ -293,10 +297,10 @@ impl Supervisor {
         let (pid, socket) = spawn::router()?;
         let mut link = Link::new(socket)?;
         link.send(ToRouter::Boot(boot), Vec::new());
-        self.router = Some(Router { pid, link, since: now, kill_at: None });
+        self.router = Some(Router { pid, link, since: now, answer_by: None, kill_at: None });
         let listeners = self.current.listeners.clone();
         let generations: Vec<_> = self.current.generations.values().copied().collect();
-        self.configure_router(&generations, &listeners)?;
+        self.configure_router(&generations, &listeners, now)?;
         if let Some(router) = &mut self.router {
             for (_, generation, worker) in &self.recent_deaths {
                 router.link.send(ToRouter::WorkerDied { generation: *generation, worker: *worker }, Vec::new());
