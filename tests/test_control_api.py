@@ -395,8 +395,33 @@ def test_a_port_that_others_can_reach_is_refused(tmp_path):
     assert "can be reached from elsewhere" in result.stderr and "127.0.0.1:PORT" in result.stderr
 
 
-@pytest.mark.parametrize("headers", [[("Origin", "http://evil.example")], [("Host", "evil.example:8081")]])
-def test_a_web_page_may_not_ask(empty_server, headers):
-    with Connection(str(empty_server.control)) as connection:
-        answer = connection.request("GET", "/config", headers)
+WEB_PAGES = [{"Origin": "http://evil.example"}, {"Host": "evil.example:8081"}, {"Sec-Fetch-Site": "cross-site"}]
+
+
+@pytest.mark.parametrize("headers", WEB_PAGES)
+def test_a_web_page_may_not_ask(tmp_path, headers):
+    port = free_port()
+    with start_empty("--control", f"127.0.0.1:{port}", "--state-dir", str(tmp_path / "state")):
+        with Connection(("127.0.0.1", port)) as connection:
+            # A picture of a page is asked for like that.
+            answer = connection.request("GET", "/control/applications/app/restart", list(headers.items()))
     assert answered(answer) == (403, "Forbidden.")
+
+
+def test_scripts_for_unit_may_name_any_host_on_its_socket(empty_server):
+    with Connection(str(empty_server.control)) as connection:
+        assert connection.request("GET", "/config", [("Host", "unit")]).status == 200
+
+
+def test_a_client_that_has_no_more_to_send_gets_its_answer(empty_server):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(empty_server.control))
+        body = b'[{"action": {"return": 218}}]'
+        head = b"PUT /config/routes HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        client.sendall(head + body)
+        client.shutdown(socket.SHUT_WR)
+        client.settimeout(30)
+        received = b""
+        while chunk := client.recv(65536):
+            received += chunk
+    assert received.startswith(b"HTTP/1.1 200 ") and b"Reconfiguration done." in received

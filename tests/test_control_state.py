@@ -107,6 +107,8 @@ def test_a_stored_configuration_that_does_not_apply_is_an_error_and_nothing_is_c
         assert server.api("GET", "/config").json() == INITIAL
         assert file.read_bytes() == before, "what was there can be looked at"
         assert server.api("POST", "/config/routes", {"action": {"return": 200}}).status == 200
+        kept = place / "state/conf.json.failed"
+        assert kept.read_bytes() == before and str(kept) in server.stderr
     with start_in(place) as server:
         assert len(server.api("GET", "/config/routes").json()) == 1
 

@@ -165,3 +165,48 @@ def test_the_name_of_the_sapi_and_phpinfo(site):
     assert "4.2" in page.text or "PHP Version" in page.text
     credits = site.get("phpcredits();")
     assert credits.status == 200
+
+
+TRAPS = {
+    "quote before a newline": 'a"\nprecision=3\n;',
+    "apostrophes": "it's 'so'",
+    "backslashes": "\\a\\\\",
+    "a variable": "${HOME} $x",
+    "comment and section": "; # [x] = (y)",
+    "words with an operator": "Mine | Yours & ~Theirs",
+    "spaces": "  on ",
+}
+
+
+def test_no_value_keeps_those_behind_it_from_what_they_say(folder, run):
+    folder.php(
+        "index.php",
+        "echo json_encode([ini_get('error_prepend_string'), ini_get('precision'), function_exists('shell_exec')]);",
+    )
+    admin = {"disable_functions": "shell_exec", "precision": "9"}
+    server = run(application(folder, options={"admin": admin}, processes=1))
+    for case, value in TRAPS.items():
+        answer = server.api("PUT", "/config/applications/app/options/admin", {"error_prepend_string": value, **admin})
+        assert answer.status == 200, (case, answer)
+        assert server.get("/").json() == [value, "9", False], case
+
+
+@pytest.mark.parametrize("name", ["a=b", "[x", "a(b", "disable_functions;", "#c", "off"])
+def test_a_name_that_is_none_of_a_setting_is_refused(folder, run, name):
+    folder.php("index.php", "echo json_encode(function_exists('shell_exec'));")
+    server = run(application(folder))
+    options = {"admin": {name: "x", "disable_functions": "shell_exec"}}
+    answer = server.api("PUT", "/config/applications/app/options", options)
+    assert answer.status == 400 and "is not the name of a setting of PHP" in answer.json()["detail"]
+    assert server.get("/").text == "true"
+
+
+def test_settings_that_php_does_not_understand_are_an_answer(folder, run):
+    folder.php("index.php", "echo json_encode(function_exists('shell_exec'));")
+    server = run(application(folder))
+    options = {"admin": {"a": "1 |", "disable_functions": "shell_exec"}}
+    answer = server.api("PUT", "/config/applications/app/options", options)
+    assert answer.status == 500
+    assert "applications/app/options: PHP does not understand all of" in answer.json()["detail"]
+    assert "syntax error" in answer.json()["detail"], "PHP's own words are there, too"
+    assert server.get("/").text == "true"

@@ -106,6 +106,8 @@ pub struct PrototypeBoot {
     pub admin_values: BTreeMap<String, String>,
     /// Settings that scripts may change.
     pub user_values: BTreeMap<String, String>,
+    /// What it must be able to read once it is the user, before it loads PHP.
+    pub needs: Vec<Need>,
     /// Where scripts that ask for relative paths begin.
     pub working_directory: Option<PathBuf>,
     /// After how many requests a worker ends; another one takes its place.
@@ -129,6 +131,17 @@ pub struct SlowRequests {
     pub threshold_ms: u64,
     /// How many times PHP's stack is looked at, at most.
     pub samples: u32,
+}
+
+/// A folder or a file of an application, at a path as the application sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Need {
+    /// The option that names it, with its path in the configuration: for errors.
+    pub option: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it is a folder, which must let the user pass, or else a regular file, which the user must be able to read.
+    pub is_folder: bool,
 }
 
 /// Prototype to supervisor.

@@ -14,6 +14,9 @@ pub(crate) const OPTIONS: Options = Options { known: &["file", "admin", "user"],
 const OTHER_LANGUAGES: [&str; 10] =
     ["external", "go", "java", "node", "nodejs", "perl", "python", "ruby", "wasm", "wasm-wasi-component"];
 
+/// In a php.ini these are values, and never names.
+const INI_WORDS: [&str; 8] = ["null", "none", "yes", "no", "true", "false", "on", "off"];
+
 /// A PHP version: `8` is any PHP 8, `8.2` any PHP 8.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PhpVersion {
@@ -77,9 +80,24 @@ impl PhpOptions {
         let object = node.object(&OPTIONS)?;
         Ok(Self {
             file: object.read("file", Node::absolute_path)?,
-            admin: object.read("admin", |node| node.string_map())?.unwrap_or_default(),
-            user: object.read("user", |node| node.string_map())?.unwrap_or_default(),
+            admin: object.read("admin", read_settings)?.unwrap_or_default(),
+            user: object.read("user", read_settings)?.unwrap_or_default(),
         })
+    }
+}
+
+/// Settings of PHP. Their names are what PHP's own are made of: with others its scanner would read something else, and
+/// then perhaps nothing of what follows.
+fn read_settings(node: &Node<'_>) -> Result<BTreeMap<String, String>, Error> {
+    let settings = node.string_map()?;
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    let is_word = |name: &str| INI_WORDS.iter().any(|word| word.eq_ignore_ascii_case(name));
+    match settings.keys().find(|name| !is_name(name) || is_word(name)) {
+        Some(name) => Err(node.error(format_args!(
+            "{} is not the name of a setting of PHP; write one such as \"memory_limit\"",
+            quoted(name)
+        ))),
+        None => Ok(settings),
     }
 }
 
@@ -194,11 +212,26 @@ mod tests {
             (r#"{"admin": {"a": 128}}"#, "admin/a: expected a string; write \"128\", with quotes"),
             (r#"{"user": {"a": true}}"#, "user/a: expected a string; write \"true\", with quotes"),
             (r#"{"user": {"": "x"}}"#, "user: a name must not be empty"),
+            (
+                r#"{"admin": {"a=b": "x"}}"#,
+                "admin: \"a=b\" is not the name of a setting of PHP; write one such as \"memory_limit\"",
+            ),
             (r#"{"file": "php.ini"}"#, "file: \"php.ini\" is not an absolute path; begin it with \"/\""),
             (r#"{"memory_limit": "1G"}"#, "memory_limit: there is no such option; remove it"),
         ];
         for (json, expected) in cases {
             assert_eq!(read(json, PhpOptions::read), Err(expected.to_owned()), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_setting_has_the_name_of_one() {
+        for name in ["memory_limit", "opcache.jit", "xdebug.client-host", "Phar.readonly"] {
+            assert!(read(&format!(r#"{{"admin": {{"{name}": "x"}}}}"#), PhpOptions::read).is_ok(), "{name}");
+        }
+        for name in ["a=b", "[x", "a(b", "disable_functions;", "#c", "a b", "a[]", "ä", "${a}", "null", "On"] {
+            let problem = read(&format!(r#"{{"user": {{"{name}": "x"}}}}"#), PhpOptions::read).expect_err(name);
+            assert!(problem.contains("is not the name of a setting of PHP"), "{name}: {problem}");
         }
     }
 }

@@ -1,12 +1,20 @@
 //! What of a configuration is not shown: the keys of session tickets.
 //!
-//! In their place stands [`HIDDEN`]. Whoever sends that back means the key that was there, at the same path.
+//! In the place of each stands a text with its fingerprint, so that keys can be told apart, moved and removed without being
+//! seen. Whoever sends one back means the key that has this fingerprint, wherever it was. What stands for no key of the
+//! configuration in force stays as it is, and is refused with the reason.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
 
 use crate::document::Document;
 use crate::json::Value;
 
-/// What stands in place of a key.
-pub const HIDDEN: &str = "(hidden key)";
+/// How each text begins that stands in the place of a key.
+const HIDDEN: &str = "(hidden key";
+/// How much of a key's hash is shown, in bytes. Keys are random: it tells nothing of them.
+const FINGERPRINT_BYTES: usize = 8;
 
 // === impl Document ===
 
@@ -15,39 +23,48 @@ impl Document {
     #[must_use]
     pub fn hide_keys(&self) -> Self {
         let mut root = self.root().clone();
-        each_key(&mut root, &mut |_, _, key| HIDDEN.clone_into(key));
+        each_key(&mut root, &mut |key| *key = hidden(key));
         Self::of_root(root)
     }
 
-    /// The document with the keys of another one where it has hidden ones at the same paths.
+    /// The document with the keys of another one in place of the texts that stand for them.
     #[must_use]
     pub fn with_keys_of(&self, other: &Self) -> Self {
-        let mut known = Vec::new();
-        each_key(&mut other.root().clone(), &mut |listener, index, key| {
-            known.push((listener.to_owned(), index, key.clone()));
-        });
+        let mut known = BTreeMap::new();
+        each_key(&mut other.root().clone(), &mut |key| drop(known.insert(hidden(key), key.clone())));
         let mut root = self.root().clone();
-        each_key(&mut root, &mut |listener, index, key| {
-            let before = known.iter().find(|(at, n, _)| at == listener && *n == index);
-            if let Some((_, _, before)) = before.filter(|_| key == HIDDEN) {
-                before.clone_into(key);
+        each_key(&mut root, &mut |key| {
+            if let Some(meant) = known.get(key) {
+                meant.clone_into(key);
             }
         });
         Self::of_root(root)
     }
 }
 
+/// Whether the text stands in the place of a key.
+pub(crate) fn is_hidden(text: &str) -> bool {
+    text.starts_with(HIDDEN)
+}
+
+/// What stands in the place of the key.
+fn hidden(key: &str) -> String {
+    let hash = Sha256::digest(key);
+    let fingerprint: String = hash.iter().take(FINGERPRINT_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    format!("{HIDDEN} {fingerprint})")
+}
+
 /// Visits `listeners/NAME/tls/session/tickets`: one key, or an array of them.
-fn each_key(root: &mut Value, visit: &mut dyn FnMut(&str, usize, &mut String)) {
+fn each_key(root: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     let Some(Value::Object(listeners)) = member(root, "listeners") else { return };
-    for (name, listener) in listeners.iter_mut() {
+    for listener in listeners.values_mut() {
         let session = member(listener, "tls").and_then(|tls| member(tls, "session"));
         match session.and_then(|session| member(session, "tickets")) {
-            Some(Value::String(key)) => visit(name, 0, key),
+            Some(Value::String(key)) => visit(key),
             Some(Value::Array(keys)) => {
-                for (index, key) in keys.iter_mut().enumerate() {
+                for key in keys.iter_mut() {
                     if let Value::String(key) = key {
-                        visit(name, index, key);
+                        visit(key);
                     }
                 }
             }
@@ -67,30 +84,54 @@ fn member<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
 mod tests {
     use super::*;
 
+    const ABC: &str = "(hidden key ba7816bf8f01cfea)";
+    const DEF: &str = "(hidden key cb8379ac2098aa16)";
+
     fn document(tickets: &str) -> Document {
-        let text =
-            format!(r#"{{"listeners": {{"*:1": {{"tls": {{"session": {{"tickets": {tickets}}}}}}}, "*:2": {{}}}}}}"#);
+        listener("*:1", tickets)
+    }
+
+    fn listener(name: &str, tickets: &str) -> Document {
+        let text = format!(
+            r#"{{"listeners": {{"{name}": {{"tls": {{"session": {{"tickets": {tickets}}}}}}}, "*:2": {{}}}}}}"#
+        );
         Document::parse(&text).unwrap()
     }
 
     #[test]
     fn keys_are_hidden_and_come_back() {
         for (tickets, hidden) in [
-            (r#""abc""#, r#""(hidden key)""#),
-            (r#"["abc","def"]"#, r#"["(hidden key)","(hidden key)"]"#),
-            ("true", "true"),
-            ("[7,null]", "[7,null]"),
+            (r#""abc""#, format!(r#""{ABC}""#)),
+            (r#"["abc","def"]"#, format!(r#"["{ABC}","{DEF}"]"#)),
+            ("true", "true".to_owned()),
+            ("[7,null]", "[7,null]".to_owned()),
         ] {
             let whole = document(tickets);
-            assert_eq!(whole.hide_keys().compact(), document(hidden).compact());
+            assert_eq!(whole.hide_keys().compact(), document(&hidden).compact());
             assert_eq!(whole.hide_keys().with_keys_of(&whole).compact(), whole.compact());
         }
     }
 
     #[test]
-    fn a_hidden_key_without_one_before_stays_and_a_new_one_is_taken() {
+    fn a_key_is_known_wherever_it_goes() {
+        let before = document(r#"["abc", "def"]"#);
+        for (sent, expected) in [
+            (document(&format!(r#"["{DEF}", "new"]"#)), document(r#"["def", "new"]"#)),
+            (document(&format!(r#"["{DEF}", "{ABC}"]"#)), document(r#"["def", "abc"]"#)),
+            (document(&format!(r#""{DEF}""#)), document(r#""def""#)),
+            (listener("*:3", &format!(r#"["{ABC}"]"#)), listener("*:3", r#"["abc"]"#)),
+        ] {
+            assert_eq!(sent.with_keys_of(&before).compact(), expected.compact());
+        }
+    }
+
+    #[test]
+    fn what_stands_for_no_key_stays() {
         let before = document(r#"["abc"]"#);
-        let sent = document(r#"["(hidden key)", "(hidden key)", "new"]"#);
-        assert_eq!(sent.with_keys_of(&before).compact(), document(r#"["abc", "(hidden key)", "new"]"#).compact());
+        for text in [DEF, "(hidden key)", "(hidden key x)"] {
+            let sent = document(&format!(r#"["{text}"]"#));
+            assert_eq!(sent.with_keys_of(&before).compact(), sent.compact());
+            assert!(is_hidden(text));
+        }
     }
 }

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::error::{Error, did_you_mean, quoted};
 use crate::node::{Node, Options};
 use crate::scope::Scope;
+use crate::secrets;
 use crate::tls_policy::TlsPolicy;
 
 pub(crate) const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], refused: &[] };
@@ -138,7 +139,14 @@ impl TicketKey {
     /// No error repeats the text: it may be almost a key.
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let advice = "write 48 or 80 random bytes in base64, as from: openssl rand -base64 80";
-        let bytes = STANDARD.decode(node.string()?).map_err(|_| node.error(format_args!("not base64; {advice}")))?;
+        let text = node.string()?;
+        if secrets::is_hidden(&text) {
+            return Err(node.error(
+                "this stands for a key that howdah does not show, and the configuration in force has no such key; write \
+                 the key itself, or keep the one that is there with the text that GET shows in its place",
+            ));
+        }
+        let bytes = STANDARD.decode(text).map_err(|_| node.error(format_args!("not base64; {advice}")))?;
         if let Ok(key) = <[u8; 48]>::try_from(bytes.as_slice()) {
             return Ok(Self::Aes128(key));
         }

@@ -14,6 +14,7 @@
 #include "php_variables.h"
 #include "SAPI.h"
 #include "zend_exceptions.h"
+#include "zend_ini_scanner.h"
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/head.h"
 #include "ext/standard/info.h"
@@ -428,6 +429,27 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 	import_process_environment = php_import_environment_variables;
 	php_import_environment_variables = import_environment;
 	return 1;
+}
+
+static void count_setting(zval *name, zval *value, zval *index, int kind, void *count)
+{
+	(void) index;
+	/* A key of digits alone is one, too; a name without a value is none. */
+	if (kind == ZEND_INI_PARSER_ENTRY && name && value) {
+		++*(int *) count;
+	}
+}
+
+/* How many settings PHP reads from this text; -1 if it does not understand it, and has said so on stderr. Started as it
+ * is, PHP goes on without what follows an error. */
+int howdah_php_count_settings(const char *ini_entries)
+{
+	char *text = strdup(ini_entries);
+	int count = 0;
+	int result = text ? zend_parse_ini_string(text, 1, ZEND_INI_SCANNER_NORMAL, count_setting, &count) : FAILURE;
+
+	free(text);
+	return result == SUCCESS ? count : -1;
 }
 
 /* Scripts can't change this setting any more. */

@@ -54,6 +54,7 @@ struct howdah_sampler_setup {
 
 /* Rust calls C. */
 int howdah_php_startup(const char *ini_file, const char *ini_entries, const char *server_software);
+int howdah_php_count_settings(const char *ini_entries);
 void howdah_php_lock_setting(const char *name);
 int howdah_php_opcache_is_on(void);
 void howdah_php_run(const struct howdah_request *request);

@@ -1,4 +1,7 @@
 //! Settings from the configuration, as text that PHP's INI scanner reads after php.ini.
+//!
+//! Whatever a value holds, the scanner takes it for the value of its name, and reads the next line. Names have letters,
+//! digits and `_.-` only, says the configuration; what PHP makes of them is compared with what was meant after the start.
 
 /// One `name = value` line each. Values that could mean more to the scanner than they say are quoted.
 pub fn entries<'a>(values: impl Iterator<Item = (&'a String, &'a String)>) -> String {
@@ -6,23 +9,47 @@ pub fn entries<'a>(values: impl Iterator<Item = (&'a String, &'a String)>) -> St
     for (name, value) in values {
         text.push_str(name);
         text.push('=');
-        // Bare words, numbers and expressions of constants (E_ALL & ~E_NOTICE) are what the scanner evaluates.
-        let bare = !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "_&|~^ .-".contains(c));
-        if bare {
+        if is_evaluated(value) {
             text.push_str(value);
         } else {
-            text.push('"');
-            for c in value.chars() {
-                if matches!(c, '"' | '\\') || c == '$' {
-                    text.push('\\');
-                }
-                text.push(c);
-            }
-            text.push('"');
+            quote(value, &mut text);
         }
         text.push('\n');
     }
     text
+}
+
+/// Whether the scanner shall evaluate the value: a bare word, a number, or an expression of constants and numbers, such
+/// as `E_ALL & ~E_NOTICE`.
+fn is_evaluated(value: &str) -> bool {
+    const OPERATORS: [char; 4] = ['&', '|', '^', '~'];
+    let is_of = |text: &str, more: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c));
+    let is_constant = |word: &str| is_of(word, "_") && !word.contains(|c: char| c.is_ascii_lowercase());
+    if value.trim() != value || value.is_empty() {
+        return false;
+    }
+    match value.contains(OPERATORS) {
+        true => value.split(OPERATORS).flat_map(str::split_ascii_whitespace).all(is_constant),
+        false => is_of(value, "_ .-"),
+    }
+}
+
+/// Between apostrophes all characters stand for themselves, newlines and backslashes, too. An apostrophe itself stands
+/// between quotation marks.
+fn quote(value: &str, text: &mut String) {
+    if value.is_empty() {
+        text.push_str("\"\"");
+    }
+    for (n, part) in value.split('\'').enumerate() {
+        if n > 0 {
+            text.push_str("\"'\"");
+        }
+        if !part.is_empty() {
+            text.push('\'');
+            text.push_str(part);
+            text.push('\'');
+        }
+    }
 }
 
 #[cfg(test)]
@@ -35,10 +62,16 @@ mod tests {
             ("256M", "k=256M\n"),
             ("On", "k=On\n"),
             ("E_ALL & ~E_NOTICE", "k=E_ALL & ~E_NOTICE\n"),
+            ("24575 | 1", "k=24575 | 1\n"),
+            ("Mine | Yours", "k='Mine | Yours'\n"),
+            (" on", "k=' on'\n"),
             ("", "k=\"\"\n"),
-            ("tcp://127.0.0.1:6379?x=1", "k=\"tcp://127.0.0.1:6379?x=1\"\n"),
-            ("a\"b\\c", "k=\"a\\\"b\\\\c\"\n"),
-            ("${HOME}", "k=\"\\${HOME}\"\n"),
+            ("tcp://127.0.0.1:6379?x=1", "k='tcp://127.0.0.1:6379?x=1'\n"),
+            ("a\"b\\c", "k='a\"b\\c'\n"),
+            ("it's", "k='it'\"'\"'s'\n"),
+            ("'", "k=\"'\"\n"),
+            ("${HOME}", "k='${HOME}'\n"),
+            ("a\"\n;b", "k='a\"\n;b'\n"),
         ] {
             assert_eq!(entries([(&"k".to_owned(), &value.to_owned())].into_iter()), line);
         }

@@ -10,6 +10,7 @@ mod floor;
 mod growth;
 mod ini;
 mod prototype;
+mod readable;
 mod rootfs;
 mod sampler;
 mod sapi;

@@ -6,7 +6,7 @@
 
 use crate::sampler::{self, Sampling};
 use crate::stderr::Stderr;
-use crate::{confine, ini, sapi, worker};
+use crate::{confine, ini, readable, sapi, worker};
 use howdah_channel::control::{ControlSocket, inherited};
 use howdah_channel::lifecycle::{
     CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype, die_with_supervisor,
@@ -21,7 +21,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid};
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
@@ -214,6 +214,8 @@ fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<
             .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, most.min(hard), hard))
             .map_err(|error| format!("cannot set the limit of descriptors: {error}"))?;
     }
+    let rootfs = boot.confinement.as_ref().and_then(|confinement| confinement.rootfs.as_ref());
+    readable::prove(&boot.needs, rootfs.map(|rootfs| rootfs.path.as_path()))?;
     let opcache = start_php(boot)?;
     // What it said until now the supervisor has read, for the answer to who wanted it to start.
     let stderr = Stderr::begin(descriptors.swap_remove(1));
@@ -229,18 +231,28 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
         Ok::<_, String>(c_string(&path.to_string_lossy()))
     });
     let ini_file = ini_file.transpose()?;
-    let entries = c_string(&ini::entries(boot.user_values.iter().chain(&boot.admin_values)));
+    let settings = || boot.user_values.iter().chain(&boot.admin_values);
+    let entries = c_string(&ini::entries(settings()));
     let software = c_string(&boot.server_software);
-    // SAFETY: PHP is started once, on the only thread; it keeps the pointers, so the strings are leaked.
+    // PHP keeps the pointers.
+    let entries: &'static CStr = Box::leak(entries.into_boxed_c_str());
+    // SAFETY: PHP is started once, on the only thread; the strings are leaked.
     let started = unsafe {
         sapi::howdah_php_startup(
             ini_file.map_or(std::ptr::null(), |path| path.into_raw().cast_const()),
-            entries.into_raw(),
+            entries.as_ptr(),
             software.into_raw(),
         )
     };
     if started == 0 {
         return Err("PHP does not start; its messages on stderr say why".into());
+    }
+    // SAFETY: PHP is started; the text is a C string.
+    if unsafe { sapi::howdah_php_count_settings(entries.as_ptr()) } != settings().count() as c_int {
+        return Err(format!(
+            "applications/{}/options: PHP does not understand all of \"admin\" and \"user\"; correct their names and values",
+            boot.application
+        ));
     }
     for name in boot.admin_values.keys() {
         // SAFETY: PHP is started; the name is a C string.

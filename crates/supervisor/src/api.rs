@@ -143,7 +143,7 @@ impl Supervisor {
             self.asks.push_back(ask);
             self.next_ask(now);
         } else {
-            self.answer_get(ask);
+            self.answer_get(ask, now);
         }
     }
 
@@ -161,8 +161,8 @@ impl Supervisor {
         self.next_reload(now);
     }
 
-    fn answer_get(&mut self, ask: Ask) {
-        let document = &self.current.document;
+    fn answer_get(&mut self, ask: Ask, now: Instant) {
+        let document = &self.in_force().document;
         let answer = if let Some(path) = ask.below("config") {
             let found = DocumentPath::parse(path).and_then(|path| document.hide_keys().get(&path));
             found.map(|found| Answer::document(&found).with_etag(document.etag()))
@@ -172,7 +172,7 @@ impl Supervisor {
             self.show_slow_log(&name)
         } else if ask.below("status").is_some() || ask.path == "/" {
             // The answer comes with the router's numbers.
-            self.status_asks.push(ask);
+            self.status_asks.push((now, ask));
             match &mut self.router {
                 Some(router) => router.link.send(ToRouter::TellLoad, Vec::new()),
                 None => self.answer_status(),
@@ -194,7 +194,7 @@ impl Supervisor {
             Ok(status) => status,
             Err(error) => return tracing::error!("the status cannot be told: {error}"),
         };
-        for ask in std::mem::take(&mut self.status_asks) {
+        for (_, ask) in std::mem::take(&mut self.status_asks) {
             if let Some(answer) = self.processes(&ask, &told) {
                 let _ = ask.reply.send(answer);
                 continue;
@@ -205,7 +205,7 @@ impl Supervisor {
                     .map_err(of_status)
                     .map(|found| Answer::document(&found)),
                 None => {
-                    let config = self.current.document.hide_keys();
+                    let config = self.in_force().document.hide_keys();
                     let certificates = self.certificates.describe_all();
                     let all = [("certificates", certificates), ("config", config), ("status", status.clone())];
                     Ok(Answer::document(&Document::compose(all)))

@@ -105,15 +105,19 @@ fn first_configuration(
         let (document, configuration) = read(text).map_err(|error| error.to_string())?;
         return Ok((document, configuration, Origin::Start));
     }
+    let kept = || state.map(State::keep_failed).unwrap_or_default();
     match state.map(State::configuration).transpose().map(Option::flatten) {
         Ok(None) => {}
         Ok(Some(text)) => match read(&text) {
             Ok((document, configuration)) => return Ok((document, configuration, Origin::Stored)),
             Err(error) => {
-                tracing::error!("the stored configuration is not right; howdah starts with an empty one: {error}");
+                tracing::error!(
+                    "the stored configuration is not right; howdah starts with an empty one, and {}: {error}",
+                    kept()
+                );
             }
         },
-        Err(reason) => tracing::error!("howdah starts with an empty configuration: {reason}"),
+        Err(reason) => tracing::error!("howdah starts with an empty configuration, and {}: {reason}", kept()),
     }
     // It is not stored before the first change: what was there can be looked at.
     Ok((Document::initial(), Configuration::default(), Origin::Nothing))

@@ -13,6 +13,7 @@ use crate::listen::ChosenBy;
 use crate::planning::Planning;
 use crate::reload::Reloading;
 use crate::shutdown::Stage;
+use crate::silence::ROUTER_PATIENCE;
 use crate::start::memory_file;
 use crate::state::State;
 use crate::supervise::Supervisor;
@@ -25,7 +26,7 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// The configuration in force.
+/// A configuration, and what serves by it.
 #[derive(Debug)]
 pub struct Current {
     /// Its number: a change has a larger one.
@@ -43,6 +44,7 @@ pub struct Current {
 /// A change under way.
 #[derive(Debug)]
 pub struct Change {
+    /// What shall be in force; while the router switches, what was before.
     next: Current,
     pub(crate) origin: Origin,
     /// The generations that it starts.
@@ -74,8 +76,8 @@ pub enum Progress {
     Booting,
     /// New generations answer their first requests.
     Warming(Warming),
-    /// The router switches. Only if it cannot there is a way back.
-    Switching,
+    /// The router switches, since then. Only if it cannot there is a way back.
+    Switching { since: Instant },
 }
 
 /// What a change does next.
@@ -222,7 +224,7 @@ impl Supervisor {
         }
         match progress {
             Progress::Planning(planning) if planning.deadline() <= now => return Step::Fail(planning.overdue()),
-            Progress::Planning(_) | Progress::Switching => return Step::Wait,
+            Progress::Planning(_) | Progress::Switching { .. } => return Step::Wait,
             Progress::Booting | Progress::Warming(_) => {}
         }
         let new = || self.generations.iter().filter(|generation| started.contains(&generation.id()));
@@ -254,7 +256,7 @@ impl Supervisor {
         match &self.change.as_ref()?.progress {
             Progress::Planning(planning) => Some(planning.deadline()),
             Progress::Warming(warming) => Some(warming.deadline()),
-            Progress::Booting | Progress::Switching => None,
+            Progress::Booting | Progress::Switching { .. } => None,
         }
     }
 
@@ -271,8 +273,11 @@ impl Supervisor {
         if version != self.current.version {
             return;
         }
+        if let Some(router) = &mut self.router {
+            router.answer_by = None;
+        }
         self.listeners.keep(&self.current.listeners);
-        if matches!(&self.change, Some(change) if matches!(change.progress, Progress::Switching)) {
+        if self.switched_at().is_some() {
             self.warn();
         }
         for (id, listener) in self.current.listeners.iter().zip(&self.current.configuration.listeners) {
@@ -283,7 +288,12 @@ impl Supervisor {
             banner::print(&self.start, &self.listeners, &self.current, &self.generations);
         }
         // A router that was started again says so, too, while the next change still boots.
-        if let Some(change) = self.change.take_if(|change| matches!(change.progress, Progress::Switching)) {
+        let switched_at = self.switched_at();
+        if let Some(change) = self.change.take_if(|_| switched_at.is_some()) {
+            // A router that was started meanwhile has never heard of the generations that are not used any more.
+            if self.router.as_ref().is_some_and(|router| Some(router.since) >= switched_at) {
+                self.router_lost();
+            }
             match change.origin {
                 Origin::Api(reply) => reply.send(Ok(&self.current.document)),
                 Origin::Reload(reloading) => reloading.tell_success(now),
@@ -297,6 +307,9 @@ impl Supervisor {
     /// The router cannot serve by the configuration: a bug, as it was checked before.
     pub(crate) fn router_refused(&mut self, version: u64, reason: &str, now: Instant) {
         if version == self.current.version {
+            if let Some(router) = &mut self.router {
+                router.answer_by = None;
+            }
             tracing::error!("the router refused the configuration: {reason}");
             self.switch_back(&format!("the router refused the configuration: {reason}"), now);
         }
@@ -316,12 +329,31 @@ impl Supervisor {
         if let Some(Change { progress: Progress::Warming(warming), .. }) = &mut self.change {
             warming.router_lost();
         }
-        let change = self.change.as_ref().map(|change| change.started.clone()).unwrap_or_default();
-        let current = &self.current.generations;
+        let mut used: Vec<u64> = self.current.generations.values().copied().collect();
+        if let Some(change) = &self.change {
+            // While the router switches there is a way back: to what was in force before.
+            used.extend(change.started.iter().chain(change.next.generations.values()));
+        }
         for generation in &mut self.generations {
-            if !current.values().any(|id| *id == generation.id()) && !change.contains(&generation.id()) {
+            if !used.contains(&generation.id()) {
                 generation.stop();
             }
+        }
+    }
+
+    /// Since when the router switches, if it does.
+    pub(crate) fn switched_at(&self) -> Option<Instant> {
+        match self.change.as_ref()?.progress {
+            Progress::Switching { since } => Some(since),
+            Progress::Planning(_) | Progress::Booting | Progress::Warming(_) => None,
+        }
+    }
+
+    /// What is served: until the router has switched, that is the configuration before.
+    pub(crate) fn in_force(&self) -> &Current {
+        match &self.change {
+            Some(change) if matches!(change.progress, Progress::Switching { .. }) => &change.next,
+            _ => &self.current,
         }
     }
 
@@ -346,8 +378,9 @@ impl Supervisor {
             }
             Origin::Start | Origin::Nothing => self.start_failure = Some(first_line(reason).to_owned()),
             Origin::Stored => {
+                let kept = self.state.as_ref().map(State::keep_failed).unwrap_or_default();
                 tracing::error!(
-                    "the stored configuration does not run; howdah starts with an empty one: {}",
+                    "the stored configuration does not run; howdah starts with an empty one, and {kept}: {}",
                     first_line(reason)
                 );
                 self.begin_change(Document::initial(), Configuration::default(), Origin::Nothing, &[], now);
@@ -369,7 +402,7 @@ impl Supervisor {
     }
 
     /// Sends the router the configuration in force, with these generations and sockets, which it does not know yet.
-    pub(crate) fn configure_router(&mut self, generations: &[u64], listeners: &[u64]) -> io::Result<()> {
+    pub(crate) fn configure_router(&mut self, generations: &[u64], listeners: &[u64], now: Instant) -> io::Result<()> {
         let current = &self.current;
         let certificates = self.certificates.for_router(certificates::used(&current.configuration));
         let mut descriptors =
@@ -384,11 +417,12 @@ impl Supervisor {
             access_log: current.configuration.access_log.is_some(),
         };
         self.introduce(generations)?;
-        let Some(supervise::Router { link, .. }) = &mut self.router else { return Ok(()) };
+        let Some(supervise::Router { link, answer_by, .. }) = &mut self.router else { return Ok(()) };
         for id in listeners {
             link.send(ToRouter::Listener { id: *id }, vec![self.listeners.descriptor(*id)?]);
         }
         link.send(ToRouter::Configure(configuration), descriptors);
+        *answer_by = Some(now + ROUTER_PATIENCE);
         Ok(())
     }
 
@@ -427,7 +461,7 @@ impl Supervisor {
         {
             return self.fail_change(&reason, now);
         }
-        let progress = std::mem::replace(&mut change.progress, Progress::Switching);
+        let progress = std::mem::replace(&mut change.progress, Progress::Switching { since: now });
         let new_listeners: Vec<_> =
             change.next.listeners.iter().filter(|id| !self.current.listeners.contains(id)).copied().collect();
         let is_known = |id: &u64| matches!(&progress, Progress::Warming(warming) if warming.introduced().contains(id));
@@ -436,7 +470,7 @@ impl Supervisor {
         if self.router.is_none() {
             return self.start_router_anew(now);
         }
-        if let Err(error) = self.configure_router(&started, &new_listeners) {
+        if let Err(error) = self.configure_router(&started, &new_listeners, now) {
             self.switch_back(&format!("the router cannot be configured: {error}"), now);
         }
     }
@@ -469,10 +503,9 @@ impl Supervisor {
     }
 
     /// The router does not serve by the new configuration: the one before it is in force again.
-    fn switch_back(&mut self, reason: &str, now: Instant) {
-        let Some(change) = self.change.as_mut().filter(|change| matches!(change.progress, Progress::Switching)) else {
-            return;
-        };
+    pub(crate) fn switch_back(&mut self, reason: &str, now: Instant) {
+        let switched_at = self.switched_at();
+        let Some(change) = self.change.as_mut().filter(|_| switched_at.is_some()) else { return };
         std::mem::swap(&mut self.current, &mut change.next);
         let was_there_one = self.current.version > 0;
         if let Some(state) = self.state.as_ref().filter(|_| was_there_one)

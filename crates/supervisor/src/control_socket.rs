@@ -35,6 +35,15 @@ pub enum ControlListener {
     Tcp(TcpListener),
 }
 
+/// Who gets as far as to a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// No browser: a file.
+    File,
+    /// Each program on the machine, browsers too.
+    Port,
+}
+
 // === impl ControlListener ===
 
 impl ControlListener {
@@ -55,11 +64,11 @@ impl ControlListener {
             let accepted = match &self {
                 ControlListener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
                     if is_trusted(&stream) {
-                        tokio::spawn(serve(stream, asks.clone()));
+                        tokio::spawn(serve(stream, asks.clone(), Reach::File));
                     }
                 }),
                 ControlListener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                    tokio::spawn(serve(stream, asks.clone()));
+                    tokio::spawn(serve(stream, asks.clone(), Reach::Port));
                 }),
             };
             if let Err(error) = accepted {
@@ -83,15 +92,17 @@ fn is_trusted(stream: &tokio::net::UnixStream) -> bool {
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asks: mpsc::UnboundedSender<Ask>) {
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asks: mpsc::UnboundedSender<Ask>, reach: Reach) {
     let service = service_fn(|request| {
         let asks = asks.clone();
-        async move { Ok::<_, Infallible>(response(answer(request, &asks).await)) }
+        async move { Ok::<_, Infallible>(response(answer(request, &asks, reach).await)) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(READ_TIMEOUT)
         .keep_alive(false)
+        // Some clients say at once that they have no more to send: socat, nc -N.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {
@@ -99,9 +110,9 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asks: mpsc::Unbounde
     }
 }
 
-async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>) -> Answer {
+async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>, reach: Reach) -> Answer {
     let (head, body) = request.into_parts();
-    if is_of_a_web_page(&head.headers) {
+    if is_of_a_web_page(&head.headers, reach) {
         let detail = "a web page may not use the control API; ask with curl or howdah, for localhost or an IP address";
         return Refusal::new(403, "Forbidden.", detail).into();
     }
@@ -126,15 +137,23 @@ async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>) -
 }
 
 /// Whether a browser asks for a page that it shows. A page can ask for any port of the machine that it is shown on, under
-/// a name of its own, too (DNS rebinding); but it cannot leave out its `Origin`, nor choose the `Host`.
-fn is_of_a_web_page(headers: &HeaderMap) -> bool {
+/// a name of its own, too (DNS rebinding); but it cannot choose the `Host`, nor leave out what browsers add: `Origin`, or,
+/// for pictures and the like, `Sec-Fetch-Site`, which is `none` for what the user has typed.
+fn is_of_a_web_page(headers: &HeaderMap, reach: Reach) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let is_foreign = !matches!(site, None | Some(b"none" | b"same-origin"));
+    headers.contains_key(ORIGIN) || is_foreign || (reach == Reach::Port && has_a_name(headers))
+}
+
+/// Whether it asks for a host by a name that somebody else may have given to this machine.
+fn has_a_name(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).to_ascii_lowercase());
     let host = host.unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host.as_str(), |(name, port)| {
         if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { &host }
     });
     let bare = name.trim_start_matches('[').trim_end_matches(']');
-    headers.contains_key(ORIGIN) || !(name.is_empty() || name == "localhost" || bare.parse::<IpAddr>().is_ok())
+    !(name.is_empty() || name == "localhost" || bare.parse::<IpAddr>().is_ok())
 }
 
 /// The whole body. One that is too long is read to its end, too: a client that cannot send hears no answer.
@@ -183,24 +202,33 @@ mod tests {
 
     #[test]
     fn a_web_page_is_known_by_its_headers() {
-        let table = [
-            ("localhost", None, false),
-            ("localhost:8081", None, false),
-            ("127.0.0.1:8081", None, false),
-            ("[::1]:8081", None, false),
-            ("", None, false),
-            ("evil.example", None, true),
-            ("evil.example:8081", None, true),
-            ("localhost", Some("http://evil.example"), true),
-            ("localhost", Some("null"), true),
+        use Reach::{File, Port};
+        type Fields = [(&'static str, &'static str)];
+        let table: [(Reach, &str, &Fields, bool); _] = [
+            (Port, "localhost", &[], false),
+            (Port, "localhost:8081", &[], false),
+            (Port, "127.0.0.1:8081", &[], false),
+            (Port, "[::1]:8081", &[], false),
+            (Port, "", &[], false),
+            (Port, "evil.example", &[], true),
+            (Port, "evil.example:8081", &[], true),
+            // Scripts for Unit write any name there: a socket has none.
+            (File, "unit", &[], false),
+            (File, "unit", &[("origin", "http://evil.example")], true),
+            (Port, "localhost", &[("origin", "http://evil.example")], true),
+            (Port, "localhost", &[("origin", "null")], true),
+            (Port, "localhost", &[("sec-fetch-site", "cross-site")], true),
+            (Port, "127.0.0.1:8081", &[("sec-fetch-site", "same-site")], true),
+            (Port, "localhost", &[("sec-fetch-site", "none")], false),
+            (Port, "localhost", &[("sec-fetch-site", "same-origin")], false),
         ];
-        for (host, origin, expected) in table {
+        for (reach, host, more, expected) in table {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_static(host));
-            if let Some(origin) = origin {
-                headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            for (name, value) in more {
+                headers.insert(*name, HeaderValue::from_static(value));
             }
-            assert_eq!(is_of_a_web_page(&headers), expected, "{host} {origin:?}");
+            assert_eq!(is_of_a_web_page(&headers, reach), expected, "{host} {more:?}");
         }
     }
 }

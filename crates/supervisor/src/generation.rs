@@ -31,7 +31,7 @@ use crate::slow_log::SlowLog;
 use crate::workers::Workers;
 use automatic::Automatic;
 use elastic::Idle;
-use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, ProcessEnd, ToPrototype, ToRouter};
+use howdah_channel::lifecycle::{FromPrototype, GenerationBoot, Need, ProcessEnd, ToPrototype, ToRouter};
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_config::{Limits, PhpOptions};
 use overdue::Overdue;
@@ -62,6 +62,8 @@ pub struct Plan {
     pub outputs: Outputs,
     /// Variables that are added to our environment.
     pub environment: BTreeMap<String, String>,
+    /// What its user must be able to read.
+    pub needs: Vec<Need>,
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.

@@ -22,6 +22,7 @@ impl Fake {
         std::fs::write(&executable, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o755)).unwrap();
         let plan = Plan {
+            needs: Vec::new(),
             name: "shop".to_owned(),
             php: Php { version: "8.2".parse::<PhpVersion>().unwrap(), executable },
             account: Account::default(),

@@ -8,6 +8,7 @@ use crate::logs::Outputs;
 use crate::machine::Machine;
 use crate::php;
 use crate::pool::Policy;
+use crate::readable;
 use crate::resolution;
 use crate::slow_log::SlowLog;
 use crate::start::Start;
@@ -65,6 +66,7 @@ pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan
         confined,
         outputs,
         options: resolution.settings(&application.options),
+        needs: readable::needs(application, start.recognised.is_none().then_some(name)),
         environment: application.environment.clone(),
         working_directory: resolution.working_directory,
         deploy: Deploy {

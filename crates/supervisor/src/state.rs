@@ -1,7 +1,8 @@
 //! What outlives howdah: the configuration in the state directory, as NGINX Unit lays it out.
 //!
 //! `conf.json` is the configuration, `certs/NAME` the certificates. A file is written beside the old one, synced, and
-//! put in its place: after a crash there is the old one or the new one, whole. All of it is only for its owner.
+//! put in its place: after a crash there is the old one or the new one, whole. All of it is only for its owner. A
+//! configuration that does not run is kept as `conf.json.failed`, whatever is stored later.
 //!
 //! On a file system that is read-only it is read, and nothing can be changed: not by us, and not by another howdah.
 
@@ -9,14 +10,16 @@ use crate::system_error::words;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const CONFIGURATION: &str = "conf.json";
+/// The last one that did not run.
+const FAILED: &str = "conf.json.failed";
 const LOCK: &str = "lock";
 
 /// A state directory, ours alone as long as this lives.
@@ -53,6 +56,11 @@ impl State {
             }
             lock => lock.map_err(problem)?,
         };
+        // It may be a folder that other things are in, too: its mode is for its owner to change.
+        if folder.metadata().is_ok_and(|metadata| metadata.permissions().mode() & !FOLDER_MODE & 0o777 != 0) {
+            tracing::warn!("others can look into the state directory {folder:?}; close it with chmod 700");
+        }
+        tighten(&folder.join(CONFIGURATION), FILE_MODE);
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(State { folder: folder.to_owned(), lock: Some(lock) }),
             Err(Errno::WOULDBLOCK) => Err(format!(
@@ -85,6 +93,17 @@ impl State {
         }
     }
 
+    /// Keeps the stored configuration, which does not run, under another name, too. Returns what to say of that.
+    pub fn keep_failed(&self) -> String {
+        let (path, kept) = (self.folder.join(CONFIGURATION), self.folder.join(FAILED));
+        // What is stored next has a file of its own, so that this one stays as it is.
+        let _ = std::fs::remove_file(&kept);
+        match std::fs::hard_link(&path, &kept).or_else(|_| std::fs::copy(&path, &kept).map(drop)) {
+            Ok(()) => format!("it is kept as {kept:?}"),
+            Err(error) => format!("{path:?} is there until the first change, as it cannot be kept: {}", words(&error)),
+        }
+    }
+
     /// Stores a configuration.
     ///
     /// # Errors
@@ -97,11 +116,28 @@ impl State {
     }
 }
 
+/// Takes from others what an earlier program, or a copy, may have given them: keys are in here.
+pub fn tighten(path: &Path, mode: u32) {
+    let Ok(metadata) = path.metadata() else { return };
+    let open = metadata.permissions().mode() & 0o777;
+    if open & !mode == 0 {
+        return;
+    }
+    match std::fs::set_permissions(path, Permissions::from_mode(open & mode)) {
+        Ok(()) => tracing::warn!("{path:?} was open to others (mode {open:o}); it is not any more"),
+        Err(error) => tracing::warn!("{path:?} is open to others (mode {open:o}): {}; close it", words(&error)),
+    }
+}
+
 /// Puts a file with this content in the place of the one that there is, if any: whole or not at all.
 ///
 /// # Errors
 /// Whatever the file system says. Nothing has changed then.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_and(path, content, |folder| File::open(folder)?.sync_all())
+}
+
+fn replace_and(path: &Path, content: &[u8], sync: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     // A hidden name is no name of a certificate.
     let mut name = OsString::from(".");
@@ -116,13 +152,15 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         file.sync_all()?;
         std::fs::rename(&temporary, path)
     })();
-    match written {
-        Ok(()) => File::open(folder)?.sync_all(),
-        Err(error) => {
-            let _ = std::fs::remove_file(&temporary);
-            Err(error)
-        }
+    if let Err(error) = written {
+        let _ = std::fs::remove_file(&temporary);
+        return Err(error);
     }
+    // It is there, for everybody but who pulls the plug this second.
+    if let Err(error) = sync(folder) {
+        tracing::warn!("{path:?} is written, but may be the old one after a crash of the machine: {}", words(&error));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -149,6 +187,39 @@ mod tests {
         assert!(State::open(folder.path()).unwrap_err().contains("another howdah uses the state directory"));
         drop(first);
         State::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn what_is_in_place_counts_even_if_the_disk_does_not_promise_to_keep_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("conf.json");
+        replace(&path, b"old").unwrap();
+        replace_and(&path, b"new", |_| Err(Errno::IO.into())).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_configuration_that_does_not_run_outlives_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::open(folder.path()).unwrap();
+        for text in ["first", "second"] {
+            state.store_configuration(text).unwrap();
+            assert!(state.keep_failed().ends_with("conf.json.failed\""));
+            state.store_configuration("{}").unwrap();
+            assert_eq!(std::fs::read_to_string(folder.path().join(FAILED)).unwrap(), text);
+        }
+        std::fs::remove_file(folder.path().join(CONFIGURATION)).unwrap();
+        assert!(state.keep_failed().contains("cannot be kept"));
+    }
+
+    #[test]
+    fn what_others_could_read_is_closed_to_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(CONFIGURATION);
+        std::fs::write(&file, "{}").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o444)).unwrap();
+        let _state = State::open(folder.path()).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o400);
     }
 
     #[test]

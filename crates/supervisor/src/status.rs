@@ -8,7 +8,7 @@ pub fn of(supervisor: &Supervisor) -> Value {
     let load = &supervisor.load;
     let open = load.connections_accepted.saturating_sub(load.connections_closed);
     let mut applications = Map::new();
-    for (name, id) in &supervisor.current.generations {
+    for (name, id) in &supervisor.in_force().generations {
         let Some(generation) = supervisor.generations.iter().find(|generation| generation.id() == *id) else {
             continue;
         };

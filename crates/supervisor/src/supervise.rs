@@ -50,8 +50,8 @@ pub struct Supervisor {
     pub(crate) watch: Watch,
     /// Applications that are to start anew, when it is their turn.
     pub(crate) due_reloads: BTreeMap<String, Cause>,
-    /// Who waits for the router's numbers.
-    pub(crate) status_asks: Vec<Ask>,
+    /// Who waits for the router's numbers, and since when: in this order.
+    pub(crate) status_asks: Vec<(Instant, Ask)>,
     /// What the control sockets ask for.
     pub(crate) control: mpsc::UnboundedReceiver<Ask>,
     /// Where the configuration is stored.
@@ -78,7 +78,9 @@ pub struct Supervisor {
 pub(crate) struct Router {
     pub(crate) pid: Pid,
     pub(crate) link: Link<ToRouter, FromRouter>,
-    since: Instant,
+    pub(crate) since: Instant,
+    /// It must serve by the configuration that it was sent last by then.
+    pub(crate) answer_by: Option<Instant>,
     /// It has closed its socket: it must be gone by then.
     kill_at: Option<Instant>,
 }
@@ -177,11 +179,13 @@ impl Supervisor {
     fn next_deadline(&self) -> Option<Instant> {
         let generations = self.generations.iter().filter_map(Generation::next_deadline);
         let router = self.router.as_ref().and_then(|router| router.kill_at);
+        let silence = self.silence_deadline();
         generations
             .chain(self.router_due)
             .chain(router)
             .chain(self.stage.deadline())
             .chain(self.change_deadline())
+            .chain(silence)
             .min()
     }
 
@@ -261,6 +265,7 @@ impl Supervisor {
                 self.router_due = Some(now + self.router_backoff.after_death(Default::default()));
             }
         }
+        self.on_silence(now);
         self.on_stage_time(now);
     }
 
@@ -316,7 +321,7 @@ impl Supervisor {
         let (pid, socket) = spawn::router()?;
         let mut link = Link::new(socket)?;
         link.send(ToRouter::Boot(boot), Vec::new());
-        self.router = Some(Router { pid, link, since: now, kill_at: None });
+        self.router = Some(Router { pid, link, since: now, answer_by: None, kill_at: None });
         Ok(())
     }
 
@@ -325,7 +330,7 @@ impl Supervisor {
         self.spawn_router(now)?;
         let listeners = self.current.listeners.clone();
         let generations: Vec<_> = self.current.generations.values().copied().collect();
-        self.configure_router(&generations, &listeners)?;
+        self.configure_router(&generations, &listeners, now)?;
         if let Some(router) = &mut self.router {
             for (_, generation, worker) in &self.recent_deaths {
                 router.link.send(ToRouter::WorkerDied { generation: *generation, worker: *worker }, Vec::new());

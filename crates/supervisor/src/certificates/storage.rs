@@ -1,6 +1,6 @@
 //! The files of certificates: `certs/NAME` in the state directory.
 
-use crate::state::replace;
+use crate::state::{replace, tighten};
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -14,6 +14,7 @@ pub struct Storage {
 
 const FOLDER: &str = "certs";
 const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 // === impl Storage ===
 
@@ -25,7 +26,10 @@ impl Storage {
             Err(error) if error.kind() != io::ErrorKind::ReadOnlyFilesystem => Err(format!(
                 "the folder of certificates {folder:?} cannot be made: {error}; choose another --state-dir"
             )),
-            _ => Ok(Storage { folder }),
+            _ => {
+                tighten(&folder, FOLDER_MODE);
+                Ok(Storage { folder })
+            }
         }
     }
 
@@ -66,6 +70,7 @@ impl Storage {
         if !path.metadata()?.is_file() {
             return Err(io::Error::other("it is not a file"));
         }
+        tighten(&path, FILE_MODE);
         std::fs::read(path)
     }
 

@@ -75,6 +75,8 @@ impl Generation {
             php_ini: plan.options.file.clone(),
             admin_values: plan.options.admin.clone(),
             user_values: plan.options.user.clone(),
+            // One that has run is not kept from running by a script that is missing for a moment.
+            needs: if self.proven { Vec::new() } else { plan.needs.clone() },
             working_directory: plan.working_directory.clone(),
             requests_per_worker: plan.limits.requests,
             memory_per_worker: plan.limits.memory,

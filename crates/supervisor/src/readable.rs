@@ -1,0 +1,57 @@
+//! What an application's user must be able to read: the folders of its targets, and the scripts that they name.
+//!
+//! Only who has become that user, inside the application's root directory, can tell: the prototype looks, before it loads
+//! PHP. What it finds missing is its reason not to start.
+
+use howdah_channel::lifecycle::Need;
+use howdah_config::Application;
+
+/// What the application needs. Its options are named with its own name before them, if there is a configuration that the
+/// user knows of.
+pub fn needs(application: &Application, name: Option<&str>) -> Vec<Need> {
+    let mut needs = Vec::new();
+    for (target, settings) in application.targets() {
+        let option = |option: &str| {
+            let target = target.map_or(String::new(), |target| format!("targets/{target}/"));
+            name.map_or(option.to_owned(), |name| format!("applications/{name}/{target}{option}"))
+        };
+        needs.push(Need { option: option("root"), path: settings.root.clone(), is_folder: true });
+        // An index may be in folders below only, or come later.
+        for (name, script) in [("script", &settings.script), ("front_controller", &settings.front_controller)] {
+            let path = script.as_ref().map(|script| settings.root.join(script));
+            needs.extend(path.map(|path| Need { option: option(name), path, is_folder: false }));
+        }
+    }
+    needs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_config::Configuration;
+
+    #[test]
+    fn each_target_needs_its_folder_and_what_it_names() {
+        let needed = |options: &str, name: Option<&str>| {
+            let text = format!(r#"{{"applications": {{"shop": {{"type": "php", {options}}}}}}}"#);
+            let configuration = Configuration::parse(&text).unwrap();
+            let needs = needs(&configuration.applications["shop"], name);
+            let shown = needs.into_iter().map(|need| format!("{} {:?} {}", need.option, need.path, need.is_folder));
+            shown.collect::<Vec<_>>()
+        };
+        let shop = Some("shop");
+        assert_eq!(needed(r#""root": "/srv", "index": "x.php""#, shop), [r#"applications/shop/root "/srv" true"#]);
+        assert_eq!(
+            needed(r#""root": "/srv", "front_controller": "a/b.php""#, None),
+            [r#"root "/srv" true"#, r#"front_controller "/srv/a/b.php" false"#]
+        );
+        assert_eq!(
+            needed(r#""targets": {"a": {"root": "/a", "script": "s.php"}, "b": {"root": "/b"}}"#, shop),
+            [
+                r#"applications/shop/targets/a/root "/a" true"#,
+                r#"applications/shop/targets/a/script "/a/s.php" false"#,
+                r#"applications/shop/targets/b/root "/b" true"#,
+            ]
+        );
+    }
+}
