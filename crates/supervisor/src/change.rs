@@ -329,6 +329,7 @@ impl Supervisor {
         if self.router.is_none() {
             return self.start_router_anew(now);
         }
+        self.listeners.close_doors(&self.current.listeners);
         if let Err(error) = self.configure_router(&started, &new_listeners) {
             self.switch_back(&format!("the router cannot be configured: {error}"), now);
         }
@@ -367,6 +368,7 @@ impl Supervisor {
             return;
         };
         std::mem::swap(&mut self.current, &mut change.next);
+        self.listeners.open_doors();
         let was_there_one = self.current.version > 0;
         if let Some(state) = self.state.as_ref().filter(|_| was_there_one)
             && let Err(problem) = state.store_configuration(&self.current.document.compact())
