@@ -4,11 +4,13 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 
 import pytest
 
+from conftest import needs_root
 from harness import Connection, Folder, Howdah, Process, free_port, wait_for
 
 NOT_APPLIED = "Failed to apply new configuration."
@@ -184,6 +186,38 @@ def test_a_listener_is_added_and_removed(scripts, run):
     with pytest.raises(ConnectionRefusedError):
         Connection(("127.0.0.1", port))
     assert server.get("/echo.php?x=2").text == "echo 2"
+
+
+@needs_root  # Not all kernels let others have the supervisor's filter.
+def test_who_has_connected_to_a_listener_that_is_removed_is_answered(scripts, run):
+    """Refused is fine; reset is not."""
+    server = run(two_applications(scripts))
+    port = free_port()
+    ends, stopped = Counter(), threading.Event()
+
+    def visit():
+        while not stopped.is_set():
+            try:
+                with Connection(("127.0.0.1", port)) as connection:
+                    ends[connection.request("GET", "/echo.php?x=1", {"Connection": "close"}).text] += 1
+            except ConnectionRefusedError:
+                time.sleep(0.002)
+            except Exception as error:
+                ends[repr(error)] += 1
+
+    with ThreadPoolExecutor(3) as pool:
+        visitors = [pool.submit(visit) for _ in range(3)]
+        try:
+            for _ in range(6):
+                answered = ends["echo 1"]
+                change(server, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/blog"})
+                wait_for(lambda: ends["echo 1"] > answered + 5, "visitors")
+                change(server, "DELETE", f"/config/listeners/127.0.0.1:{port}")
+        finally:
+            stopped.set()
+        for visitor in visitors:
+            visitor.result()
+    assert set(ends) == {"echo 1"}, ends
 
 
 def test_a_removed_listener_finishes_its_request(scripts, run):

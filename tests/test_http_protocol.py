@@ -1,5 +1,6 @@
 """HTTP/1.1 as clients speak it, and as attackers do: connections, pipelining, bodies, and what is refused."""
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -107,6 +108,13 @@ def test_http_1_0_gets_no_chunks_and_a_closed_connection(site, server):
         assert b"transfer-encoding" not in head.lower()
         assert head.startswith((b"HTTP/1.0 200", b"HTTP/1.1 200"))
         assert body.startswith(b"{") or body == b"ab" + b"x" * 100000
+
+
+def test_http_1_0_is_not_promised_what_does_not_come(site, server):
+    """Only the end of the connection tells where this response ends."""
+    page = site.page("while (@ob_end_flush()); echo 'a'; flush(); usleep(50000); echo 'b';").encode()
+    raw = server.raw(b"GET %b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" % page)
+    assert re.findall(rb"(?i)\r\nconnection: ([^\r]*)", raw) == [b"close"] and raw.endswith(b"\r\n\r\nab")
 
 
 def test_http_1_0_protocol_is_told_to_php(server):

@@ -470,6 +470,7 @@ impl Supervisor {
         if self.router.is_none() {
             return self.start_router_anew(now);
         }
+        self.listeners.close_doors(&self.current.listeners);
         if let Err(error) = self.configure_router(&started, &new_listeners, now) {
             self.switch_back(&format!("the router cannot be configured: {error}"), now);
         }
@@ -507,6 +508,7 @@ impl Supervisor {
         let switched_at = self.switched_at();
         let Some(change) = self.change.as_mut().filter(|_| switched_at.is_some()) else { return };
         std::mem::swap(&mut self.current, &mut change.next);
+        self.listeners.open_doors();
         let was_there_one = self.current.version > 0;
         if let Some(state) = self.state.as_ref().filter(|_| was_there_one)
             && let Err(problem) = state.store_configuration(&self.current.document.compact())

@@ -7,6 +7,7 @@ use crate::system_error::words;
 use howdah_config::Address;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use socket2::{SockFilter, SockRef};
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::io;
@@ -21,6 +22,21 @@ const SOCKET_MODE: u32 = 0o666;
 const CONTROL_MODE: u32 = 0o600;
 /// When the kernel does not tell.
 const DEFAULT_BACKLOG: i32 = 4096;
+
+/// A filter of packets (it sees them from the TCP header on) that drops the first of a handshake: SYN without ACK. What
+/// belongs to a handshake under way passes, and all else.
+const NO_NEW_HANDSHAKES: [SockFilter; 5] = [
+    // The byte with the flags;
+    SockFilter::new(0x30, 0, 0, 13),
+    // of which ACK and SYN;
+    SockFilter::new(0x54, 0, 0, 0x12),
+    // if that is SYN alone, the last line is next;
+    SockFilter::new(0x15, 1, 0, 0x02),
+    // whole;
+    SockFilter::new(0x06, 0, 0, u32::MAX),
+    // nothing of it.
+    SockFilter::new(0x06, 0, 0, 0),
+];
 
 /// How a listener is chosen, for errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +116,26 @@ impl Listeners {
         self.sockets.iter().map(|(id, socket)| (*id, &socket.address))
     }
 
+    /// Lets nobody else into the backlogs of all TCP listeners but these, which are about to be closed: who comes in between
+    /// the router's last look into a backlog and the last close would be reset. A client that comes now asks again after
+    /// a second, and is refused then, or let in by who listens there next.
+    pub fn close_doors(&self, ids: &[u64]) {
+        for (_, socket) in self.sockets.iter().filter(|(id, socket)| socket.is_tcp() && !ids.contains(id)) {
+            if let Err(error) = SockRef::from(&socket.fd).attach_filter(&NO_NEW_HANDSHAKES) {
+                // Some kernels want it to be root's.
+                tracing::debug!(%error, address = %socket.address, "who connects while this listener is closed may be reset");
+            }
+        }
+    }
+
+    /// Lets clients in again, as nothing is closed after all.
+    pub fn open_doors(&self) {
+        for socket in self.sockets.values().filter(|socket| socket.is_tcp()) {
+            // Fails where the door was never closed.
+            let _ = SockRef::from(&socket.fd).detach_filter();
+        }
+    }
+
     /// Closes all but these.
     pub fn keep(&mut self, ids: &[u64]) {
         self.sockets.retain(|id, _| ids.contains(id));
@@ -108,6 +144,14 @@ impl Listeners {
     /// Closes them: once the router has done so too, connections are refused.
     pub fn close(&mut self) {
         self.sockets.clear();
+    }
+}
+
+// === impl Socket ===
+
+impl Socket {
+    fn is_tcp(&self) -> bool {
+        matches!(self.address, Address::Tcp(_))
     }
 }
 
@@ -239,6 +283,25 @@ mod tests {
             error.contains("is in use by another program; choose another with --listen, as in 127.0.0.1:"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_closed_door_lets_in_who_was_there_and_nobody_else_until_it_is_opened() {
+        let listeners = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let (id, Address::Tcp(address)) = listeners.addresses().next().unwrap() else { panic!("TCP") };
+        let connect = || std::net::TcpStream::connect_timeout(address, std::time::Duration::from_millis(100));
+        let early = connect().unwrap();
+        listeners.close_doors(&[id]);
+        connect().expect("not its door");
+        listeners.close_doors(&[]);
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        connect().expect_err("a closed door");
+        assert!(rustix::net::accept(&listeners.sockets[&id].fd).is_ok(), "it was there before");
+        listeners.open_doors();
+        connect().expect("an open door");
+        drop(early);
     }
 
     #[test]

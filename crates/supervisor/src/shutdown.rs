@@ -51,6 +51,7 @@ impl Supervisor {
                 self.fail_change("howdah is shutting down", now);
                 self.stage = Stage::Draining(now + ROUTER_GRACE);
                 self.router_due = None;
+                self.listeners.close_doors(&[]);
                 self.listeners.close();
                 match &mut self.router {
                     Some(router) => router.link.send(ToRouter::Drain, Vec::new()),
