@@ -459,13 +459,14 @@ class Howdah:
         cls,
         folder: Folder | os.PathLike | str,
         *options: str,
-        processes: int | None = None,
+        processes: int | None = 2,
         ini: Mapping[str, object] = {},
         env: Mapping[str, str] = {},
         listen: Sequence[str] = ("127.0.0.1:{port}",),
         **start,
     ) -> Howdah:
-        """`howdah serve FOLDER`. `ini` and `env` become --ini and --env; `{port}` in `listen` is the free port."""
+        """`howdah serve FOLDER`. `ini` and `env` become --ini and --env; `{port}` in `listen` is the free port. With `processes`
+        None howdah finds their number by itself."""
         root = folder.root if isinstance(folder, Folder) else folder
 
         def arguments(port: int) -> list[str]:

@@ -184,7 +184,7 @@ def test_the_death_of_a_worker_costs_one_request(folder, serve, code):
 
 
 def test_a_neighbour_does_not_notice_the_death_of_a_worker(site, server):
-    assert len(server.workers()) == 2
+    assert len(server.workers()) >= 2
     site.php("die.php", "posix_kill(getmypid(), 11);")
     started, go = site.scratch / "neighbour", site.scratch / "neighbour-go"
     with ThreadPoolExecutor(1) as pool:

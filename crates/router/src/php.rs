@@ -260,8 +260,12 @@ impl Generation {
         if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
             return;
         }
-        self.is_standing.store(waiting > 0, Ordering::Relaxed);
-        let news = self.queue().look(waiting, now);
+        let news = {
+            let mut queue = self.queue();
+            let news = queue.look(waiting, now);
+            self.is_standing.store(queue.is_standing(), Ordering::Relaxed);
+            news
+        };
         match news {
             Some(News::Overloaded { .. }) => self.hurry.notify_waiters(),
             Some(News::Recovered { .. }) | None => {}

@@ -123,15 +123,17 @@ impl Queue {
 
     /// So many requests wait. Whether that is news.
     pub fn look(&mut self, waiting: u64, now: Instant) -> Option<News> {
-        if waiting == 0 {
+        // An overload is over when a window has shown it, not when those that waited too long have been given up.
+        if waiting == 0 && self.shedding.is_none() {
             self.standing = None;
-            return self.recover(now);
+            return None;
         }
         let bound = self.bound();
         let standing =
             self.standing.get_or_insert(Standing { window: now, coming: 0, finished: 0, rate: None, overloaded: 0 });
         let length = now.saturating_duration_since(standing.window);
-        if length < WINDOW || (standing.finished < KNOWN && length < LONGEST_WINDOW) {
+        let is_known = standing.finished >= KNOWN || length >= LONGEST_WINDOW;
+        if length < WINDOW || !(is_known || waiting == 0) {
             return None;
         }
         let finished = standing.finished as f64 / length.as_secs_f64();
@@ -168,6 +170,11 @@ impl Queue {
 
     fn bound(&self) -> Duration {
         self.timeout / BOUND
+    }
+
+    /// Whether there is anything to remember.
+    pub fn is_standing(&self) -> bool {
+        self.standing.is_some() || self.shedding.is_some()
     }
 
     fn recover(&mut self, now: Instant) -> Option<News> {
