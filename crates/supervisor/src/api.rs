@@ -163,7 +163,8 @@ impl Supervisor {
         if self.status_asks.is_empty() {
             return;
         }
-        let status = match Document::parse(&status::of(self).to_string()) {
+        let text = serde_json::to_string(&status::of(self)).unwrap_or_default();
+        let status = match Document::parse(&text) {
             Ok(status) => status,
             Err(error) => return tracing::error!("the status cannot be told: {error}"),
         };

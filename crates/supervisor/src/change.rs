@@ -9,7 +9,7 @@ use crate::banner;
 use crate::certificates;
 use crate::generation::Generation;
 use crate::listen::ChosenBy;
-use crate::plan::plan;
+use crate::plan::{check_settings, plan};
 use crate::shutdown::Stage;
 use crate::silence::ROUTER_PATIENCE;
 use crate::start::memory_file;
@@ -141,6 +141,7 @@ impl Supervisor {
                 None => plans.push(plan(name, application, &self.start, self.cores)?),
             }
         }
+        check_settings(&configuration.settings)?;
         if let Some(log) = &configuration.access_log {
             logs::open(&log.destination)?;
         }

@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use crate::readable;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
-use howdah_config::Application;
+use howdah_config::{Application, Settings};
 use std::path::Path;
 
 /// An application has as many workers as there are cores, but not fewer than this.
@@ -71,6 +71,17 @@ pub fn plan(name: &str, application: &Application, start: &Start, cores: usize) 
         pool: Pool::new(application.processes, by_default),
         limits: application.limits,
     })
+}
+
+/// What the router needs of this machine.
+///
+/// # Errors
+/// With the path of the option and what to do.
+pub fn check_settings(settings: &Settings) -> Result<(), String> {
+    match settings.http.body_temp_path.as_deref().filter(|folder| !folder.is_dir()) {
+        Some(folder) => Err(format!("settings/http/body_temp_path: {}", missing(folder, "folder"))),
+        None => Ok(()),
+    }
 }
 
 fn missing_in(rootfs: Option<&Path>, path: &Path, kind: &str) -> String {
