@@ -352,7 +352,7 @@ class Process:
     pid: int
     parent: int
     session: int
-    state: str
+    state: str = field(compare=False)
     """As in /proc: R, S, D, Z (zombie) …"""
     started: int
     """In clock ticks since boot: with the pid, this names a process for good."""

@@ -50,10 +50,12 @@ impl AddressPatterns {
         for (negated, pattern) in node.one_or_many(read)? {
             if negated { &mut patterns.negative } else { &mut patterns.positive }.push(pattern);
         }
-        if patterns.positive.is_empty() && patterns.negative.is_empty() {
-            return Err(node.error("the array is empty; add an address or remove the option"));
-        }
         Ok(patterns)
+    }
+
+    /// Whether there is none, so that any peer is accepted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.positive.is_empty() && self.negative.is_empty()
     }
 
     /// Whether these patterns accept the peer.
@@ -264,7 +266,7 @@ mod tests {
             let error = read(&format!("\"{pattern}\"")).expect_err(pattern);
             assert!(error.contains(expected), "{pattern}: {error}");
         }
-        assert_eq!(read("[]"), Err("the array is empty; add an address or remove the option".to_owned()));
+        assert!(read("[]").unwrap().is_empty() && read("[]").unwrap().matches(Peer::Unix));
         assert_eq!(read("[5]"), Err("0: expected a string; write \"5\", with quotes".to_owned()));
     }
 }

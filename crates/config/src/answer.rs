@@ -24,9 +24,9 @@ pub mod text {
     pub const CERTIFICATE_DELETED: &str = "Certificate deleted.";
 
     /// 400: the body is not JSON.
-    pub const INVALID_JSON: &str = "Invalid JSON.";
+    pub(crate) const INVALID_JSON: &str = "Invalid JSON.";
     /// 400: the body is JSON, but not a configuration.
-    pub const INVALID_CONFIGURATION: &str = "Invalid configuration.";
+    pub(crate) const INVALID_CONFIGURATION: &str = "Invalid configuration.";
     /// 400: the name of a certificate is empty or has a slash.
     pub const INVALID_CERTIFICATE_NAME: &str = "Invalid certificate name.";
     /// 400: the body is not a certificate chain with its key.

@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn a_wrong_option_is_named() {
         let cases = [
-            (r#""processes": 0"#, "processes: 0 is out of range; write 1 to 4096 processes, or \"auto\""),
-            (r#""processes": 4097"#, "processes: 4097 is out of range; write 1 to 4096 processes, or \"auto\""),
+            (r#""processes": 0"#, "processes: 0 is out of range; write 1 to 1024 processes, or \"auto\""),
+            (r#""processes": 1025"#, "processes: 1025 is out of range; write 1 to 1024 processes, or \"auto\""),
             (r#""processes": {"spare": 5}"#, "processes: \"spare\" is 5, which is more than \"max\", 1; raise \"max\""),
             (r#""environment": {"A": 5}"#, "environment/A: expected a string; write \"5\", with quotes"),
             (r#""environment": {"": "x"}"#, "environment: a name must not be empty"),

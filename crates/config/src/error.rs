@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::answer::text;
+
 /// The longest part of a configuration that a message repeats, in characters.
 const QUOTE_CHARS: usize = 100;
 
@@ -38,11 +40,11 @@ pub struct Location {
 impl Error {
     /// `detail` begins with the path of the option that is wrong, unless it is about the whole configuration.
     pub(crate) fn configuration(detail: impl Into<String>) -> Self {
-        Self { error: "Invalid configuration.".into(), detail: detail.into(), location: None }
+        Self { error: text::INVALID_CONFIGURATION.into(), detail: detail.into(), location: None }
     }
 
     pub(crate) fn syntax(detail: impl Into<String>, location: Location) -> Self {
-        Self { error: "Invalid JSON.".into(), detail: detail.into(), location: Some(location) }
+        Self { error: text::INVALID_JSON.into(), detail: detail.into(), location: Some(location) }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::scope::Scope;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
     kind: Kind,
-    /// One of these must match. There is one at least.
+    /// One of these must match, if there is one.
     alternatives: Vec<Vec<Field>>,
 }
 
@@ -51,14 +51,12 @@ impl Fields {
         } else {
             return Err(node.expected("an object or an array of objects"));
         };
-        if alternatives.is_empty() {
-            return Err(node.error("the array is empty; add an object or remove the option"));
-        }
         Ok(Self { kind, alternatives })
     }
 
     pub fn matches<R: Request + ?Sized>(&self, request: &R) -> bool {
-        self.alternatives.iter().any(|fields| fields.iter().all(|field| self.field_matches(field, request)))
+        self.alternatives.is_empty()
+            || self.alternatives.iter().any(|fields| fields.iter().all(|field| self.field_matches(field, request)))
     }
 
     fn field_matches<R: Request + ?Sized>(&self, field: &Field, request: &R) -> bool {
@@ -85,11 +83,7 @@ fn read_object(node: &Node<'_>, kind: Kind, scope: &Scope<'_>) -> Result<Vec<Fie
         let name = kind.name(name).map_err(|problem| node.error(format_args!("{} {problem}", quoted(name))))?;
         Ok(Field { name, patterns: Patterns::read(&node, kind.subject(), scope)? })
     };
-    let fields = node.named()?.map(read).collect::<Result<Vec<_>, _>>()?;
-    if fields.is_empty() {
-        return Err(node.error("the object is empty; add a name with its pattern, or remove it"));
-    }
-    Ok(fields)
+    node.named()?.map(read).collect()
 }
 
 // === impl Kind ===
@@ -147,6 +141,11 @@ mod tests {
             (r#"{"e": "", "none": "*"}"#, false),
             (r#"[{"none": "*"}, {"e": ""}]"#, true),
             (r#"[{"none": "*"}, {"e": "x"}]"#, false),
+            ("{}", true),
+            ("[]", true),
+            (r#"[{"none": "*"}, {}]"#, true),
+            (r#"{"e": []}"#, true),
+            (r#"{"none": []}"#, false),
         ];
         for (json, expected) in cases {
             assert_eq!(read(json, Kind::Arguments).expect(json).matches(&request), expected, "{json}");
@@ -177,8 +176,6 @@ mod tests {
     #[test]
     fn a_wrong_condition_is_refused() {
         let cases = [
-            (Kind::Arguments, "[]", "the array is empty; add an object or remove the option"),
-            (Kind::Arguments, "{}", "the object is empty; add a name with its pattern, or remove it"),
             (Kind::Arguments, "\"a\"", "expected an object or an array of objects, found the string \"a\""),
             (Kind::Arguments, r#"{"a": 1}"#, "a: expected a string or an array of strings, found the number 1"),
             (Kind::Arguments, r#"[{"a%": "x"}]"#, "0/a%25: \"a%\" has a \"%\" without two hexadecimal digits"),

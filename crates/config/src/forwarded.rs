@@ -58,7 +58,7 @@ impl Forwarded {
 
     fn read_trust(object: &Object<'_>) -> Result<Self, Error> {
         Ok(Self {
-            source: AddressPatterns::read(&object.require("source", SOURCE_MEANING)?)?,
+            source: read_source(&object.require("source", SOURCE_MEANING)?)?,
             recursive: object.read("recursive", Node::boolean)?.unwrap_or(false),
             client_ip: None,
             protocol: None,
@@ -73,6 +73,15 @@ fn read_header(node: &Node<'_>) -> Result<String, Error> {
         return Err(node.error(format_args!("{} is not the name of a header; {advice}", quoted(&text))));
     }
     Ok(text.to_ascii_lowercase())
+}
+
+/// Whom to believe. Nobody means everybody who does not write an address.
+fn read_source(node: &Node<'_>) -> Result<AddressPatterns, Error> {
+    let source = AddressPatterns::read(node)?;
+    if source.is_empty() {
+        return Err(node.error("the array is empty; add an address or remove the option"));
+    }
+    Ok(source)
 }
 
 #[cfg(test)]

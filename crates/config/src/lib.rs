@@ -43,6 +43,7 @@ mod node;
 mod pass;
 mod path_template;
 mod pattern;
+mod pcre;
 mod percent;
 mod php;
 mod predicate;

@@ -10,7 +10,7 @@ use crate::node::Node;
 pub struct MimeTypes {
     /// By extension, without the dot and in lower case.
     pub extensions: BTreeMap<String, String>,
-    /// By the whole name of a file. These go first.
+    /// By the whole name of a file, in lower case. These go first.
     pub names: BTreeMap<String, String>,
 }
 
@@ -43,12 +43,14 @@ impl MimeTypes {
         if self.names.is_empty() && self.extensions.is_empty() {
             return None;
         }
-        let by_extension = || {
-            let (_, extension) = name.rsplit_once('.')?;
-            self.extensions.get(extension).or_else(|| self.extensions.get(&extension.to_lowercase()))
-        };
-        self.names.get(name).or_else(by_extension).map(String::as_str)
+        let by_extension = || in_either_case(&self.extensions, name.rsplit_once('.')?.1);
+        in_either_case(&self.names, name).or_else(by_extension).map(String::as_str)
     }
+}
+
+/// The keys are in lower case, as most names are.
+fn in_either_case<'m>(map: &'m BTreeMap<String, String>, key: &str) -> Option<&'m String> {
+    map.get(key).or_else(|| map.get(&key.to_lowercase()))
 }
 
 enum File {
@@ -61,12 +63,12 @@ struct Key {
     written: String,
 }
 
-/// Two names with a slash between them, and perhaps parameters. Visible ASCII, as it becomes a header's value.
+/// Names with slashes between them, two of them mostly, and perhaps parameters. Visible ASCII, as it becomes a header's value.
 fn is_mime_type(name: &str) -> bool {
     let essence = name.split(';').next().unwrap_or_default().trim_end();
-    let is_token = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
     name.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
-        && essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
+        && essence.contains('/')
+        && essence.split('/').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
 /// An extension begins with a dot.
@@ -78,7 +80,7 @@ fn read_file(node: &Node<'_>) -> Result<File, Error> {
         return Err(node.error(format_args!("{} has a slash; {advice}", quoted(&text))));
     }
     let Some(extension) = text.strip_prefix('.') else {
-        return Ok(File::Name(key(&text)));
+        return Ok(File::Name(key(&text.to_lowercase())));
     };
     if extension.is_empty() || extension.contains('.') {
         let advice = "write what comes after a file's last dot, such as \".gz\"";
@@ -108,13 +110,15 @@ mod tests {
             ("README.md", Some("text/x-thing; charset=utf-8")),
             ("x.md", Some("a/b")),
             ("CHANGES", Some("c/d")),
-            ("changes", None),
+            ("changes", Some("c/d")),
+            ("Readme.MD", Some("text/x-thing; charset=utf-8")),
             ("md", None),
             ("x.css", None),
         ];
         for (name, expected) in cases {
             assert_eq!(types.of(name), expected, "{name}");
         }
+        assert_eq!(read(r#"{"text/x-code/x-blah": "x"}"#).expect("types").of("X"), Some("text/x-code/x-blah"));
         assert_eq!(read("{}"), Ok(MimeTypes::default()));
     }
 
@@ -122,14 +126,14 @@ mod tests {
     fn a_wrong_mime_type_is_refused() {
         let cases = [
             (r#"{"text": ".x"}"#, "text: this is not a MIME type; write one such as \"text/plain\""),
-            (r#"{"a/b/c": ".x"}"#, "a%2Fb%2Fc: this is not a MIME type; write one such as \"text/plain\""),
+            (r#"{"a//c": ".x"}"#, "a%2F%2Fc: this is not a MIME type; write one such as \"text/plain\""),
             (r#"{"ä/b": ".x"}"#, "ä%2Fb: this is not a MIME type; write one such as \"text/plain\""),
             (
                 r#"{"a/b": ["x/README"]}"#,
                 "a%2Fb/0: \"x/README\" has a slash; \
                  write the name of a file without its folder, or an extension such as \".gz\"",
             ),
-            (r#"{"a/b": "x", "c/d": "x"}"#, "c%2Fd: \"x\" has the type \"a/b\" already; remove one"),
+            (r#"{"a/b": "x", "c/d": "X"}"#, "c%2Fd: \"X\" has the type \"a/b\" already; remove one"),
             (
                 r#"{"a/b": ".tar.gz"}"#,
                 "a%2Fb: \".tar.gz\" is not an extension; write what comes after a file's last dot, such as \".gz\"",

@@ -13,6 +13,8 @@ use indexmap::IndexMap;
 use crate::error::{Error, did_you_mean, quoted};
 use crate::json::Value;
 
+/// Up to here a float has all whole numbers.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 /// The longest key that a path shows whole, in characters.
 const KEY_CHARS: usize = 100;
 
@@ -177,6 +179,8 @@ impl<'a> Node<'a> {
             Value::Float(number) if number.fract() != 0.0 => {
                 return Err(self.error(format_args!("{number} is not a whole number; {advice}")));
             }
+            // 2.0 and 2e0 are whole. Up to here a float has them all.
+            Value::Float(number) if number.abs() <= EXACT => *number as i128,
             Value::Float(number) => {
                 return Err(self.error(format_args!("{number} is out of range; {advice}")));
             }
@@ -338,6 +342,14 @@ mod tests {
         ];
         for (json, expected) in cases {
             assert_eq!(read(json), expected);
+        }
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_as_another() {
+        for (json, expected) in [("2.0", 2), ("2e0", 2), ("1e1", 10), ("30.0e-1", 3)] {
+            let value = json::parse(json).expect("JSON");
+            assert_eq!(Node::root(&value).integer::<u32>(1..=10, ""), Ok(expected), "{json}");
         }
     }
 

@@ -87,13 +87,18 @@ impl Patterns {
                 scope.count_regular_expression(node)?;
             }
             let pattern = Pattern::parse(pattern, subject)
+                .and_then(|parsed| match parsed.may_match(subject) || (negated.is_some() && pattern.is_empty()) {
+                    true => Ok(parsed),
+                    false => Err(never_matches(negated.is_some())),
+                })
                 .map_err(|problem| node.error(format_args!("{} {problem}", quoted(&text))))?;
             Ok((negated.is_some(), pattern))
         };
         for (negated, pattern) in node.one_or_many(read)? {
             if negated { &mut patterns.negative } else { &mut patterns.positive }.push(pattern);
         }
-        if patterns.positive.is_empty() && patterns.negative.is_empty() {
+        // No patterns accept any text, in a condition. Of what they choose, nobody would expect all.
+        if patterns.positive.is_empty() && patterns.negative.is_empty() && subject == Subject::MimeType {
             return Err(node.error("the array is empty; add a pattern or remove the option"));
         }
         Ok(patterns)
@@ -124,11 +129,7 @@ impl Pattern {
             return RegularExpression::parse(expression, subject.ignores_case()).map(Self::Regex);
         }
         let literals = text.split('*').map(|part| subject.literal(part)).collect::<Result<Vec<_>, _>>()?;
-        let pattern = Self::from_literals(literals, subject.case())?;
-        if subject == Subject::Uri && !pattern.may_match_a_path() {
-            return Err("matches no request, because every path begins with \"/\"; begin it with \"/\" or \"*\"".into());
-        }
-        Ok(pattern)
+        Self::from_literals(literals, subject.case())
     }
 
     /// From what is between the wildcards.
@@ -174,13 +175,21 @@ impl Pattern {
         }
     }
 
-    fn may_match_a_path(&self) -> bool {
+    /// Whether there may be a text that fits: every path begins with a slash.
+    fn may_match(&self, subject: Subject) -> bool {
         match self {
+            _ if subject != Subject::Uri => true,
             Self::Text { text, .. } => text.starts_with(b"/"),
             Self::Wildcard(wildcard) => wildcard.prefix.is_empty() || wildcard.prefix.starts_with(b"/"),
             Self::Regex(_) => true,
         }
     }
+}
+
+/// Said of a pattern that no path fits. `!` alone is known to match every request.
+fn never_matches(negated: bool) -> String {
+    let (what, begin) = if negated { ("every", "what follows the \"!\"") } else { ("no", "it") };
+    format!("matches {what} request, because every path begins with \"/\"; begin {begin} with \"/\" or \"*\"")
 }
 
 // === impl Wildcard ===
@@ -353,14 +362,26 @@ mod tests {
     }
 
     #[test]
+    fn without_patterns_any_text_is_accepted() {
+        for (json, subject) in [("[]", Subject::Host), ("[]", Subject::Uri), ("\"!\"", Subject::Uri)] {
+            assert!(matches(json, subject, "/x") && read(json, subject).expect(json).anchors().is_none(), "{json}");
+        }
+    }
+
+    #[test]
     fn a_pattern_that_cannot_be_meant_is_refused() {
         let cases = [
             (Subject::Uri, r#""~^/x(""#, "\"~^/x(\" is not a regular expression"),
             (Subject::Host, r#"["!~x(?=y)"]"#, "0: \"!~x(?=y)\" is a regular expression with look-around"),
             (Subject::Uri, r#""admin""#, "\"admin\" matches no request, because every path begins with \"/\""),
-            (Subject::Uri, r#""!""#, "\"!\" matches no request"),
+            (Subject::Uri, r#""""#, "\"\" matches no request"),
+            (
+                Subject::Uri,
+                r#""!a""#,
+                "\"!a\" matches every request, because every path begins with \"/\"; begin what follows",
+            ),
             (Subject::Uri, r#""/%2""#, "has a \"%\" without two hexadecimal digits"),
-            (Subject::Host, "[]", "the array is empty; add a pattern or remove the option"),
+            (Subject::MimeType, "[]", "the array is empty; add a pattern or remove the option"),
             (Subject::Host, "[1]", "0: expected a string; write \"1\", with quotes"),
             (Subject::Host, "{}", "expected a string or an array of strings, found an object"),
         ];

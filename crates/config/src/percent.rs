@@ -65,17 +65,60 @@ fn escaped(high: u8, low: u8) -> Option<u8> {
     Some((digit(high)? * 16 + digit(low)?) as u8)
 }
 
-/// The text with everything escaped that cannot stand in a header's value: spaces and what is not ASCII.
-pub(crate) fn encode_header_value(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
+/// The text as a URI. One that is a URI already stays as it is; in any other all is escaped that a URI cannot hold, percent
+/// signs too. The first `?` and the first `#` are what they are in a URI.
+pub(crate) fn encode_uri(text: &str) -> Cow<'_, str> {
+    if is_uri(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut encoded = String::with_capacity(text.len() + 16);
+    let mut separators = Separators::default();
     for byte in text.bytes() {
-        if byte.is_ascii_graphic() {
+        if separators.take(byte) || is_uri_byte(byte) {
             encoded.push(char::from(byte));
         } else {
             encoded.push_str(&format!("%{byte:02X}"));
         }
     }
-    encoded
+    Cow::Owned(encoded)
+}
+
+fn is_uri(text: &str) -> bool {
+    let mut separators = Separators::default();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let holds = match byte {
+            b'%' => rest.next().zip(rest.next()).and_then(|(high, low)| escaped(high, low)).is_some(),
+            byte => separators.take(byte) || is_uri_byte(byte),
+        };
+        if !holds {
+            return false;
+        }
+    }
+    true
+}
+
+/// Which bytes have begun a part of a URI.
+#[derive(Default)]
+struct Separators {
+    query: bool,
+    fragment: bool,
+}
+
+impl Separators {
+    /// Whether this one begins a part.
+    fn take(&mut self, byte: u8) -> bool {
+        match byte {
+            b'?' if !self.query && !self.fragment => self.query = true,
+            b'#' if !self.fragment => self.fragment = true,
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn is_uri_byte(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\"#%<>?\\^`{|}".contains(&byte)
 }
 
 /// The text as one segment of a URL's path: everything is escaped that would end the segment or the path, or that a
@@ -116,7 +159,19 @@ mod tests {
     }
 
     #[test]
-    fn a_header_value_is_ascii_and_keeps_its_escapes() {
-        assert_eq!(encode_header_value("/ä b%20?x=1"), "/%C3%A4%20b%20?x=1");
+    fn what_is_a_uri_stays_and_all_else_becomes_one() {
+        let cases = [
+            ("", ""),
+            ("https://x.org/a%20b?c=d&e=/#f", "https://x.org/a%20b?c=d&e=/#f"),
+            ("/ä b?x=1", "/%C3%A4%20b?x=1"),
+            ("%20 ", "%2520%20"),
+            ("100%", "100%25"),
+            ("???", "?%3F%3F"),
+            ("#?#", "#%3F%23"),
+            ("\"<>\\^`{|}\r\n\u{7f}", "%22%3C%3E%5C%5E%60%7B%7C%7D%0D%0A%7F"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(encode_uri(text), expected, "{text}");
+        }
     }
 }

@@ -9,7 +9,7 @@ pub(crate) const OPTIONS: Options = Options { known: &["max", "spare", "idle_tim
 pub(crate) const AUTO_OPTIONS: Options = Options { known: &["max", "memory"], refused: &[] };
 
 /// A slip of the keyboard should not fork until the machine is full.
-const MAX_PROCESSES: u32 = 4096;
+const MAX_PROCESSES: u32 = 1024;
 const MAX_IDLE_SECONDS: u64 = i32::MAX as u64 / 1000;
 const DEFAULT_IDLE_SECONDS: u64 = 15;
 /// Less than this no PHP process takes.
@@ -21,16 +21,16 @@ const MOST_MEMORY: u64 = 1 << 53;
 pub enum Processes {
     /// As many as howdah finds best for the application and the machine.
     Automatic {
-        /// Never more than this, from 1 to 4096, if anything is said.
+        /// Never more than this, from 1 to 1024, if anything is said.
         max: Option<u32>,
         /// How much memory they may take together, in bytes; if nothing is said, what the machine can spare.
         memory: Option<u64>,
     },
-    /// Always this many, from 1 to 4096.
+    /// Always this many, from 1 to 1024.
     Fixed(u32),
     /// As many as the requests need.
     Dynamic {
-        /// Never more than this, from 1 to 4096: 1.
+        /// Never more than this, from 1 to 1024: 1.
         max: u32,
         /// So many are there before they are needed, at most `max`: none.
         spare: u32,
@@ -127,15 +127,15 @@ mod tests {
     #[test]
     fn a_wrong_number_is_named() {
         let cases = [
-            ("0", "0 is out of range; write 1 to 4096 processes, or \"auto\""),
-            ("4097", "4097 is out of range; write 1 to 4096 processes, or \"auto\""),
-            ("\"3\"", "expected a whole number (write 1 to 4096 processes, or \"auto\"), found the string \"3\""),
-            (r#"{"auto": {"max": 0}}"#, "auto/max: 0 is out of range; write 1 to 4096 processes"),
+            ("0", "0 is out of range; write 1 to 1024 processes, or \"auto\""),
+            ("1025", "1025 is out of range; write 1 to 1024 processes, or \"auto\""),
+            ("\"3\"", "expected a whole number (write 1 to 1024 processes, or \"auto\"), found the string \"3\""),
+            (r#"{"auto": {"max": 0}}"#, "auto/max: 0 is out of range; write 1 to 1024 processes"),
             (r#"{"auto": {"memory": 5}}"#, "auto/memory: 5 is out of range; write 1048576 to 9007199254740992 bytes"),
             (r#"{"auto": {"spare": 5}}"#, "auto/spare: there is no such option; remove it"),
             (r#"{"auto": {}, "max": 5}"#, "\"max\" stands beside \"auto\"; write it inside \"auto\", or remove one"),
-            (r#"{"max": 0}"#, "max: 0 is out of range; write 1 to 4096 processes"),
-            (r#"{"spare": -1}"#, "spare: -1 is out of range; write 0 to 4096 processes"),
+            (r#"{"max": 0}"#, "max: 0 is out of range; write 1 to 1024 processes"),
+            (r#"{"spare": -1}"#, "spare: -1 is out of range; write 0 to 1024 processes"),
             (r#"{"spare": 2}"#, "\"spare\" is 2, which is more than \"max\", 1; raise \"max\""),
             (r#"{"idle_timeout": -1}"#, "idle_timeout: -1 is out of range; write 0 to 2147483 seconds"),
             (r#"{"maxx": 1}"#, "maxx: there is no such option; did you mean \"max\"?"),

@@ -1,7 +1,7 @@
 //! Regular expressions, matched in time proportional to the text, whatever they hold.
 //!
 //! NGINX Unit has PCRE. What PCRE has beyond regular languages (look-around, back-references, atomic groups, possessive
-//! quantifiers) is refused by name; what both write alike means the same: `\d`, `\w` and `\s` are ASCII.
+//! quantifiers) is refused by name; what both have means the same ([`pcre`]): `\d`, `\w` and `\s` are ASCII.
 
 use std::fmt;
 
@@ -9,6 +9,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::error::quoted;
+use crate::pcre;
 
 /// What a compiled expression may take. A bounded repetition in another one needs more before it needs long.
 const MAX_COMPILED_BYTES: usize = 1 << 20;
@@ -27,17 +28,12 @@ pub(crate) struct RegularExpression {
 impl RegularExpression {
     /// The expression, or what is wrong with it, said of it.
     pub fn parse(source: &str, ignore_case: bool) -> Result<Self, String> {
-        if let Some(possessive) = ["*+", "++", "?+", "}+"].iter().find(|quantifier| has_unescaped(source, quantifier)) {
-            return Err(format!(
-                "is a regular expression with the possessive quantifier {possessive:?}, which howdah does not have; \
-                 leave the last + out"
-            ));
-        }
+        let source = &pcre::translate(source)?;
         // As in PCRE, classes are ASCII and a dot is a byte, unless the expression itself has other letters.
         let unicode = !source.is_ascii();
         let mut builder = RegexBuilder::new(source);
         builder.unicode(unicode).case_insensitive(ignore_case).size_limit(MAX_COMPILED_BYTES);
-        let regex = builder.build().map_err(|error| explain(source, &error))?;
+        let regex = builder.build().map_err(|error| explain(&error))?;
         let prefix = if ignore_case { Box::default() } else { constant_prefix(source, unicode) };
         Ok(Self { regex, ignore_case, prefix })
     }
@@ -66,41 +62,16 @@ impl fmt::Debug for RegularExpression {
     }
 }
 
-/// Whether the source has these characters, the first of them neither escaped nor in a class.
-fn has_unescaped(source: &str, wanted: &str) -> bool {
-    let mut in_class = false;
-    let mut rest = source;
-    while let Some(c) = rest.chars().next() {
-        match c {
-            '\\' => {
-                let escaped = rest[1..].chars().next().map_or(0, char::len_utf8);
-                rest = &rest[1 + escaped..];
-                continue;
-            }
-            '[' => in_class = true,
-            ']' => in_class = false,
-            _ if !in_class && rest.starts_with(wanted) => return true,
-            _ => {}
-        }
-        rest = &rest[c.len_utf8()..];
-    }
-    false
-}
-
-fn explain(source: &str, error: &regex::Error) -> String {
-    let pcre = |what: &str| format!("is a regular expression with {what}, which only PCRE has; write it without");
+fn explain(error: &regex::Error) -> String {
     if let regex::Error::CompiledTooBig(_) = error {
         return "is a regular expression that is too big when it is compiled; shorten its repetitions".into();
     }
     let message = error.to_string();
     if message.contains("look-around") {
-        return pcre("look-around: (?=, (?!, (?<= or (?<!");
+        return pcre::only_pcre("look-around: (?=, (?!, (?<= or (?<!");
     }
     if message.contains("backreferences") {
-        return pcre("back-references");
-    }
-    if source.contains("(?>") {
-        return pcre("an atomic group: (?>");
+        return pcre::only_pcre("back-references");
     }
     // The last line of the message is "error: " and what is wrong; the others draw the expression.
     let problem = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
@@ -147,6 +118,10 @@ mod tests {
             ("ä+", "/ää", true),
             ("^/A", "/a", false),
             (r"^/[[:alpha:]]+\/x", "/ab/x", true),
+            (r"^/[a&&b]$", "/&", true),
+            (r"^/[+--]$", "/,", true),
+            (r"^/[a[b]$", "/[", true),
+            (r"^/[]*+]$", "/]", true),
         ];
         for (source, text, expected) in cases {
             assert_eq!(matches(source, false, text), expected, "{source} {text}");
@@ -165,7 +140,7 @@ mod tests {
             ("a++b", "with the possessive quantifier \"++\", which howdah does not have; leave the last + out"),
             ("a{2}+b", "with the possessive quantifier \"}+\""),
             ("a(", "is not a regular expression (unclosed group); correct it"),
-            (r"\h", "is not a regular expression (unrecognized escape sequence); correct it"),
+            (r"\y", "is not a regular expression (unrecognized escape sequence); correct it"),
             ("(a{1000}){1000}", "is too big when it is compiled; shorten its repetitions"),
         ];
         for (source, expected) in cases {

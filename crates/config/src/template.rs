@@ -102,18 +102,6 @@ impl Template {
         });
         constant.into_iter().chain(parts)
     }
-
-    /// The variables, in their order. One that is written twice is there twice.
-    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
-        let pieces = match &self.text {
-            Text::Constant(_) => &[],
-            Text::Pieces(pieces) => pieces.as_slice(),
-        };
-        pieces.iter().filter_map(|piece| match piece {
-            Piece::Variable(variable) => Some(variable),
-            Piece::Literal(_) => None,
-        })
-    }
 }
 
 impl FromStr for Template {
@@ -238,9 +226,6 @@ mod tests {
         assert_eq!(constant("a${dollar}b"), Some("a$b".to_owned()));
         assert_eq!(constant(""), Some(String::new()));
         assert_eq!(constant("$host"), None);
-        let template = Template::parse("$host/$arg_a$host").expect("template");
-        let variables: Vec<_> = template.variables().cloned().collect();
-        assert_eq!(variables, [Variable::Host, Variable::Argument("a".into()), Variable::Host]);
     }
 
     #[test]

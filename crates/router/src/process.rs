@@ -41,6 +41,8 @@ struct Process {
     loads: Arc<[Load]>,
     listeners: BTreeMap<u64, Arc<Listening>>,
     tls: TlsConfigs,
+    /// Whether the threads serve by a configuration already.
+    has_configuration: bool,
     /// Those that no configuration has named yet.
     arriving: BTreeMap<u64, Arc<Generation>>,
     /// All that somebody uses.
@@ -121,6 +123,7 @@ impl Process {
             loads,
             listeners: BTreeMap::new(),
             tls: TlsConfigs::default(),
+            has_configuration: false,
             arriving: BTreeMap::new(),
             generations: Vec::new(),
         })
@@ -193,6 +196,15 @@ impl Process {
                 return Ok(());
             }
         };
+        // A router that replaces another serves all the same: only some bodies need this folder.
+        if let Some(folder) = configuration.settings.http.body_temp_path.as_deref().filter(|_| self.has_configuration)
+            && let Err(error) = tempfile::tempfile_in(folder)
+        {
+            let advice = "let the router's user write there, or choose another folder";
+            let reason = format!("settings/http/body_temp_path: no file can be made in {folder:?}: {error}; {advice}");
+            self.supervisor.tell(&FromRouter::Refused { version, reason });
+            return Ok(());
+        }
         let tls = match self.tls.update(&configuration, &certificates) {
             Ok(tls) => tls,
             Err(reason) => {
@@ -220,6 +232,7 @@ impl Process {
             listeners: Arc::new(self.listeners.clone()),
             done: Arc::new(self.supervisor.tell_on_drop(FromRouter::Configured { version })),
         };
+        self.has_configuration = true;
         self.tell(|| Command::Configure(reconfiguration.clone()));
         self.arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
         self.generations.retain(|generation| generation.strong_count() > 0);

@@ -16,10 +16,12 @@ use crate::static_files::{self, Outcome, RequestPath};
 use crate::subject::{Origin, Subject};
 use crate::thread::Thread;
 use crate::unsafe_fields;
+use bytes::Bytes;
 use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, Route, Share, Step};
 use http::header::{CONNECTION, HeaderName, HeaderValue, LOCATION, SERVER};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
+use hyper::ext::ReasonPhrase;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -197,7 +199,15 @@ fn changed(answer: Answer, changes: &[HeaderChange], subject: &Subject<'_>) -> A
 
 /// An answer without a body of its own.
 pub fn redirect(status: StatusCode, location: Option<HeaderValue>) -> Answer {
-    let mut response = failure::page(status);
+    // As with NGINX Unit: only an error has a page.
+    let mut response = match status.as_u16() {
+        400..=599 => failure::page(status),
+        _ => Response::new(Bytes::new()),
+    };
+    *response.status_mut() = status;
+    if status.canonical_reason().is_none() {
+        response.extensions_mut().insert(ReasonPhrase::from_static(b"Unknown"));
+    }
     if let Some(location) = location {
         response.headers_mut().insert(LOCATION, location);
     }

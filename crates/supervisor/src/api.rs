@@ -189,8 +189,11 @@ impl Supervisor {
         if self.status_asks.is_empty() {
             return;
         }
-        let told = status::of(self);
-        let status = match Document::parse(&told.to_string()) {
+        let status = status::of(self);
+        let told = serde_json::to_value(&status).unwrap_or_default();
+        // From the text: in the value its members have lost their order.
+        let text = serde_json::to_string(&status).unwrap_or_default();
+        let status = match Document::parse(&text) {
             Ok(status) => status,
             Err(error) => return tracing::error!("the status cannot be told: {error}"),
         };

@@ -82,7 +82,11 @@ impl Certificates {
     /// # Errors
     /// 404 if there is none, 400 if it is used, 500 if its file cannot be removed.
     pub fn delete(&mut self, name: &str, used: &BTreeSet<&str>) -> Result<(), Refusal> {
-        self.get(name)?;
+        // One that could not be used at the start is a file only; it is in the way of another with its name.
+        let is_a_file = check_name(name).is_ok() && self.storage.as_ref().is_some_and(|storage| storage.has(name));
+        if !is_a_file {
+            self.get(name)?;
+        }
         if used.contains(name) {
             let detail = "a listener's \"certificate\" names it; name another one there before";
             return Err(Refusal::new(400, text::CERTIFICATE_IN_USE, detail));
@@ -165,6 +169,19 @@ mod tests {
 
     fn names(certificates: &Certificates) -> Vec<String> {
         certificates.names().into_iter().collect()
+    }
+
+    #[test]
+    fn a_file_that_is_no_certificate_can_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("certs")).unwrap();
+        fs::write(folder.path().join("certs/bad"), "no PEM").unwrap();
+        let mut certificates = Certificates::load(folder.path()).unwrap();
+        assert!(names(&certificates).is_empty());
+        certificates.delete("bad", &BTreeSet::new()).unwrap();
+        assert!(!folder.path().join("certs/bad").exists());
+        assert_eq!(certificates.delete("bad", &BTreeSet::new()).unwrap_err().status, 404);
+        assert_eq!(certificates.delete("../lock", &BTreeSet::new()).unwrap_err().status, 404);
     }
 
     #[test]

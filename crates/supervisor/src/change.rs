@@ -10,6 +10,7 @@ use crate::certificates;
 use crate::generation::Generation;
 use crate::generation::Plan;
 use crate::listen::ChosenBy;
+use crate::plan::check_settings;
 use crate::planning::Planning;
 use crate::reload::Reloading;
 use crate::shutdown::Stage;
@@ -181,6 +182,7 @@ impl Supervisor {
         let kept = configuration.applications.keys().filter(|name| !is_new(name));
         let kept = kept.filter_map(|name| Some((name.clone(), *self.current.generations.get(name)?)));
         let mut generations: BTreeMap<String, u64> = kept.collect();
+        check_settings(&configuration.settings)?;
         if let Some(log) = &configuration.access_log {
             logs::open(&log.destination)?;
         }

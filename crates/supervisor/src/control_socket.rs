@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn a_web_page_is_known_by_its_headers() {
         use Reach::{File, Port};
-        type Fields = [(&'static str, &'static str)];
-        let table: [(Reach, &str, &Fields, bool); _] = [
+        type Case = (Reach, &'static str, &'static [(&'static str, &'static str)], bool);
+        let table: [Case; _] = [
             (Port, "localhost", &[], false),
             (Port, "localhost:8081", &[], false),
             (Port, "127.0.0.1:8081", &[], false),

@@ -186,6 +186,11 @@ impl Generation {
         self.id
     }
 
+    /// The PHP that runs it.
+    pub fn php(&self) -> &Php {
+        &self.plan.php
+    }
+
     /// Its application's name.
     pub fn name(&self) -> &str {
         &self.plan.name

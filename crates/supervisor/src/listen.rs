@@ -92,10 +92,29 @@ impl Listeners {
             Address::Unix(path) => open_unix(path, mode, backlog),
             Address::Abstract(name) => open_abstract(name, backlog),
         };
-        let socket = opened.map_err(|error| explain(address, &error, chosen_by))?;
+        let socket = opened.map_err(|error| match self.overlapping(address) {
+            Some(own) if error.kind() == io::ErrorKind::AddrInUse => format!(
+                "cannot listen on {address}: howdah itself listens on {own}; make two changes of it, the first without {own}"
+            ),
+            _ => explain(address, &error, chosen_by),
+        })?;
         self.last += 1;
         self.sockets.insert(self.last, socket);
         Ok(self.last)
+    }
+
+    /// The listener of ours that keeps this address from being listened on: the same port, of all addresses or of one.
+    fn overlapping(&self, wanted: &Address) -> Option<&Address> {
+        let Address::Tcp(wanted) = wanted else { return None };
+        let overlaps = |address: &&Address| match address {
+            Address::Tcp(own) => {
+                own.port() == wanted.port()
+                    && own.is_ipv4() == wanted.is_ipv4()
+                    && (own.ip().is_unspecified() || wanted.ip().is_unspecified() || own.ip() == wanted.ip())
+            }
+            _ => false,
+        };
+        self.sockets.values().map(|socket| &socket.address).find(overlaps)
     }
 
     /// So many connections may wait from now on.
@@ -302,6 +321,15 @@ mod tests {
         listeners.open_doors();
         connect().expect("an open door");
         drop(early);
+    }
+
+    #[test]
+    fn a_listener_of_our_own_in_the_way_is_named() {
+        let mut listeners = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let Address::Tcp(first) = *listeners.addresses().next().unwrap().1 else { panic!("no port") };
+        let error = listeners.open(&format!("*:{}", first.port()).parse().unwrap(), None, ChosenBy::Configuration);
+        let error = error.unwrap_err();
+        assert!(error.contains(&format!("howdah itself listens on {first}; make two changes")), "{error}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Outputs {
         let open = |option: &str, path: &Option<PathBuf>| {
             let file = path.as_ref().map(|path| append_to(path).map_err(|error| (path, error))).transpose();
             file.map_err(|(path, error)| {
-                let reason = words(&error);
+                let reason = why_not(path, &error);
                 format!("applications/{application}/{option}: {path:?} cannot be opened: {reason}; choose another file")
             })
         };
@@ -46,7 +46,7 @@ impl Outputs {
 pub fn open(log: &LogDestination) -> Result<OwnedFd, String> {
     match log {
         LogDestination::Stdout => io::stdout().as_fd().try_clone_to_owned().map_err(|error| words(&error)),
-        LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| words(&error)),
+        LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| why_not(path, &error)),
     }
     .map_err(|reason| match log {
         LogDestination::Stdout => format!("access_log: standard output cannot be used: {reason}"),
@@ -60,10 +60,33 @@ pub fn open(log: &LogDestination) -> Result<OwnedFd, String> {
 /// A sentence.
 pub fn write_errors_to(path: &Path) -> Result<(), String> {
     let redirected = append_to(path).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
-    redirected
-        .map_err(|error| format!("the log {path:?} cannot be opened: {}; choose another with --log", words(&error)))
+    redirected.map_err(|error| {
+        format!("the log {path:?} cannot be opened: {}; choose another with --log", why_not(path, &error))
+    })
+}
+
+/// Why a log cannot be opened: mostly its folder is not there.
+fn why_not(path: &Path, error: &io::Error) -> String {
+    match path.parent().filter(|folder| error.kind() == io::ErrorKind::NotFound && !folder.is_dir()) {
+        Some(folder) => format!("there is no folder {folder:?}"),
+        None => words(error),
+    }
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_missing_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none/x.log");
+        let error = open(&LogDestination::Path(path.clone())).unwrap_err();
+        let missing = path.parent().unwrap();
+        assert!(error.contains(&format!("there is no folder {missing:?}; choose another file")), "{error}");
+    }
 }

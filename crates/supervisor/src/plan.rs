@@ -14,7 +14,7 @@ use crate::slow_log::SlowLog;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
 use howdah_channel::warm_up::WarmUpRequest;
-use howdah_config::{Application, Scheme, WarmUp};
+use howdah_config::{Application, Scheme, Settings, WarmUp};
 use std::path::Path;
 
 /// What an application needs.
@@ -88,6 +88,17 @@ fn request(warm_up: &WarmUp) -> WarmUpRequest {
         host: warm_up.host.clone(),
         https: warm_up.scheme == Scheme::Https,
         headers: warm_up.headers.clone(),
+    }
+}
+
+/// What the router needs of this machine.
+///
+/// # Errors
+/// With the path of the option and what to do.
+pub fn check_settings(settings: &Settings) -> Result<(), String> {
+    match settings.http.body_temp_path.as_deref().filter(|folder| !folder.is_dir()) {
+        Some(folder) => Err(format!("settings/http/body_temp_path: {}", missing(folder, "folder"))),
+        None => Ok(()),
     }
 }
 

@@ -38,7 +38,10 @@ pub fn delete(server: &Server, path: &str, etag: &Option<String>) -> Result<(), 
 pub fn check(file: &Path) -> Result<(), String> {
     let source = Source::read(file, DocumentPath::default())?;
     match Document::parse_bytes(&source.content).and_then(|document| Configuration::of(&document)) {
-        Ok(_) => output::print(&format!("{}: the configuration is right\n", source.name)),
+        Ok(configuration) => {
+            configuration.warnings.iter().for_each(|warning| eprintln!("howdah: warning: {warning}"));
+            output::print(&format!("{}: the configuration is right\n", source.name));
+        }
         Err(error) => return Err(Problem::from(error).describe(Some(&source))),
     }
     Ok(())

@@ -54,6 +54,11 @@ impl Storage {
             .map_err(|error| format!("{path:?} cannot be written: {error}; make room, or choose another --state-dir"))
     }
 
+    /// Whether there is a file with this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.folder.join(name).is_file()
+    }
+
     /// Removes a file. That it is gone already is as good.
     pub fn remove(&self, name: &str) -> Result<(), String> {
         let path = self.folder.join(name);

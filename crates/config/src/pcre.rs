@@ -1,0 +1,217 @@
+//! Regular expressions as PCRE writes them, written as the regex crate does.
+//!
+//! Both mean the same by nearly all that they share; this is about the rest. In a class of PCRE `[`, `&&`, `--` and `~~` are
+//! characters, and so is a `]` at its beginning; a `{` that begins no repetition is one, too; `\Q…\E` quotes, `(?#…)` is a
+//! comment. What needs memory or looks around is refused by name.
+
+/// The expression for the regex crate.
+///
+/// # Errors
+/// What is wrong with it, said of it.
+pub(crate) fn translate(source: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        rest = match c {
+            '\\' => escape(after, &mut out)?,
+            '[' => class(after, &mut out)?,
+            '(' if after.starts_with("?#") => after.split_once(')').ok_or(NO_COMMENT_END)?.1,
+            '(' if after.starts_with("?>") => return Err(only_pcre("an atomic group: (?>")),
+            '*' | '+' | '?' => {
+                out.push(c);
+                quantified(c, after)?
+            }
+            '{' => match repetition(after) {
+                Some(length) => {
+                    out.push('{');
+                    out.push_str(&after[..length]);
+                    quantified('}', &after[length..])?
+                }
+                None => {
+                    out.push_str("\\{");
+                    after
+                }
+            },
+            _ => {
+                out.push(c);
+                after
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// Said of what only PCRE has.
+pub(crate) fn only_pcre(what: &str) -> String {
+    format!("is a regular expression with {what}, which only PCRE has; write it without")
+}
+
+const NO_COMMENT_END: &str = "is a regular expression with a comment that has no end; add )";
+const NO_CLASS_END: &str = "is a regular expression with a class that has no end; add ]";
+
+/// What follows a quantifier, which a plus sign would make possessive.
+fn quantified(last: char, after: &str) -> Result<&str, String> {
+    if after.starts_with('+') {
+        let quantifier = format!("{last}+");
+        return Err(format!(
+            "is a regular expression with the possessive quantifier {quantifier:?}, which howdah does not have; leave the last \
+             + out"
+        ));
+    }
+    Ok(after)
+}
+
+/// The length of `2}`, `2,}` or `2,3}`, if the text begins with one.
+fn repetition(text: &str) -> Option<usize> {
+    let (inner, _) = text.split_once('}')?;
+    let (least, most) = inner.split_once(',').unwrap_or((inner, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (!least.is_empty() && is_number(least) && is_number(most)).then_some(inner.len() + 1)
+}
+
+/// What follows a backslash outside of classes.
+fn escape<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
+    if let Some(quote) = after.strip_prefix('Q') {
+        let (text, rest) = quote.split_once("\\E").unwrap_or((quote, ""));
+        out.push_str(&regex::escape(text));
+        return Ok(rest);
+    }
+    match after.chars().next() {
+        // An end without a beginning means nothing.
+        Some('E') => Ok(&after[1..]),
+        Some('Z') => Err(only_pcre("\\Z (write \\z, or $)")),
+        Some('h' | 'H') => Err(only_pcre("\\h or \\H (write [ \\t])")),
+        Some('R') => Err(only_pcre("\\R (write \\r?\\n)")),
+        Some('K' | 'G' | 'C' | 'X') => Err(only_pcre("\\K, \\G, \\C or \\X")),
+        Some(c) => {
+            out.push('\\');
+            out.push(c);
+            Ok(&after[c.len_utf8()..])
+        }
+        None => {
+            out.push('\\');
+            Ok("")
+        }
+    }
+}
+
+/// What follows the class that begins here.
+fn class<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
+    out.push('[');
+    let mut rest = after;
+    if let Some(negated) = rest.strip_prefix('^') {
+        out.push('^');
+        rest = negated;
+    }
+    let mut is_first = true;
+    loop {
+        let c = rest.chars().next().ok_or(NO_CLASS_END)?;
+        if c == ']' && !is_first {
+            out.push(']');
+            return Ok(&rest[1..]);
+        }
+        is_first = false;
+        if let Some(name) = posix_class(rest) {
+            out.push_str(name);
+            rest = &rest[name.len()..];
+            continue;
+        }
+        rest = member(rest, out)?;
+        // A range, unless the class ends behind the hyphen.
+        if let Some(last) = rest.strip_prefix('-').filter(|last| !last.is_empty() && !last.starts_with(']')) {
+            if posix_class(last).is_some() {
+                continue;
+            }
+            out.push('-');
+            rest = member(last, out)?;
+        }
+    }
+}
+
+/// One character of a class, or an escape.
+fn member<'s>(rest: &'s str, out: &mut String) -> Result<&'s str, String> {
+    let c = rest.chars().next().ok_or(NO_CLASS_END)?;
+    let after = &rest[c.len_utf8()..];
+    match c {
+        '\\' => match after.chars().next().ok_or(NO_CLASS_END)? {
+            // In a class it is a backspace.
+            'b' => {
+                out.push_str("\\x08");
+                Ok(&after[1..])
+            }
+            _ => escape(after, out),
+        },
+        '[' | ']' | '&' | '~' | '-' | '^' => {
+            out.push('\\');
+            out.push(c);
+            Ok(after)
+        }
+        _ => {
+            out.push(c);
+            Ok(after)
+        }
+    }
+}
+
+/// `[:alpha:]`, if the text begins with one.
+fn posix_class(text: &str) -> Option<&str> {
+    let (name, _) = text.strip_prefix("[:")?.split_once(":]")?;
+    let letters = name.strip_prefix('^').unwrap_or(name);
+    let is_name = !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_lowercase());
+    is_name.then(|| &text[..name.len() + "[::]".len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_both_write_in_different_ways_is_rewritten() {
+        let cases = [
+            (r"^/[a&&b]$", r"^/[a\&\&b]$"),
+            (r"^/[+--]$", r"^/[+-\-]$"),
+            (r"^/[[]$", r"^/[\[]$"),
+            (r"^/[a[b]$", r"^/[a\[b]$"),
+            (r"^/[]*+]$", r"^/[\]*+]$"),
+            (r"[^]a]", r"[^\]a]"),
+            (r"[~~]", r"[\~\~]"),
+            (r"[a-z-]", r"[a-z\-]"),
+            (r"[[:alpha:]_-]", r"[[:alpha:]_\-]"),
+            (r"[[:^digit:]]", r"[[:^digit:]]"),
+            (r"[\w-]", r"[\w\-]"),
+            (r"[\]\-]", r"[\]\-]"),
+            (r"[a^]", r"[a\^]"),
+            (r"[\b]", r"[\x08]"),
+            (r"a{2,3}b{2}c{2,}", r"a{2,3}b{2}c{2,}"),
+            (r"{a}{}{,2}", r"\{a}\{}\{,2}"),
+            (r"\Qa.b\E.c", r"a\.b.c"),
+            (r"\Qa+", r"a\+"),
+            (r"a(?#no + here)b", "ab"),
+            (r"a\++\{", r"a\++\{"),
+            (r"(?i:a)|ä", r"(?i:a)|ä"),
+        ];
+        for (source, expected) in cases {
+            let translated = translate(source).expect(source);
+            assert_eq!(translated, expected, "{source}");
+            assert!(regex::bytes::Regex::new(&translated).is_ok(), "{translated}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_end_or_no_like_is_refused() {
+        for (source, expected) in [
+            ("[a", "a class that has no end"),
+            ("[]", "a class that has no end"),
+            ("[a-", "a class that has no end"),
+            ("[a\\", "a class that has no end"),
+            ("a(?#b", "a comment that has no end"),
+            (r"a\Z", r"with \Z (write \z, or $), which only PCRE has"),
+            (r"\h", r"write [ \t]"),
+            ("a*+", "possessive"),
+            ("(?>a)", "an atomic group"),
+        ] {
+            assert!(translate(source).expect_err(source).contains(expected), "{source}");
+        }
+    }
+}
