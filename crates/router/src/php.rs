@@ -8,83 +8,30 @@
 //! What can go wrong, all of it answered and logged: the worker dies (502, or a cut response if it had begun), the
 //! worker breaks the channel's rules (502; the supervisor replaces the generation's workers), the disk is full (500).
 
+mod generation;
 mod queue;
+mod running;
 
-use crate::control::{Supervisor, TellOnDrop};
 use crate::failure::Failure;
-use crate::slots::Slots;
 use crate::spool::{Limits, Spool};
 use bytes::Bytes;
-use howdah_channel::lifecycle::{FromRouter, GenerationBoot};
-use howdah_channel::places::Places;
+pub use generation::Generation;
+use howdah_channel::lifecycle::FromRouter;
 use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
-use howdah_channel::{Exchange, Progress, Refused, RouterEnd, Violation, WorkerId};
-use queue::{Arrival, News, Queue, TooBusy};
-use std::borrow::Cow;
+use howdah_channel::{Exchange, Progress, Refused, Violation, WorkerId};
+use running::{Outcome, Trouble};
+pub use running::{Remainder, Running};
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
-
-/// A generation, as the router's threads share it.
-#[derive(Debug)]
-pub struct Generation {
-    /// Its number.
-    pub id: u64,
-    /// Its application's name.
-    pub application: String,
-    /// Its channel.
-    pub channel: Arc<RouterEnd>,
-    /// Its slots: requests wait for them in order.
-    pub slots: Slots,
-    /// How long requests wait, and who is refused.
-    queue: Mutex<Queue>,
-    /// Whether the queue has anything to remember: if not, and nobody waits, nobody need ask it.
-    is_standing: AtomicBool,
-    /// Wakes those that wait for a slot when they may not wait for as long any more.
-    hurry: Notify,
-    /// How many requests were answered 503 since the router started, and when that was last logged, in milliseconds since
-    /// `started`.
-    refused: AtomicU64,
-    told_refusal: AtomicU64,
-    /// How many workers live.
-    workers: AtomicU64,
-    /// Where its scripts are.
-    pub places: Places,
-    /// How many slots there are.
-    slot_count: usize,
-    /// The eventfd of each thread, until the thread takes it.
-    bells: Mutex<Vec<Option<OwnedFd>>>,
-    /// If more workers are started when fewer than this are idle.
-    spare_workers: Option<u32>,
-    /// When the supervisor was last told that there are too few workers, in milliseconds since `started`.
-    told_demand: AtomicU64,
-    /// Whether a task tells it again while it is so.
-    tells_again: AtomicBool,
-    /// When the generation came to this router.
-    started: Instant,
-    /// How long a worker may take for a request.
-    timeout: Option<Duration>,
-    /// Whether the supervisor was told of a broken rule, and has not replaced the workers yet.
-    violated: AtomicBool,
-    /// Tells the supervisor of broken rules.
-    supervisor: Supervisor,
-    /// Tells the supervisor when nobody uses the generation any more.
-    #[expect(dead_code, reason = "its drop is its use")]
-    released: TellOnDrop,
-}
 
 /// One thread's port to a generation.
 pub struct Port {
@@ -98,45 +45,6 @@ pub struct Port {
     spool_limits: Limits,
 }
 
-/// The rest of a request's body, that did not fit into its slot.
-pub enum Remainder {
-    /// It is all there.
-    None,
-    /// In memory, from this offset on.
-    Memory(Bytes),
-    /// In a file: position and end.
-    File(File, u64, u64),
-}
-
-/// A request under way in PHP.
-pub struct Running {
-    /// Gone as soon as the response is complete or lost.
-    exchange: RefCell<Option<Exchange>>,
-    remainder: RefCell<Remainder>,
-    spool: RefCell<Spool>,
-    /// The spool is full: the response waits in its slot, and PHP with it.
-    held_back: Cell<bool>,
-    /// The client has its status.
-    begun: Cell<bool>,
-    outcome: Cell<Outcome>,
-    waker: RefCell<Option<Waker>>,
-    /// When it came, and how long it may wait for a worker; after that it is answered 503.
-    arrived: Instant,
-    may_wait: Duration,
-    /// Since when a worker has been seen to run it.
-    running_since: Cell<Option<Instant>>,
-    /// When the supervisor was last told that it takes too long.
-    told_overdue: Cell<Option<Instant>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    UnderWay,
-    /// The response is complete; what is left of it is in the spool.
-    Complete,
-    Failed(Failure),
-}
-
 /// The head of a response, and what has arrived of its body.
 pub struct Started {
     /// As the worker wrote it, checked.
@@ -147,208 +55,12 @@ pub struct Started {
 
 /// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
 const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
-/// Answers of 503 are logged this far apart, in milliseconds.
-const REFUSAL_PAUSE_MS: u64 = 10_000;
-/// After this the supervisor is told again that there are too few workers.
-const TELL_AGAIN: Duration = Duration::from_millis(10);
-/// How long there is silence after the supervisor was told of a demand, in milliseconds.
-const DEMAND_PAUSE_MS: u64 = 2;
 /// When the supervisor is told again of a request that still takes too long.
 const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
 /// When to ask again for a slot that should be free.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// The largest buffer for heads that is kept, in bytes written.
 const KEPT_HEAD: usize = 8 * 1024;
-
-// === impl Generation ===
-
-impl Generation {
-    /// A generation with this channel, and an eventfd for each thread.
-    pub fn new(
-        boot: GenerationBoot,
-        channel: Arc<RouterEnd>,
-        bells: Vec<OwnedFd>,
-        supervisor: &Supervisor,
-    ) -> Generation {
-        Generation {
-            id: boot.id,
-            application: boot.application,
-            places: Places::default(),
-            slots: Slots::new(Arc::clone(&channel)),
-            channel,
-            slot_count: boot.geometry.slots.into(),
-            bells: Mutex::new(bells.into_iter().map(Some).collect()),
-            spare_workers: boot.spare_workers,
-            queue: Mutex::new(Queue::new(Duration::from_millis(boot.queue_timeout_ms))),
-            is_standing: false.into(),
-            hurry: Notify::new(),
-            refused: 0.into(),
-            told_refusal: 0.into(),
-            workers: 0.into(),
-            told_demand: 0.into(),
-            tells_again: false.into(),
-            started: Instant::now(),
-            timeout: boot.timeout_ms.map(Duration::from_millis),
-            violated: false.into(),
-            supervisor: supervisor.clone(),
-            released: supervisor.tell_on_drop(FromRouter::Released { generation: boot.id }),
-        }
-    }
-
-    /// The same with its scripts in these places.
-    pub fn at(self, places: Places) -> Generation {
-        Generation { places, ..self }
-    }
-
-    /// The eventfd by which workers wake this thread; `None` the second time.
-    pub fn take_bell(&self, thread: usize) -> Option<OwnedFd> {
-        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        bells.get_mut(thread).and_then(Option::take)
-    }
-
-    /// Its workers have been replaced: what they may write is worth nothing any more.
-    pub fn workers_replaced(&self) {
-        self.violated.store(false, Ordering::Relaxed);
-        self.channel.release_quarantined();
-    }
-
-    /// The worker is about to be started.
-    pub fn worker_started(&self, worker: WorkerId) {
-        self.channel.worker_started(worker);
-        self.count_workers();
-    }
-
-    /// The worker is dead.
-    pub fn worker_died(&self, worker: WorkerId) {
-        self.channel.worker_died(worker);
-        self.count_workers();
-        self.slots.recover();
-    }
-
-    fn count_workers(&self) {
-        let workers = self.channel.living_workers();
-        self.workers.store(workers as u64, Ordering::Relaxed);
-        self.slots.set_workers(workers);
-    }
-
-    /// How many requests are under way or wait for a worker.
-    pub fn active_requests(&self) -> u64 {
-        self.slot_count.saturating_sub(self.channel.free_slots()) as u64 + self.slots.waiting()
-    }
-
-    /// How many requests wait for a worker.
-    pub fn waiting_requests(&self) -> u64 {
-        self.channel.queued() + self.slots.waiting()
-    }
-
-    /// How many requests were answered 503 because no worker took them in time, or would.
-    pub fn refused_requests(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// A request comes, whose client will wait for so long if it has said so. How long it may wait.
-    fn arrive(&self, patience: Option<Duration>, now: Instant) -> Result<Duration, Failure> {
-        let waiting = self.waiting_requests();
-        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
-        self.look(waiting, now);
-        let arrived = self.queue().arrive(arrival, now);
-        arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after))
-    }
-
-    /// Looks at how the queue moves, and says what an operator should hear.
-    fn look(&self, waiting: u64, now: Instant) {
-        if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
-            return;
-        }
-        let news = {
-            let mut queue = self.queue();
-            let news = queue.look(waiting, now);
-            self.is_standing.store(queue.is_standing(), Ordering::Relaxed);
-            news
-        };
-        match news {
-            Some(News::Overloaded { .. }) => self.hurry.notify_waiters(),
-            Some(News::Recovered { .. }) | None => {}
-        }
-        if let Some(news) = news {
-            tracing::warn!(application = self.application, "{news}");
-        }
-    }
-
-    /// A worker has finished a request.
-    fn finished(&self) {
-        if self.is_standing.load(Ordering::Relaxed) {
-            self.queue().finished(1);
-        }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// No worker takes a request in time. One line in the log tells of many.
-    fn refuse(&self, retry_after: u32) -> Failure {
-        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = self.started.elapsed().as_millis() as u64 + REFUSAL_PAUSE_MS;
-        let last = self.told_refusal.load(Ordering::Relaxed);
-        if now >= last + REFUSAL_PAUSE_MS
-            && self.told_refusal.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            tracing::warn!(
-                application = self.application,
-                waiting = self.waiting_requests(),
-                workers = self.workers.load(Ordering::Relaxed),
-                refused_until_now = refused,
-                "no worker takes a request in time: answered 503; are there too few processes, or do they hang?"
-            );
-        }
-        Failure::Unavailable { retry_after }
-    }
-
-    /// Tells the supervisor if there should be more workers, and again while that is so.
-    fn tell_demand(self: &Arc<Self>) {
-        if self.tell_if_wanting() && !self.tells_again.swap(true, Ordering::Relaxed) {
-            let generation = Arc::clone(self);
-            tokio::spawn(async move {
-                loop {
-                    sleep(TELL_AGAIN).await;
-                    if !generation.tell_if_wanting() {
-                        break;
-                    }
-                }
-                generation.tells_again.store(false, Ordering::Relaxed);
-            });
-        }
-    }
-
-    /// Tells the supervisor if there should be more workers. Whether there should.
-    fn tell_if_wanting(&self) -> bool {
-        let Some(spare) = self.spare_workers else { return false };
-        let (idle, queued) = self.channel.demand();
-        if idle >= spare && (idle > 0 || queued == 0) {
-            return false;
-        }
-        let now = self.started.elapsed().as_millis() as u64 + 1;
-        let last = self.told_demand.load(Ordering::Relaxed);
-        // Whoever comes too early is heard by the next request, or by the task that tells it again.
-        if now >= last + DEMAND_PAUSE_MS
-            && self.told_demand.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            let waiting = queued + self.slots.waiting();
-            self.supervisor.tell(&FromRouter::Wanting { generation: self.id, waiting });
-        }
-        true
-    }
-
-    /// A broken rule is reported once: all workers are replaced anyway.
-    fn report(&self, violation: Violation) {
-        if !self.violated.swap(true, Ordering::Relaxed) {
-            tracing::error!(%violation, application = self.application, "the workers of this application are replaced");
-            let rule = violation.0.into();
-            self.supervisor.tell(&FromRouter::Violation { generation: self.id, rule });
-        }
-    }
-}
 
 // === impl Port ===
 
@@ -710,105 +422,6 @@ impl Drop for Port {
     /// Nothing on this thread uses the generation any more: nobody waits for it.
     fn drop(&mut self) {
         self.generation.channel.leave(self.thread);
-    }
-}
-
-enum Trouble {
-    Violation(Violation),
-    Disk(io::Error),
-}
-
-// === impl Running ===
-
-impl Running {
-    /// Moves bytes; `true` when the response is complete.
-    fn advance(&self) -> Result<bool, Trouble> {
-        let mut exchange = self.exchange.borrow_mut();
-        let Some(exchange) = exchange.as_mut() else { return Ok(true) };
-        // Progress first: when it says done, all bytes are there.
-        let progress = exchange.progress().map_err(Trouble::Violation)?;
-        let done = matches!(progress, Progress::Done(_));
-        let mut spool = self.spool.borrow_mut();
-        // What is left of a complete response is no more than fits into the slot, and the slot is worth more.
-        self.held_back.set(!done && !spool.has_room());
-        if !self.held_back.get() {
-            receive(exchange, &mut spool)?;
-        }
-        if done {
-            return Ok(true);
-        }
-        let mut remainder = self.remainder.borrow_mut();
-        if !matches!(*remainder, Remainder::None) {
-            feed(exchange, &mut remainder)?;
-        }
-        Ok(false)
-    }
-
-    /// Where it is in the channel, while it is.
-    fn slot(&self) -> Option<u16> {
-        self.exchange.borrow().as_ref().map(Exchange::slot)
-    }
-
-    /// What becomes of a request that fails now, for the log.
-    fn client_gets(&self, status: u16) -> Cow<'static, str> {
-        if self.begun.get() { "cut off".into() } else { format!("answered {status}").into() }
-    }
-
-    /// Whether its worker is to end it.
-    fn is_overdue(&self) -> bool {
-        self.told_overdue.get().is_some()
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
-    }
-}
-
-/// Takes what there is of the response out of the slot.
-fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
-    if let Some(memory) = spool.memory() {
-        exchange.read(memory).map_err(Trouble::Violation)?;
-        return Ok(());
-    }
-    let mut bytes = Vec::new();
-    exchange.read(&mut bytes).map_err(Trouble::Violation)?;
-    spool.push(&bytes).map_err(Trouble::Disk)
-}
-
-/// Puts as much of the request's body into the slot as has room.
-fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Trouble> {
-    loop {
-        let space = exchange.body_space().map_err(Trouble::Violation)?;
-        let left = match remainder {
-            Remainder::None => return Ok(()),
-            Remainder::Memory(bytes) => bytes.len() as u64,
-            Remainder::File(_, position, end) => *end - *position,
-        };
-        if left == 0 {
-            *remainder = Remainder::None;
-            exchange.end_body(true);
-            return Ok(());
-        }
-        if space == 0 {
-            return Ok(());
-        }
-        match remainder {
-            Remainder::None => {}
-            Remainder::Memory(bytes) => {
-                let taken = exchange.write_body(bytes).map_err(Trouble::Violation)?;
-                *bytes = bytes.slice(taken..);
-            }
-            Remainder::File(file, position, _) => {
-                let mut portion = vec![0; space.min(left as usize)];
-                if let Err(error) = file.read_exact_at(&mut portion, *position) {
-                    exchange.end_body(false);
-                    return Err(Trouble::Disk(error));
-                }
-                *position += exchange.write_body(&portion).map_err(Trouble::Violation)? as u64;
-            }
-        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! A port with a real channel. The workers are driven by hand, and so is the time.
 
 use super::*;
+use crate::control::Supervisor;
+use howdah_channel::RouterEnd;
 use howdah_channel::control::ControlSocket;
+use howdah_channel::lifecycle::GenerationBoot;
 use howdah_channel::{Claim, ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};

@@ -1,0 +1,260 @@
+//! A generation, as the router's threads share it: its channel, its queue, and what the supervisor is told of it.
+
+use super::queue::{Arrival, News, Queue, TooBusy};
+use crate::control::{Supervisor, TellOnDrop};
+use crate::failure::Failure;
+use crate::slots::Slots;
+use howdah_channel::lifecycle::{FromRouter, GenerationBoot};
+use howdah_channel::places::Places;
+use howdah_channel::{RouterEnd, Violation, WorkerId};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+/// A generation, as the router's threads share it.
+#[derive(Debug)]
+pub struct Generation {
+    /// Its number.
+    pub id: u64,
+    /// Its application's name.
+    pub application: String,
+    /// Its channel.
+    pub channel: Arc<RouterEnd>,
+    /// Its slots: requests wait for them in order.
+    pub slots: Slots,
+    /// How long requests wait, and who is refused.
+    queue: Mutex<Queue>,
+    /// Whether the queue has anything to remember: if not, and nobody waits, nobody need ask it.
+    is_standing: AtomicBool,
+    /// Wakes those that wait for a slot when they may not wait for as long any more.
+    pub(super) hurry: Notify,
+    /// How many requests were answered 503 since the router started, and when that was last logged, in milliseconds since
+    /// `started`.
+    refused: AtomicU64,
+    told_refusal: AtomicU64,
+    /// How many workers live.
+    workers: AtomicU64,
+    /// Where its scripts are.
+    pub places: Places,
+    /// How many slots there are.
+    slot_count: usize,
+    /// The eventfd of each thread, until the thread takes it.
+    bells: Mutex<Vec<Option<OwnedFd>>>,
+    /// If more workers are started when fewer than this are idle.
+    spare_workers: Option<u32>,
+    /// When the supervisor was last told that there are too few workers, in milliseconds since `started`.
+    told_demand: AtomicU64,
+    /// Whether a task tells it again while it is so.
+    tells_again: AtomicBool,
+    /// When the generation came to this router.
+    started: Instant,
+    /// How long a worker may take for a request.
+    pub(super) timeout: Option<Duration>,
+    /// Whether the supervisor was told of a broken rule, and has not replaced the workers yet.
+    violated: AtomicBool,
+    /// Tells the supervisor of broken rules.
+    pub(super) supervisor: Supervisor,
+    /// Tells the supervisor when nobody uses the generation any more.
+    #[expect(dead_code, reason = "its drop is its use")]
+    released: TellOnDrop,
+}
+
+/// Answers of 503 are logged this far apart, in milliseconds.
+const REFUSAL_PAUSE_MS: u64 = 10_000;
+/// After this the supervisor is told again that there are too few workers.
+const TELL_AGAIN: Duration = Duration::from_millis(10);
+/// How long there is silence after the supervisor was told of a demand, in milliseconds.
+const DEMAND_PAUSE_MS: u64 = 2;
+
+// === impl Generation ===
+
+impl Generation {
+    /// A generation with this channel, and an eventfd for each thread.
+    pub fn new(
+        boot: GenerationBoot,
+        channel: Arc<RouterEnd>,
+        bells: Vec<OwnedFd>,
+        supervisor: &Supervisor,
+    ) -> Generation {
+        Generation {
+            id: boot.id,
+            application: boot.application,
+            places: Places::default(),
+            slots: Slots::new(Arc::clone(&channel)),
+            channel,
+            slot_count: boot.geometry.slots.into(),
+            bells: Mutex::new(bells.into_iter().map(Some).collect()),
+            spare_workers: boot.spare_workers,
+            queue: Mutex::new(Queue::new(Duration::from_millis(boot.queue_timeout_ms))),
+            is_standing: false.into(),
+            hurry: Notify::new(),
+            refused: 0.into(),
+            told_refusal: 0.into(),
+            workers: 0.into(),
+            told_demand: 0.into(),
+            tells_again: false.into(),
+            started: Instant::now(),
+            timeout: boot.timeout_ms.map(Duration::from_millis),
+            violated: false.into(),
+            supervisor: supervisor.clone(),
+            released: supervisor.tell_on_drop(FromRouter::Released { generation: boot.id }),
+        }
+    }
+
+    /// The same with its scripts in these places.
+    pub fn at(self, places: Places) -> Generation {
+        Generation { places, ..self }
+    }
+
+    /// The eventfd by which workers wake this thread; `None` the second time.
+    pub fn take_bell(&self, thread: usize) -> Option<OwnedFd> {
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.get_mut(thread).and_then(Option::take)
+    }
+
+    /// Its workers have been replaced: what they may write is worth nothing any more.
+    pub fn workers_replaced(&self) {
+        self.violated.store(false, Ordering::Relaxed);
+        self.channel.release_quarantined();
+    }
+
+    /// The worker is about to be started.
+    pub fn worker_started(&self, worker: WorkerId) {
+        self.channel.worker_started(worker);
+        self.count_workers();
+    }
+
+    /// The worker is dead.
+    pub fn worker_died(&self, worker: WorkerId) {
+        self.channel.worker_died(worker);
+        self.count_workers();
+        self.slots.recover();
+    }
+
+    fn count_workers(&self) {
+        let workers = self.channel.living_workers();
+        self.workers.store(workers as u64, Ordering::Relaxed);
+        self.slots.set_workers(workers);
+    }
+
+    /// How many requests are under way or wait for a worker.
+    pub fn active_requests(&self) -> u64 {
+        self.slot_count.saturating_sub(self.channel.free_slots()) as u64 + self.slots.waiting()
+    }
+
+    /// How many requests wait for a worker.
+    pub fn waiting_requests(&self) -> u64 {
+        self.channel.queued() + self.slots.waiting()
+    }
+
+    /// How many requests were answered 503 because no worker took them in time, or would.
+    pub fn refused_requests(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A request comes, whose client will wait for so long if it has said so. How long it may wait.
+    pub(super) fn arrive(&self, patience: Option<Duration>, now: Instant) -> Result<Duration, Failure> {
+        let waiting = self.waiting_requests();
+        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
+        self.look(waiting, now);
+        let arrived = self.queue().arrive(arrival, now);
+        arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after))
+    }
+
+    /// Looks at how the queue moves, and says what an operator should hear.
+    pub(super) fn look(&self, waiting: u64, now: Instant) {
+        if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
+            return;
+        }
+        let news = {
+            let mut queue = self.queue();
+            let news = queue.look(waiting, now);
+            self.is_standing.store(queue.is_standing(), Ordering::Relaxed);
+            news
+        };
+        match news {
+            Some(News::Overloaded { .. }) => self.hurry.notify_waiters(),
+            Some(News::Recovered { .. }) | None => {}
+        }
+        if let Some(news) = news {
+            tracing::warn!(application = self.application, "{news}");
+        }
+    }
+
+    /// A worker has finished a request.
+    pub(super) fn finished(&self) {
+        if self.is_standing.load(Ordering::Relaxed) {
+            self.queue().finished(1);
+        }
+    }
+
+    pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No worker takes a request in time. One line in the log tells of many.
+    pub(super) fn refuse(&self, retry_after: u32) -> Failure {
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = self.started.elapsed().as_millis() as u64 + REFUSAL_PAUSE_MS;
+        let last = self.told_refusal.load(Ordering::Relaxed);
+        if now >= last + REFUSAL_PAUSE_MS
+            && self.told_refusal.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            tracing::warn!(
+                application = self.application,
+                waiting = self.waiting_requests(),
+                workers = self.workers.load(Ordering::Relaxed),
+                refused_until_now = refused,
+                "no worker takes a request in time: answered 503; are there too few processes, or do they hang?"
+            );
+        }
+        Failure::Unavailable { retry_after }
+    }
+
+    /// Tells the supervisor if there should be more workers, and again while that is so.
+    pub(super) fn tell_demand(self: &Arc<Self>) {
+        if self.tell_if_wanting() && !self.tells_again.swap(true, Ordering::Relaxed) {
+            let generation = Arc::clone(self);
+            tokio::spawn(async move {
+                loop {
+                    sleep(TELL_AGAIN).await;
+                    if !generation.tell_if_wanting() {
+                        break;
+                    }
+                }
+                generation.tells_again.store(false, Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// Tells the supervisor if there should be more workers. Whether there should.
+    fn tell_if_wanting(&self) -> bool {
+        let Some(spare) = self.spare_workers else { return false };
+        let (idle, queued) = self.channel.demand();
+        if idle >= spare && (idle > 0 || queued == 0) {
+            return false;
+        }
+        let now = self.started.elapsed().as_millis() as u64 + 1;
+        let last = self.told_demand.load(Ordering::Relaxed);
+        // Whoever comes too early is heard by the next request, or by the task that tells it again.
+        if now >= last + DEMAND_PAUSE_MS
+            && self.told_demand.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            let waiting = queued + self.slots.waiting();
+            self.supervisor.tell(&FromRouter::Wanting { generation: self.id, waiting });
+        }
+        true
+    }
+
+    /// A broken rule is reported once: all workers are replaced anyway.
+    pub(super) fn report(&self, violation: Violation) {
+        if !self.violated.swap(true, Ordering::Relaxed) {
+            tracing::error!(%violation, application = self.application, "the workers of this application are replaced");
+            let rule = violation.0.into();
+            self.supervisor.tell(&FromRouter::Violation { generation: self.id, rule });
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A request under way in PHP, as the thread that submitted it sees it: the bytes that move, and what came of it.
+
+use crate::failure::Failure;
+use crate::spool::Spool;
+use bytes::Bytes;
+use howdah_channel::{Exchange, Progress, Violation};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::task::Waker;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The rest of a request's body, that did not fit into its slot.
+pub enum Remainder {
+    /// It is all there.
+    None,
+    /// In memory, from this offset on.
+    Memory(Bytes),
+    /// In a file: position and end.
+    File(File, u64, u64),
+}
+
+/// A request under way in PHP.
+pub struct Running {
+    /// Gone as soon as the response is complete or lost.
+    pub(super) exchange: RefCell<Option<Exchange>>,
+    pub(super) remainder: RefCell<Remainder>,
+    pub(super) spool: RefCell<Spool>,
+    /// The spool is full: the response waits in its slot, and PHP with it.
+    pub(super) held_back: Cell<bool>,
+    /// The client has its status.
+    pub(super) begun: Cell<bool>,
+    pub(super) outcome: Cell<Outcome>,
+    pub(super) waker: RefCell<Option<Waker>>,
+    /// When it came, and how long it may wait for a worker; after that it is answered 503.
+    pub(super) arrived: Instant,
+    pub(super) may_wait: Duration,
+    /// Since when a worker has been seen to run it.
+    pub(super) running_since: Cell<Option<Instant>>,
+    /// When the supervisor was last told that it takes too long.
+    pub(super) told_overdue: Cell<Option<Instant>>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    UnderWay,
+    /// The response is complete; what is left of it is in the spool.
+    Complete,
+    Failed(Failure),
+}
+
+/// What goes wrong while bytes are moved.
+pub(super) enum Trouble {
+    Violation(Violation),
+    Disk(io::Error),
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Moves bytes; `true` when the response is complete.
+    pub(super) fn advance(&self) -> Result<bool, Trouble> {
+        let mut exchange = self.exchange.borrow_mut();
+        let Some(exchange) = exchange.as_mut() else { return Ok(true) };
+        // Progress first: when it says done, all bytes are there.
+        let progress = exchange.progress().map_err(Trouble::Violation)?;
+        let done = matches!(progress, Progress::Done(_));
+        let mut spool = self.spool.borrow_mut();
+        // What is left of a complete response is no more than fits into the slot, and the slot is worth more.
+        self.held_back.set(!done && !spool.has_room());
+        if !self.held_back.get() {
+            receive(exchange, &mut spool)?;
+        }
+        if done {
+            return Ok(true);
+        }
+        let mut remainder = self.remainder.borrow_mut();
+        if !matches!(*remainder, Remainder::None) {
+            feed(exchange, &mut remainder)?;
+        }
+        Ok(false)
+    }
+
+    /// Where it is in the channel, while it is.
+    pub(super) fn slot(&self) -> Option<u16> {
+        self.exchange.borrow().as_ref().map(Exchange::slot)
+    }
+
+    /// What becomes of a request that fails now, for the log.
+    pub(super) fn client_gets(&self, status: u16) -> Cow<'static, str> {
+        if self.begun.get() { "cut off".into() } else { format!("answered {status}").into() }
+    }
+
+    /// Whether its worker is to end it.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.told_overdue.get().is_some()
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Takes what there is of the response out of the slot.
+fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
+    if let Some(memory) = spool.memory() {
+        exchange.read(memory).map_err(Trouble::Violation)?;
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    exchange.read(&mut bytes).map_err(Trouble::Violation)?;
+    spool.push(&bytes).map_err(Trouble::Disk)
+}
+
+/// Puts as much of the request's body into the slot as has room.
+fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Trouble> {
+    loop {
+        let space = exchange.body_space().map_err(Trouble::Violation)?;
+        let left = match remainder {
+            Remainder::None => return Ok(()),
+            Remainder::Memory(bytes) => bytes.len() as u64,
+            Remainder::File(_, position, end) => *end - *position,
+        };
+        if left == 0 {
+            *remainder = Remainder::None;
+            exchange.end_body(true);
+            return Ok(());
+        }
+        if space == 0 {
+            return Ok(());
+        }
+        match remainder {
+            Remainder::None => {}
+            Remainder::Memory(bytes) => {
+                let taken = exchange.write_body(bytes).map_err(Trouble::Violation)?;
+                *bytes = bytes.slice(taken..);
+            }
+            Remainder::File(file, position, _) => {
+                let mut portion = vec![0; space.min(left as usize)];
+                if let Err(error) = file.read_exact_at(&mut portion, *position) {
+                    exchange.end_body(false);
+                    return Err(Trouble::Disk(error));
+                }
+                *position += exchange.write_body(&portion).map_err(Trouble::Violation)? as u64;
+            }
+        }
+    }
+}
