@@ -6,10 +6,9 @@
 //! them must be under way. Time in which a worker waits for a processor is not counted as `wall`: more workers would only
 //! make it longer.
 //!
-//! - Up: when requests wait, and our workers leave a processor idle at that moment, the number doubles (when they leave
-//!   most of them idle, it quadruples), or becomes the useful one if that is more, but never more than there are requests.
-//!   A fork is cheap, so this is looked at again after [`QUICK`]. While the processors are busy, another worker would help
-//!   nobody.
+//! - Up: when requests wait, the number becomes the useful one. If our workers leave a processor idle at that moment, that
+//!   is not enough, and the number doubles (when they leave most of them idle, it quadruples). It is never more than there
+//!   are requests. A fork is cheap, so this is looked at again after [`QUICK`].
 //! - Down: to the most that was of use within the last [`KEPT`], slowly. What a burst needed is kept for the next one, so
 //!   the number does not flap.
 //! - Memory: never more than what is left of the machine's memory, or of the control group's, has room for.
@@ -107,7 +106,7 @@ const PEAK: Duration = Duration::from_secs(1);
 /// After how long a past request counts for a third, in seconds.
 const MEMORY_OF_USAGE: f64 = 10.0;
 /// Less than this, in seconds of a processor, says nothing about requests.
-const LEAST_KNOWN: f64 = 0.02;
+const LEAST_KNOWN: f64 = 0.005;
 /// With so much of the processors in use, another worker would not find one.
 const SATURATED: f64 = 0.9;
 /// With less than that, a few more workers will not fill them.
@@ -159,9 +158,13 @@ impl Sizing {
 
         let occupied = self.occupied.map_or(0.0, |(_, occupied)| occupied / self.bounds.cores);
         let has_idle_processor = occupied < SATURATED;
-        let wanted = if has_idle_processor && seen.waiting > seen.idle + seen.starting {
+        let wanted = if seen.waiting > seen.idle + seen.starting {
             let settled = seen.all - seen.starting.min(seen.all);
-            let factor = if occupied < MOSTLY_IDLE { 4 } else { 2 };
+            let factor = match occupied {
+                ..MOSTLY_IDLE => 4,
+                ..SATURATED => 2,
+                _ => 1,
+            };
             needed.min(useful.max(factor * settled)).max(least)
         } else {
             least
