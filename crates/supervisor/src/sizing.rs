@@ -100,7 +100,7 @@ const CALM: Duration = Duration::from_millis(250);
 /// When to look again when there is nothing to decide: so that it is known what requests wait for.
 const REST: Duration = Duration::from_secs(5);
 /// For how long workers that were of use are kept.
-const KEPT: Duration = Duration::from_secs(30);
+const KEPT: Duration = Duration::from_secs(120);
 /// Of so much time one peak is remembered.
 const PEAK: Duration = Duration::from_secs(1);
 /// After how long a past request counts for a third, in seconds.

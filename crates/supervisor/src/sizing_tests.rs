@@ -215,7 +215,7 @@ fn code_that_waits_has_as_many_as_its_requests_need() {
 #[test]
 fn a_burst_is_met_within_some_tens_of_milliseconds_and_forgotten_slowly() {
     // Ten a second, and 1500 at once in second 5.
-    let outcome = simulate(120, 1 << 20, |now| {
+    let outcome = simulate(240, 1 << 20, |now| {
         let burst = if now == 5000 { 1500 } else { 0 };
         [steady(now, 10, WAITS), vec![WAITS; burst]].concat()
     });
@@ -233,10 +233,10 @@ fn a_slow_database_gets_more_workers_and_a_quick_one_fewer() {
         40..80 => Page { cpu: 2, wait: 400 },
         _ => Page { cpu: 2, wait: 8 },
     };
-    let outcome = simulate(180, 1 << 20, |now| steady(now, 100, page(now)));
+    let outcome = simulate(260, 1 << 20, |now| steady(now, 100, page(now)));
     assert!(outcome.workers[30] <= 8, "{:?}", outcome.workers);
     assert!((40..=90).contains(&outcome.workers[60]), "{:?}", outcome.workers);
-    assert!(outcome.workers[179] <= 8, "{:?}", outcome.workers);
+    assert!(outcome.workers[259] <= 8, "{:?}", outcome.workers);
     assert_eq!(outcome.waiting, 0);
     assert!(outcome.turns <= 3, "{} turns", outcome.turns);
 }
@@ -269,7 +269,7 @@ fn a_mix_of_quick_and_slow_pages_lets_the_quick_ones_pass() {
 #[test]
 fn when_waiting_code_begins_to_compute_the_workers_follow() {
     let page = |now: u32| if now < 40_000 { WAITS } else { COMPUTES };
-    let outcome = simulate(160, 1 << 20, |now| steady(now, if now < 40_000 { 1000 } else { 150 }, page(now)));
+    let outcome = simulate(240, 1 << 20, |now| steady(now, if now < 40_000 { 1000 } else { 150 }, page(now)));
     assert!(outcome.workers[30] >= 50, "{:?}", outcome.workers);
     assert!(*outcome.workers.last().unwrap() <= 6, "{:?}", outcome.workers);
 }
