@@ -62,7 +62,7 @@ pub struct Serve {
     /// The PHP version to run, as in 8.2; the newest that is found if nothing is said.
     #[arg(long, value_name = "VERSION")]
     pub php: Option<String>,
-    /// How many PHP processes to run; one for each core, and at least 2, if nothing is said.
+    /// How many PHP processes to run, always; if nothing is said, as many as are useful.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub processes: Option<u32>,
     /// The script that answers for what is not a file, below the public folder; index.php if there is one.
