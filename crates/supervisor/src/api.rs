@@ -58,6 +58,8 @@ pub struct Reply {
 
 /// The status of what is right, but cannot be done.
 const NOT_APPLIED: u16 = 500;
+/// So many changes wait for the one under way; each may be as long as a configuration.
+const WAITING_AT_MOST: usize = 128;
 
 // === impl Answer ===
 
@@ -112,33 +114,39 @@ impl Ask {
 
 impl Supervisor {
     /// Takes a request in. Changes wait for each other.
-    pub(crate) fn on_ask(&mut self, ask: Ask, now: Instant) {
-        if !matches!(self.stage, Stage::Serving) {
-            let refusal = Refusal::new(503, "howdah is not ready.", "it starts or shuts down; ask again");
-            let _ = ask.reply.send(refusal.into());
-        } else if ask.is_change() {
-            self.asks.push_back(ask);
-            self.next_ask(now);
-        } else {
-            self.answer_get(ask);
+    pub(crate) fn on_ask(&mut self, ask: Ask) {
+        match self.stage {
+            Stage::Booting | Stage::Serving if !ask.is_change() => self.answer_get(ask),
+            Stage::Serving if self.asks.len() < WAITING_AT_MOST => self.asks.push_back(ask),
+            Stage::Serving => {
+                let detail = format!("{WAITING_AT_MOST} changes wait for the one under way; ask again later");
+                let _ = ask.reply.send(Refusal::new(503, "Too many changes.", detail).into());
+            }
+            _ => refuse(ask),
         }
     }
 
-    /// Begins the next change that waits, if none is under way.
-    pub(crate) fn next_ask(&mut self, now: Instant) {
-        while self.change.is_none()
-            && matches!(self.stage, Stage::Serving)
-            && let Some(ask) = self.asks.pop_front()
-        {
-            // Nobody waits for it any more: it may have been sent again.
-            if !ask.reply.is_closed() {
-                self.carry_out(ask, now);
-            }
+    /// Begins the next change that waits, if none is under way. `false` if there is none to begin.
+    pub(crate) fn take_ask(&mut self, now: Instant) -> bool {
+        if self.change.is_some() || !matches!(self.stage, Stage::Serving) {
+            return false;
         }
+        let Some(ask) = self.asks.pop_front() else { return false };
+        // Nobody waits for it any more: it may have been sent again.
+        if !ask.reply.is_closed() {
+            self.carry_out(ask, now);
+        }
+        true
+    }
+
+    /// Tells all who wait that howdah ends.
+    pub(crate) fn refuse_asks(&mut self) {
+        let changes = std::mem::take(&mut self.asks);
+        changes.into_iter().chain(std::mem::take(&mut self.status_asks)).for_each(refuse);
     }
 
     fn answer_get(&mut self, ask: Ask) {
-        let document = &self.current.document;
+        let document = &self.shown().document;
         let answer = if let Some(path) = ask.below("config") {
             let found = DocumentPath::parse(path).and_then(|path| document.hide_keys().get(&path));
             found.map(|found| Answer::document(&found).with_etag(document.etag()))
@@ -174,7 +182,7 @@ impl Supervisor {
                     .map_err(of_status)
                     .map(|found| Answer::document(&found)),
                 None => {
-                    let config = self.current.document.hide_keys();
+                    let config = self.shown().document.hide_keys();
                     let certificates = self.certificates.describe_all();
                     let all = [("certificates", certificates), ("config", config), ("status", status.clone())];
                     Ok(Answer::document(&Document::compose(all)))
@@ -287,6 +295,11 @@ impl Supervisor {
         self.begin_change(document, configuration, Origin::Api(reply), Some(name), now);
         Ok(())
     }
+}
+
+fn refuse(ask: Ask) {
+    let refusal = Refusal::new(503, "howdah is not ready.", "it starts or shuts down; ask again");
+    let _ = ask.reply.send(refusal.into());
 }
 
 /// A refusal of a document, as one of the status.

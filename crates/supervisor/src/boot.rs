@@ -49,7 +49,8 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
                  write 127.0.0.1:PORT or unix:/path, and go there with ssh"
             ));
         }
-        let id = control_listeners.open(&address, None, ChosenBy::Control)?;
+        let id = control_listeners.open(&address, ChosenBy::Control)?;
+        control_listeners.listen(id, None, ChosenBy::Control)?;
         let socket = control_listeners.descriptor(id).map_err(system)?;
         let listener = ControlListener::new(socket, &address).map_err(system)?;
         tokio::spawn(listener.serve(asks));

@@ -6,19 +6,16 @@
 
 use crate::api::Reply;
 use crate::banner;
-use crate::certificates;
 use crate::generation::Generation;
 use crate::listen::ChosenBy;
+use crate::logs::AccessLog;
 use crate::plan::plan;
+use crate::reap;
 use crate::shutdown::Stage;
-use crate::start::memory_file;
 use crate::supervise::Supervisor;
-use crate::{logs, supervise};
-use howdah_channel::lifecycle::{RouterConfiguration, ToRouter};
 use howdah_config::{Configuration, Document};
 use std::collections::BTreeMap;
-use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The configuration in force.
 #[derive(Debug)]
@@ -33,6 +30,8 @@ pub struct Current {
     pub generations: BTreeMap<String, u64>,
     /// The listening sockets, in the order of the configuration.
     pub listeners: Vec<u64>,
+    /// The access log, as long as it is configured: a router that is started again writes to the same.
+    pub access_log: Option<AccessLog>,
 }
 
 /// A change under way.
@@ -62,8 +61,8 @@ pub enum Origin {
 enum Progress {
     /// New generations start. A generation that does not fails by itself after a while.
     Booting,
-    /// The router switches. Only if it cannot there is a way back.
-    Switching,
+    /// The router switches. Only if it cannot there is a way back; so many have died over it.
+    Switching { routers_lost: u32 },
 }
 
 /// What a change does next.
@@ -73,8 +72,19 @@ enum Step {
     Fail(String),
 }
 
-/// The generation of each application, the new ones, and the listening sockets.
-type Prepared = (BTreeMap<String, u64>, Vec<u64>, Vec<u64>);
+/// What a change needs before it starts anything.
+#[derive(Default)]
+struct Prepared {
+    /// The generation of each application.
+    generations: BTreeMap<String, u64>,
+    /// Those of them that are new.
+    started: Vec<u64>,
+    listeners: Vec<u64>,
+    access_log: Option<AccessLog>,
+}
+
+/// A configuration over which so many routers die is given up.
+const ROUTERS_LOST_AT_MOST: u32 = 3;
 
 // === impl Current ===
 
@@ -87,7 +97,21 @@ impl Current {
             configuration: Configuration::default(),
             generations: BTreeMap::new(),
             listeners: Vec::new(),
+            access_log: None,
         }
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    /// Those that it starts, and those of the configuration that is not in force: the next one, or the one before.
+    pub(crate) fn generations(&self) -> impl Iterator<Item = u64> {
+        self.started.iter().chain(self.next.generations.values()).copied()
+    }
+
+    fn is_switching(&self) -> bool {
+        matches!(self.progress, Progress::Switching { .. })
     }
 }
 
@@ -105,12 +129,14 @@ impl Supervisor {
         now: Instant,
     ) {
         let prepared = self.prepare(&configuration, restart, now);
-        let (generations, started, listeners, failure) = match prepared {
-            Ok((generations, started, listeners)) => (generations, started, listeners, None),
-            Err(failure) => (BTreeMap::new(), Vec::new(), Vec::new(), Some(failure)),
+        let (prepared, failure) = match prepared {
+            Ok(prepared) => (prepared, None),
+            Err(failure) => (Prepared::default(), Some(failure)),
         };
+        let Prepared { generations, started, listeners, access_log } = prepared;
+        let version = self.current.version + 1;
         self.change = Some(Change {
-            next: Current { version: self.current.version + 1, document, configuration, generations, listeners },
+            next: Current { version, document, configuration, generations, listeners, access_log },
             origin,
             started,
             progress: Progress::Booting,
@@ -121,7 +147,6 @@ impl Supervisor {
         }
     }
 
-    /// The generation of each application, those that are new, and the listening sockets.
     fn prepare(
         &mut self,
         configuration: &Configuration,
@@ -138,9 +163,13 @@ impl Supervisor {
                 None => plans.push(plan(name, application, &self.start, self.cores)?),
             }
         }
-        if let Some(log) = &configuration.access_log {
-            logs::open(&log.destination)?;
-        }
+        let destination = configuration.access_log.as_ref().map(|log| &log.destination);
+        let open = self.current.access_log.as_ref();
+        let access_log = destination.map(|destination| match open.filter(|log| log.writes_to(destination)) {
+            Some(log) => Ok(log.clone()),
+            None => AccessLog::open(destination),
+        });
+        let access_log = access_log.transpose()?;
         let listeners = self.open_listeners(configuration)?;
         let mut started = Vec::new();
         for plan in plans {
@@ -155,7 +184,7 @@ impl Supervisor {
             generations.insert(name, id);
             started.push(id);
         }
-        Ok((generations, started, listeners))
+        Ok(Prepared { generations, started, listeners, access_log })
     }
 
     /// Takes the next step of a change, if it is time for it.
@@ -190,23 +219,28 @@ impl Supervisor {
             return;
         }
         self.listeners.keep(&self.current.listeners);
-        if matches!(&self.change, Some(change) if matches!(change.progress, Progress::Switching)) {
+        if let Some(router) = &mut self.router {
+            router.known.listeners = self.current.listeners.iter().copied().collect();
+        }
+        if matches!(&self.change, Some(change) if change.is_switching()) {
             self.warn();
         }
         for (id, listener) in self.current.listeners.iter().zip(&self.current.configuration.listeners) {
-            self.listeners.set_backlog(*id, listener.backlog);
+            if let Err(problem) = self.listeners.listen(*id, listener.backlog, self.chosen_by()) {
+                tracing::warn!("the backlog of a listener stays as it is: {problem}");
+            }
         }
         if matches!(self.stage, Stage::Booting) {
             self.stage = Stage::Serving;
             banner::print(&self.start, &self.listeners, &self.current, &self.generations);
         }
         // A router that was started again says so, too, while the next change still boots.
-        if let Some(change) = self.change.take_if(|change| matches!(change.progress, Progress::Switching)) {
-            if let Origin::Api(reply) = change.origin {
-                reply.send(Ok(&self.current.document));
-            }
-            self.next_ask(now);
+        if let Some(change) = self.change.take_if(|change| change.is_switching())
+            && let Origin::Api(reply) = change.origin
+        {
+            reply.send(Ok(&self.current.document));
         }
+        self.stop_unused(now);
     }
 
     /// The router cannot serve by the configuration: a bug, as it was checked before.
@@ -217,24 +251,52 @@ impl Supervisor {
         }
     }
 
-    /// The router uses this generation no more.
-    pub(crate) fn released(&mut self, id: u64) {
-        if !self.current.generations.values().any(|current| *current == id)
-            && let Some(generation) = self.generation_mut(id)
-        {
-            generation.stop();
+    /// A router died, or could not be started. Perhaps it is the configuration that it dies of.
+    pub(crate) fn switch_lost_a_router(&mut self, now: Instant) {
+        let Some(Change { progress: Progress::Switching { routers_lost }, .. }) = &mut self.change else { return };
+        *routers_lost += 1;
+        if *routers_lost >= ROUTERS_LOST_AT_MOST {
+            let reason = format!("the router ended {ROUTERS_LOST_AT_MOST} times before it served by it");
+            self.switch_back(&reason, now);
         }
     }
 
-    /// The router is dead, and with it all requests: nobody uses old generations any more.
-    pub(crate) fn router_lost(&mut self) {
-        let change = self.change.as_ref().map(|change| change.started.clone()).unwrap_or_default();
-        let current = &self.current.generations;
-        for generation in &mut self.generations {
-            if !current.values().any(|id| *id == generation.id()) && !change.contains(&generation.id()) {
-                generation.stop();
-            }
+    /// There will be no router to finish the change, as all ends. What is stored is in force from the next start.
+    pub(crate) fn end_switching(&mut self) {
+        if let Some(change) = self.change.take_if(|change| change.is_switching())
+            && let Origin::Api(reply) = change.origin
+        {
+            reply.send(Ok(&self.current.document));
         }
+    }
+
+    /// Nobody waits for a change that boots any more, as all ends.
+    pub(crate) fn fail_booting(&mut self, reason: &str, now: Instant) {
+        if self.change.as_ref().is_some_and(|change| !change.is_switching()) {
+            self.fail_change(reason, now);
+        }
+    }
+
+    /// What is in force, or while howdah starts what shall be.
+    pub(crate) fn shown(&self) -> &Current {
+        match (&self.change, self.stage) {
+            (Some(change), Stage::Booting) if !change.is_switching() => &change.next,
+            _ => &self.current,
+        }
+    }
+
+    /// The router uses this generation no more.
+    pub(crate) fn released(&mut self, id: u64, now: Instant) {
+        if let Some(router) = &mut self.router {
+            router.known.generations.remove(&id);
+        }
+        self.stop_unused(now);
+    }
+
+    /// Whether this generation is none of those in force or being started: it ends.
+    pub(crate) fn is_former(&self, id: u64) -> bool {
+        let started = self.change.as_ref().is_some_and(|change| change.started.contains(&id));
+        !started && !self.current.generations.values().any(|current| *current == id)
     }
 
     /// Forgets generations of which nothing is left.
@@ -242,15 +304,25 @@ impl Supervisor {
         self.generations.retain(|generation| !generation.is_over());
     }
 
-    /// Ends a change that cannot be finished.
+    /// Ends a change that cannot be finished. What was before it is in force, and stored.
     pub(crate) fn fail_change(&mut self, reason: &str, now: Instant) {
-        let Some(change) = self.change.take() else { return };
+        let Some(mut change) = self.change.take() else { return };
+        if change.is_switching() {
+            std::mem::swap(&mut self.current, &mut change.next);
+            let was_there_one = self.current.version > 0;
+            // What comes now is newer than what failed.
+            self.current.version = change.next.version + 1;
+            if let Some(state) = self.state.as_ref().filter(|_| was_there_one)
+                && let Err(problem) = state.store_configuration(&self.current.document.compact())
+            {
+                tracing::error!("the configuration that was not put in force stays stored: {problem}");
+            }
+        }
         self.give_up(&change.started);
         match change.origin {
             Origin::Api(reply) => {
                 tracing::error!("a new configuration was not put in force: {}", first_line(reason));
                 reply.send(Err(reason));
-                self.next_ask(now);
             }
             Origin::Start | Origin::Nothing => self.start_failure = Some(first_line(reason).to_owned()),
             Origin::Stored => {
@@ -263,43 +335,17 @@ impl Supervisor {
         }
     }
 
-    /// Sends the router the configuration in force, with these generations and sockets, which it does not know yet.
-    pub(crate) fn configure_router(&mut self, generations: &[u64], listeners: &[u64]) -> io::Result<()> {
-        let current = &self.current;
-        let certificates = self.certificates.for_router(certificates::used(&current.configuration));
-        let mut descriptors =
-            vec![memory_file(current.document.compact().as_bytes())?, memory_file(certificates.as_bytes())?];
-        if let Some(log) = &current.configuration.access_log {
-            descriptors.push(logs::open(&log.destination).map_err(io::Error::other)?);
-        }
-        let configuration = RouterConfiguration {
-            version: current.version,
-            listeners: current.listeners.clone(),
-            generations: current.generations.clone(),
-            access_log: current.configuration.access_log.is_some(),
-        };
-        let Some(supervise::Router { link, .. }) = &mut self.router else { return Ok(()) };
-        for generation in self.generations.iter().filter(|generation| generations.contains(&generation.id())) {
-            let (boot, descriptors) = generation.for_router()?;
-            link.send(ToRouter::Generation(boot), descriptors);
-            for worker in generation.workers() {
-                link.send(ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new());
-            }
-        }
-        for id in listeners {
-            link.send(ToRouter::Listener { id: *id }, vec![self.listeners.descriptor(*id)?]);
-        }
-        link.send(ToRouter::Configure(configuration), descriptors);
-        Ok(())
+    fn chosen_by(&self) -> ChosenBy {
+        if self.start.recognised.is_some() { ChosenBy::Option } else { ChosenBy::Configuration }
     }
 
     fn open_listeners(&mut self, configuration: &Configuration) -> Result<Vec<u64>, String> {
-        let chosen_by = if self.start.recognised.is_some() { ChosenBy::Option } else { ChosenBy::Configuration };
+        let chosen_by = self.chosen_by();
         let mut ids = Vec::new();
         for listener in &configuration.listeners {
             let id = match self.listeners.find(&listener.address) {
                 Some(id) => Ok(id),
-                None => self.listeners.open(&listener.address, listener.backlog, chosen_by),
+                None => self.listeners.open(&listener.address, chosen_by),
             };
             match id {
                 Ok(id) => ids.push(id),
@@ -314,6 +360,9 @@ impl Supervisor {
 
     /// All that is new works: from now on it is in force.
     fn switch(&mut self, now: Instant) {
+        if let Err(problem) = self.listen_to_new() {
+            return self.fail_change(&problem, now);
+        }
         let Some(change) = &mut self.change else { return };
         let is_stored = matches!(change.origin, Origin::Stored | Origin::Nothing);
         if let Some(state) = self.state.as_ref().filter(|_| !is_stored)
@@ -321,32 +370,28 @@ impl Supervisor {
         {
             return self.fail_change(&reason, now);
         }
-        change.progress = Progress::Switching;
-        let new_listeners: Vec<_> =
-            change.next.listeners.iter().filter(|id| !self.current.listeners.contains(id)).copied().collect();
-        let started = change.started.clone();
+        change.progress = Progress::Switching { routers_lost: 0 };
+        if let (Some(current), Some(next)) = (&self.current.access_log, &mut change.next.access_log)
+            && current.is_same_as(next)
+        {
+            // It may have been opened again meanwhile.
+            next.clone_from(current);
+        }
         std::mem::swap(&mut self.current, &mut change.next);
         if self.router.is_none() {
-            return self.start_router_anew(now);
+            return self.start_router_or_wait(now);
         }
-        if let Err(error) = self.configure_router(&started, &new_listeners) {
+        if let Err(error) = self.configure_router() {
             self.switch_back(&format!("the router cannot be configured: {error}"), now);
         }
     }
 
-    /// Starts a router with the configuration in force, of which no other router knew the one before.
-    fn start_router_anew(&mut self, now: Instant) {
-        self.router_due = None;
-        self.router_lost();
-        if let Err(error) = self.start_router(now) {
-            let reason = format!("the router cannot be started: {error}");
-            if matches!(self.stage, Stage::Booting) {
-                return self.fail_change(&reason, now);
-            }
-            // The change ends when there is a router at last.
-            tracing::error!("{reason}");
-            self.router_due = Some(now + self.router_backoff.after_death(Duration::ZERO));
-        }
+    /// Clients may come: new sockets were only bound until now, so that nobody waited for what boots.
+    fn listen_to_new(&self) -> Result<(), String> {
+        let Some(Change { next, .. }) = &self.change else { return Ok(()) };
+        let listeners = next.listeners.iter().zip(&next.configuration.listeners);
+        let mut new = listeners.filter(|(id, _)| !self.current.listeners.contains(id));
+        new.try_for_each(|(id, listener)| self.listeners.listen(*id, listener.backlog, self.chosen_by()))
     }
 
     /// Says what of a new configuration is not as somebody may expect.
@@ -363,17 +408,18 @@ impl Supervisor {
 
     /// The router does not serve by the new configuration: the one before it is in force again.
     fn switch_back(&mut self, reason: &str, now: Instant) {
-        let Some(change) = self.change.as_mut().filter(|change| matches!(change.progress, Progress::Switching)) else {
+        if !self.change.as_ref().is_some_and(Change::is_switching) {
             return;
-        };
-        std::mem::swap(&mut self.current, &mut change.next);
-        let was_there_one = self.current.version > 0;
-        if let Some(state) = self.state.as_ref().filter(|_| was_there_one)
-            && let Err(problem) = state.store_configuration(&self.current.document.compact())
-        {
-            tracing::error!("the configuration that was not put in force stays stored: {problem}");
         }
         self.fail_change(reason, now);
+        // It may be another one than the one that served by it before.
+        if matches!(self.stage, Stage::Serving)
+            && let Err(error) = self.configure_router()
+            && let Some(router) = &self.router
+        {
+            tracing::error!("the router cannot be told of the configuration before; it is replaced: {error}");
+            reap::kill(router.pid);
+        }
     }
 
     /// Ends what a change had started.

@@ -6,6 +6,7 @@
 
 mod birth;
 mod elastic;
+mod end;
 
 use crate::backoff::Backoff;
 use crate::confinement::Confined;
@@ -87,6 +88,8 @@ pub struct Generation {
     replacing: bool,
     /// Whether a worker has been forked ever.
     proven: bool,
+    /// It was asked to end: what still runs then is killed.
+    kill_at: Option<Instant>,
     /// What the router has not been told yet.
     pub notices: Vec<ToRouter>,
 }
@@ -141,6 +144,7 @@ impl Generation {
             nameless: Vec::new(),
             replacing: false,
             proven: false,
+            kill_at: None,
             notices: Vec::new(),
             plan,
         })
@@ -206,6 +210,7 @@ impl Generation {
         {
             reap::kill(*pid);
         }
+        self.kill_overdue(now);
         self.wait_for_start(now);
         for (_, process) in self.workers.overdue(now) {
             match process {
@@ -230,7 +235,7 @@ impl Generation {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        match self.prototype {
+        let next = match self.prototype {
             Prototype::Down { again } => Some(again).into_iter().chain(self.workers.next_deadline()).min(),
             Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
                 let workers =
@@ -240,7 +245,8 @@ impl Generation {
                 kill_at.into_iter().chain(workers).chain(start).chain(look).min()
             }
             _ => None,
-        }
+        };
+        next.into_iter().chain(self.kill_at).min()
     }
 
     /// The next message of the prototype; `None`, once, when it has closed its socket.
@@ -335,32 +341,6 @@ impl Generation {
         }
         self.kill_nameless(now);
         self.finish_replacing(now);
-    }
-
-    /// Asks everything to finish and end.
-    pub fn stop(&mut self) {
-        self.control.stop_all();
-        match &mut self.prototype {
-            Prototype::Up { link, .. } => *link = None,
-            prototype => *prototype = Prototype::Ended,
-        }
-    }
-
-    /// Ends everything now.
-    pub fn kill(&mut self) {
-        self.stop();
-        if let Prototype::Up { pid, group, .. } = self.prototype {
-            reap::kill_group(pid, group);
-        }
-        for process in self.workers.alive().filter_map(|(_, process)| process) {
-            process.kill();
-        }
-    }
-
-    /// Whether none of its processes is left.
-    pub fn is_over(&self) -> bool {
-        matches!(self.prototype, Prototype::Ended)
-            && !self.workers.alive().any(|(_, process)| process.is_some_and(process::Process::is_child))
     }
 
     /// Loses patience with a prototype that does not load PHP, or forks no worker.
@@ -487,8 +467,7 @@ impl Generation {
         // A prototype in a namespace of processes knows another number.
         let known = self.workers.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
         let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
-        let stopping = matches!(self.prototype, Prototype::Up { link: None, .. } | Prototype::Ended);
-        if end != ProcessEnd::Code(0) && !self.replacing && !stopping {
+        if end != ProcessEnd::Code(0) && !self.replacing && !self.is_stopping() {
             tracing::warn!(
                 "worker of {:?} (pid {pid}) {end}; the request that it ran, if any, is answered 502; another worker is started",
                 self.plan.name

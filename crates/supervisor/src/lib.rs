@@ -14,6 +14,7 @@
 //! - `process`: whose a process is that somebody else started, and how to kill it and no other
 //! - `backoff`, `patience`, `workers`: the policy, pure: when is which worker started again, how long a start may take
 //! - `generation`, `said`: one application: its prototype, its workers, its channel; what it says while it starts
+//! - `router`: its birth, what it has been told, its death
 //! - `supervise`, `shutdown`, `sweep`, `banner`: the event loop, its end, what PHP left running, and the first lines
 //!
 //! What fails before everything is up ends the supervisor with one line. After that nothing ends it but a signal:
@@ -41,6 +42,7 @@ mod plan;
 mod pool;
 mod process;
 mod reap;
+mod router;
 mod said;
 mod shutdown;
 mod signals;

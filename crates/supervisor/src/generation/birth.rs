@@ -21,8 +21,11 @@ use std::time::Instant;
 impl Generation {
     pub(super) fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
         self.failure = None;
+        if self.proven {
+            self.plan.outputs.reopen();
+        }
         let plan = &self.plan;
-        let [stdout, stderr] = plan.outputs.open(&plan.name).map_err(io::Error::other)?;
+        let [stdout, stderr] = plan.outputs.files()?;
         let later = match &stderr {
             Some(file) => OwnedFd::from(file.try_clone()?),
             None => io::stderr().as_fd().try_clone_to_owned()?,
