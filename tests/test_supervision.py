@@ -240,3 +240,41 @@ def test_a_new_listener_listens_when_its_application_has_booted(folder, run):
     assert server.get("/").status == 204
     server.port = old
     assert server.get("/").status == 204
+
+
+# --- What children are told, and what they inherit
+
+
+def test_settings_of_any_length_reach_php(folder, run):
+    folder.php("length.php", "echo strlen(ini_get('error_prepend_string')), ' ', strlen(getenv('LONG'));")
+    server = run(routes())
+    options = {"admin": {"error_prepend_string": "x" * 70_000}}
+    app = application(folder, options=options, environment={"LONG": "y" * 100_000})
+    assert server.api("PUT", "/config/applications/app", app).json() == OK
+    assert server.api("PUT", "/config/routes", [{"action": {"pass": "applications/app"}}]).json() == OK
+    assert server.get("/length.php").text == "70000 100000"
+
+
+def test_names_of_any_length_reach_the_router(folder, run):
+    folder.php("hello.php", "echo 'hello';")
+    server = run(routes())
+    name = "a" * 70_000
+    config = {
+        "listeners": {f"127.0.0.1:{server.port}": {"pass": f"applications/{name}"}},
+        "applications": {name: application(folder)},
+    }
+    assert server.api("PUT", "/config", config).json() == OK
+    assert server.get("/hello.php").text == "hello"
+
+
+def test_descriptors_of_whoever_starts_howdah_stay_with_it(folder, tmp_path):
+    folder.php("open.php", "foreach (glob('/proc/self/fd/*') as $fd) echo @readlink($fd), \"\\n\";")
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    prefix = ["sh", "-c", f'exec 9<{secret}; exec "$@"', "sh"]
+    with Howdah.serve(folder, processes=1, prefix=prefix) as server:
+        seen = server.get("/open.php").text
+        assert "secret" not in seen and seen, seen
+        for process in server.processes():
+            if process.pid != server.pid:
+                assert str(secret) not in [os.readlink(fd) for fd in (os.scandir(f"/proc/{process.pid}/fd"))]

@@ -93,7 +93,7 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
     fn flush(&mut self) {
         while let Some((message, descriptors)) = self.queue.front() {
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            match self.socket.get_ref().send(message, &descriptors) {
+            match self.socket.get_ref().send_long(message, &descriptors) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                     tracing::error!("a control message cannot be sent: {error}");

@@ -43,6 +43,10 @@ impl Generation {
         let mut descriptors = self.descriptors()?;
         descriptors.insert(1, later);
         link.send(ToPrototype::Boot(Box::new(self.boot_message())), descriptors);
+        if let Err(error) = link.check() {
+            crate::reap::kill(pid);
+            return Err(io::Error::other(format!("it cannot be told what to do: {error}")));
+        }
         self.prototype = Prototype::Up {
             pid,
             group: pid,
