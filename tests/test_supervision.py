@@ -278,3 +278,30 @@ def test_descriptors_of_whoever_starts_howdah_stay_with_it(folder, tmp_path):
         for process in server.processes():
             if process.pid != server.pid:
                 assert str(secret) not in [os.readlink(fd) for fd in (os.scandir(f"/proc/{process.pid}/fd"))]
+
+
+def test_a_standard_error_that_nobody_reads_holds_up_no_change(folder):
+    code = "for ($i = 0; $i < 270; $i++) fwrite(fopen('php://stderr', 'w'), str_repeat('x', 999) . \"\\n\");"
+    folder.php("preload.php", code)
+    options = {"admin": {"opcache.preload": str(folder.root / "preload.php"), "opcache.preload_user": "www-data"}}
+    pipe = folder.scratch / "pipe"
+    os.mkfifo(pipe)
+    # Open at both ends, and read at none.
+    descriptor = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        prefix = ["sh", "-c", f'exec 2>{pipe}; exec "$@"', "sh"]
+        with Howdah.run(routes(), prefix=prefix) as server:
+            answer = server.api("PUT", "/config/applications/app", application(folder, options=options))
+            assert answer.json() == OK
+            assert server.api("GET", "/status").status == 200
+    finally:
+        os.close(descriptor)
+
+
+def test_a_second_start_leaves_the_pid_file_of_the_first(tmp_path):
+    pid_file = tmp_path / "howdah.pid"
+    with Howdah.run(routes(), "--pid", str(pid_file)) as server:
+        with pytest.raises(AssertionError, match="another howdah, which runs"):
+            Howdah.run(routes(), "--pid", str(pid_file))
+        assert pid_file.read_text() == f"{server.pid}\n"
+    assert not pid_file.exists()

@@ -135,7 +135,7 @@ impl Generation {
             id,
             control: ControlEnd::create(geometry)?,
             bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
-            workers: Workers::new(plan.pool.at_start() as u32),
+            workers: Workers::new(plan.pool.at_start() as u32).at_most(plan.pool.max),
             idle: Idle { look_at: plan.pool.is_elastic().then_some(now), ..Idle::default() },
             prototype: Prototype::Down { again: now },
             backoff: Backoff::default(),

@@ -1,12 +1,14 @@
 //! The control plane: the life of every other process.
 //!
 //! The command line ([`Start::become_supervisor`]) replaces itself with the supervisor ([`main`]), so that `ps` shows
-//! a title and no secrets. The supervisor is one thread, because a child's death signal follows the thread that
+//! a title and no secrets. The supervisor is one thread (and one that writes to
+//! standard error, if that is a pipe), because a child's death signal follows the thread that
 //! forked it, and because everything here happens seldom.
 //!
 //! - `start`, `boot`: from the command line to a supervisor with its first configuration
 //! - `change`: from one configuration to the next, without losing a request
 //! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
+//! - `pid_file`: the file with the process id
 //! - `plan`: what an application asks for, checked against the machine
 //! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
@@ -38,6 +40,7 @@ mod listen;
 pub mod logs;
 mod patience;
 pub mod php;
+mod pid_file;
 mod plan;
 mod pool;
 mod process;
@@ -55,7 +58,7 @@ mod sweep;
 pub mod system_error;
 mod workers;
 
-use std::io::{self, Write};
+use howdah_background_writer::standard_error;
 use std::process::ExitCode;
 
 pub use spawn::ROUTER_TITLE;
@@ -72,7 +75,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            let _ = writeln!(io::stderr(), "howdah: {reason}");
+            standard_error().push(format!("howdah: {reason}\n").as_bytes());
             ExitCode::FAILURE
         }
     }
@@ -80,13 +83,5 @@ pub fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let start = Start::inherited()?;
-    let pid_file = start.pid_file.clone();
-    let result = match boot::boot(start) {
-        Ok(supervisor) => supervisor.run().await,
-        Err(reason) => Err(reason),
-    };
-    if let Some(file) = pid_file {
-        boot::remove_pid(&file);
-    }
-    result
+    boot::boot(start)?.run().await
 }

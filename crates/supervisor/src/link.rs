@@ -95,11 +95,13 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             match self.socket.get_ref().send_long(message, &descriptors) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                // It is dead: that is somebody else's to see.
+                Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
+                Err(error) => {
                     tracing::error!("a control message cannot be sent: {error}");
                     self.failure = Some(error);
                 }
-                _ => {}
+                Ok(()) => {}
             }
             self.queue.pop_front();
         }

@@ -7,6 +7,7 @@ use crate::change::{Change, Current};
 use crate::generation::Generation;
 use crate::listen::Listeners;
 use crate::logs;
+use crate::pid_file::PidFile;
 use crate::reap;
 use crate::router::Router;
 use crate::shutdown::Stage;
@@ -61,6 +62,7 @@ pub struct Supervisor {
     pub(crate) router_due: Option<Instant>,
     pub(crate) stage: Stage,
     pub(crate) sweep: Sweep,
+    pub(crate) _pid_file: Option<PidFile>,
     /// Workers that died lately: a new router hears of them again, since the former may not have.
     pub(crate) recent_deaths: VecDeque<(Instant, u64, WorkerId)>,
 }
