@@ -1,10 +1,12 @@
 """The supervisor when things go wrong around it: logs, routers that die, ends in the middle of changes."""
 
+import contextlib
 import json
 import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -170,9 +172,13 @@ def test_a_configuration_over_which_routers_die_is_given_up(folder, run):
     ended = threading.Event()
 
     def kill() -> None:
-        while not ended.wait(0.001):
-            for router in server.titled("howdah: router"):
-                router.kill()
+        # Quicker than `titled`, so that none has the time to serve.
+        children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+        while not ended.is_set():
+            for pid in children.read_text().split():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"howdah: router"):
+                        os.kill(int(pid), signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     with ThreadPoolExecutor(1) as pool:
@@ -305,3 +311,12 @@ def test_a_second_start_leaves_the_pid_file_of_the_first(tmp_path):
             Howdah.run(routes(), "--pid", str(pid_file))
         assert pid_file.read_text() == f"{server.pid}\n"
     assert not pid_file.exists()
+
+
+def test_an_application_without_opcache_is_a_warning(folder, run):
+    server = run(routes())
+    assert server.api("PUT", "/config/applications/app", application(folder)).json() == OK
+    assert "without opcache" not in server.stderr
+    app = application(folder, options={"admin": {"opcache.enable": "0"}})
+    assert server.api("PUT", "/config/applications/app", app).json() == OK
+    wait_for(lambda: "without opcache" in server.stderr, "the warning")

@@ -273,6 +273,12 @@ impl Generation {
                     Prototype::Up { booted, .. } if !*booted => *booted = true,
                     _ => return self.breach("it booted twice"),
                 }
+                if !opcache {
+                    tracing::warn!(
+                        "the application {:?} runs without opcache, several times slower; is it installed, and opcache.enable on?",
+                        self.plan.name
+                    );
+                }
                 self.loaded = Some(Loaded { version: php_version, opcache });
                 self.failure = None;
                 self.on_time(now);

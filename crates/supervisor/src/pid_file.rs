@@ -26,14 +26,11 @@ impl PidFile {
         let problem =
             |error: io::Error| format!("--pid: {path:?} cannot be written: {}; choose another file", words(&error));
         let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(problem)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                return Err(format!(
-                    "--pid: {path:?} is the file of another howdah, which runs; stop it, or choose another file"
-                ));
-            }
-            // A file system without locks is no reason not to start.
-            Ok(()) | Err(_) => {}
+        // A file system without locks is no reason not to start.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(format!(
+                "--pid: {path:?} is the file of another howdah, which runs; stop it, or choose another file"
+            ));
         }
         let text = format!("{}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(problem)?;
