@@ -1,7 +1,9 @@
-//! What howdah does, as `GET /status` tells it, in NGINX Unit's form.
+//! What howdah does, as `GET /status` tells it, in NGINX Unit's form. `draining`, which is ours, has former generations that
+//! still finish something.
 
 use crate::supervise::Supervisor;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// The status, with the router's latest numbers.
 pub fn of(supervisor: &Supervisor) -> Value {
@@ -32,6 +34,16 @@ pub fn of(supervisor: &Supervisor) -> Value {
         }
         applications.insert(name.clone(), status);
     }
+    let mut draining = BTreeMap::<&str, (u64, usize)>::new();
+    for generation in supervisor.generations.iter().filter(|generation| supervisor.is_former(generation.id())) {
+        let (generations, processes) = draining.entry(generation.name()).or_default();
+        *generations += 1;
+        *processes += generation.process_counts().0;
+    }
+    let draining: Map<_, _> = draining
+        .into_iter()
+        .map(|(name, (count, processes))| (name.to_owned(), json!({ "generations": count, "processes": processes })))
+        .collect();
     json!({
         "connections": {
             "accepted": load.connections_accepted,
@@ -41,5 +53,6 @@ pub fn of(supervisor: &Supervisor) -> Value {
         },
         "requests": { "total": load.requests_total },
         "applications": applications,
+        "draining": draining,
     })
 }
