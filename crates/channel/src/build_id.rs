@@ -18,7 +18,9 @@ const LEN: usize = VERSION.len() + 1 + DIGITS;
 const TEXT: [u8; LEN] = text();
 
 /// All that both ends of a channel must agree on. Not hashed is what only one end does.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 14] = [
+    include_str!("account.rs"),
+    include_str!("confinement.rs"),
     include_str!("control.rs"),
     include_str!("idle.rs"),
     include_str!("layout.rs"),

@@ -1,16 +1,19 @@
 //! The control sockets between the supervisor and its children: JSON messages with descriptors.
 //!
 //! One `SOCK_SEQPACKET` pair for each child: a message is one packet, of at most [`MESSAGE_BYTES`], and an end of file
-//! is the other side's death. Text that may be longer travels as a descriptor. The sockets do not block: both sides
+//! is the other side's death. What the supervisor says may be longer: then the text travels in a memfd, the first of the
+//! descriptors. Nobody else's descriptors are read, as reading them could take for ever. The sockets do not block: both sides
 //! wait with poll(2) or in an event loop.
 
+use rustix::fs::MemfdFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -18,6 +21,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 pub const MESSAGE_BYTES: usize = 64 * 1024;
 /// The most descriptors that go with one message (the kernel's `SCM_MAX_FD`).
 pub const MESSAGE_DESCRIPTORS: usize = 253;
+/// In the place of a text that is too long: no JSON.
+const IN_FIRST_DESCRIPTOR: &[u8] = b"\0";
+
+const STANDARD_ERROR: RawFd = 2;
 
 /// One end of a control socket.
 #[derive(Debug)]
@@ -48,7 +55,10 @@ impl ControlSocket {
     /// `WouldBlock` when the other side does not read; `BrokenPipe` when it is gone; `InvalidInput` when the message is
     /// too long.
     pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let text = serde_json::to_vec(message).map_err(io::Error::other)?;
+        self.send_text(&serde_json::to_vec(message).map_err(io::Error::other)?, descriptors)
+    }
+
+    fn send_text(&self, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         if text.len() > MESSAGE_BYTES || descriptors.len() > MESSAGE_DESCRIPTORS {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a control message is too long"));
         }
@@ -57,8 +67,38 @@ impl ControlSocket {
         if !descriptors.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
         }
-        rustix::net::sendmsg(&self.fd, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)?;
+        rustix::net::sendmsg(&self.fd, &[IoSlice::new(text)], &mut ancillary, SendFlags::NOSIGNAL)?;
         Ok(())
+    }
+
+    /// Sends a message of any length, for [`Self::receive_long`].
+    ///
+    /// # Errors
+    /// As for [`Self::send`]; and when there is no memory, or no descriptor for it.
+    pub fn send_long(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let text = serde_json::to_vec(message).map_err(io::Error::other)?;
+        if text.len() <= MESSAGE_BYTES {
+            return self.send_text(&text, descriptors);
+        }
+        let mut file = File::from(rustix::fs::memfd_create("howdah-message", MemfdFlags::CLOEXEC)?);
+        file.write_all(&text)?;
+        let all: Vec<_> = std::iter::once(file.as_fd()).chain(descriptors.iter().copied()).collect();
+        self.send_text(IN_FIRST_DESCRIPTOR, &all)
+    }
+
+    /// Receives a message, one of [`Self::send_long`] too: of somebody who is trusted.
+    ///
+    /// # Errors
+    /// As for [`Self::receive`].
+    pub fn receive_long<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        let Some((mut text, mut descriptors)) = self.receive_text()? else { return Ok(None) };
+        if text == IN_FIRST_DESCRIPTOR && !descriptors.is_empty() {
+            let mut file = File::from(descriptors.remove(0));
+            text.clear();
+            file.rewind()?;
+            file.read_to_end(&mut text)?;
+        }
+        Ok(Some((serde_json::from_slice(&text).map_err(io::Error::other)?, descriptors)))
     }
 
     /// Receives a message; `Ok(None)` when the other side is gone.
@@ -66,6 +106,11 @@ impl ControlSocket {
     /// # Errors
     /// `WouldBlock` when there is none; `InvalidData` when it is not such a message.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        let Some((text, descriptors)) = self.receive_text()? else { return Ok(None) };
+        Ok(Some((serde_json::from_slice(&text).map_err(io::Error::other)?, descriptors)))
+    }
+
+    fn receive_text(&self) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
         let mut text = vec![0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -85,8 +130,8 @@ impl ControlSocket {
                 descriptors.extend(received);
             }
         }
-        let message = serde_json::from_slice(&text[..len]).map_err(io::Error::other)?;
-        Ok(Some((message, descriptors)))
+        text.truncate(len);
+        Ok(Some((text, descriptors)))
     }
 }
 
@@ -126,9 +171,40 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) })
 }
 
+/// Whatever whoever started this process has left open behind the standard streams is for none of its children.
+///
+/// # Errors
+/// When /proc does not tell what is open.
+pub fn keep_descriptors_from_children() -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let number = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
+        if let Some(number) = number.filter(|number| *number > STANDARD_ERROR) {
+            // SAFETY: only asks for a flag; whoever owns the number goes on owning it. One that is closed is an error.
+            let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+            let _ = rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC);
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_of_any_length_arrives_where_its_sender_is_trusted() {
+        let (a, b) = ControlSocket::pair().unwrap();
+        let long = "x".repeat(3 * MESSAGE_BYTES);
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(a.send(&long, &[]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        a.send_long(&long, &[file.as_fd()]).unwrap();
+        a.send_long(&"short", &[]).unwrap();
+        let (text, descriptors) = b.receive_long::<String>().unwrap().unwrap();
+        assert!(text == long && descriptors.len() == 1);
+        assert_eq!(b.receive_long::<String>().unwrap().unwrap().0, "short");
+        a.send_long(&long, &[]).unwrap();
+        assert!(b.receive::<String>().is_err(), "of others it is no message");
+    }
 
     #[test]
     fn messages_keep_their_bounds_and_descriptors() {

@@ -365,7 +365,7 @@ impl PrototypeBoot {
     /// When there is another message, or none yet; or when the supervisor is of another build, whose messages may not even
     /// look like ours: then it says what to do.
     pub fn receive(control: &ControlSocket) -> io::Result<Option<(PrototypeBoot, Vec<OwnedFd>)>> {
-        let Some((message, descriptors)) = control.receive::<serde_json::Value>()? else { return Ok(None) };
+        let Some((message, descriptors)) = control.receive_long::<serde_json::Value>()? else { return Ok(None) };
         let build = message.pointer("/Boot/build").and_then(|build| build.as_str()).unwrap_or("of an older version");
         if build != BUILD_ID {
             return Err(io::Error::other(format!(

@@ -1,12 +1,9 @@
 //! Diagnostics: one line each, to standard error. `HOWDAH_LOG` says what is shown: `debug`, or `warn,howdah_router=trace`.
 //!
-//! A closed standard error is no reason to fail, and one that nobody reads does not hold up the router.
+//! A closed standard error is no reason to fail, and one that nobody reads does not hold up a server.
 
-use howdah_router::BackgroundWriter;
-use std::fs::File;
+use howdah_background_writer::standard_error;
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
@@ -15,7 +12,7 @@ use tracing_subscriber::prelude::*;
 
 /// To be kept to the end of the process: what waits to be written is written then.
 pub struct Diagnostics {
-    background: Option<Arc<BackgroundWriter>>,
+    writing: Writing,
 }
 
 /// Whether a line may wait for who reads standard error.
@@ -36,27 +33,23 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub fn start(writing: Writing) -> Diagnostics {
     let chosen = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<Targets>().ok());
     let shown = chosen.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
-    let background = if writing == Writing::NeverWaits { background().map(Arc::new) } else { None };
-    let writer = background.clone().map_or_else(|| BoxMakeWriter::new(io::stderr), BoxMakeWriter::new);
+    let writer = match writing {
+        Writing::Waits => BoxMakeWriter::new(io::stderr),
+        Writing::NeverWaits => BoxMakeWriter::new(standard_error),
+    };
     let lines = fmt::layer()
         .with_writer(writer)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
         .log_internal_errors(false);
     let _ = tracing_subscriber::registry().with(lines.with_filter(shown)).try_init();
-    Diagnostics { background }
-}
-
-/// `None` where nobody has to wait.
-fn background() -> Option<BackgroundWriter> {
-    let file = File::from(io::stderr().as_fd().try_clone_to_owned().ok()?);
-    BackgroundWriter::of(&Arc::new(file), "standard error")
+    Diagnostics { writing }
 }
 
 impl Drop for Diagnostics {
     fn drop(&mut self) {
-        if let Some(writer) = &self.background {
-            writer.finish(PATIENCE);
+        if self.writing == Writing::NeverWaits {
+            standard_error().finish(PATIENCE);
         }
     }
 }

@@ -24,8 +24,10 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let title = std::env::args_os().next().unwrap_or_default();
     let is_router = title == OsStr::new(howdah_supervisor::ROUTER_TITLE);
-    let _diagnostics = diagnostics::start(if is_router { Writing::NeverWaits } else { Writing::Waits });
-    if title == OsStr::new(howdah_supervisor::SUPERVISOR_TITLE) {
+    let is_supervisor = title == OsStr::new(howdah_supervisor::SUPERVISOR_TITLE);
+    let _diagnostics =
+        diagnostics::start(if is_router || is_supervisor { Writing::NeverWaits } else { Writing::Waits });
+    if is_supervisor {
         // What `ps -o comm` and `top` show: /proc/self/exe, from which this was started, would be "exe".
         let _ = rustix::thread::set_name(c"howdah");
         howdah_supervisor::main()

@@ -102,7 +102,7 @@ impl Prototype {
             while let Ok(Some(_)) = children.read_signal() {}
             self.reap();
             while !stopping {
-                match self.control.receive::<ToPrototype>() {
+                match self.control.receive_long::<ToPrototype>() {
                     Ok(Some((ToPrototype::Start(worker), _))) => {
                         if self.start(worker) {
                             drop(children);

@@ -5,7 +5,7 @@
 //! it, one for all event loops, so that lines are whole. A line is lost only if it can't be written, or if nobody reads
 //! while very many come; both are said in the log.
 
-use crate::background_writer::BackgroundWriter;
+use howdah_background_writer::BackgroundWriter;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -13,7 +13,7 @@
 //! - `proxy`: requests that other HTTP servers answer, and WebSockets through them
 //! - `compression`: of any response
 //! - `failure`: the answers that are ours
-//! - `access_log`, `log_line`: one line for each answer; `background_writer`, which never makes a thread wait for who reads it
+//! - `access_log`, `log_line`: one line for each answer
 //!
 //! It never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
 
@@ -23,7 +23,6 @@ mod accept;
 mod access_log;
 mod application;
 mod authority;
-mod background_writer;
 mod cgi;
 mod compression;
 mod connection;
@@ -57,5 +56,4 @@ mod tls;
 mod unsafe_fields;
 mod warm_up;
 
-pub use background_writer::BackgroundWriter;
 pub use process::main;

@@ -85,7 +85,7 @@ fn run() -> io::Result<()> {
 
 fn receive(control: &ControlSocket) -> io::Result<Option<(ToRouter, Vec<OwnedFd>)>> {
     loop {
-        match control.receive() {
+        match control.receive_long() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)?;
             }
@@ -266,7 +266,7 @@ impl Process {
         self.listeners.clear();
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             poll(&mut [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)], PollTimeout::from(20u8))?;
-            match self.control.receive() {
+            match self.control.receive_long() {
                 Ok(Some((ToRouter::Drain, _))) | Err(_) => {}
                 Ok(Some((message, descriptors))) => self.obey(message, descriptors.into_iter())?,
                 Ok(None) => return Ok(()),

@@ -62,6 +62,8 @@ pub struct Reply {
 
 /// The status of what is right, but cannot be done.
 const NOT_APPLIED: u16 = 500;
+/// So many changes wait for the one under way; each may be as long as a configuration.
+const WAITING_AT_MOST: usize = 128;
 
 // === impl Answer ===
 
@@ -134,31 +136,39 @@ impl Ask {
 impl Supervisor {
     /// Takes a request in. Changes wait for each other.
     pub(crate) fn on_ask(&mut self, ask: Ask, now: Instant) {
-        if !matches!(self.stage, Stage::Serving) {
-            let refusal = Refusal::new(503, "howdah is not ready.", "it starts or shuts down; ask again");
-            let _ = ask.reply.send(refusal.into());
-        } else if let Some(name) = ask.of_application("control", "profile") {
-            self.begin_profile(&name, ask, now);
-        } else if ask.is_change() {
-            self.asks.push_back(ask);
-            self.next_ask(now);
-        } else {
-            self.answer_get(ask, now);
+        match self.stage {
+            Stage::Booting | Stage::Serving if !ask.is_change() => self.answer_get(ask, now),
+            Stage::Serving => {
+                if let Some(name) = ask.of_application("control", "profile") {
+                    self.begin_profile(&name, ask, now);
+                } else if self.asks.len() < WAITING_AT_MOST {
+                    self.asks.push_back(ask);
+                } else {
+                    let detail = format!("{WAITING_AT_MOST} changes wait for the one under way; ask again later");
+                    let _ = ask.reply.send(Refusal::new(503, "Too many changes.", detail).into());
+                }
+            }
+            _ => refuse(ask),
         }
     }
 
-    /// Begins the next change that waits, if none is under way.
-    pub(crate) fn next_ask(&mut self, now: Instant) {
-        while self.change.is_none()
-            && matches!(self.stage, Stage::Serving)
-            && let Some(ask) = self.asks.pop_front()
-        {
-            // Nobody waits for it any more: it may have been sent again.
-            if !ask.reply.is_closed() {
-                self.carry_out(ask, now);
-            }
+    /// Begins the next change that waits, if none is under way. `false` if there is none to begin.
+    pub(crate) fn take_ask(&mut self, now: Instant) -> bool {
+        if self.change.is_some() || !matches!(self.stage, Stage::Serving) {
+            return false;
         }
-        self.next_reload(now);
+        let Some(ask) = self.asks.pop_front() else { return false };
+        // Nobody waits for it any more: it may have been sent again.
+        if !ask.reply.is_closed() {
+            self.carry_out(ask, now);
+        }
+        true
+    }
+
+    /// Tells all who wait that howdah ends.
+    pub(crate) fn refuse_asks(&mut self) {
+        let status_asks = std::mem::take(&mut self.status_asks).into_iter().map(|(_, ask)| ask);
+        std::mem::take(&mut self.asks).into_iter().chain(status_asks).for_each(refuse);
     }
 
     fn answer_get(&mut self, ask: Ask, now: Instant) {
@@ -332,6 +342,11 @@ impl Supervisor {
         self.begin_change(document, configuration, Origin::Api(reply), &[name], now);
         Ok(())
     }
+}
+
+fn refuse(ask: Ask) {
+    let refusal = Refusal::new(503, "howdah is not ready.", "it starts or shuts down; ask again");
+    let _ = ask.reply.send(refusal.into());
 }
 
 /// A refusal of a document, as one of the status.

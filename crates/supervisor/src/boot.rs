@@ -4,6 +4,7 @@ use crate::certificates::Certificates;
 use crate::change::{Current, Origin};
 use crate::control_socket::ControlListener;
 use crate::listen::{ChosenBy, Listeners};
+use crate::pid_file::PidFile;
 use crate::reap;
 use crate::resources;
 use crate::shutdown::Stage;
@@ -12,12 +13,10 @@ use crate::start::Start;
 use crate::state::State;
 use crate::supervise::Supervisor;
 use crate::sweep::Sweep;
-use crate::system_error::words;
 use crate::watch::Watch;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, Configuration, Context, Document};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -42,9 +41,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let (document, configuration, origin) = first_configuration(&start, state.as_ref(), &certificates.names())?;
     let cores = available_parallelism().map_or(1, usize::from);
     let threads = configuration.settings.listen_threads.map_or(cores, |threads| threads as usize);
-    if let Some(file) = &start.pid_file {
-        write_pid(file)?;
-    }
+    let pid_file = start.pid_file.as_deref().map(PidFile::write).transpose()?;
     let mut control_listeners = Listeners::default();
     let (asks, control) = mpsc::unbounded_channel();
     if let Some(address) = &start.control {
@@ -55,7 +52,8 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
                  write 127.0.0.1:PORT or unix:/path, and go there with ssh"
             ));
         }
-        let id = control_listeners.open(&address, None, ChosenBy::Control)?;
+        let id = control_listeners.open(&address, ChosenBy::Control)?;
+        control_listeners.listen(id, None, ChosenBy::Control)?;
         let socket = control_listeners.descriptor(id).map_err(system)?;
         let listener = ControlListener::new(socket, &address).map_err(system)?;
         tokio::spawn(listener.serve(asks));
@@ -86,6 +84,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         sweep,
         recent_deaths: Default::default(),
         start,
+        _pid_file: pid_file,
     };
     supervisor.begin_change(document, configuration, origin, &[], Instant::now());
     Ok(supervisor)
@@ -121,18 +120,4 @@ fn first_configuration(
     }
     // It is not stored before the first change: what was there can be looked at.
     Ok((Document::initial(), Configuration::default(), Origin::Nothing))
-}
-
-fn write_pid(file: &Path) -> Result<(), String> {
-    let text = format!("{}\n", std::process::id());
-    std::fs::write(file, text)
-        .map_err(|error| format!("--pid: {file:?} cannot be written: {}; choose another file", words(&error)))
-}
-
-/// Removes the file with our process id, unless somebody else's is in it by now.
-pub fn remove_pid(file: &Path) {
-    let ours = std::process::id().to_string();
-    if std::fs::read_to_string(file).is_ok_and(|text| text.trim() == ours) {
-        let _ = std::fs::remove_file(file);
-    }
 }

@@ -7,6 +7,7 @@
 mod automatic;
 mod birth;
 mod elastic;
+mod end;
 mod overdue;
 mod release;
 
@@ -116,6 +117,8 @@ pub struct Generation {
     proven: bool,
     /// When it was made.
     born: Instant,
+    /// It was asked to end: what still runs then is killed.
+    kill_at: Option<Instant>,
     /// What the router has not been told yet.
     pub notices: Vec<ToRouter>,
 }
@@ -161,7 +164,7 @@ impl Generation {
             id,
             control: ControlEnd::create(geometry)?,
             bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
-            workers: Workers::new(plan.pool.at_start() as u32),
+            workers: Workers::new(plan.pool.at_start() as u32).at_most(plan.pool.max()),
             idle: Idle { look_at: plan.pool.spare().map(|_| now), ..Idle::default() },
             automatic: automatic(&plan, now),
             overdue: Overdue::default(),
@@ -176,6 +179,7 @@ impl Generation {
             replacing: false,
             proven: false,
             born: now,
+            kill_at: None,
             notices: Vec::new(),
             plan,
         })
@@ -254,6 +258,7 @@ impl Generation {
         {
             reap::kill(*pid);
         }
+        self.kill_lingering(now);
         self.wait_for_start(now);
         self.look_at_overdue(now);
         self.look_at_profile(now);
@@ -281,7 +286,7 @@ impl Generation {
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         let watches = self.overdue.next_deadline().into_iter().chain(self.profile_deadline()).min();
-        match self.prototype {
+        let next = match self.prototype {
             Prototype::Down { again } => Some(again).into_iter().chain(self.workers.next_deadline()).min(),
             Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
                 let workers =
@@ -291,7 +296,8 @@ impl Generation {
                 kill_at.into_iter().chain(workers).chain(start).chain(look).chain(watches).min()
             }
             _ => watches,
-        }
+        };
+        next.into_iter().chain(self.kill_at).min()
     }
 
     /// The next message of the prototype; `None`, once, when it has closed its socket.
@@ -317,6 +323,12 @@ impl Generation {
                 match &mut self.prototype {
                     Prototype::Up { booted, .. } if !*booted => *booted = true,
                     _ => return self.breach("it booted twice"),
+                }
+                if !opcache {
+                    tracing::warn!(
+                        "the application {:?} runs without opcache, several times slower; is it installed, and opcache.enable on?",
+                        self.plan.name
+                    );
                 }
                 self.loaded = Some(Loaded { version: php_version, opcache });
                 self.failure = None;
@@ -386,33 +398,6 @@ impl Generation {
         }
         self.kill_nameless(now);
         self.finish_replacing(now);
-    }
-
-    /// Asks everything to finish and end.
-    pub fn stop(&mut self) {
-        self.give_up_profile();
-        self.control.stop_all();
-        match &mut self.prototype {
-            Prototype::Up { link, .. } => *link = None,
-            prototype => *prototype = Prototype::Ended,
-        }
-    }
-
-    /// Ends everything now.
-    pub fn kill(&mut self) {
-        self.stop();
-        if let Prototype::Up { pid, group, .. } = self.prototype {
-            reap::kill_group(pid, group);
-        }
-        for process in self.workers.alive().filter_map(|(_, process)| process) {
-            process.kill();
-        }
-    }
-
-    /// Whether none of its processes is left.
-    pub fn is_over(&self) -> bool {
-        matches!(self.prototype, Prototype::Ended)
-            && !self.workers.alive().any(|(_, process)| process.is_some_and(process::Process::is_child))
     }
 
     /// Loses patience with a prototype that does not load PHP, or forks no worker.
@@ -539,9 +524,8 @@ impl Generation {
         // A prototype in a namespace of processes knows another number.
         let known = self.workers.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
         let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
-        let stopping = matches!(self.prototype, Prototype::Up { link: None, .. } | Prototype::Ended);
         let was_overdue = self.was_overdue(worker);
-        if end != ProcessEnd::Code(0) && !self.replacing && !stopping && !was_overdue {
+        if end != ProcessEnd::Code(0) && !self.replacing && !self.is_stopping() && !was_overdue {
             tracing::warn!(
                 "worker of {:?} (pid {pid}) {end}; the request that it ran, if any, is answered 502; another worker is started",
                 self.plan.name

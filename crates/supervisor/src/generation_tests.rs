@@ -269,3 +269,16 @@ async fn a_prototype_cannot_move_into_somebody_else() {
     fake.assert_breach();
     neighbour.assert_alive();
 }
+
+#[tokio::test]
+async fn what_does_not_end_by_itself_is_killed_after_a_while() {
+    let mut fake = Fake::booted("trap '' TERM; while true; do sleep 1; done");
+    let now = fake.now;
+    fake.generation.stop(now);
+    let at = fake.generation.next_deadline().expect("it is waited for, but not for ever");
+    assert!(at > now + Duration::from_secs(30));
+    fake.generation.on_time(at - Duration::from_secs(1));
+    fake.generation.on_time(at);
+    assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
+    assert!(fake.generation.next_deadline().is_none());
+}

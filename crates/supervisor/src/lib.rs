@@ -2,11 +2,13 @@
 //!
 //! The command line ([`Start::become_supervisor`]) replaces itself with the supervisor ([`main`]), so that `ps` shows
 //! a title and no secrets. The supervisor is one thread, because a child's death signal follows the thread that
-//! forked it, and because everything here happens seldom. Other threads only look at files, which may take long.
+//! forked it, and because everything here happens seldom. Other threads only look at files, which may take long, and
+//! one writes to standard error, if that is a pipe.
 //!
 //! - `start`, `boot`: from the command line to a supervisor with its first configuration
-//! - `change`: from one configuration to the next, without losing a request
+//! - `change`, `switch`: from one configuration to the next, without losing a request
 //! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
+//! - `pid_file`: the file with the process id
 //! - `plan`, `planning`: what an application asks for, checked against the machine; on a thread of its own
 //! - `resolution`, `watch`, `reload`: where its symbolic links lead, what sees that they lead elsewhere or that its files
 //!   change, and what is done then
@@ -18,6 +20,7 @@
 //! - `process`: whose a process is that somebody else started, and how to kill it and no other
 //! - `backoff`, `patience`, `workers`: the policy, pure: when is which worker started again, how long a start may take
 //! - `generation`, `said`: one application: its prototype, its workers, its channel; what it says while it starts
+//! - `router`: its birth, what it has been told, its death
 //! - `supervise`, `shutdown`, `sweep`, `banner`: the event loop, its end, what PHP left running, and the first lines
 //!
 //! What fails before everything is up ends the supervisor with one line. After that nothing ends it but a signal:
@@ -43,6 +46,7 @@ pub mod logs;
 mod machine;
 mod patience;
 pub mod php;
+mod pid_file;
 mod plan;
 mod planning;
 mod pool;
@@ -55,6 +59,7 @@ mod reload;
 mod resolution;
 mod resources;
 mod respawn;
+mod router;
 mod said;
 mod shutdown;
 mod signals;
@@ -67,12 +72,13 @@ mod state;
 mod status;
 mod supervise;
 mod sweep;
+mod switch;
 pub mod system_error;
 mod warming;
 mod watch;
 mod workers;
 
-use std::io::{self, Write};
+use howdah_background_writer::standard_error;
 use std::process::ExitCode;
 
 pub use spawn::ROUTER_TITLE;
@@ -89,7 +95,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            let _ = writeln!(io::stderr(), "howdah: {reason}");
+            standard_error().push(format!("howdah: {reason}\n").as_bytes());
             ExitCode::FAILURE
         }
     }
@@ -97,13 +103,5 @@ pub fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let start = Start::inherited()?;
-    let pid_file = start.pid_file.clone();
-    let result = match boot::boot(start) {
-        Ok(supervisor) => supervisor.run().await,
-        Err(reason) => Err(reason),
-    };
-    if let Some(file) = pid_file {
-        boot::remove_pid(&file);
-    }
-    result
+    boot::boot(start)?.run().await
 }

@@ -17,6 +17,8 @@ pub struct Link<Out, In> {
     /// What the child has not been told yet.
     queue: VecDeque<(Out, Vec<OwnedFd>)>,
     closed: bool,
+    /// Why a message could not be sent: the child does not know what it should.
+    failure: Option<io::Error>,
     incoming: PhantomData<fn() -> In>,
 }
 
@@ -27,13 +29,21 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
     pub fn new(socket: ControlSocket) -> io::Result<Self> {
         #[expect(deprecated, reason = "its successor is unsafe; a ControlSocket owns the one descriptor that it names")]
         let socket = AsyncFd::new(socket)?;
-        Ok(Link { socket, queue: VecDeque::new(), closed: false, incoming: PhantomData })
+        Ok(Link { socket, queue: VecDeque::new(), closed: false, failure: None, incoming: PhantomData })
     }
 
     /// Sends a message, now or when the child reads again. A dead child's messages are lost.
     pub fn send(&mut self, message: Out, descriptors: Vec<OwnedFd>) {
         self.queue.push_back((message, descriptors));
         self.flush();
+    }
+
+    /// Whether all could be sent so far.
+    ///
+    /// # Errors
+    /// If something could not be sent, though the child lives. It does not know what it should, and must be replaced.
+    pub fn check(&mut self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     /// The next message; `None`, once, when the child has closed its end or broken the protocol. Sends what is queued.
@@ -83,12 +93,15 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
     fn flush(&mut self) {
         while let Some((message, descriptors)) = self.queue.front() {
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            match self.socket.get_ref().send(message, &descriptors) {
+            match self.socket.get_ref().send_long(message, &descriptors) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                // It is dead: that is somebody else's to see.
+                Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
+                Err(error) => {
                     tracing::error!("a control message cannot be sent: {error}");
+                    self.failure = Some(error);
                 }
-                _ => {}
+                Ok(()) => {}
             }
             self.queue.pop_front();
         }

@@ -5,15 +5,15 @@
 
 use crate::system_error::words;
 use howdah_config::Address;
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use socket2::{SockFilter, SockRef};
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Who may connect to a Unix socket is decided by the permissions of its folder.
@@ -82,29 +82,22 @@ impl Listeners {
         self.sockets.iter().find(|(_, socket)| socket.configured == *address).map(|(id, _)| *id)
     }
 
-    /// Listens on this address, too. So many connections may wait, or as many as the kernel allows. Returns the socket's
-    /// number.
-    pub fn open(&mut self, address: &Address, backlog: Option<u32>, chosen_by: ChosenBy) -> Result<u64, String> {
-        let backlog = backlog.map_or_else(default_backlog, to_kernel);
+    /// Takes this address, too. Nobody can connect before [`Self::listen`]. Returns the socket's number.
+    pub fn open(&mut self, address: &Address, chosen_by: ChosenBy) -> Result<u64, String> {
         let mode = if chosen_by == ChosenBy::Control { CONTROL_MODE } else { SOCKET_MODE };
         let opened = match address {
-            Address::Tcp(address) => open_tcp(*address, backlog),
-            Address::Unix(path) => open_unix(path, mode, backlog),
-            Address::Abstract(name) => open_abstract(name, backlog),
+            Address::Tcp(address) => open_tcp(*address),
+            Address::Unix(path) => open_unix(path, mode),
+            Address::Abstract(name) => open_abstract(name),
         };
-        let socket = opened.map_err(|error| match self.overlapping(address) {
-            Some(own) if error.kind() == io::ErrorKind::AddrInUse => format!(
-                "cannot listen on {address}: howdah itself listens on {own}; make two changes of it, the first without {own}"
-            ),
-            _ => explain(address, &error, chosen_by),
-        })?;
+        let socket = opened.map_err(|error| self.refusal(address, 0, &error, chosen_by))?;
         self.last += 1;
         self.sockets.insert(self.last, socket);
         Ok(self.last)
     }
 
     /// The listener of ours that keeps this address from being listened on: the same port, of all addresses or of one.
-    fn overlapping(&self, wanted: &Address) -> Option<&Address> {
+    fn overlapping(&self, wanted: &Address, id: u64) -> Option<&Address> {
         let Address::Tcp(wanted) = wanted else { return None };
         let overlaps = |address: &&Address| match address {
             Address::Tcp(own) => {
@@ -114,15 +107,26 @@ impl Listeners {
             }
             _ => false,
         };
-        self.sockets.values().map(|socket| &socket.address).find(overlaps)
+        let others = self.sockets.iter().filter(|(other, _)| **other != id);
+        others.map(|(_, socket)| &socket.address).find(overlaps)
     }
 
-    /// So many connections may wait from now on.
-    pub fn set_backlog(&self, id: u64, backlog: Option<u32>) {
-        let backlog = backlog.map_or_else(default_backlog, to_kernel);
-        if let Some(Err(error)) = self.sockets.get(&id).map(|socket| rustix::net::listen(&socket.fd, backlog)) {
-            tracing::warn!("the backlog of a listener stays as it is: {error}");
+    /// Why the socket with this number, or none yet, cannot listen on this address.
+    fn refusal(&self, address: &Address, id: u64, error: &io::Error, chosen_by: ChosenBy) -> String {
+        match self.overlapping(address, id) {
+            Some(own) if error.kind() == io::ErrorKind::AddrInUse => format!(
+                "cannot listen on {address}: howdah itself listens on {own}; make two changes of it, the first without {own}"
+            ),
+            _ => explain(address, error, chosen_by),
         }
+    }
+
+    /// Clients may connect from now on; so many connections may wait, or as many as the kernel allows.
+    pub fn listen(&self, id: u64, backlog: Option<u32>, chosen_by: ChosenBy) -> Result<(), String> {
+        let backlog = backlog.map_or_else(default_backlog, to_kernel);
+        let Some(socket) = self.sockets.get(&id) else { return Ok(()) };
+        let address = &socket.configured;
+        rustix::net::listen(&socket.fd, backlog).map_err(|error| self.refusal(address, id, &error.into(), chosen_by))
     }
 
     /// A copy of a socket, for a router.
@@ -182,7 +186,7 @@ impl Drop for SocketFile {
     }
 }
 
-fn open_tcp(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
+fn open_tcp(address: SocketAddr) -> io::Result<Socket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket(family)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
@@ -191,28 +195,27 @@ fn open_tcp(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
         sockopt::set_ipv6_v6only(&fd, true)?;
     }
     rustix::net::bind(&fd, &address)?;
-    rustix::net::listen(&fd, backlog)?;
     let real = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
     Ok(Socket { fd, configured: Address::Tcp(address), address: Address::Tcp(real), _file: None })
 }
 
-fn open_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Socket> {
+fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
     let address = SocketAddrUnix::new(path)?;
     remove_stale(path, &address)?;
     let fd = socket(AddressFamily::UNIX)?;
-    // Nobody may connect before `listen`: until then the file's mode is of no importance.
-    rustix::net::bind(&fd, &address)?;
+    // A mode that is set afterwards may be that of another file, which somebody has put in its place.
+    let usual = rustix::process::umask(Mode::from_raw_mode(!mode & 0o777));
+    let bound = rustix::net::bind(&fd, &address);
+    rustix::process::umask(usual);
+    bound?;
     let file = SocketFile { path: path.to_owned(), device_and_inode: device_and_inode(path)? };
-    std::fs::set_permissions(path, Permissions::from_mode(mode))?;
-    rustix::net::listen(&fd, backlog)?;
     let address = Address::Unix(path.to_owned());
     Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
 }
 
-fn open_abstract(name: &str, backlog: i32) -> io::Result<Socket> {
+fn open_abstract(name: &str) -> io::Result<Socket> {
     let fd = socket(AddressFamily::UNIX)?;
     rustix::net::bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-    rustix::net::listen(&fd, backlog)?;
     let address = Address::Abstract(name.to_owned());
     Ok(Socket { fd, configured: address.clone(), address, _file: None })
 }
@@ -290,7 +293,8 @@ mod tests {
 
     fn open(address: &Address) -> Result<Listeners, String> {
         let mut listeners = Listeners::default();
-        listeners.open(address, None, ChosenBy::Option).map(|_| listeners)
+        let id = listeners.open(address, ChosenBy::Option)?;
+        listeners.listen(id, None, ChosenBy::Option).map(|()| listeners)
     }
 
     #[test]
@@ -327,7 +331,7 @@ mod tests {
     fn a_listener_of_our_own_in_the_way_is_named() {
         let mut listeners = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let Address::Tcp(first) = *listeners.addresses().next().unwrap().1 else { panic!("no port") };
-        let error = listeners.open(&format!("*:{}", first.port()).parse().unwrap(), None, ChosenBy::Configuration);
+        let error = listeners.open(&format!("*:{}", first.port()).parse().unwrap(), ChosenBy::Configuration);
         let error = error.unwrap_err();
         assert!(error.contains(&format!("howdah itself listens on {first}; make two changes")), "{error}");
     }

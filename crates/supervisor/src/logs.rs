@@ -1,57 +1,135 @@
 //! Log files. The supervisor opens them, as it may be root; the router writes the access log, and applications write what
 //! PHP says.
+//!
+//! What is open stays open: when a path cannot be opened any more, the file that it named goes on. A named pipe must have
+//! a reader, as opening it never waits for one.
 
 use crate::system_error::words;
 use howdah_config::LogDestination;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MODE: u32 = 0o640;
 
 /// Files to which an application writes in the place of our own standard output and error.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Outputs {
-    /// `stdout`.
-    pub stdout: Option<PathBuf>,
-    /// `stderr`.
-    pub stderr: Option<PathBuf>,
+    stdout: Option<Output>,
+    stderr: Option<Output>,
+}
+
+#[derive(Clone, Debug)]
+struct Output {
+    path: PathBuf,
+    file: Arc<File>,
+}
+
+/// An access log that is open.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    destination: LogDestination,
+    file: Arc<OwnedFd>,
 }
 
 // === impl Outputs ===
 
 impl Outputs {
-    /// Standard output and error.
+    /// Opens the application's `stdout` and `stderr`.
     ///
     /// # Errors
     /// With the place in the configuration, the path and the reason.
-    pub fn open(&self, application: &str) -> Result<[Option<File>; 2], String> {
-        let open = |option: &str, path: &Option<PathBuf>| {
-            let file = path.as_ref().map(|path| append_to(path).map_err(|error| (path, error))).transpose();
-            file.map_err(|(path, error)| {
-                let reason = why_not(path, &error);
+    pub fn open(application: &str, stdout: Option<&Path>, stderr: Option<&Path>) -> Result<Outputs, String> {
+        let open = |option: &str, path: Option<&Path>| {
+            let output = path.map(|path| Output::open(path).map_err(|error| (path, error))).transpose();
+            output.map_err(|(path, error)| {
+                let reason = explain(path, &error);
                 format!("applications/{application}/{option}: {path:?} cannot be opened: {reason}; choose another file")
             })
         };
-        Ok([open("stdout", &self.stdout)?, open("stderr", &self.stderr)?])
+        Ok(Outputs { stdout: open("stdout", stdout)?, stderr: open("stderr", stderr)? })
+    }
+
+    /// Opens them again, as they may have been renamed since. What cannot be opened stays as it is.
+    pub fn reopen(&mut self) {
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            match Output::open(&output.path) {
+                Ok(fresh) => *output = fresh,
+                Err(error) => tracing::error!("{:?} stays as it is: {}", output.path, explain(&output.path, &error)),
+            }
+        }
+    }
+
+    /// Standard output and error.
+    ///
+    /// # Errors
+    /// When there are no descriptors.
+    pub fn files(&self) -> io::Result<[Option<File>; 2]> {
+        let copy = |output: &Option<Output>| output.as_ref().map(|output| output.file.try_clone()).transpose();
+        Ok([copy(&self.stdout)?, copy(&self.stderr)?])
     }
 }
 
-/// A descriptor to write the access log to.
-///
-/// # Errors
-/// With the place in the configuration, the path and the reason.
-pub fn open(log: &LogDestination) -> Result<OwnedFd, String> {
-    match log {
-        LogDestination::Stdout => io::stdout().as_fd().try_clone_to_owned().map_err(|error| words(&error)),
-        LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| why_not(path, &error)),
+impl Output {
+    fn open(path: &Path) -> io::Result<Output> {
+        Ok(Output { path: path.to_owned(), file: Arc::new(append_to(path)?) })
     }
-    .map_err(|reason| match log {
-        LogDestination::Stdout => format!("access_log: standard output cannot be used: {reason}"),
-        LogDestination::Path(path) => format!("access_log: {path:?} cannot be opened: {reason}; choose another file"),
-    })
+}
+
+// === impl AccessLog ===
+
+impl AccessLog {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// With the place in the configuration, the path and the reason.
+    pub fn open(destination: &LogDestination) -> Result<AccessLog, String> {
+        let file = match destination {
+            LogDestination::Stdout => io::stdout()
+                .as_fd()
+                .try_clone_to_owned()
+                .map_err(|error| format!("access_log: standard output cannot be used: {}", words(&error)))?,
+            LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| {
+                format!("access_log: {path:?} cannot be opened: {}; choose another file", explain(path, &error))
+            })?,
+        };
+        Ok(AccessLog { destination: destination.clone(), file: Arc::new(file) })
+    }
+
+    /// Whether it is a log with this destination.
+    pub fn writes_to(&self, destination: &LogDestination) -> bool {
+        self.destination == *destination
+    }
+
+    /// Whether both have the same destination.
+    pub fn is_same_as(&self, other: &AccessLog) -> bool {
+        self.writes_to(&other.destination)
+    }
+
+    /// Opens its path again, as the file may have been renamed since. `false` if it has none, or stays as it is.
+    pub fn reopen(&mut self) -> bool {
+        if matches!(self.destination, LogDestination::Stdout) {
+            return false;
+        }
+        match AccessLog::open(&self.destination) {
+            Ok(fresh) => *self = fresh,
+            Err(reason) => tracing::error!("the access log stays as it is: {reason}"),
+        }
+        true
+    }
+
+    /// A descriptor of it, for a router.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone()
+    }
 }
 
 /// Makes this file our standard error, and that of the children that are started from now on.
@@ -61,31 +139,86 @@ pub fn open(log: &LogDestination) -> Result<OwnedFd, String> {
 pub fn write_errors_to(path: &Path) -> Result<(), String> {
     let redirected = append_to(path).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
     redirected.map_err(|error| {
-        format!("the log {path:?} cannot be opened: {}; choose another with --log", why_not(path, &error))
+        format!("the log {path:?} cannot be opened: {}; choose another with --log", explain(path, &error))
     })
 }
 
-/// Why a log cannot be opened: mostly its folder is not there.
-fn why_not(path: &Path, error: &io::Error) -> String {
-    match path.parent().filter(|folder| error.kind() == io::ErrorKind::NotFound && !folder.is_dir()) {
-        Some(folder) => format!("there is no folder {folder:?}"),
-        None => words(error),
-    }
+/// Does not wait: not for the reader of a named pipe, and not for a modem.
+fn append_to(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let file = OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
+    // Whoever writes may wait: PHP would lose what does not fit into a pipe.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
-fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+/// Why a log cannot be opened: mostly its folder is not there.
+fn explain(path: &Path, error: &io::Error) -> String {
+    let missing = path.parent().filter(|folder| error.kind() == io::ErrorKind::NotFound && !folder.is_dir());
+    match (missing, Errno::from_io_error(error)) {
+        (Some(folder), _) => format!("there is no folder {folder:?}"),
+        (None, Some(Errno::NXIO)) => "it is a pipe that nobody reads; start its reader first".to_owned(),
+        (None, _) => words(error),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+
+    fn pipe_in(folder: &Path) -> PathBuf {
+        let path = folder.join("log");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_an_error_and_no_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = pipe_in(folder.path());
+        let error = AccessLog::open(&LogDestination::Path(path.clone())).unwrap_err();
+        assert!(error.contains("it is a pipe that nobody reads"), "{error}");
+        let error = Outputs::open("shop", None, Some(&path)).unwrap_err();
+        assert!(error.starts_with("applications/shop/stderr: ") && error.contains("nobody reads"), "{error}");
+        assert!(write_errors_to(&path).unwrap_err().contains("nobody reads"));
+    }
+
+    #[test]
+    fn a_pipe_with_a_reader_makes_its_writers_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = pipe_in(folder.path());
+        let mut options = OpenOptions::new();
+        let mut reader = options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path).unwrap();
+        let outputs = Outputs::open("shop", Some(&path), None).unwrap();
+        let [stdout, stderr] = outputs.files().unwrap();
+        let mut stdout = stdout.unwrap();
+        assert!(stderr.is_none() && !fcntl_getfl(&stdout).unwrap().contains(OFlags::NONBLOCK));
+        stdout.write_all(b"hello").unwrap();
+        let mut said = [0; 5];
+        reader.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"hello");
+    }
+
+    #[test]
+    fn a_log_whose_path_is_gone_stays_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("logs/access.log");
+        std::fs::create_dir(folder.path().join("logs")).unwrap();
+        let mut log = AccessLog::open(&LogDestination::Path(path.clone())).unwrap();
+        let mut outputs = Outputs::open("shop", Some(&path), None).unwrap();
+        std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
+        assert!(log.reopen());
+        outputs.reopen();
+        log.descriptor().unwrap();
+        assert!(outputs.files().unwrap()[0].is_some());
+    }
 
     #[test]
     fn a_folder_that_is_missing_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("none/x.log");
-        let error = open(&LogDestination::Path(path.clone())).unwrap_err();
+        let error = AccessLog::open(&LogDestination::Path(path.clone())).unwrap_err();
         let missing = path.parent().unwrap();
         assert!(error.contains(&format!("there is no folder {missing:?}; choose another file")), "{error}");
     }

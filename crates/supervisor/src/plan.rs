@@ -56,9 +56,7 @@ pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan
     };
     let confined = confinement::of(&application.isolation, &account)
         .map_err(|(option, problem)| at(&format!("/isolation/{option}"), problem))?;
-    let outputs = Outputs { stdout: application.stdout.clone(), stderr: application.stderr.clone() };
-    // A file that cannot be opened is told before anything is started.
-    drop(outputs.open(name)?);
+    let outputs = Outputs::open(name, application.stdout.as_deref(), application.stderr.as_deref())?;
     Ok(Plan {
         name: name.to_owned(),
         php: php::choose(application.php_version).map_err(|problem| at("/type", problem))?,

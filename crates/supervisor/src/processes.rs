@@ -37,7 +37,7 @@ impl Supervisor {
     /// The workers of an application, those of its former configurations included, while they leave.
     pub(crate) fn describe_workers(&mut self, name: &str) -> Value {
         let now = Instant::now();
-        let current = self.current.generations.get(name).copied();
+        let current = self.in_force().generations.get(name).copied();
         let generations = self.generations.iter_mut().filter(|generation| generation.name() == name);
         generations.flat_map(|generation| generation.describe_workers(Some(generation.id()) != current, now)).collect()
     }

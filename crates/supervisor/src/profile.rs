@@ -42,7 +42,7 @@ const NOT_PROFILED: &str = "The application was not profiled.";
 impl Supervisor {
     /// Begins a profile of the application.
     pub(crate) fn begin_profile(&mut self, name: &str, ask: Ask, now: Instant) {
-        let result = match (ask.method.as_str(), self.current.generations.get(name).copied()) {
+        let result = match (ask.method.as_str(), self.in_force().generations.get(name).copied()) {
             ("POST", Some(id)) => self.generation_mut(id).ok_or_else(gone),
             ("POST", None) => {
                 let detail = format!("there is no application {name:?}");

@@ -56,7 +56,7 @@ impl Reloading {
 
 impl Supervisor {
     /// A deploy was seen.
-    pub(crate) fn on_notice(&mut self, notice: Notice, now: Instant) {
+    pub(crate) fn on_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Swapped(swapped) => {
                 let swaps = swapped.into_iter().map(|(name, led_to)| (name, Cause::Swap(led_to)));
@@ -70,11 +70,10 @@ impl Supervisor {
                 }
             }
         }
-        self.next_ask(now);
     }
 
-    /// Begins the next reload that is due, if no change is under way.
-    pub(crate) fn next_reload(&mut self, now: Instant) {
+    /// Begins the next reload that is due, if no change is under way. `false` if there is none to begin.
+    pub(crate) fn next_reload(&mut self, now: Instant) -> bool {
         while self.change.is_none()
             && matches!(self.stage, Stage::Serving)
             && let Some((name, cause)) = self.due_reloads.pop_first()
@@ -93,7 +92,9 @@ impl Supervisor {
             let origin = Origin::Reload(Reloading { applications, since: now });
             let (document, configuration) = (self.current.document.clone(), self.current.configuration.clone());
             self.begin_change(document, configuration, origin, &names, now);
+            return true;
         }
+        false
     }
 
     /// Why it is to start anew, in words. `None` if there is no reason any more: it has meanwhile.

@@ -3,11 +3,13 @@
 //!
 //! Otherwise they have that standard error themselves. What the prototype started meanwhile may go on writing here.
 
+use howdah_background_writer::{BackgroundWriter, standard_error};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::{self, Receiver};
@@ -27,7 +29,14 @@ pub struct Said {
     pipe: Option<Receiver>,
     kept: Vec<u8>,
     /// The application's `stderr`; `None` is our standard error.
-    file: Option<File>,
+    file: Option<Output>,
+}
+
+#[derive(Debug)]
+enum Output {
+    File(Arc<File>),
+    /// One that may make its writers wait.
+    Slow(BackgroundWriter),
 }
 
 // === impl Said ===
@@ -39,6 +48,10 @@ impl Said {
     /// When there are no descriptors.
     pub fn pipe(file: Option<File>) -> io::Result<(Said, OwnedFd)> {
         let (sender, receiver) = pipe::pipe()?;
+        let file = file.map(Arc::new).map(|file| match BackgroundWriter::of(&file, "an application's stderr") {
+            Some(writer) => Output::Slow(writer),
+            None => Output::File(file),
+        });
         Ok((Said { pipe: Some(receiver), kept: Vec::new(), file }, sender.into_blocking_fd()?))
     }
 
@@ -80,10 +93,11 @@ impl Said {
     }
 
     fn take(&mut self, said: &[u8]) {
-        let _ = match &mut self.file {
-            Some(file) => file.write_all(said),
-            None => io::stderr().write_all(said),
-        };
+        match &self.file {
+            Some(Output::File(file)) => drop((&**file).write_all(said)),
+            Some(Output::Slow(writer)) => writer.push(said),
+            None => standard_error().push(said),
+        }
         self.kept.extend_from_slice(said);
         let excess = self.kept.len().saturating_sub(KEPT_BYTES);
         self.kept.drain(..excess);

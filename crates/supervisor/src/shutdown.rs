@@ -48,8 +48,10 @@ impl Supervisor {
         self.control_listeners.close();
         match self.stage {
             Stage::Serving => {
-                self.fail_change("howdah is shutting down", now);
                 self.stage = Stage::Draining(now + ROUTER_GRACE);
+                self.refuse_asks();
+                // One that the router switches to already is finished.
+                self.fail_booting("howdah is shutting down", now);
                 self.router_due = None;
                 self.listeners.close_doors(&[]);
                 self.listeners.close();
@@ -68,6 +70,7 @@ impl Supervisor {
             return;
         }
         self.stage = Stage::Killing(Instant::now() + KILL_GRACE);
+        self.end_switching();
         self.router_due = None;
         self.listeners.close();
         if let Some(router) = &self.router {
@@ -82,8 +85,9 @@ impl Supervisor {
     pub(crate) fn router_drained(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Draining(_)) {
             self.stage = Stage::Stopping(now + WORKER_GRACE);
+            self.end_switching();
             for generation in &mut self.generations {
-                generation.stop();
+                generation.stop(now);
             }
         }
     }

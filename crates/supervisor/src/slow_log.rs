@@ -35,7 +35,7 @@ const TAIL_BYTES: u64 = 4 << 20;
 impl Supervisor {
     /// The end of an application's slow log.
     pub(crate) fn show_slow_log(&self, name: &str) -> Result<Answer, Refusal> {
-        let id = self.current.generations.get(name);
+        let id = self.in_force().generations.get(name);
         let generation = id.and_then(|id| self.generations.iter().find(|generation| generation.id() == *id));
         let generation = generation.ok_or_else(|| {
             Refusal::new(404, answer::text::NO_SUCH_VALUE, format!("there is no application {name:?}"))

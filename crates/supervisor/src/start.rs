@@ -62,6 +62,7 @@ impl Start {
 
     pub(crate) fn inherited() -> Result<Start, String> {
         let read = || {
+            control::keep_descriptors_from_children()?;
             let mut text = String::new();
             File::from(control::inherited(CONTROL_FD)?).read_to_string(&mut text)?;
             serde_json::from_str(&text).map_err(io::Error::other)

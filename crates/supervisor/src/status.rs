@@ -1,4 +1,5 @@
-//! What howdah does, as `GET /status` tells it, in NGINX Unit's form and order.
+//! What howdah does, as `GET /status` tells it, in NGINX Unit's form and order. `draining`, which is ours, has former
+//! generations that still finish something.
 
 use crate::sizing::Reason;
 use crate::supervise::Supervisor;
@@ -13,6 +14,14 @@ pub struct Status {
     connections: Connections,
     requests: Requests,
     applications: BTreeMap<String, Application>,
+    /// Ours: former generations that still finish something.
+    draining: BTreeMap<String, Draining>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Draining {
+    generations: u64,
+    processes: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,6 +112,12 @@ pub fn of(supervisor: &Supervisor) -> Status {
         applications
             .insert(name.clone(), Application { processes, requests: ActiveRequests { active, waiting, refused } });
     }
+    let mut draining = BTreeMap::<String, Draining>::new();
+    for generation in supervisor.generations.iter().filter(|generation| supervisor.is_former(generation.id())) {
+        let former = draining.entry(generation.name().to_owned()).or_default();
+        former.generations += 1;
+        former.processes += generation.process_counts().0;
+    }
     Status {
         modules: Modules { php: versions(supervisor) },
         connections: Connections {
@@ -113,6 +128,7 @@ pub fn of(supervisor: &Supervisor) -> Status {
         },
         requests: Requests { total: load.requests_total },
         applications,
+        draining,
     }
 }
 

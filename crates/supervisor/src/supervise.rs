@@ -6,25 +6,23 @@ use crate::certificates::Certificates;
 use crate::change::{Change, Current};
 use crate::generation::Generation;
 use crate::generation::Plan;
-use crate::identity::Account;
-use crate::link::Link;
 use crate::listen::Listeners;
+use crate::logs;
+use crate::pid_file::PidFile;
 use crate::reap;
 use crate::reload::Cause;
+use crate::router::Router;
 use crate::shutdown::Stage;
 use crate::signals::{Request, Signals};
 use crate::start::Start;
 use crate::state::State;
 use crate::sweep::Sweep;
+use crate::system_error::words;
 use crate::watch::{Notice, Watch};
-use crate::{logs, spawn};
 use howdah_channel::WorkerId;
-use howdah_channel::lifecycle::{FromPrototype, FromRouter, ProcessEnd, RouterBoot, RouterLoad, ToRouter};
-use howdah_config::LogDestination;
-use rustix::process::Pid;
+use howdah_channel::lifecycle::{FromPrototype, FromRouter, RouterLoad, ToRouter};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
-use std::io;
 use std::io::IsTerminal;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -70,19 +68,9 @@ pub struct Supervisor {
     pub(crate) router_due: Option<Instant>,
     pub(crate) stage: Stage,
     pub(crate) sweep: Sweep,
+    pub(crate) _pid_file: Option<PidFile>,
     /// Workers that died lately: a new router hears of them again, since the former may not have.
     pub(crate) recent_deaths: VecDeque<(Instant, u64, WorkerId)>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Router {
-    pub(crate) pid: Pid,
-    pub(crate) link: Link<ToRouter, FromRouter>,
-    pub(crate) since: Instant,
-    /// It must serve by the configuration that it was sent last by then.
-    pub(crate) answer_by: Option<Instant>,
-    /// It has closed its socket: it must be gone by then.
-    kill_at: Option<Instant>,
 }
 
 /// For how long a new router is told of a worker's death: longer than it takes to notice a router's.
@@ -207,20 +195,25 @@ impl Supervisor {
             Event::Prototype(place, None) => self.generations[place].on_close(now),
             Event::Ask(ask) => self.on_ask(ask, now),
             Event::Planned(plans) => self.planned(plans, now),
-            Event::Notice(notice) => self.on_notice(notice, now),
+            Event::Notice(notice) => self.on_notice(notice),
             Event::Time => self.on_time(now),
         }
         self.forget_ended();
         self.pass_notices();
-        self.go_on_changing(now)
+        loop {
+            self.go_on_changing(now)?;
+            if !self.take_ask(now) && !self.next_reload(now) {
+                return Ok(());
+            }
+        }
     }
 
-    fn on_router_message(&mut self, message: FromRouter, now: Instant) {
+    pub(crate) fn on_router_message(&mut self, message: FromRouter, now: Instant) {
         match message {
             FromRouter::Configured { version } => self.configured(version, now),
             FromRouter::Refused { version, reason } => self.router_refused(version, &reason, now),
             FromRouter::Warmed { generation, refusal } => self.warmed(generation, refusal, now),
-            FromRouter::Released { generation } => self.released(generation),
+            FromRouter::Released { generation } => self.released(generation, now),
             FromRouter::Violation { generation: id, rule } => {
                 if let Some(generation) = self.generation_mut(id) {
                     let name = generation.name();
@@ -249,7 +242,7 @@ impl Supervisor {
         self.generations.iter_mut().find(|generation| generation.id() == id)
     }
 
-    fn on_time(&mut self, now: Instant) {
+    pub(crate) fn on_time(&mut self, now: Instant) {
         for generation in &mut self.generations {
             generation.on_time(now);
         }
@@ -259,11 +252,7 @@ impl Supervisor {
             reap::kill(router.pid);
         }
         if self.router_due.is_some_and(|due| due <= now) {
-            self.router_due = None;
-            if let Err(error) = self.start_router(now) {
-                tracing::error!("the router cannot be started: {error}");
-                self.router_due = Some(now + self.router_backoff.after_death(Default::default()));
-            }
+            self.start_router_or_wait(now);
         }
         self.on_silence(now);
         self.on_stage_time(now);
@@ -295,50 +284,6 @@ impl Supervisor {
         }
     }
 
-    fn router_died(&mut self, end: ProcessEnd, now: Instant) {
-        while let Some(message) = self.router.as_mut().and_then(|router| router.link.try_receive()) {
-            self.on_router_message(message, now);
-        }
-        let Some(router) = self.router.take() else { return };
-        match self.stage {
-            Stage::Booting => self.fail_change(&format!("the router {end} before it was ready"), now),
-            Stage::Serving => {
-                self.router_lost();
-                self.load = RouterLoad::default();
-                self.answer_status();
-                tracing::error!("the router (pid {}) {end}; another one is started", router.pid.as_raw_pid());
-                self.router_due = Some(now + self.router_backoff.after_death(now - router.since));
-                self.on_time(now);
-            }
-            _ => self.router_drained(now),
-        }
-    }
-
-    /// Starts a router without a configuration.
-    pub(crate) fn spawn_router(&mut self, now: Instant) -> io::Result<()> {
-        let account: &Account = &self.start.account;
-        let boot = RouterBoot { identity: account.identity(), user: account.name.clone(), threads: self.threads };
-        let (pid, socket) = spawn::router()?;
-        let mut link = Link::new(socket)?;
-        link.send(ToRouter::Boot(boot), Vec::new());
-        self.router = Some(Router { pid, link, since: now, answer_by: None, kill_at: None });
-        Ok(())
-    }
-
-    /// Starts a router with the configuration in force.
-    pub(crate) fn start_router(&mut self, now: Instant) -> io::Result<()> {
-        self.spawn_router(now)?;
-        let listeners = self.current.listeners.clone();
-        let generations: Vec<_> = self.current.generations.values().copied().collect();
-        self.configure_router(&generations, &listeners, now)?;
-        if let Some(router) = &mut self.router {
-            for (_, generation, worker) in &self.recent_deaths {
-                router.link.send(ToRouter::WorkerDied { generation: *generation, worker: *worker }, Vec::new());
-            }
-        }
-        Ok(())
-    }
-
     fn pass_notices(&mut self) {
         let now = Instant::now();
         self.recent_deaths.retain(|(at, ..)| now.duration_since(*at) < DEATHS_KEPT);
@@ -358,13 +303,12 @@ impl Supervisor {
         {
             tracing::error!("{reason}");
         }
-        let log = self.current.configuration.access_log.as_ref().map(|log| &log.destination);
-        let (Some(log @ LogDestination::Path(_)), Some(router)) = (log, &mut self.router) else {
-            return;
-        };
-        match logs::open(log) {
-            Ok(descriptor) => router.link.send(ToRouter::ReopenLog, vec![descriptor]),
-            Err(reason) => tracing::error!("the access log stays as it is: {reason}"),
+        let (Some(log), Some(router)) = (&mut self.current.access_log, &mut self.router) else { return };
+        if log.reopen() {
+            match log.descriptor() {
+                Ok(descriptor) => router.link.send(ToRouter::ReopenLog, vec![descriptor]),
+                Err(error) => tracing::error!("the router writes the old access log: {}", words(&error)),
+            }
         }
     }
 }

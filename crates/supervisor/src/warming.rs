@@ -6,12 +6,9 @@
 //! A router that dies takes the warm-up with it; the next one begins it anew, within the same time.
 
 use crate::change::{Origin, Progress, Step};
-use crate::shutdown::Stage;
 use crate::supervise::Supervisor;
-use howdah_channel::lifecycle::ToRouter;
 use howdah_channel::warm_up::LONGEST_WARM_UP;
 use std::collections::BTreeSet;
-use std::io;
 use std::time::{Duration, Instant};
 
 /// How far it is.
@@ -19,8 +16,8 @@ use std::time::{Duration, Instant};
 pub struct Warming {
     /// Those that are not warm yet.
     left: BTreeSet<u64>,
-    /// Those that the router was told of.
-    introduced: BTreeSet<u64>,
+    /// Whether the router was told of them.
+    is_ordered: bool,
     until: Instant,
 }
 
@@ -32,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(5);
 impl Warming {
     /// Of these generations.
     pub fn of(generations: BTreeSet<u64>, now: Instant) -> Warming {
-        Warming { left: generations, introduced: BTreeSet::new(), until: now + LONGEST_WARM_UP + GRACE }
+        Warming { left: generations, is_ordered: false, until: now + LONGEST_WARM_UP + GRACE }
     }
 
     /// When it has taken too long.
@@ -46,21 +43,16 @@ impl Warming {
             Step::Switch
         } else if self.until <= now {
             Step::GiveWarmUpUp(format!("the warm-up took more than {} s", LONGEST_WARM_UP.as_secs()))
-        } else if has_router && self.introduced.is_empty() {
+        } else if has_router && !self.is_ordered {
             Step::Warm
         } else {
             Step::Wait
         }
     }
 
-    /// The router knows these already.
-    pub fn introduced(&self) -> &BTreeSet<u64> {
-        &self.introduced
-    }
-
     /// The router is dead, and with it all requests.
     pub fn router_lost(&mut self) {
-        self.introduced.clear();
+        self.is_ordered = false;
     }
 }
 
@@ -77,24 +69,13 @@ impl Supervisor {
     pub(crate) fn warm(&mut self, now: Instant) {
         let Some(warming) = self.warming() else { return };
         let left = warming.left.clone();
-        warming.introduced = left.clone();
-        let is_starting = matches!(self.stage, Stage::Booting) && self.router.is_none();
-        let spawned = if is_starting { self.spawn_router(now) } else { Ok(()) };
-        let sent = spawned.and_then(|()| left.iter().try_for_each(|id| self.order_warm_up(*id)));
-        if let Err(error) = sent {
+        warming.is_ordered = true;
+        for generation in self.generations.iter_mut().filter(|generation| left.contains(&generation.id())) {
+            generation.begin_warm_up();
+        }
+        if let Err(error) = self.order_warm_up(&left, now) {
             self.fail_change(&format!("the warm-up cannot be sent to the router: {error}"), now);
         }
-    }
-
-    fn order_warm_up(&mut self, id: u64) -> io::Result<()> {
-        self.introduce(&[id])?;
-        let Some(generation) = self.generation_mut(id) else { return Ok(()) };
-        generation.begin_warm_up();
-        let requests = generation.warm_up()?;
-        if let Some(router) = &mut self.router {
-            router.link.send(ToRouter::WarmUp { generation: id }, vec![requests]);
-        }
-        Ok(())
     }
 
     /// The router has the result of a warm-up.
@@ -151,7 +132,7 @@ mod tests {
         let mut warming = Warming::of(BTreeSet::from([7]), now);
         assert!(matches!(warming.next_step(now, false), Step::Wait));
         assert!(matches!(warming.next_step(now, true), Step::Warm));
-        warming.introduced.insert(7);
+        warming.is_ordered = true;
         assert!(matches!(warming.next_step(now, true), Step::Wait));
         warming.router_lost();
         assert!(matches!(warming.next_step(now, true), Step::Warm));

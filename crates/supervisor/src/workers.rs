@@ -18,6 +18,8 @@ const LEAVING_GRACE: Duration = Duration::from_secs(60);
 pub struct Workers {
     /// How many shall run.
     wanted: usize,
+    /// More than this never live at once, those that leave included.
+    most: usize,
     places: Vec<Place>,
     /// For the replacement of those that die at work.
     budget: Budget,
@@ -48,7 +50,13 @@ enum Life {
 impl Workers {
     /// A table without workers, of which so many shall run.
     pub fn new(wanted: u32) -> Workers {
-        Workers { wanted: wanted.min(u32::from(MAX_WORKERS)) as usize, places: Vec::new(), budget: Budget::default() }
+        let most = usize::from(MAX_WORKERS);
+        Workers { wanted: most.min(wanted as usize), most, places: Vec::new(), budget: Budget::default() }
+    }
+
+    /// The same, of which never more than so many live at once.
+    pub fn at_most(self, most: usize) -> Workers {
+        Workers { most, ..self }
     }
 
     /// How many shall run.
@@ -106,7 +114,8 @@ impl Workers {
 
     /// The workers to start now; from now on they count as running.
     pub fn start_due(&mut self, now: Instant) -> Vec<WorkerId> {
-        let mut missing = self.wanted.saturating_sub(self.staying());
+        let room = self.most.saturating_sub(self.places.iter().filter(|place| !place.is_empty()).count());
+        let mut missing = self.wanted.saturating_sub(self.staying()).min(room);
         for index in 0..usize::from(MAX_WORKERS) {
             if missing == 0 {
                 break;
@@ -263,6 +272,14 @@ impl Workers {
     }
 }
 
+// === impl Place ===
+
+impl Place {
+    fn is_empty(&self) -> bool {
+        matches!(self.life, Life::Empty)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,6 +320,19 @@ mod tests {
         assert_eq!(workers.overdue(now), []);
         assert_eq!(workers.overdue(now + LEAVING_GRACE), [(id(1, 0), None)]);
         assert_eq!(workers.overdue(now + LEAVING_GRACE), []);
+    }
+
+    #[test]
+    fn those_that_leave_count_as_long_as_they_live() {
+        let now = Instant::now();
+        let mut workers = Workers::new(2).at_most(3);
+        workers.start_due(now);
+        workers.leave(now);
+        assert_eq!(workers.start_due(now), [id(2, 0)]);
+        assert_eq!(workers.start_due(now), []);
+        workers.died(id(0, 0), now);
+        assert_eq!(workers.start_due(now), [id(0, 1)]);
+        assert_eq!(workers.alive().count(), 3);
     }
 
     #[test]

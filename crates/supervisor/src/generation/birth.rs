@@ -22,8 +22,11 @@ use std::time::Instant;
 impl Generation {
     pub(super) fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
         self.failure = None;
+        if self.proven {
+            self.plan.outputs.reopen();
+        }
         let plan = &self.plan;
-        let [stdout, stderr] = plan.outputs.open(&plan.name).map_err(io::Error::other)?;
+        let [stdout, stderr] = plan.outputs.files()?;
         let later = match &stderr {
             Some(file) => OwnedFd::from(file.try_clone()?),
             None => io::stderr().as_fd().try_clone_to_owned()?,
@@ -49,6 +52,10 @@ impl Generation {
             self.overdue.begin(now);
         }
         link.send(ToPrototype::Boot(Box::new(self.boot_message())), descriptors);
+        if let Err(error) = link.check() {
+            crate::reap::kill(pid);
+            return Err(io::Error::other(format!("it cannot be told what to do: {error}")));
+        }
         self.prototype = Prototype::Up {
             pid,
             group: pid,

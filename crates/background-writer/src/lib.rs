@@ -3,12 +3,21 @@
 //! Whoever logs never waits: lines go on a bounded queue. When the queue is full they are dropped and counted, and the log
 //! says how many were lost as soon as somebody reads again. What can't be written (nobody will ever read) is dropped too;
 //! that is said once. The thread starts with the first line, and ends when the writer is dropped and all is written.
+//!
+//! [`BackgroundWriter`] is one for any file; [`standard_error`] is that of the process.
+
+#![forbid(unsafe_code)]
+
+mod standard_error;
+
+pub use standard_error::{StandardError, standard_error};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -23,10 +32,17 @@ pub struct BackgroundWriter {
 struct Shared {
     /// What the file is, for messages: "the access log".
     name: &'static str,
-    file: Arc<File>,
+    target: Target,
     queue: Mutex<Queue>,
     /// Something of the queue's has changed.
     changed: Condvar,
+}
+
+#[derive(Debug)]
+enum Target {
+    File(Arc<File>),
+    /// Whatever it is at the time: it may be opened anew.
+    StandardError,
 }
 
 #[derive(Debug, Default)]
@@ -52,13 +68,23 @@ impl BackgroundWriter {
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return None;
         }
+        Some(BackgroundWriter::to(Target::File(Arc::clone(file)), name))
+    }
+
+    fn to(target: Target, name: &'static str) -> BackgroundWriter {
         let (queue, changed) = Default::default();
-        Some(BackgroundWriter { shared: Arc::new(Shared { name, file: Arc::clone(file), queue, changed }) })
+        BackgroundWriter { shared: Arc::new(Shared { name, target, queue, changed }) }
+    }
+
+    /// Whether nothing waits to be written.
+    fn is_empty(&self) -> bool {
+        let queue = self.shared.lock();
+        !queue.writing && queue.lines.is_empty()
     }
 
     /// Whether it writes to this file.
     pub fn writes_to(&self, file: &Arc<File>) -> bool {
-        Arc::ptr_eq(&self.shared.file, file)
+        matches!(&self.shared.target, Target::File(ours) if Arc::ptr_eq(ours, file))
     }
 
     /// Puts lines on the queue, or drops them if it is full.
@@ -109,7 +135,7 @@ impl Shared {
     fn run(&self) {
         let mut complained = false;
         while let Some((lines, lost)) = self.next() {
-            match write_all(&self.file, &lines) {
+            match self.target.write_all(&lines) {
                 Ok(()) => complained = false,
                 Err(error) if !complained => {
                     complained = true;
@@ -141,17 +167,26 @@ impl Shared {
     }
 }
 
-fn write_all(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
+impl Target {
+    fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Target::File(file) => write_all(file.as_fd(), bytes),
+            Target::StandardError => write_all(rustix::stdio::stderr(), bytes),
+        }
+    }
+}
+
+fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match file.write(bytes) {
+        match rustix::io::write(file, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(Errno::INTR) => {}
             // Whoever shares our standard output may have made it so.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE)?;
+            Err(Errno::AGAIN) => {
+                poll(&mut [PollFd::new(file, PollFlags::POLLOUT)], PollTimeout::NONE)?;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())
