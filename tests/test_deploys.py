@@ -240,26 +240,6 @@ def test_two_applications_behind_one_link_go_together(site):
         assert server.get("/other").text == "other 2" and server.get("/").json()["index"] == "2"
 
 
-def test_folders_that_hang_hold_up_their_change_only(folder):
-    folder.write("index.php", "<?php echo 'ok';")
-    # Like a dead network file system, a fifo hangs whoever opens it.
-    pipe = folder.scratch / "pipe"
-    os.mkfifo(pipe)
-    with Howdah.run({"applications": {"app": application(folder)}}) as server:
-        put = lambda: answers.append(server.api("PUT", "/config/applications/other", application(folder, stderr=str(pipe))))
-        answers = []
-        change = threading.Thread(target=put)
-        change.start()
-        for _ in range(20):
-            assert server.api("GET", "/status").status == 200 and server.get("/").status == 200
-            time.sleep(0.02)
-        assert not answers
-        with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)):
-            change.join()
-            assert answers[0].status == 200, answers[0].text
-            assert server.api("DELETE", "/config/applications/other").status == 200
-
-
 # --- Warm-up
 
 LOGGING = "file_put_contents(SCRATCH . '/log', json_encode(array_intersect_key($_SERVER, array_flip(%s))) . PHP_EOL, FILE_APPEND); echo 'ok';"

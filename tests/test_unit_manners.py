@@ -64,7 +64,7 @@ def test_a_whole_number_with_a_point_is_one(server):
 
 def test_the_status_has_units_members_in_its_order(server):
     status = server.api("GET", "/status").json()
-    assert list(status) == ["modules", "connections", "requests", "applications"]
+    assert list(status) == ["modules", "connections", "requests", "applications", "draining"], "the last is ours"
     assert list(status["connections"]) == ["accepted", "active", "idle", "closed"]
     php = status["modules"]["php"]
     for module in php if isinstance(php, list) else [php]:
