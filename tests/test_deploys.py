@@ -1,6 +1,7 @@
 """Deploys: releases behind a symbolic link, warm-up, reload. No release is half seen, and a bad one is not taken."""
 
 import contextlib
+import ctypes
 import json
 import os
 import random
@@ -238,6 +239,44 @@ def test_two_applications_behind_one_link_go_together(site):
         site.swap("2")
         wait_for_version(server, "2")
         assert server.get("/other").text == "other 2" and server.get("/").json()["index"] == "2"
+
+
+def test_folders_that_hang_hold_up_their_change_only(folder):
+    folder.write("index.php", "<?php echo 'ok';")
+    with Howdah.run({"applications": {"app": application(folder)}}) as server, contextlib.ExitStack() as dead:
+        hangs = dead.enter_context(dead_file_system(folder.scratch))
+        other = {"type": "php", "root": str(hangs / "app")}
+        answers = []
+        change = threading.Thread(target=lambda: answers.append(server.api("PUT", "/config/applications/other", other)))
+        change.start()
+        for _ in range(20):
+            assert server.api("GET", "/status").status == 200 and server.get("/").status == 200
+            time.sleep(0.02)
+        assert not answers
+        dead.close()
+        change.join()
+        assert answers[0].status == 500 and "does not exist" in answers[0].json()["detail"], answers
+        assert server.get("/").text == "ok"
+
+
+@contextlib.contextmanager
+def dead_file_system(folder):
+    """A folder that hangs whoever looks into it, like a network file system whose server is gone, until the end."""
+    point = folder / "dead"
+    point.mkdir()
+    libc = ctypes.CDLL(None)
+    with contextlib.ExitStack() as end:
+        try:
+            # Nobody answers what the kernel asks there.
+            device = os.open("/dev/fuse", os.O_RDWR)
+        except OSError as error:
+            pytest.skip(f"no FUSE: {error}")
+        end.callback(os.close, device)
+        options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+        if libc.mount(b"dead", bytes(point), b"fuse", 0, options) != 0:
+            pytest.skip("nothing can be mounted")
+        end.callback(libc.umount2, bytes(point), 2)
+        yield point
 
 
 # --- Warm-up

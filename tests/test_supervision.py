@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import Folder, Howdah, free_port, wait_for
+from harness import Connection, Folder, Howdah, free_port, wait_for
 
 OK = {"success": "Reconfiguration done."}
 NO_CONTENT = [{"action": {"return": 204}}]
@@ -29,6 +29,15 @@ def booting(folder: Folder) -> dict:
     folder.php("preload.php", "touch(SCRATCH . '/booting'); await(SCRATCH . '/go');")
     options = {"admin": {"opcache.preload": str(folder.root / "preload.php"), "opcache.preload_user": "www-data"}}
     return application(folder, options=options)
+
+
+def queue(server: Howdah, method: str, path: str, body: object) -> Connection:
+    """Asks the control API for something that is not answered yet, as another change is under way."""
+    connection = Connection(str(server.control))
+    connection.send_request(method, path, body=json.dumps(body))
+    # It has come when one that is answered at once has been.
+    server.api("GET", "/config")
+    return connection
 
 
 def stored(server: Howdah) -> dict:
@@ -121,9 +130,9 @@ def test_an_end_in_the_middle_of_a_switch_keeps_the_new_configuration(folder, ru
                 server.api, "PUT", "/config/applications/app", application(folder, environment={"X": "new"})
             )
             wait_for(lambda: stored(server)["applications"]["app"].get("environment"), "the switch")
-            queued = pool.submit(server.api, "PUT", "/config/applications/app/environment", {"X": "queued"})
-            server.send_signal(signal.SIGTERM)
-            assert queued.result().status == 503
+            with queue(server, "PUT", "/config/applications/app/environment", {"X": "queued"}) as queued:
+                server.send_signal(signal.SIGTERM)
+                assert queued.response("PUT").status == 503
         (folder.scratch / "go").touch()
         assert change.result().json() == OK
         assert before.result().text == "done"
@@ -135,15 +144,13 @@ def test_an_end_in_the_middle_of_a_switch_keeps_the_new_configuration(folder, ru
 def test_changes_that_wait_are_refused_at_the_end(folder, run):
     server = run(routes())
     app = booting(folder)
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as connections:
         first = pool.submit(server.api, "PUT", "/config/applications/app", app)
         wait_for((folder.scratch / "booting").exists)
-        waiting = [pool.submit(server.api, "PUT", "/config/routes", NO_CONTENT) for _ in range(3)]
-        # They have come when one that is answered at once has been.
-        server.api("GET", "/config")
+        waiting = [connections.enter_context(queue(server, "PUT", "/config/routes", NO_CONTENT)) for _ in range(3)]
         server.send_signal(signal.SIGTERM)
         assert first.result().status == 500
-        assert {answer.result().status for answer in waiting} == {503}
+        assert {connection.response("PUT").status for connection in waiting} == {503}
     assert server.exit_code() == 0
 
 
@@ -163,6 +170,22 @@ def test_a_long_queue_of_changes_that_fail_is_answered(folder, run):
         assert booted.result().status == 200
     assert answers.count(503) == 300 - 128 and answers.count(500) == 128
     assert server.get("/").status == 204
+
+
+def test_a_router_that_dies_while_a_change_boots_takes_no_new_sockets_with_it(folder, run):
+    server = run(routes())
+    old, port = server.router(), free_port()
+    config = {**server.api("GET", "/config").json(), "applications": {"app": booting(folder)}}
+    config["listeners"][f"127.0.0.1:{port}"] = {"pass": "routes"}
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(server.api, "PUT", "/config", config)
+        wait_for((folder.scratch / "booting").exists)
+        old.kill()
+        assert server.get("/").status == 204, "another one serves"
+        (folder.scratch / "go").touch()
+        assert change.result().json() == OK
+    with Connection(("127.0.0.1", port)) as client:
+        assert client.request("GET", "/").status == 204
 
 
 def test_a_configuration_over_which_routers_die_is_given_up(folder, run):

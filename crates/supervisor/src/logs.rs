@@ -144,7 +144,7 @@ pub fn write_errors_to(path: &Path) -> Result<(), String> {
 }
 
 /// Does not wait: not for the reader of a named pipe, and not for a modem.
-fn append_to(path: &Path) -> io::Result<File> {
+pub(crate) fn append_to(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let file = OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
     // Whoever writes may wait: PHP would lose what does not fit into a pipe.

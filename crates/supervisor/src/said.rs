@@ -118,7 +118,6 @@ fn last_lines(said: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
 
     #[test]
     fn the_last_lines_are_kept_and_clean() {
@@ -130,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_dead_prototype_said_is_all_there() {
-        let (mut said, theirs) = Said::pipe(None).unwrap();
+        let (mut said, theirs) = Said::pipe(Some(tempfile::tempfile().unwrap())).unwrap();
         assert_eq!(said.last_lines(), "", "it does not wait");
         let mut theirs = File::from(theirs);
         theirs.write_all(&[b'x'; 30_000]).unwrap();

@@ -3,11 +3,13 @@
 //! What is in one comes of the application and of its clients: it is handed on, and nothing is made of it here.
 
 use crate::api::Answer;
+use crate::logs::append_to;
 use crate::start::Start;
 use crate::supervise::Supervisor;
 use crate::system_error::words;
 use howdah_channel::lifecycle::SlowRequests;
 use howdah_config::{Refusal, answer};
+use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -24,7 +26,6 @@ pub struct SlowLog {
 
 const FOLDER: &str = "slow";
 const FOLDER_MODE: u32 = 0o700;
-const MODE: u32 = 0o640;
 /// A file that is longer is put aside when the application starts.
 const ROTATE_BYTES: u64 = 16 << 20;
 /// How much of the end is read for who asks.
@@ -81,12 +82,16 @@ impl SlowLog {
             if let Some(folder) = self.path.parent().filter(|folder| folder.ends_with(FOLDER)) {
                 DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
             }
-            if std::fs::metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
+            let metadata = std::fs::metadata(&self.path).ok();
+            if metadata.as_ref().is_some_and(|it| !it.is_file()) {
+                return Err(not_regular());
+            }
+            if metadata.is_some_and(|it| it.len() > ROTATE_BYTES) {
                 let mut aside = self.path.clone().into_os_string();
                 aside.push(".1");
                 std::fs::rename(&self.path, aside)?;
             }
-            OpenOptions::new().append(true).create(true).mode(MODE).open(&self.path)
+            append_to(&self.path)
         };
         opened().map_err(|error| self.problem("opened", &error))
     }
@@ -105,8 +110,13 @@ impl SlowLog {
 }
 
 fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let len = file.metadata()?.len();
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(not_regular());
+    }
+    let len = metadata.len();
     let from = len.saturating_sub(most);
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
@@ -116,6 +126,11 @@ fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         bytes.drain(..cut);
     }
     Ok(bytes)
+}
+
+/// It is read, too, and grows for ever: no pipe, and no device.
+fn not_regular() -> io::Error {
+    io::Error::other("it is not a regular file")
 }
 
 /// The name of an application's file: any name may be an application's.
@@ -155,6 +170,17 @@ mod tests {
         assert_eq!(tail(&path, 100).unwrap(), b"first\nsecond\nthird\n");
         assert_eq!(tail(&path, 10).unwrap(), b"third\n");
         assert_eq!(tail(&path, 3).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_pipe_is_none_and_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let log = SlowLog { path, requests: SlowRequests { threshold_ms: 1, samples: 1 } };
+        for problem in [log.open().unwrap_err(), log.tail().unwrap_err()] {
+            assert!(problem.contains("it is not a regular file; choose another"), "{problem}");
+        }
     }
 
     #[test]
