@@ -190,7 +190,10 @@ def test_a_router_that_dies_while_a_change_boots_takes_no_new_sockets_with_it(fo
 
 def test_a_configuration_over_which_routers_die_is_given_up(folder, run):
     folder.php("who.php", "echo getenv('X') ?: 'old', ' ', getmypid();")
-    server = run({"applications": {"app": application(folder)}})
+    # What takes a router a while to read, so that it is killed in time.
+    listeners = {"127.0.0.1:{port}": {"pass": "applications/app"}}
+    long = [{"match": {"uri": f"/{number}/*"}, **NO_CONTENT[0]} for number in range(10_000)]
+    server = run({"listeners": listeners, "routes": long, "applications": {"app": application(folder)}})
     old = server.get("/who.php").text
     ended = threading.Event()
 
