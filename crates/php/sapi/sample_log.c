@@ -19,7 +19,7 @@
 #define PROFILE_BYTES (16 << 20)
 #define LINE_BYTES (96 * 1024)
 /* What a frame may take, at most: its names, with each byte escaped. */
-#define FRAME_BYTES (6 * sizeof(struct howdah_frame))
+#define FRAME_BYTES (6 * sizeof(struct howdah_frame) + 128)
 #define LIMIT_FRAMES 20
 #define URL_BYTES 1024
 

@@ -294,7 +294,10 @@ impl Supervisor {
     /// The plans of a change, when they are there.
     pub(crate) fn poll_planned(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Plan>, String>> {
         match self.change.as_mut().map(|change| &mut change.progress) {
-            Some(Progress::Planning(planning)) => planning.poll(cx),
+            // At the end nobody waits for plans any more.
+            Some(Progress::Planning(planning)) if matches!(self.stage, Stage::Booting | Stage::Serving) => {
+                planning.poll(cx)
+            }
             _ => Poll::Pending,
         }
     }

@@ -287,7 +287,9 @@ impl Generation {
     pub fn next_deadline(&self) -> Option<Instant> {
         let watches = self.overdue.next_deadline().into_iter().chain(self.profile_deadline()).min();
         let next = match self.prototype {
-            Prototype::Down { again } => Some(again).into_iter().chain(self.workers.next_deadline()).min(),
+            Prototype::Down { again } => {
+                Some(again).into_iter().chain(self.workers.next_deadline()).chain(watches).min()
+            }
             Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
                 let workers =
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };

@@ -114,7 +114,9 @@ impl Workers {
 
     /// The workers to start now; from now on they count as running.
     pub fn start_due(&mut self, now: Instant) -> Vec<WorkerId> {
-        let room = self.most.saturating_sub(self.places.iter().filter(|place| !place.is_empty()).count());
+        // Those whose prototype died only finish: without others beside them, nobody would be answered until then.
+        let counts = |place: &&Place| !place.is_empty() && !matches!(place.life, Life::Leaving { until: Some(_), .. });
+        let room = self.most.saturating_sub(self.places.iter().filter(counts).count());
         let mut missing = self.wanted.saturating_sub(self.staying()).min(room);
         for index in 0..usize::from(MAX_WORKERS) {
             if missing == 0 {
@@ -323,16 +325,18 @@ mod tests {
     }
 
     #[test]
-    fn those_that_leave_count_as_long_as_they_live() {
+    fn those_that_retire_count_as_long_as_they_live_but_not_those_whose_prototype_died() {
         let now = Instant::now();
-        let mut workers = Workers::new(2).at_most(3);
+        let mut workers = Workers::new(2).at_most(2);
         workers.start_due(now);
-        workers.leave(now);
-        assert_eq!(workers.start_due(now), [id(2, 0)]);
+        workers.started(id(0, 0), Some(process(10)));
+        workers.retire(id(0, 0));
+        workers.want(2);
         assert_eq!(workers.start_due(now), []);
         workers.died(id(0, 0), now);
         assert_eq!(workers.start_due(now), [id(0, 1)]);
-        assert_eq!(workers.alive().count(), 3);
+        workers.leave(now);
+        assert_eq!(workers.start_due(now), [id(2, 0), id(3, 0)]);
     }
 
     #[test]

@@ -216,16 +216,22 @@ impl Generation {
 
     /// Tells the supervisor if there should be more workers, and again while that is so.
     pub(super) fn tell_demand(self: &Arc<Self>) {
-        if self.tell_if_wanting() && !self.tells_again.swap(true, Ordering::Relaxed) {
-            let generation = Arc::clone(self);
+        if self.tell_if_wanting() && !self.tells_again.swap(true, Ordering::SeqCst) {
+            // It must not keep alive a generation that nobody uses any more, however much that one wants.
+            let generation = Arc::downgrade(self);
             tokio::spawn(async move {
                 loop {
                     sleep(TELL_AGAIN).await;
-                    if !generation.tell_if_wanting() {
-                        break;
+                    let Some(generation) = generation.upgrade() else { return };
+                    if generation.tell_if_wanting() {
+                        continue;
+                    }
+                    generation.tells_again.store(false, Ordering::SeqCst);
+                    // Who came just before that has left it to us.
+                    if !generation.tell_if_wanting() || generation.tells_again.swap(true, Ordering::SeqCst) {
+                        return;
                     }
                 }
-                generation.tells_again.store(false, Ordering::Relaxed);
             });
         }
     }

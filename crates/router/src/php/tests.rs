@@ -27,14 +27,23 @@ impl Setup {
         Setup::with_spool(SPOOL_LIMITS)
     }
 
+    /// With an elastic pool.
+    fn that_wants_workers() -> Setup {
+        Setup::with(SPOOL_LIMITS, Some(1))
+    }
+
     fn with_spool(spool_limits: Limits) -> Setup {
+        Setup::with(spool_limits, None)
+    }
+
+    fn with(spool_limits: Limits, spare_workers: Option<u32>) -> Setup {
         let control = ControlEnd::create(GEOMETRY).unwrap();
         let channel = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
         let boot = GenerationBoot {
             id: 1,
             application: "app".into(),
             geometry: GEOMETRY,
-            spare_workers: None,
+            spare_workers,
             timeout_ms: None,
             queue_timeout_ms: QUEUE_TIMEOUT.as_millis() as u64,
         };
@@ -223,4 +232,23 @@ async fn what_fails_before_the_client_has_a_status_is_an_error() {
     setup.port.drain();
     setup.port.worker_died(WorkerId { index: 7, incarnation: 0 });
     assert_eq!(setup.port.head(&running).await.err(), Some(Failure::BadGateway));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generation_that_wants_workers_is_let_go_all_the_same() {
+    let setup = Setup::that_wants_workers();
+    LocalSet::new()
+        .run_until(async {
+            let running = setup.submit().await.unwrap();
+            setup.pass(Duration::from_millis(50)).await;
+            let generation = Arc::downgrade(&setup.port.generation);
+            setup.port.abandon(&running);
+            drop(running);
+            let Setup { port, .. } = setup;
+            drop(port);
+            advance(Duration::from_millis(50)).await;
+            run_others().await;
+            assert!(generation.upgrade().is_none(), "nobody uses it");
+        })
+        .await;
 }
