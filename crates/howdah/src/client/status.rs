@@ -72,18 +72,26 @@ fn table(status: &Value, rate: Option<f64>) -> String {
     let Some(applications) = status.get("applications").and_then(Value::as_object).filter(|all| !all.is_empty()) else {
         return text;
     };
-    let mut rows = vec![["application", "running", "starting", "idle", "requests"].map(str::to_owned)];
+    let mut rows =
+        vec![["application", "running", "starting", "idle", "requests", "waiting", "refused"].map(str::to_owned)];
+    let mut reasons = String::new();
+    let shown = |name: &str| name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>();
     for (name, application) in applications {
         let number = |pointer: &str| {
             application.pointer(pointer).and_then(Value::as_u64).map_or("-".to_owned(), |number| number.to_string())
         };
         rows.push([
-            name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
+            shown(name),
             number("/processes/running"),
             number("/processes/starting"),
             number("/processes/idle"),
             number("/requests/active"),
+            number("/requests/waiting"),
+            number("/requests/refused"),
         ]);
+        if let Some(why) = application.pointer("/processes/auto/why").and_then(Value::as_str) {
+            reasons.push_str(&format!("{}: {why}\n", shown(name)));
+        }
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     text.push('\n');
@@ -94,6 +102,10 @@ fn table(status: &Value, rate: Option<f64>) -> String {
             text.push_str(&format!("  {number:>width$}", width = width(index + 1)));
         }
         text.push('\n');
+    }
+    if !reasons.is_empty() {
+        text.push('\n');
+        text.push_str(&reasons);
     }
     text
 }
@@ -109,7 +121,10 @@ mod tests {
             "connections": { "accepted": 1067, "active": 13, "idle": 4, "closed": 1050 },
             "requests": { "total": 1307 },
             "applications": {
-                "a long name": { "processes": { "running": 14, "starting": 0, "idle": 10 }, "requests": { "active": 4 } },
+                "a long name": {
+                    "processes": { "running": 14, "starting": 0, "idle": 10, "auto": { "why": "14 workers: 2 cores" } },
+                    "requests": { "active": 4, "waiting": 1, "refused": 7 },
+                },
                 "wp": { "processes": { "running": 2, "starting": 0 } },
             },
         });
@@ -118,9 +133,11 @@ mod tests {
             "connections  13 active, 4 idle; 1067 accepted, 1050 closed\n\
              requests     1307 in total, 200 each second\n\
              \n\
-             application  running  starting  idle  requests\n\
-             a long name       14         0    10         4\n\
-             wp                 2         0     -         -\n"
+             application  running  starting  idle  requests  waiting  refused\n\
+             a long name       14         0    10         4        1        7\n\
+             wp                 2         0     -         -        -        -\n\
+             \n\
+             a long name: 14 workers: 2 cores\n"
         );
         assert!(table(&json!({}), None).ends_with("requests     - in total\n"));
     }
