@@ -329,8 +329,8 @@ def test_the_status_is_a_table(folder, run):
     assert result.returncode == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith("connections  ") and lines[1] == "requests     1 in total"
-    assert lines[3].split() == ["application", "running", "starting", "idle", "requests"]
-    assert lines[4].split() == ["shop", "2", "0", "2", "0"]
+    assert lines[3].split() == ["application", "running", "starting", "idle", "requests", "waiting", "refused"]
+    assert lines[4].split() == ["shop", "2", "0", "2", "0", "0", "0"]
     found = json.loads(howdah("status", "--json", "--control", f"unix:{server.control}").stdout)
     assert found == server.api("GET", "/status").json()
 
