@@ -2,8 +2,9 @@
 //!
 //! Whether the kernel allows it shows when the prototype does it, before PHP is loaded: that is an answer of the API, too.
 
-use crate::cgroup::Group;
+use crate::cgroup::{self, Group};
 use crate::identity::Account;
+use crate::machine::Machine;
 use howdah_channel::confinement::{Confinement, Rootfs, Users};
 use howdah_channel::lifecycle::Identity;
 use howdah_config::{IdRange, Isolation};
@@ -71,6 +72,16 @@ pub fn of(wanted: &Isolation, account: &Account) -> Result<Confined, Problem> {
     // Who cannot change users has nobody to become.
     let identity = account.ids.map(|_| Identity { ids: Some((inside.user, inside.group)) });
     Ok(Confined { confinement: Some(confinement), identity, cgroup })
+}
+
+impl Confined {
+    /// What of the machine's processors and memory there is for it.
+    pub fn machine(&self) -> Machine {
+        Machine::within(match &self.cgroup {
+            Some(group) => cgroup::folders_of(group.folder()),
+            None => cgroup::own_folders(),
+        })
+    }
 }
 
 /// What is at this path for who has this root directory, if it can be found. Symbolic links lead nowhere else.

@@ -6,28 +6,25 @@
 
 mod automatic;
 mod birth;
+mod deaths;
 mod elastic;
 mod end;
 mod overdue;
 mod release;
 
 use crate::backoff::Backoff;
-use crate::cgroup;
 use crate::confinement::Confined;
-use crate::gauge::Gauge;
 use crate::identity::Account;
 use crate::link::Link;
 use crate::logs::Outputs;
-use crate::machine::Machine;
 use crate::patience::{LONGEST_START, Patience, Step};
 use crate::php::Php;
 use crate::pool::Policy;
-use crate::process::{self, Told};
+use crate::process::Told;
 use crate::processes::Shares;
-use crate::profile::Profile;
+use crate::profile::{self, Profile};
 use crate::reap;
 use crate::said::Said;
-use crate::sizing::Sizing;
 use crate::slow_log::SlowLog;
 use crate::workers::Workers;
 use automatic::Automatic;
@@ -166,9 +163,9 @@ impl Generation {
             bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
             workers: Workers::new(plan.pool.at_start() as u32).at_most(plan.pool.max()),
             idle: Idle { look_at: plan.pool.spare().map(|_| now), ..Idle::default() },
-            automatic: automatic(&plan, now),
+            automatic: Automatic::of(&plan, now),
             overdue: Overdue::default(),
-            samples: samples_file()?,
+            samples: profile::samples_file()?,
             profile: None,
             shares: Shares::default(),
             prototype: Prototype::Down { again: now },
@@ -364,21 +361,6 @@ impl Generation {
         }
     }
 
-    /// A child of ours is dead. `false` if it is not one of this application.
-    pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, now: Instant) -> bool {
-        if matches!(self.prototype, Prototype::Up { pid, .. } if pid == dead) {
-            if !self.has_succeeded() {
-                self.prototype_died(end, now);
-            }
-            return true;
-        }
-        let Some(worker) = self.workers.with_pid(dead) else {
-            return false;
-        };
-        self.worker_ended(worker, dead.as_raw_pid(), end, now);
-        true
-    }
-
     /// Whether this is the process of the prototype.
     pub fn is_prototype(&self, wanted: Pid) -> bool {
         matches!(self.prototype, Prototype::Up { pid, .. } if pid == wanted)
@@ -390,16 +372,6 @@ impl Generation {
             Prototype::Up { .. } => None,
             _ => self.failure.as_deref(),
         }
-    }
-
-    /// A worker broke the channel's rules: all of them may have.
-    pub fn replace_workers(&mut self, now: Instant) {
-        self.replacing = true;
-        for process in self.workers.alive().filter_map(|(_, process)| process) {
-            process.kill();
-        }
-        self.kill_nameless(now);
-        self.finish_replacing(now);
     }
 
     /// Loses patience with a prototype that does not load PHP, or forks no worker.
@@ -424,71 +396,6 @@ impl Generation {
     fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
         let memory = self.control.memfd().try_clone_to_owned();
         std::iter::once(memory).chain(self.bells.iter().map(OwnedFd::try_clone)).collect()
-    }
-
-    fn prototype_died(&mut self, end: ProcessEnd, now: Instant) {
-        let (lived, said) = match &mut self.prototype {
-            Prototype::Up { link: None, .. } | Prototype::Ended => {
-                self.prototype = Prototype::Ended;
-                return;
-            }
-            Prototype::Up { since, said, .. } => (now - *since, said.last_lines()),
-            Prototype::Down { .. } | Prototype::Failed => Default::default(),
-        };
-        let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
-        if self.proven {
-            tracing::error!("the prototype of {:?} is started again: {reason}", self.plan.name);
-        } else if !said.is_empty() {
-            reason.push_str(":\n");
-            reason.push_str(&said);
-        }
-        let group = match self.prototype {
-            Prototype::Up { group, .. } => Some(group),
-            _ => None,
-        };
-        self.prototype = match self.proven {
-            true => Prototype::Down { again: now + self.backoff.after_death(lived) },
-            false => Prototype::Failed,
-        };
-        for (worker, process) in self.workers.leave(now) {
-            match process {
-                // The prototype reaped it, but could not say so any more.
-                Some(process) if !process.is_child() => self.worker_died(worker, now),
-                Some(_) => self.control.stop_worker(worker),
-                None => {
-                    self.control.stop_worker(worker);
-                    self.nameless.extend(group);
-                }
-            }
-        }
-        self.settle_nameless(now);
-    }
-
-    /// A prototype may die between the fork of a worker and the word about it. Such a worker counts as alive for as long
-    /// as its prototype's group has a child of ours that we do not know: it may be that one.
-    pub fn settle_nameless(&mut self, now: Instant) {
-        if self.nameless.is_empty() || !self.unknown_children().is_empty() {
-            return;
-        }
-        self.nameless.clear();
-        let leaving = self.workers.nameless_leaving();
-        for worker in leaving {
-            self.worker_died(worker, now);
-        }
-    }
-
-    fn kill_nameless(&mut self, now: Instant) {
-        if !self.workers.nameless_leaving().is_empty() {
-            self.unknown_children().into_iter().for_each(process::Process::kill);
-        }
-        self.settle_nameless(now);
-    }
-
-    fn unknown_children(&self) -> Vec<process::Process> {
-        let of_dead = |group: i32| self.nameless.iter().any(|dead| dead.as_raw_pid() == group);
-        let known = |process| self.workers.alive().any(|(_, worker)| worker == Some(process));
-        let children = process::children().into_iter().filter(|child| !child.dead && of_dead(child.group));
-        children.map(|child| child.process).filter(|process| !known(*process)).collect()
     }
 
     /// The prototype says that it has forked this worker. Code of the application runs in it, so it may say anything.
@@ -520,89 +427,6 @@ impl Generation {
             Some(_) => reap::kill_group(*pid, *group),
             None => reap::kill(*pid),
         }
-    }
-
-    fn worker_ended(&mut self, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
-        // A prototype in a namespace of processes knows another number.
-        let known = self.workers.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
-        let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
-        let was_overdue = self.was_overdue(worker);
-        if end != ProcessEnd::Code(0) && !self.replacing && !self.is_stopping() && !was_overdue {
-            tracing::warn!(
-                "worker of {:?} (pid {pid}) {end}; the request that it ran, if any, is answered 502; another worker is started",
-                self.plan.name
-            );
-        }
-        let account = self.control.account(worker);
-        let at_work = account.is_some_and(|account| account.current.is_some());
-        let has_limits = self.plan.limits.requests.is_some() || self.plan.limits.memory.is_some();
-        // Between two requests, only the end of its allowance ends a worker like that.
-        let is_known = if end == ProcessEnd::Code(0) && (has_limits || was_overdue) && !at_work || self.replacing {
-            self.workers.ended(worker, now)
-        } else if account.is_some_and(|account| at_work || account.requests > 0) {
-            self.workers.fell(worker, now)
-        } else {
-            self.workers.died(worker, now)
-        };
-        if is_known {
-            self.forget_worker(worker, now);
-        }
-    }
-
-    fn worker_died(&mut self, worker: WorkerId, now: Instant) {
-        if self.workers.died(worker, now) {
-            self.forget_worker(worker, now);
-        }
-    }
-
-    fn forget_worker(&mut self, worker: WorkerId, now: Instant) {
-        self.control.worker_died(worker);
-        self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
-        // A worker that ends because another one told it to is the first sign that there is such an order.
-        if let Err(violation) = self.control.check_orders()
-            && !self.replacing
-        {
-            tracing::error!("{violation}; all workers of {:?} are replaced", self.plan.name);
-            return self.replace_workers(now);
-        }
-        self.finish_replacing(now);
-        self.on_time(now);
-    }
-
-    fn finish_replacing(&mut self, now: Instant) {
-        if self.replacing && self.workers.alive().next().is_none() {
-            self.replacing = false;
-            self.control.workers_replaced();
-            self.notices.push(ToRouter::WorkersReplaced { generation: self.id });
-            self.on_time(now);
-        }
-    }
-}
-
-fn automatic(plan: &Plan, now: Instant) -> Option<Automatic> {
-    let Policy::Automatic(bounds) = plan.pool else { return None };
-    let groups = match &plan.confined.cgroup {
-        Some(group) => cgroup::folders_of(group.folder()),
-        None => cgroup::own_folders(),
-    };
-    let gauge = Gauge::new(Machine::within(groups), now);
-    Some(Automatic { sizing: Sizing::new(bounds), gauge, looked: None, waiting: (0, now) })
-}
-
-/// A file in memory that is open for appending, for all who share the descriptor.
-fn samples_file() -> io::Result<OwnedFd> {
-    let file = rustix::fs::memfd_create("howdah-samples", rustix::fs::MemfdFlags::CLOEXEC)?;
-    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
-    Ok(file)
-}
-
-fn describe_death(php: &Php, end: ProcessEnd) -> String {
-    match end {
-        // The dynamic linker's exit code: it has said on stderr which library is missing.
-        ProcessEnd::Code(127) => {
-            format!("PHP {} is not installed; install it with `apt install {}`", php.version, php.package())
-        }
-        _ => format!("its process {end}"),
     }
 }
 

@@ -1,11 +1,9 @@
 //! What an application asks for, checked against this machine: folders, files, users, a PHP.
 
-use crate::cgroup;
 use crate::confinement::{self, inside};
 use crate::generation::{Deploy, Plan};
 use crate::identity::Account;
 use crate::logs::Outputs;
-use crate::machine::Machine;
 use crate::php;
 use crate::pool::Policy;
 use crate::readable;
@@ -56,6 +54,7 @@ pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan
     };
     let confined = confinement::of(&application.isolation, &account)
         .map_err(|(option, problem)| at(&format!("/isolation/{option}"), problem))?;
+    let cores = confined.machine().cores();
     let outputs = Outputs::open(name, application.stdout.as_deref(), application.stderr.as_deref())?;
     Ok(Plan {
         name: name.to_owned(),
@@ -72,7 +71,7 @@ pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan
             led_to: resolution.led_to,
             warm_up: application.warm_up.iter().map(request).collect(),
         },
-        pool: Policy::new(application.processes, Machine::within(cgroup::own_folders()).cores()),
+        pool: Policy::new(application.processes, cores),
         limits: application.limits,
         slow_log: SlowLog::of(name, application.slow_log.as_ref(), start)
             .map_err(|problem| at("/slow_log", problem))?,

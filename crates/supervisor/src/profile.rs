@@ -159,6 +159,16 @@ fn read_samples(file: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A file in memory that is open for appending, for all who share the descriptor.
+///
+/// # Errors
+/// When there is no memory or no descriptor for it.
+pub fn samples_file() -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("howdah-samples", rustix::fs::MemfdFlags::CLOEXEC)?;
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

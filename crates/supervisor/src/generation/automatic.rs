@@ -1,24 +1,35 @@
 //! An application whose number of workers is found by itself: what is measured, decided ([`crate::sizing`]), and done.
 
-use super::Generation;
+use super::{Generation, Plan};
 use crate::gauge::{Gauge, Measured};
-use crate::pool::Seen;
+use crate::pool::{Policy, Seen};
 use crate::sizing::{QUICK, Reason, Sample, Sizing};
 use std::time::{Duration, Instant};
 
 /// What is remembered from one look to the next.
 #[derive(Debug)]
 pub(super) struct Automatic {
-    pub(super) sizing: Sizing,
-    pub(super) gauge: Gauge,
+    sizing: Sizing,
+    gauge: Gauge,
     /// When it was last looked at.
-    pub(super) looked: Option<Instant>,
+    looked: Option<Instant>,
     /// How many requests waited when the router last said so, and when that was.
-    pub(super) waiting: (usize, Instant),
+    waiting: (usize, Instant),
 }
 
 /// What the router said is old after this: it says it again while it is so.
 const NEWS: Duration = QUICK.saturating_mul(3);
+
+// === impl Automatic ===
+
+impl Automatic {
+    /// Nothing has been looked at yet; `None` if the configuration says how many workers there are.
+    pub(super) fn of(plan: &Plan, now: Instant) -> Option<Automatic> {
+        let Policy::Automatic(bounds) = plan.pool else { return None };
+        let gauge = Gauge::new(plan.confined.machine(), now);
+        Some(Automatic { sizing: Sizing::new(bounds), gauge, looked: None, waiting: (0, now) })
+    }
+}
 
 // === impl Generation ===
 
