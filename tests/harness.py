@@ -607,8 +607,12 @@ class Howdah:
         return [process for process in self.processes() if process.state == "Z"]
 
     def leftovers(self) -> list[Process]:
-        """Processes of the server's session (that is all of them, unless PHP code left it) that still exist."""
-        return [process for process in Process.all() if process.session == self.pid]
+        """Processes of the server's session (that is all of them, unless PHP code left it) that still exist.
+
+        Dead ones are the business of the parent that they have now: it may be the machine's, which takes its time."""
+        left = [process for process in Process.all() if process.session == self.pid]
+        ours = {process.pid for process in left}
+        return [process for process in left if process.state != "Z" or process.parent in ours]
 
     # --- The end
 

@@ -316,15 +316,15 @@ def test_nothing_is_left_when_the_supervisor_is_killed(scripts):
 
 
 def test_nothing_is_left_when_the_supervisor_is_killed_while_it_starts(scripts):
-    """At any moment of its start."""
-    for moment in range(0, 200, 20):
+    """At any moment of its start, and while the end of its threads takes long: the machine is busy."""
+    for moment in range(0, 200, 5):
         server = Howdah.serve(scripts, processes=2, ready=lambda _: True)
         try:
             end = time.monotonic() + moment / 1000
             wait_for(lambda: time.monotonic() > end)
             os.kill(server.pid, signal.SIGKILL)
             server.exit_code()
-            wait_for(lambda: server.leftovers() == [], f"nothing to be left after {moment} ms", timeout=3)
+            wait_for(lambda: server.leftovers() == [], f"nothing to be left after {moment} ms")
         finally:
             server.kill()
 

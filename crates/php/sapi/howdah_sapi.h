@@ -65,7 +65,7 @@ const char *howdah_php_ini_dir(void);
 
 /* Rust calls process.c. */
 void howdah_set_title(const char *title);
-void howdah_die_with_prototype(int supervisor_pidfd, int prototype_pid);
+void howdah_die_with_prototype(int prototype_pid, int pidfd_of_supervisor, int pid_of_supervisor);
 void howdah_php_after_fork(void);
 
 /* Rust calls sampler.c. */

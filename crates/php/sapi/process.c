@@ -45,15 +45,19 @@ void howdah_set_title(const char *title)
 
 #define PARENT_DIED (SIGRTMIN + 5)
 
-static int supervisor = -1;
+static int supervisor_pidfd = -1;
+static int supervisor_pid;
 
+/* A supervisor that lives adopts whose parent died: another parent is the first sign that it ends. Its pidfd follows
+ * when the last of its threads is gone, and there comes no signal for that. */
 static void parent_died(int signal)
 {
-	struct pollfd watched = { .fd = supervisor, .events = POLLIN };
+	struct pollfd watched = { .fd = supervisor_pidfd, .events = POLLIN };
+	int is_adopted_by_another = supervisor_pid > 0 && getppid() != supervisor_pid;
 
 	(void) signal;
 	/* Without a supervisor nobody would ever end this process. With one, it finishes its request and is told to go. */
-	if (poll(&watched, 1, 0) > 0) {
+	if (is_adopted_by_another || poll(&watched, 1, 0) > 0) {
 		_exit(0);
 	}
 }
@@ -64,11 +68,12 @@ static void hear_of_parents_death(void)
 	prctl(PR_SET_PDEATHSIG, PARENT_DIED);
 }
 
-void howdah_die_with_prototype(int supervisor_pidfd, int prototype_pid)
+void howdah_die_with_prototype(int prototype_pid, int pidfd_of_supervisor, int pid_of_supervisor)
 {
 	struct sigaction action = { .sa_handler = parent_died, .sa_flags = SA_RESTART };
 
-	supervisor = supervisor_pidfd;
+	supervisor_pidfd = pidfd_of_supervisor;
+	supervisor_pid = pid_of_supervisor;
 	sigaction(PARENT_DIED, &action, NULL);
 	hear_of_parents_death();
 	if (getppid() != prototype_pid) {
@@ -101,7 +106,9 @@ static ZEND_NAMED_FUNCTION(fork_and_follow)
 	pcntl_fork(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 	if (getpid() != parent) {
 		hear_of_parents_death();
-		parent_died(PARENT_DIED);
+		if (getppid() != parent) {
+			parent_died(PARENT_DIED);
+		}
 	}
 }
 

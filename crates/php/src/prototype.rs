@@ -19,7 +19,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork, getpid};
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
 use std::io;
@@ -32,17 +32,24 @@ struct Prototype {
     channel: WorkerChannel,
     bounds: worker::Bounds,
     sampling: Sampling,
-    /// Readable when the supervisor is dead.
-    supervisor: OwnedFd,
+    supervisor: Supervisor,
     stderr: Stderr,
     workers: HashMap<Pid, WorkerId>,
+}
+
+/// Who must not be outlived.
+struct Supervisor {
+    /// Readable once the last of its threads is gone.
+    pidfd: OwnedFd,
+    /// As seen from here: zero from within a namespace of processes.
+    pid: c_int,
 }
 
 /// What a boot leaves for the prototype.
 struct Loaded {
     channel: WorkerChannel,
     sampling: Sampling,
-    supervisor: OwnedFd,
+    supervisor: Supervisor,
     stderr: Stderr,
     opcache: bool,
 }
@@ -92,12 +99,19 @@ impl Prototype {
         let mut stopping = false;
         while !(stopping && self.workers.is_empty()) {
             let control_events = if stopping { PollFlags::empty() } else { PollFlags::POLLIN };
-            let mut sources =
-                [PollFd::new(children.as_fd(), PollFlags::POLLIN), PollFd::new(self.control.as_fd(), control_events)];
-            let sources = if stopping { &mut sources[..1] } else { &mut sources[..] };
+            let mut sources = [
+                PollFd::new(children.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.supervisor.pidfd.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.control.as_fd(), control_events),
+            ];
+            let sources = if stopping { &mut sources[..2] } else { &mut sources[..] };
             match poll(sources, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(format!("cannot wait for the supervisor: {error}")),
+            }
+            // It began to die while no death signal was asked for, between the steps of the boot.
+            if sources[1].any() == Some(true) {
+                return Err("the supervisor is gone".to_owned());
             }
             while let Ok(Some(_)) = children.read_signal() {}
             self.reap();
@@ -150,7 +164,8 @@ impl Prototype {
         // SAFETY: the title is a C string; PHP was started before the fork.
         unsafe {
             sapi::howdah_set_title(title.as_ptr());
-            sapi::howdah_die_with_prototype(self.supervisor.as_raw_fd(), self.pid.as_raw());
+            let Supervisor { pidfd, pid } = &self.supervisor;
+            sapi::howdah_die_with_prototype(self.pid.as_raw(), pidfd.as_raw_fd(), *pid);
             sapi::howdah_php_after_fork();
         }
         let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
@@ -191,7 +206,7 @@ fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<
         .map_err(|error| format!("cannot map the channel: {error}"))?;
     // The pidfd before the identity: a parent of another user may be watched, too.
     let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
-    let supervisor = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
+    let pidfd = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
         .map_err(|error| format!("cannot watch the supervisor: {error}"))?;
     // Also says that it was the supervisor's pidfd that was opened, and nobody's who inherited this process.
     die_with_supervisor(control).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
@@ -203,7 +218,8 @@ fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<
     .map_err(|error| format!("cannot become the application's user: {error}"))?;
     confine::finish(boot)?;
     // A change of user has cleared it, and a fork.
-    confine::die_with(&supervisor).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    confine::die_with(&pidfd).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    let supervisor = Supervisor { pidfd, pid: getppid().as_raw() };
     if let Some(folder) = &boot.working_directory {
         std::env::set_current_dir(folder).map_err(|error| {
             format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())

@@ -69,7 +69,7 @@ unsafe extern "C" {
     pub fn howdah_php_extension_dir() -> *const c_char;
     pub fn howdah_php_ini_dir() -> *const c_char;
     pub fn howdah_set_title(title: *const c_char);
-    pub fn howdah_die_with_prototype(supervisor_pidfd: c_int, prototype_pid: c_int);
+    pub fn howdah_die_with_prototype(prototype_pid: c_int, pidfd_of_supervisor: c_int, pid_of_supervisor: c_int);
 }
 
 /// Where a request's bytes come from and go to.
