@@ -6,7 +6,7 @@ mod hostile;
 
 use hostile::HostileMemory;
 use howdah_channel::{
-    ControlEnd, Exchange, Geometry, Next, Progress, Refused, RouterEnd, WorkerChannel, WorkerId, offsets,
+    BodyError, ControlEnd, Exchange, Geometry, Next, Progress, Refused, RouterEnd, WorkerChannel, WorkerId, offsets,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
@@ -93,9 +93,11 @@ fn worker_process() {
         claim.head(&mut head).expect("a head");
         body.clear();
         loop {
-            match claim.read_body(&mut part).expect("a body") {
-                0 => break,
-                len => body.extend_from_slice(&part[..len]),
+            match claim.read_body(&mut part) {
+                // Incomplete: the client left.
+                Ok(0) | Err(BodyError::Incomplete) => break,
+                Ok(len) => body.extend_from_slice(&part[..len]),
+                Err(other) => panic!("no body: {other:?}"),
             }
         }
         let request = Request { id: u64::from_le_bytes(*head.first_chunk().expect("an id")) };
