@@ -38,7 +38,7 @@ def status(server, name="app"):
 def load(url, *steps, connections=1500, expect=None):
     """What became of requests at constant rates."""
     program = EXECUTABLE.with_name("howdah-load")
-    command = [program, "--connections", str(connections), "--steps", *steps]
+    command = [program, "--connections", str(connections), "--steps", ",".join(steps)]
     done = subprocess.run([*command, *(["--expect", expect] if expect else []), "--", url], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

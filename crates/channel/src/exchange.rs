@@ -202,7 +202,7 @@ impl Exchange {
                 .is_ok();
         if free {
             self.released = true;
-            self.channel.lock().hinted.push((self.slot, self.sequence, self.ticket));
+            self.channel.taken_back(self.slot, self.sequence, self.ticket);
         }
         free
     }

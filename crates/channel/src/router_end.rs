@@ -29,6 +29,8 @@ pub struct RouterEnd {
     pub(crate) view: View,
     /// The next ticket of the submission queue. Only here: workers can't touch it.
     tail: AtomicU64,
+    /// How many hints in the queue are of requests that were taken back, at the last look.
+    cancelled: AtomicU64,
     books: Mutex<Books>,
 }
 
@@ -38,7 +40,7 @@ pub(crate) struct Books {
     /// Free slots, the last used on top, with the sequence number of their last request.
     free: Vec<(u16, u32)>,
     /// Free, but a hint of their cancelled request is still in the queue: slot, sequence, ticket.
-    pub(crate) hinted: Vec<(u16, u32, u64)>,
+    hinted: Vec<(u16, u32, u64)>,
     /// A worker still runs the request of a client that left (or of a router before this one).
     orphans: Vec<Orphan>,
     /// A worker broke the rules with them, or they were orphans at a moment when one did.
@@ -109,7 +111,7 @@ impl RouterEnd {
                 books.free.push((slot, sequence));
             }
         }
-        Ok(Arc::new(RouterEnd { view, tail: AtomicU64::new(tail), books: Mutex::new(books) }))
+        Ok(Arc::new(RouterEnd { view, tail: tail.into(), cancelled: 0.into(), books: Mutex::new(books) }))
     }
 
     /// Writes a request into a free slot and lets a worker know.
@@ -192,6 +194,7 @@ impl RouterEnd {
         let mut books = self.lock();
         let round_is_over = books.rounds.sweep(thread, now);
         self.collect_orphans(&mut books, |_| false);
+        self.collect_hinted(&mut books);
         if waiting.is_ok() {
             self.check_queue(&mut books);
         }
@@ -257,9 +260,18 @@ impl RouterEnd {
         books.free.len()
     }
 
-    /// How many requests wait for a worker, as far as the queue can be believed.
+    /// How many slots hold a request that waits, or that a worker runs.
+    pub fn slots_in_use(&self) -> usize {
+        let mut books = self.lock();
+        self.collect_hinted(&mut books);
+        self.slots().saturating_sub(books.free.len() + books.hinted.len())
+    }
+
+    /// How many requests wait for a worker, as far as the queue can be believed. Those that were taken back are not among
+    /// them.
     pub fn queued(&self) -> u64 {
-        self.waiting().unwrap_or(0)
+        let queued = self.waiting().unwrap_or(0);
+        queued.saturating_sub(self.cancelled.load(Ordering::Relaxed))
     }
 
     fn waiting(&self) -> Result<u64, Violation> {
@@ -281,6 +293,13 @@ impl RouterEnd {
     /// Whether the ticket has been taken, or skipped.
     pub(crate) fn is_taken(&self, ticket: u64) -> bool {
         self.view.queue().is_taken(ticket)
+    }
+
+    /// The slot is free, and its hint still in the queue.
+    pub(crate) fn taken_back(&self, slot: u16, sequence: u32, ticket: u64) {
+        let mut books = self.lock();
+        books.hinted.push((slot, sequence, ticket));
+        self.cancelled.store(books.hinted.len() as u64, Ordering::Relaxed);
     }
 
     /// The slot is free again, whatever its word says.
@@ -330,6 +349,7 @@ impl RouterEnd {
             }
             !taken
         });
+        self.cancelled.store(hinted.len() as u64, Ordering::Relaxed);
     }
 
     fn collect_orphans(&self, books: &mut Books, is_dead: impl Fn(WorkerId) -> bool) {

@@ -151,6 +151,18 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// One of these words, each with its meaning.
+    pub fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Error> {
+        let quoted_words: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+        let (last, others) = quoted_words.split_last().expect("there are words");
+        let all = format!("{} or {last}", others.join(", "));
+        let Value::String(text) = self.value else { return Err(self.expected(&all)) };
+        let found = words.iter().find(|(word, _)| word == text);
+        found
+            .map(|(_, meaning)| *meaning)
+            .ok_or_else(|| self.error(format_args!("there is no {}; write {all}", quoted(text))))
+    }
+
     pub fn nonempty_string(&self) -> Result<String, Error> {
         let string = self.string()?;
         if string.is_empty() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::node::{Node, Options};
+use crate::size;
 
 pub(crate) const OPTIONS: Options = Options { known: &["max", "spare", "idle_timeout", "auto"], refused: &[] };
 pub(crate) const AUTO_OPTIONS: Options = Options { known: &["max", "memory"], refused: &[] };
@@ -14,7 +15,6 @@ const MAX_IDLE_SECONDS: u64 = i32::MAX as u64 / 1000;
 const DEFAULT_IDLE_SECONDS: u64 = 15;
 /// Less than this no PHP process takes.
 const LEAST_MEMORY: u64 = 1 << 20;
-const MOST_MEMORY: u64 = 1 << 53;
 
 /// How many workers an application has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Processes {
         let object = node.object(&AUTO_OPTIONS)?;
         Ok(Self::Automatic {
             max: object.read("max", |node| node.integer(1..=MAX_PROCESSES, "processes"))?,
-            memory: object.read("memory", |node| node.integer(LEAST_MEMORY..=MOST_MEMORY, "bytes"))?,
+            memory: object.read("memory", |node| size::read(node, LEAST_MEMORY))?.filter(|bytes| *bytes > 0),
         })
     }
 
@@ -117,6 +117,8 @@ mod tests {
                 r#"{"auto": {"max": 50, "memory": 1073741824}}"#,
                 Ok(Processes::Automatic { max: Some(50), memory: Some(1 << 30) }),
             ),
+            (r#"{"auto": {"memory": "1G"}}"#, Ok(Processes::Automatic { max: None, memory: Some(1 << 30) })),
+            (r#"{"auto": {"memory": 0}}"#, Ok(Processes::default())),
         ];
         for (json, expected) in cases {
             assert_eq!(read(json), expected, "{json}");
@@ -131,7 +133,11 @@ mod tests {
             ("1025", "1025 is out of range; write 1 to 1024 processes, or \"auto\""),
             ("\"3\"", "expected a whole number (write 1 to 1024 processes, or \"auto\"), found the string \"3\""),
             (r#"{"auto": {"max": 0}}"#, "auto/max: 0 is out of range; write 1 to 1024 processes"),
-            (r#"{"auto": {"memory": 5}}"#, "auto/memory: 5 is out of range; write 1048576 to 9007199254740992 bytes"),
+            (
+                r#"{"auto": {"memory": 5}}"#,
+                "auto/memory: 5 bytes are too few; \
+                 write 1048576 bytes or more, as in 1048576 or \"128M\", or 0 for no limit",
+            ),
             (r#"{"auto": {"spare": 5}}"#, "auto/spare: there is no such option; remove it"),
             (r#"{"auto": {}, "max": 5}"#, "\"max\" stands beside \"auto\"; write it inside \"auto\", or remove one"),
             (r#"{"max": 0}"#, "max: 0 is out of range; write 1 to 1024 processes"),

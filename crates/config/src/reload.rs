@@ -1,6 +1,6 @@
 //! `reload`: when an application starts anew by itself.
 
-use crate::error::{Error, quoted};
+use crate::error::Error;
 use crate::node::Node;
 
 /// When a new generation of an application starts without being asked for.
@@ -19,16 +19,7 @@ pub enum Reload {
 
 impl Reload {
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
-        let text = node.string()?;
-        match text.as_str() {
-            "on-swap" => Ok(Self::OnSwap),
-            "on-change" => Ok(Self::OnChange),
-            "never" => Ok(Self::Never),
-            _ => {
-                let advice = "write \"on-swap\", \"on-change\" or \"never\"";
-                Err(node.error(format_args!("{} is no time to reload; {advice}", quoted(&text))))
-            }
-        }
+        node.one_of(&[("on-swap", Self::OnSwap), ("on-change", Self::OnChange), ("never", Self::Never)])
     }
 }
 
@@ -48,7 +39,7 @@ mod tests {
         assert_eq!(read(r#""on-change""#), Ok(Reload::OnChange));
         assert_eq!(read(r#""never""#), Ok(Reload::Never));
         let advice = "write \"on-swap\", \"on-change\" or \"never\"";
-        assert_eq!(read(r#""always""#), Err(format!("\"always\" is no time to reload; {advice}")));
-        assert_eq!(read("true"), Err("expected a string; write \"true\", with quotes".to_owned()));
+        assert_eq!(read(r#""always""#), Err(format!("there is no \"always\"; {advice}")));
+        assert_eq!(read("true"), Err("expected \"on-swap\", \"on-change\" or \"never\", found true".to_owned()));
     }
 }

@@ -1,6 +1,6 @@
 //! `retry`: what becomes of a request whose worker died.
 
-use crate::error::{Error, quoted};
+use crate::error::Error;
 use crate::node::Node;
 
 /// Whether a request whose worker died before it had answered anything is run once more.
@@ -17,13 +17,6 @@ pub enum Retry {
 
 impl Retry {
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
-        match node.string()?.as_str() {
-            "never" => Ok(Self::Never),
-            "idempotent" => Ok(Self::Idempotent),
-            other => {
-                let problem = format!("there is no {}; write \"never\" or \"idempotent\"", quoted(other));
-                Err(node.error(problem))
-            }
-        }
+        node.one_of(&[("never", Self::Never), ("idempotent", Self::Idempotent)])
     }
 }

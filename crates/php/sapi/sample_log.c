@@ -311,7 +311,8 @@ void howdah_log_limit(enum howdah_author author, const struct howdah_backtrace *
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
-	howdah_text_put(&line, "howdah: warning: limits/timeout of the application \"");
+	howdah_text_warning(&line);
+	howdah_text_put(&line, "limits/timeout of the application \"");
 	howdah_text_plain(&line, setup.application, strlen(setup.application));
 	howdah_text_put(&line, "\" ends a request: ");
 	put(&line, &facts.method, howdah_text_plain);

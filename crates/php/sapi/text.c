@@ -73,6 +73,12 @@ void howdah_text_time(struct howdah_text *text)
 	}
 }
 
+void howdah_text_warning(struct howdah_text *text)
+{
+	howdah_text_time(text);
+	howdah_text_put(text, "  WARN ");
+}
+
 /* The length of the character of UTF-8 that begins here, if it is a whole one in its shortest form; otherwise 0. */
 static size_t character(const unsigned char *at, size_t left)
 {

@@ -19,6 +19,8 @@ void howdah_text_number(struct howdah_text *text, uint64_t number);
 void howdah_text_seconds(struct howdah_text *text, uint64_t nanoseconds);
 /* As 2026-01-31T12:00:00.123Z. */
 void howdah_text_time(struct howdah_text *text);
+/* How a warning in the log begins, as those of the supervisor do: time and level. */
+void howdah_text_warning(struct howdah_text *text);
 /* A string of JSON, quoted. What is no UTF-8 becomes U+FFFD. */
 void howdah_text_json(struct howdah_text *text, const char *string, size_t len);
 /* Without characters that could end a line or move a cursor. */

@@ -35,6 +35,11 @@ fn main() -> ExitCode {
     })
 }
 
+/// A line of ours: with time and level, as the supervisor's have them.
+fn warn(message: &str) {
+    log(&format!("{}{message}", sapi::beginning_of_warning()));
+}
+
 /// One line on stderr, where PHP's own messages go too.
 fn log(message: &str) {
     use std::io::Write;

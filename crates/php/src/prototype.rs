@@ -147,7 +147,7 @@ impl Prototype {
             Ok(ForkResult::Child) => true,
             // The supervisor hears of a worker that ended at once, and tries again later.
             Err(error) => {
-                crate::log(&format!("cannot fork a worker of \"{}\": {error}", self.bounds.application));
+                crate::warn(&format!("cannot fork a worker of \"{}\": {error}", self.bounds.application));
                 send(&self.control, &FromPrototype::Exited { worker, pid: 0, end: ProcessEnd::Code(71) });
                 false
             }

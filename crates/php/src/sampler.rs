@@ -39,7 +39,9 @@ pub fn start(application: &'static CStr, end: &'static WorkerEnd, sampling: &'st
     let error = unsafe { sapi::howdah_sampler_start(&setup) };
     if error != 0 {
         let error = io::Error::from_raw_os_error(error);
-        crate::log(&format!("{application:?}: a worker has no sampler ({error}): it is in no slow log and no profile"));
+        crate::warn(&format!(
+            "{application:?}: a worker has no sampler ({error}): it is in no slow log and no profile"
+        ));
     }
 }
 

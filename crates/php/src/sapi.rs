@@ -51,7 +51,16 @@ pub struct SamplerSetup {
     pub has_limit: c_int,
 }
 
+/// `struct howdah_text`.
+#[repr(C)]
+struct Text {
+    bytes: *mut u8,
+    room: usize,
+    len: usize,
+}
+
 unsafe extern "C" {
+    fn howdah_text_warning(text: *mut Text);
     pub fn howdah_php_startup(
         ini_file: *const c_char,
         ini_entries: *const c_char,
@@ -173,9 +182,18 @@ unsafe extern "C" fn howdah_log(message: *const c_char) {
     crate::log(&message.to_string_lossy());
 }
 
+/// How a warning in the log begins: time and level.
+pub fn beginning_of_warning() -> String {
+    let mut bytes = [0; 64];
+    let mut text = Text { bytes: bytes.as_mut_ptr(), room: bytes.len(), len: 0 };
+    // SAFETY: the text is as long as it says, and what is written there is counted.
+    unsafe { howdah_text_warning(&raw mut text) };
+    String::from_utf8_lossy(&bytes[..text.len]).into_owned()
+}
+
 /// Another worker wrote into our slot: this process can't serve any more. The supervisor starts another.
 pub fn broken(violation: &Violation) -> ! {
-    crate::log(&format!("{violation}; this worker ends"));
+    crate::warn(&format!("{violation}; this worker ends"));
     end(70)
 }
 

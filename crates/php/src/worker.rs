@@ -115,7 +115,7 @@ fn reap_children() -> bool {
 
 impl Bounds {
     fn tell(&self, what: &str) {
-        crate::log(&format!("worker of \"{}\" (pid {}) {what}", self.application, std::process::id()));
+        crate::warn(&format!("worker of \"{}\" (pid {}) {what}", self.application, std::process::id()));
     }
 }
 

@@ -20,7 +20,7 @@ use howdah_channel::lifecycle::FromRouter;
 use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, Violation, WorkerId};
-use running::{Outcome, Trouble};
+use running::{Outcome, Trouble, Wait};
 pub use running::{Remainder, Running};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -31,6 +31,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// One thread's port to a generation.
@@ -53,6 +54,8 @@ pub struct Started {
     pub complete: bool,
 }
 
+/// How often time-outs and lost wake-ups are looked for: [`Port::sweep`].
+pub const SWEEP: Duration = Duration::from_millis(250);
 /// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
 const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
 /// When the supervisor is told again of a request that still takes too long.
@@ -76,7 +79,7 @@ impl Port {
     /// # Errors
     /// 431 for a head that no slot can hold; 503 when no worker takes it in time, or will; 502 for a broken channel.
     pub async fn submit(
-        &self,
+        self: &Rc<Self>,
         write_head: impl Fn(&mut HeadWriter),
         body: &[u8],
         remainder: Remainder,
@@ -85,12 +88,12 @@ impl Port {
     ) -> Result<Rc<Running>, Failure> {
         // For the slot and the queue together: a client waits once.
         let arrived = Instant::now();
-        let may_wait = self.generation.arrive(patience, arrived)?;
+        let wait = Wait { arrived, patience, longest: self.generation.arrive(patience, arrived)? };
         let complete = matches!(remainder, Remainder::None);
         let exchange = loop {
             let place = match self.generation.slots.try_acquire() {
                 Some(place) => place,
-                None => self.in_time(arrived, may_wait, self.generation.slots.acquire()).await?,
+                None => self.in_time(wait, self.generation.slots.acquire()).await?,
             };
             match self.write_and_submit(&write_head, body, complete) {
                 Ok(exchange) => {
@@ -101,7 +104,7 @@ impl Port {
                 // Who has a place finds a slot, unless a worker spoiled the queue: the sweep sees that, or it passes.
                 Err(Refused::NoSlot) => {
                     drop(place);
-                    self.in_time(arrived, may_wait, sleep(ASK_AGAIN)).await?;
+                    self.in_time(wait, sleep(ASK_AGAIN)).await?;
                 }
                 Err(Refused::Broken(violation)) => {
                     self.generation.report(violation);
@@ -123,8 +126,8 @@ impl Port {
             begun: Cell::new(false),
             outcome: Cell::new(Outcome::UnderWay),
             waker: RefCell::default(),
-            arrived,
-            may_wait,
+            wait,
+            is_timed: Cell::new(false),
             running_since: Cell::new(None),
             told_overdue: Cell::new(None),
         });
@@ -133,28 +136,50 @@ impl Port {
             active.resize_with(slot + 1, || None);
         }
         active[slot] = Some(Rc::clone(&running));
+        drop(active);
+        if wait.longest < SWEEP {
+            self.give_up_in_time(slot as u16, &running);
+        }
         self.generation.tell_demand();
         Ok(running)
     }
 
     /// Waits for something, as long as the request may wait: which may become shorter meanwhile.
-    async fn in_time<T>(
-        &self,
-        arrived: Instant,
-        may_wait: Duration,
-        something: impl Future<Output = T>,
-    ) -> Result<T, Failure> {
+    async fn in_time<T>(&self, wait: Wait, something: impl Future<Output = T>) -> Result<T, Failure> {
         let generation = &self.generation;
         let mut something = pin!(something);
         loop {
             let hurry = generation.hurry.notified();
-            let deadline = arrived + generation.queue().longest(may_wait);
             tokio::select! {
                 biased;
                 done = &mut something => return Ok(done),
-                () = sleep_until(deadline) => return Err(generation.refuse(1)),
+                () = sleep_until(self.deadline(wait)) => return Err(generation.refuse(1, wait.patience)),
                 () = hurry => {}
             }
+        }
+    }
+
+    fn deadline(&self, wait: Wait) -> Instant {
+        wait.arrived + self.generation.queue().longest(wait.longest)
+    }
+
+    /// Between two sweeps: takes a request back when it has waited for as long as it may.
+    fn give_up_in_time(self: &Rc<Self>, slot: u16, running: &Rc<Running>) {
+        if !running.is_timed.replace(true) {
+            let (port, running, deadline) = (Rc::clone(self), Rc::clone(running), self.deadline(running.wait));
+            spawn_local(async move {
+                sleep_until(deadline).await;
+                running.is_timed.set(false);
+                port.give_up_if_late(slot, &running);
+            });
+        }
+    }
+
+    fn give_up_if_late(&self, slot: u16, running: &Rc<Running>) {
+        let is_late = Instant::now() >= self.deadline(running.wait);
+        if is_late && running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
+            let failure = self.generation.refuse(1, running.wait.patience);
+            self.end(slot, running, Outcome::Failed(failure));
         }
     }
 
@@ -298,7 +323,7 @@ impl Port {
     }
 
     /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
-    pub fn sweep(&self) {
+    pub fn sweep(self: &Rc<Self>) {
         self.mend();
         self.generation.tell_demand();
         let now = Instant::now();
@@ -306,21 +331,17 @@ impl Port {
         self.for_each_active(|slot, running| {
             self.attend(slot);
             self.end_if_overdue(running);
-            let timed_out = match running.exchange.borrow_mut().as_mut() {
-                Some(exchange) => exchange.check().map(|()| {
-                    exchange.resubmit_if_stranded();
-                    let may_wait = self.generation.queue().longest(running.may_wait);
-                    now > running.arrived + may_wait && exchange.cancel()
-                }),
-                None => Ok(false),
-            };
-            match timed_out {
-                Ok(true) => {
-                    let failure = self.generation.refuse(1);
-                    self.end(slot, running, Outcome::Failed(failure));
+            let progress = running.exchange.borrow_mut().as_mut().map(|exchange| {
+                exchange.check()?;
+                exchange.resubmit_if_stranded();
+                exchange.progress()
+            });
+            match progress {
+                Some(Ok(Progress::Queued)) if self.deadline(running.wait) < now + SWEEP => {
+                    self.give_up_in_time(slot, running);
                 }
-                Ok(false) => {}
-                Err(violation) => self.violated(slot, running, violation),
+                Some(Ok(_)) | None => {}
+                Some(Err(violation)) => self.violated(slot, running, violation),
             }
         });
     }

@@ -17,10 +17,10 @@ use crate::subject::{Origin, Subject};
 use crate::thread::Thread;
 use crate::unsafe_fields;
 use bytes::Bytes;
-use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, Route, Share, Step};
+use howdah_config::{AccessLog, ActionKind, Destination, HeaderChange, RedirectTarget, Route, Share, Step};
 use http::header::{CONNECTION, HeaderName, HeaderValue, LOCATION, SERVER};
 use http::request::Parts;
-use http::{Method, Response, StatusCode, Version};
+use http::{HeaderMap, Method, Response, StatusCode, Version};
 use hyper::ext::ReasonPhrase;
 use std::path::Path;
 use std::rc::Rc;
@@ -28,6 +28,8 @@ use std::rc::Rc;
 /// A response, or what is answered instead.
 pub type Answer = Result<Response<ResponseBody>, Failure>;
 
+/// What the access log says of a request whose client left before the answer, as nginx's does. Nobody gets it.
+const CLIENT_LEFT: u16 = 499;
 /// Passes with variables, or that rewrite the path, may lead in a circle.
 const MAX_PASSES: usize = 255;
 
@@ -52,6 +54,8 @@ pub async fn answer(
         Ok((host, path)) => (host, path, None),
         Err(failure) => (String::new(), RequestPath::root(), Some(failure)),
     };
+    let log = view.configuration().access_log.as_ref().filter(|_| thread.logs_access());
+    let mut unanswered = Unanswered { log, request: Some((&parts, &peer, &origin, &host)) };
     let mut subject = Subject::new(&parts, &peer, &origin, &host, path);
     let answer = match refused {
         Some(failure) => Err(failure),
@@ -75,12 +79,32 @@ pub async fn answer(
     }
     let server = if http.server_version { cgi::SERVER_SOFTWARE } else { cgi::SERVER_NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
-    let log = view.configuration().access_log.as_ref().filter(|_| thread.logs_access());
+    unanswered.request = None;
     let entry = log.and_then(|log| match refusal {
         Some(_) => Entry::of_no_request(log, &peer.remote_addr, response.status()),
         None => Entry::new(log, &subject.answered(response.status(), response.headers())),
     });
     response.map(|body| body.ends_request(clock, entry))
+}
+
+/// A request whose client left before there was an answer: it is in the log, too.
+struct Unanswered<'a> {
+    log: Option<&'a AccessLog>,
+    /// Until there is an answer.
+    request: Option<(&'a Parts, &'a Peer, &'a Origin, &'a str)>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let (Some(log), Some((parts, peer, origin, host))) = (self.log, self.request) {
+            let path = RequestPath::normalise(parts.uri.path()).unwrap_or_else(|_| RequestPath::root());
+            let subject = Subject::new(parts, peer, origin, host, path);
+            let entry = StatusCode::from_u16(CLIENT_LEFT)
+                .ok()
+                .and_then(|status| Entry::new(log, &subject.answered(status, &HeaderMap::new())));
+            entry.into_iter().for_each(|entry| entry.write());
+        }
+    }
 }
 
 fn says_close(response: &Response<ResponseBody>) -> bool {

@@ -10,7 +10,7 @@ use crate::access_log::AccessLog;
 use crate::connection::{self, Clock};
 use crate::control::TellOnDrop;
 use crate::load::Load;
-use crate::php::{Generation, Port};
+use crate::php::{Generation, Port, SWEEP};
 use crate::proxy::Proxy;
 use crate::room::{Place, Room};
 use crate::snapshot::{Snapshot, View};
@@ -119,8 +119,6 @@ const DRAINS_BEFORE_SLEEP: u32 = 8;
 const REMOVED_KEPT: Duration = Duration::from_secs(2);
 /// How many idle connections make way at one time when there is no room.
 const MAKE_WAY: usize = 32;
-/// How often time-outs and lost wake-ups are looked for.
-const SWEEP: Duration = Duration::from_millis(250);
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Thread>>> = const { RefCell::new(None) };
@@ -415,7 +413,7 @@ impl Thread {
         port
     }
 
-    fn for_each_port(&self, mut act: impl FnMut(&Port)) {
+    fn for_each_port(&self, mut act: impl FnMut(&Rc<Port>)) {
         for port in self.ports.borrow().iter().filter_map(|known| known.port.upgrade()) {
             act(&port);
         }

@@ -11,7 +11,7 @@
 //! `If-Match` a change is made only to the configuration that has this ETag (RFC 9110, 13.1.1).
 
 use crate::certificates;
-use crate::change::Origin;
+use crate::change::{Origin, first_line};
 use crate::shutdown::Stage;
 use crate::status;
 use crate::supervise::Supervisor;
@@ -56,6 +56,10 @@ pub struct Reply {
     pub success: &'static str,
     /// The short text of a failure.
     pub failure: &'static str,
+    /// What the log says of a success, and of a failure.
+    pub told: (String, String),
+    /// When it was asked for.
+    pub since: Instant,
     /// Who waits.
     pub reply: oneshot::Sender<Answer>,
 }
@@ -99,8 +103,13 @@ impl From<Refusal> for Answer {
 // === impl Reply ===
 
 impl Reply {
-    /// Answers.
+    /// Answers, and tells the log.
     pub fn send(self, result: Result<&Document, &str>) {
+        let (done, not_done) = &self.told;
+        match result {
+            Ok(_) => tracing::info!("{done} after {} ms", self.since.elapsed().as_millis()),
+            Err(reason) => tracing::error!("{not_done}: {}", first_line(reason)),
+        }
         let answer = match result {
             Ok(document) => Answer::success(self.success).with_etag(document.etag()),
             Err(reason) => Refusal::new(NOT_APPLIED, self.failure, reason).into(),
@@ -268,7 +277,17 @@ impl Supervisor {
             Err(refusal) => return Err((ask.reply, refusal)),
         };
         let (document, configuration) = next;
-        let reply = Reply { success: answer::text::RECONFIGURED, failure: answer::text::NOT_APPLIED, reply: ask.reply };
+        let asked = format!("{} {}", ask.method, ask.path);
+        let reply = Reply {
+            success: answer::text::RECONFIGURED,
+            failure: answer::text::NOT_APPLIED,
+            told: (
+                format!("a new configuration is in force ({asked})"),
+                format!("a new configuration was not put in force ({asked})"),
+            ),
+            since: now,
+            reply: ask.reply,
+        };
         self.begin_change(document, configuration, Origin::Api(reply), &[], now);
         Ok(())
     }
@@ -318,10 +337,12 @@ impl Supervisor {
         match ask.method.as_str() {
             "PUT" => {
                 self.certificates.put(name, &ask.body)?;
+                tracing::info!("the certificate {name:?} was uploaded");
                 Ok(Answer::success(answer::text::CERTIFICATE_UPLOADED))
             }
             "DELETE" => {
                 self.certificates.delete(name, &certificates::used(&self.current.configuration))?;
+                tracing::info!("the certificate {name:?} was deleted");
                 Ok(Answer::success(answer::text::CERTIFICATE_DELETED))
             }
             _ => Err(Refusal::new(405, answer::text::INVALID_METHOD, "GET, PUT and DELETE are possible here")),
@@ -337,7 +358,16 @@ impl Supervisor {
             let detail = format!("there is no application {name:?}");
             return Err((ask.reply, Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)));
         }
-        let reply = Reply { success: answer::text::RESTARTED, failure: answer::text::NOT_RESTARTED, reply: ask.reply };
+        let reply = Reply {
+            success: answer::text::RESTARTED,
+            failure: answer::text::NOT_RESTARTED,
+            told: (
+                format!("the application {name:?} was restarted"),
+                format!("the application {name:?} was not restarted; what ran before goes on"),
+            ),
+            since: now,
+            reply: ask.reply,
+        };
         let (document, configuration) = (self.current.document.clone(), self.current.configuration.clone());
         self.begin_change(document, configuration, Origin::Api(reply), &[name], now);
         Ok(())

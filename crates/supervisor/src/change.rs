@@ -338,10 +338,7 @@ impl Supervisor {
         }
         self.give_up(&change.started);
         match change.origin {
-            Origin::Api(reply) => {
-                tracing::error!("a new configuration was not put in force: {}", first_line(reason));
-                reply.send(Err(reason));
-            }
+            Origin::Api(reply) => reply.send(Err(reason)),
             Origin::Reload(reloading) => reloading.tell_failure(first_line(reason)),
             Origin::Start | Origin::Nothing => self.start_failure = Some(first_line(reason).to_owned()),
             Origin::Stored => {
@@ -391,6 +388,6 @@ impl Supervisor {
 }
 
 /// Without what an application said: it said so on standard error, too.
-fn first_line(reason: &str) -> &str {
+pub(crate) fn first_line(reason: &str) -> &str {
     reason.lines().next().unwrap_or_default().trim_end_matches(':')
 }

@@ -48,6 +48,10 @@ impl Supervisor {
         self.control_listeners.close();
         match self.stage {
             Stage::Serving => {
+                tracing::info!(
+                    "howdah ends, after the requests under way, in {} s at the latest",
+                    ROUTER_GRACE.as_secs()
+                );
                 self.stage = Stage::Draining(now + ROUTER_GRACE);
                 self.refuse_asks();
                 // One that the router switches to already is finished.

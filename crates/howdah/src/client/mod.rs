@@ -126,8 +126,8 @@ pub struct Slow {
     #[arg(value_name = "APP")]
     application: Option<String>,
     /// How many requests.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    last: usize,
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    last: u32,
     /// As JSON, a line for each time that PHP's stack was looked at.
     #[arg(long)]
     json: bool,
@@ -158,13 +158,13 @@ pub struct Profile {
     #[arg(value_name = "APP")]
     application: String,
     /// For how long, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, allow_negative_numbers = true, value_parser = seconds)]
     seconds: f64,
     /// How many times a second each worker's stack is looked at.
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
     /// The file of the flame graph; APP-profile.svg if nothing is said. Speedscope's file is put beside it.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
     output: Option<PathBuf>,
 }
 
@@ -269,7 +269,7 @@ impl Slow {
     /// # Errors
     /// Why not.
     pub fn run(&self) -> Result<(), String> {
-        slow::print(&Server::of(&self.whom)?, self.application.as_deref(), self.last, self.json)
+        slow::print(&Server::of(&self.whom)?, self.application.as_deref(), self.last as usize, self.json)
     }
 }
 
@@ -314,6 +314,18 @@ impl Certificate {
             CertificateCommand::List { name } => certificate::list(&server, name.as_deref()),
         }
     }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let (least, most) = profile::SECONDS.into_inner();
+    let seconds = text.parse().ok().filter(|seconds| profile::SECONDS.contains(seconds));
+    seconds.ok_or_else(|| format!("write {least} to {most}"))
+}
+
+fn svg(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_svg = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
+    if is_svg { Ok(path) } else { Err("a flame graph is an SVG file; write FILE.svg".to_owned()) }
 }
 
 /// The names of all applications.

@@ -12,6 +12,7 @@ use howdah_supervisor::system_error::words;
 use inferno::flamegraph;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// How to sample.
@@ -37,6 +38,8 @@ struct Frame {
     file: String,
 }
 
+/// For how long howdah profiles, in seconds.
+pub const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
 const FRAME: u8 = 0x1f;
 const PART: u8 = 0x1e;
 /// Where the samplers stop.

@@ -12,8 +12,8 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {
-    /// RATE:SECONDS; several follow each other, as in 100:5 1500:2 100:5.
-    #[arg(long, value_name = "RATE:SECONDS", required = true, num_args = 1..)]
+    /// RATE:SECONDS; several follow each other, as in 100:5,1500:2,100:5.
+    #[arg(long, value_name = "RATE:SECONDS", required = true, value_delimiter = ',')]
     steps: Vec<Step>,
     /// The most connections.
     #[arg(long, value_name = "N", default_value = "1500")]

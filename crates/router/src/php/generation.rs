@@ -27,6 +27,8 @@ pub struct Generation {
     pub slots: Slots,
     /// How long requests wait, and who is refused.
     queue: Mutex<Queue>,
+    /// How long one waits at most.
+    queue_timeout: Duration,
     /// Whether the queue has anything to remember: if not, and nobody waits, nobody need ask it.
     is_standing: AtomicBool,
     /// Wakes those that wait for a slot when they may not wait for as long any more.
@@ -39,8 +41,6 @@ pub struct Generation {
     workers: AtomicU64,
     /// Where its scripts are.
     pub places: Places,
-    /// How many slots there are.
-    slot_count: usize,
     /// The eventfd of each thread, until the thread takes it.
     bells: Mutex<Vec<Option<OwnedFd>>>,
     /// If more workers are started when fewer than this are idle.
@@ -79,16 +79,17 @@ impl Generation {
         bells: Vec<OwnedFd>,
         supervisor: &Supervisor,
     ) -> Generation {
+        let queue_timeout = Duration::from_millis(boot.queue_timeout_ms);
         Generation {
             id: boot.id,
             application: boot.application,
             places: Places::default(),
             slots: Slots::new(Arc::clone(&channel)),
             channel,
-            slot_count: boot.geometry.slots.into(),
             bells: Mutex::new(bells.into_iter().map(Some).collect()),
             spare_workers: boot.spare_workers,
-            queue: Mutex::new(Queue::new(Duration::from_millis(boot.queue_timeout_ms))),
+            queue: Mutex::new(Queue::new(queue_timeout)),
+            queue_timeout,
             is_standing: false.into(),
             hurry: Notify::new(),
             refused: 0.into(),
@@ -142,7 +143,7 @@ impl Generation {
 
     /// How many requests are under way or wait for a worker.
     pub fn active_requests(&self) -> u64 {
-        self.slot_count.saturating_sub(self.channel.free_slots()) as u64 + self.slots.waiting()
+        self.channel.slots_in_use() as u64 + self.slots.waiting()
     }
 
     /// How many requests wait for a worker.
@@ -158,10 +159,13 @@ impl Generation {
     /// A request comes, whose client will wait for so long if it has said so. How long it may wait.
     pub(super) fn arrive(&self, patience: Option<Duration>, now: Instant) -> Result<Duration, Failure> {
         let waiting = self.waiting_requests();
-        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
         self.look(waiting, now);
-        let arrived = self.queue().arrive(arrival, now);
-        arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after))
+        if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
+            return Ok(patience.map_or(self.queue_timeout, |patience| patience.min(self.queue_timeout)));
+        }
+        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
+        let arrived = self.queue().arrive(arrival);
+        arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after, patience))
     }
 
     /// Looks at how the queue moves, and says what an operator should hear.
@@ -195,20 +199,26 @@ impl Generation {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No worker takes a request in time. One line in the log tells of many.
-    pub(super) fn refuse(&self, retry_after: u32) -> Failure {
+    /// No worker takes a request in time, or in the time that its client would wait. One line in the log tells of many.
+    pub(super) fn refuse(&self, retry_after: u32, patience: Option<Duration>) -> Failure {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         let now = self.started.elapsed().as_millis() as u64 + REFUSAL_PAUSE_MS;
         let last = self.told_refusal.load(Ordering::Relaxed);
         if now >= last + REFUSAL_PAUSE_MS
             && self.told_refusal.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
+            let why = match patience.filter(|patience| *patience < self.queue_timeout) {
+                Some(patience) => {
+                    format!("its client would wait for {} s only, as its Prefer header says", patience.as_secs_f64())
+                }
+                None => "are there too few processes, or do they hang?".to_owned(),
+            };
             tracing::warn!(
                 application = self.application,
                 waiting = self.waiting_requests(),
                 workers = self.workers.load(Ordering::Relaxed),
                 refused_until_now = refused,
-                "no worker takes a request in time: answered 503; are there too few processes, or do they hang?"
+                "no worker takes a request in time: answered 503; {why}"
             );
         }
         Failure::Unavailable { retry_after }

@@ -96,13 +96,12 @@ impl Queue {
         Queue { timeout, standing: None, shedding: None }
     }
 
-    /// A request comes. How long it may wait.
+    /// A request comes, after a [`look`](Queue::look). How long it may wait.
     ///
     /// # Errors
     /// When it will not be its turn in time.
-    pub fn arrive(&mut self, arrival: Arrival, now: Instant) -> Result<Duration, TooBusy> {
+    pub fn arrive(&mut self, arrival: Arrival) -> Result<Duration, TooBusy> {
         let longest = arrival.patience.map_or(self.timeout, |patience| patience.min(self.timeout));
-        self.look(arrival.waiting, now);
         let Some(standing) = &mut self.standing else { return Ok(longest) };
         standing.coming += 1;
         let Some(rate) = standing.rate else { return Ok(longest) };
@@ -172,7 +171,8 @@ impl Queue {
         self.timeout / BOUND
     }
 
-    /// Whether there is anything to remember.
+    /// Whether requests have been waiting, or are refused: if not, whoever comes while none wait may wait as long as it
+    /// likes.
     pub fn is_standing(&self) -> bool {
         self.standing.is_some() || self.shedding.is_some()
     }
@@ -189,7 +189,7 @@ impl fmt::Display for News {
             News::Overloaded { per_second } => write!(
                 f,
                 "more requests come than are finished, which is {per_second:.0} a second: some are answered 503 until that \
-                 changes; see docs/processes.md"
+                 changes; `howdah status` says what the workers do"
             ),
             News::Recovered { after, refused } => {
                 write!(

@@ -29,7 +29,8 @@ fn simulate(seconds: u64, capacity: f64, looping: usize, coming: impl Fn(u64) ->
         due -= open as f64;
         for _ in 0..open + std::mem::take(&mut idle_clients) {
             let arrival = Arrival { waiting: waiting.len() as u64, workers: 4, patience: None };
-            match queue.arrive(arrival, at) {
+            queue.look(arrival.waiting, at);
+            match queue.arrive(arrival) {
                 Ok(allowed) => waiting.push_back((now, allowed)),
                 Err(_) => {
                     seen.refused.push(0);
@@ -120,12 +121,12 @@ fn a_clients_own_patience_counts() {
     let now = Instant::now();
     let mut queue = Queue::new(TIMEOUT);
     let arrival = |waiting, seconds| Arrival { waiting, workers: 1, patience: Some(Duration::from_secs(seconds)) };
-    assert_eq!(queue.arrive(arrival(0, 3), now), Ok(Duration::from_secs(3)));
-    assert_eq!(queue.arrive(arrival(0, 30), now), Ok(TIMEOUT));
+    assert_eq!(queue.arrive(arrival(0, 3)), Ok(Duration::from_secs(3)));
+    assert_eq!(queue.arrive(arrival(0, 30)), Ok(TIMEOUT));
     // A hundred a second are finished, and four hundred wait.
     queue.look(400, now);
     queue.finished(100);
-    let now = now + WINDOW;
-    assert_eq!(queue.arrive(arrival(400, 3), now), Err(TooBusy { retry_after: 4 }));
-    assert_eq!(queue.arrive(arrival(400, 5), now), Ok(Duration::from_secs(5)));
+    queue.look(400, now + WINDOW);
+    assert_eq!(queue.arrive(arrival(400, 3)), Err(TooBusy { retry_after: 4 }));
+    assert_eq!(queue.arrive(arrival(400, 5)), Ok(Duration::from_secs(5)));
 }

@@ -35,13 +35,22 @@ pub struct Running {
     pub(super) begun: Cell<bool>,
     pub(super) outcome: Cell<Outcome>,
     pub(super) waker: RefCell<Option<Waker>>,
-    /// When it came, and how long it may wait for a worker; after that it is answered 503.
-    pub(super) arrived: Instant,
-    pub(super) may_wait: Duration,
+    pub(super) wait: Wait,
+    /// A task takes it back when it has waited for too long.
+    pub(super) is_timed: Cell<bool>,
     /// Since when a worker has been seen to run it.
     pub(super) running_since: Cell<Option<Instant>>,
     /// When the supervisor was last told that it takes too long.
     pub(super) told_overdue: Cell<Option<Instant>>,
+}
+
+/// How long a request may wait for a worker; after that it is answered 503.
+#[derive(Clone, Copy)]
+pub(super) struct Wait {
+    pub(super) arrived: Instant,
+    pub(super) longest: Duration,
+    /// How long its client would, if it has said so.
+    pub(super) patience: Option<Duration>,
 }
 
 /// What came of it.

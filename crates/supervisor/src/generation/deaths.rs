@@ -111,10 +111,7 @@ impl Generation {
         let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
         let was_overdue = self.was_overdue(worker);
         if end != ProcessEnd::Code(0) && !self.replacing && !self.is_stopping() && !was_overdue {
-            tracing::warn!(
-                "worker of {:?} (pid {pid}) {end}; the request that it ran, if any, is answered 502; another worker is started",
-                self.plan.name
-            );
+            tracing::warn!("worker of {:?} (pid {pid}) {end}; another worker is started", self.plan.name);
         }
         let account = self.control.account(worker);
         let at_work = account.is_some_and(|account| account.current.is_some());

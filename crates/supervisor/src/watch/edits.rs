@@ -75,7 +75,8 @@ fn follow(known: Vec<Watching>, applications: Vec<Watched>) -> Vec<Watching> {
         known.into_iter().map(|watching| (watching.watched.name.clone(), watching)).collect();
     let follow_one = |watched: Watched| match known.remove(&watched.name) {
         Some(watching) if watching.watched == watched => Some(watching),
-        _ => Watching::begin(watched),
+        Some(before) => Watching::begin(watched).map(|watching| watching.after(before)),
+        None => Watching::begin(watched),
     };
     applications.into_iter().filter_map(follow_one).collect()
 }
@@ -120,6 +121,12 @@ impl Watching {
             watching.add(&folder, &folder);
         }
         Some(watching)
+    }
+
+    /// What was written until this one watches is told, too.
+    fn after(self, mut before: Watching) -> Watching {
+        before.read();
+        Watching { written: before.written, ..self }
     }
 
     /// Watches a folder and those in it; says whether there is a file that matters.
