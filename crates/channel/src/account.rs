@@ -22,8 +22,6 @@ pub struct Account {
     pub wall: Duration,
     /// How long a processor was busy with those.
     pub cpu: Duration,
-    /// How much memory it shared with nobody when it was last looked at, in bytes; 0 is unknown.
-    pub private_bytes: u64,
 }
 
 /// A request that runs.
@@ -77,7 +75,7 @@ impl Account {
 impl<'m> Ledger<'m> {
     /// Opens the account of this worker: nothing has been done yet.
     pub(crate) fn open(words: Words<'m>, me: WorkerId) -> Ledger<'m> {
-        for offset in [at::BEGAN, at::SLOT, at::REQUESTS, at::WALL, at::CPU, at::PRIVATE_BYTES] {
+        for offset in [at::BEGAN, at::SLOT, at::REQUESTS, at::WALL, at::CPU] {
             words.set(offset, 0);
         }
         words.word(at::LIFE).store(u64::from(me.incarnation) + 1, Ordering::Release);
@@ -97,11 +95,6 @@ impl<'m> Ledger<'m> {
         self.words.set(at::WALL, self.words.get(at::WALL).wrapping_add(nanoseconds(now).saturating_sub(began)));
         self.words.set(at::CPU, nanoseconds(cpu));
         self.words.set(at::REQUESTS, self.words.get(at::REQUESTS).wrapping_add(1));
-    }
-
-    /// How much memory the worker shares with nobody, in bytes.
-    pub fn enter_memory(&self, private_bytes: u64) {
-        self.words.set(at::PRIVATE_BYTES, private_bytes);
     }
 }
 
@@ -124,7 +117,6 @@ impl<'m> Words<'m> {
             requests: self.get(at::REQUESTS),
             wall: Duration::from_nanos(self.get(at::WALL)),
             cpu: Duration::from_nanos(self.get(at::CPU)),
-            private_bytes: self.get(at::PRIVATE_BYTES),
         })
     }
 
@@ -171,8 +163,7 @@ mod tests {
         ledger.finish(at(13), at(1));
         ledger.begin(8, 0, at(20));
         ledger.finish(at(21), at(2));
-        ledger.enter_memory(4096);
-        let expected = Account { current: None, requests: 2, wall: at(4), cpu: at(2), private_bytes: 4096 };
+        let expected = Account { current: None, requests: 2, wall: at(4), cpu: at(2) };
         assert_eq!(control.account(first), Some(expected));
 
         Ledger::open(view.account(3), second);

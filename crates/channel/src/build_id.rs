@@ -18,7 +18,7 @@ const LEN: usize = VERSION.len() + 1 + DIGITS;
 const TEXT: [u8; LEN] = text();
 
 /// All that both ends of a channel must agree on. Not hashed is what only one end does.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     include_str!("account.rs"),
     include_str!("confinement.rs"),
     include_str!("control.rs"),
@@ -30,6 +30,7 @@ const SOURCES: [&str; 14] = [
     include_str!("request.rs"),
     include_str!("response.rs"),
     include_str!("ring.rs"),
+    include_str!("sampling.rs"),
     include_str!("state.rs"),
     include_str!("submission.rs"),
     include_str!("view.rs"),

@@ -76,6 +76,11 @@ impl Exchange {
         self.slot
     }
 
+    /// The slot's sequence number: with the slot, the name of the request.
+    pub fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
     /// How far the request has come.
     ///
     /// # Errors

@@ -71,7 +71,6 @@ pub(crate) mod account {
     pub const REQUESTS: usize = 24;
     pub const WALL: usize = 32;
     pub const CPU: usize = 40;
-    pub const PRIVATE_BYTES: usize = 48;
 }
 
 /// Offsets of a slot's control words. The first line is the router's to write, the second one the worker's.

@@ -172,6 +172,11 @@ pub enum FromPrototype {
         /// Its process id, as the prototype sees it.
         pid: i32,
     },
+    /// A worker cannot be forked now: there is no process, or no memory, for it.
+    NotForked {
+        /// Its name.
+        worker: WorkerId,
+    },
     /// A worker ended, and was reaped.
     Exited {
         /// Its name.
@@ -334,6 +339,8 @@ pub enum FromRouter {
         generation: u64,
         /// The worker.
         worker: WorkerId,
+        /// The request: its slot, and the slot's sequence number.
+        request: (u16, u32),
     },
     /// The answer to [`ToRouter::TellLoad`].
     Load(RouterLoad),

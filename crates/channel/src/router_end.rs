@@ -163,7 +163,7 @@ impl RouterEnd {
 
     /// How many workers say that they have nothing to do, and how many requests wait for a worker. Both may be lies.
     pub fn demand(&self) -> (u32, u64) {
-        (self.view.idle().count(), self.waiting().unwrap_or(0))
+        (self.view.idle().count(), self.queued())
     }
 
     /// Hands each slot that asks for attention to `visit`. Slots that no exchange of the caller owns are for
@@ -184,16 +184,17 @@ impl RouterEnd {
     }
 
     /// Gives back the slots whose clients left and whose workers have finished since, and wakes workers if requests wait:
-    /// what a killed or hostile worker spoiled is mended here. Cheap; call it some times a second in each thread.
+    /// what a killed or hostile worker spoiled is mended here. Cheap; call it some times a second in each thread. How many
+    /// requests of clients that left have been finished since.
     ///
     /// # Errors
     /// When a worker broke the submission queue, or a slot that no exchange owns (it is set aside): again and again, until
     /// [`RouterEnd::release_quarantined`].
-    pub fn sweep(&self, thread: u16, now: Instant) -> Result<(), Violation> {
+    pub fn sweep(&self, thread: u16, now: Instant) -> Result<usize, Violation> {
         let waiting = self.waiting();
         let mut books = self.lock();
         let round_is_over = books.rounds.sweep(thread, now);
-        self.collect_orphans(&mut books, |_| false);
+        let finished = self.collect_orphans(&mut books, |_| false);
         self.collect_hinted(&mut books);
         if waiting.is_ok() {
             self.check_queue(&mut books);
@@ -206,7 +207,7 @@ impl RouterEnd {
         let broken = books.broken;
         drop(books);
         self.wake_if_requests_wait();
-        broken.map_or(waiting.map(drop), Err)
+        broken.map_or(waiting.map(|_| finished), Err)
     }
 
     /// The thread has ended: it sweeps no more.
@@ -270,8 +271,16 @@ impl RouterEnd {
     /// How many requests wait for a worker, as far as the queue can be believed. Those that were taken back are not among
     /// them.
     pub fn queued(&self) -> u64 {
-        let queued = self.waiting().unwrap_or(0);
-        queued.saturating_sub(self.cancelled.load(Ordering::Relaxed))
+        let queued = || self.waiting().unwrap_or(0);
+        let hints = queued();
+        let cancelled = self.cancelled.load(Ordering::Relaxed);
+        if cancelled < hints || hints == 0 {
+            return hints.saturating_sub(cancelled);
+        }
+        // Workers have passed some of them since.
+        let mut books = self.lock();
+        self.collect_hinted(&mut books);
+        queued().saturating_sub(books.hinted.len() as u64)
     }
 
     fn waiting(&self) -> Result<u64, Violation> {
@@ -352,8 +361,9 @@ impl RouterEnd {
         self.cancelled.store(hinted.len() as u64, Ordering::Relaxed);
     }
 
-    fn collect_orphans(&self, books: &mut Books, is_dead: impl Fn(WorkerId) -> bool) {
+    fn collect_orphans(&self, books: &mut Books, is_dead: impl Fn(WorkerId) -> bool) -> usize {
         let Books { free, orphans, quarantined, broken, living, rounds, .. } = books;
+        let mut finished = 0;
         orphans.retain_mut(|orphan| {
             let Orphan { slot, sequence, inherited, .. } = *orphan;
             let words = self.view.slot(slot);
@@ -378,6 +388,7 @@ impl RouterEnd {
                 Ok(true) => {
                     words.state().store(pack(sequence, SlotState::Free), Ordering::Release);
                     free.push((slot, sequence));
+                    finished += 1;
                 }
                 Err(violation) => {
                     self.dismiss(slot);
@@ -387,6 +398,7 @@ impl RouterEnd {
             }
             false
         });
+        finished
     }
 
     /// Finds a cell that stops the queue. [`SubmissionQueue::mend`] can't run meanwhile: it needs the books.

@@ -10,6 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define NAME_BYTES 256
+
 typedef int (*reader)(void *to, const void *from, size_t len);
 
 static pid_t own_pid;
@@ -42,7 +44,22 @@ static void read_string(reader read, char *out, size_t room, const zend_string *
 	size_t len, skip = 0;
 
 	out[0] = '\0';
-	if (!from || !read(&len, &from->len, sizeof(len)) || len > 1 << 20) {
+	if (!from) {
+		return;
+	}
+	if (read != read_own) {
+		/* Mostly there is something behind it, and one system call is enough. */
+		char whole[offsetof(zend_string, val) + NAME_BYTES];
+		if (room <= NAME_BYTES && read(whole, from, sizeof(whole))) {
+			memcpy(&len, whole + offsetof(zend_string, len), sizeof(len));
+			if (len < room) {
+				memcpy(out, whole + offsetof(zend_string, val), len);
+				out[len] = '\0';
+				return;
+			}
+		}
+	}
+	if (!read(&len, &from->len, sizeof(len)) || len > 1 << 20) {
 		return;
 	}
 	if (len >= room) {
@@ -57,21 +74,21 @@ static void read_string(reader read, char *out, size_t room, const zend_string *
 
 static void read_frame(reader read, struct howdah_frame *frame, const zend_execute_data *data, const zend_function *from)
 {
-	const zend_class_entry *scope = NULL;
-	zend_string *name = NULL, *class_name = NULL, *file = NULL;
-	uint8_t type;
+	zend_string *class_name = NULL, *file = NULL;
+	zend_function head;
 	zend_op opline;
 
 	frame->function[0] = frame->class_name[0] = frame->file[0] = '\0';
 	frame->line = 0;
-	if (!read(&type, &from->type, sizeof(type)) || !read(&name, &from->common.function_name, sizeof(name))) {
+	/* What functions of both kinds begin with. */
+	if (!read(&head.common, &from->common, sizeof(head.common))) {
 		return;
 	}
-	read_string(read, frame->function, sizeof(frame->function), name, 0);
-	if (read(&scope, &from->common.scope, sizeof(scope)) && scope && read(&class_name, &scope->name, sizeof(class_name))) {
+	read_string(read, frame->function, sizeof(frame->function), head.common.function_name, 0);
+	if (head.common.scope && read(&class_name, &head.common.scope->name, sizeof(class_name))) {
 		read_string(read, frame->class_name, sizeof(frame->class_name), class_name, 0);
 	}
-	if (ZEND_USER_CODE(type)) {
+	if (ZEND_USER_CODE(head.common.type)) {
 		if (read(&file, &from->op_array.filename, sizeof(file))) {
 			read_string(read, frame->file, sizeof(frame->file), file, 1);
 		}
@@ -98,11 +115,24 @@ static void walk(reader read, struct howdah_backtrace *backtrace, const zend_exe
 		}
 		if (data.func) {
 			struct howdah_frame *frame = &backtrace->frames[backtrace->depth];
-			read_frame(read, frame, &data, data.func);
+			/* Who waits is seen again and again in the same places: they need not be read again. */
+			if (backtrace->depth >= backtrace->known || frame->from != data.func || frame->at != data.opline) {
+				read_frame(read, frame, &data, data.func);
+				frame->from = data.func;
+				frame->at = data.opline;
+			}
+			if (backtrace->known <= backtrace->depth) {
+				backtrace->known = backtrace->depth + 1;
+			}
 			/* Functions of PHP's own without a name do nothing, and stand for constructors that are not there. */
 			backtrace->depth += frame->function[0] != '\0';
 		}
 	}
+}
+
+void howdah_backtrace_forget(struct howdah_backtrace *backtrace)
+{
+	backtrace->known = 0;
 }
 
 /* ---- the thread that runs PHP ---- */
@@ -213,6 +243,11 @@ int howdah_backtrace_foreign(struct howdah_backtrace *backtrace)
 	}
 	walk(howdah_peek, backtrace, top);
 	read_wait(backtrace->waits_in, sizeof(backtrace->waits_in));
-	return current() == top && howdah_peek(&after, top, sizeof(after)) && after.func == before.func
+	int stayed = current() == top && howdah_peek(&after, top, sizeof(after)) && after.func == before.func
 		&& after.prev_execute_data == before.prev_execute_data;
+	if (!stayed) {
+		/* What moved while it was read may be anything. */
+		howdah_backtrace_forget(backtrace);
+	}
+	return stayed;
 }

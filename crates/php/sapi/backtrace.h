@@ -13,18 +13,25 @@ struct howdah_frame {
 	/* Empty for a function of PHP's own. The end of a path that is too long. */
 	char file[256];
 	uint32_t line;
+	/* What it was read of. */
+	const zend_function *from;
+	const zend_op *at;
 };
 
 struct howdah_backtrace {
 	/* The innermost comes first. */
 	struct howdah_frame frames[HOWDAH_FRAMES];
 	int depth;
+	/* So many frames have been read since it was forgotten, deeper ones included. */
+	int known;
 	/* There are more frames. */
 	int is_cut;
 	/* The system call that PHP sits in, or the kernel's function, as far as the kernel says so; otherwise empty. */
 	char waits_in[32];
 };
 
+/* At the beginning of each request: what lay in some place is not there any more. */
+void howdah_backtrace_forget(struct howdah_backtrace *backtrace);
 /* By PHP's thread, at a safe point. */
 void howdah_backtrace_own(struct howdah_backtrace *backtrace, zend_execute_data *top);
 /* By another thread. What is not there any more ends it. 0: PHP moved on meanwhile. */

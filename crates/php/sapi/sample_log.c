@@ -95,6 +95,7 @@ void howdah_log_begin(const struct howdah_request *request)
 {
 	facts.number++;
 	facts.began = request->began;
+	facts.memory = facts.memory_peak = 0;
 	facts.method = string(request->method, 32);
 	facts.url = string(request->uri, URL_BYTES);
 	facts.script = string(request->script_filename, URL_BYTES);

@@ -47,6 +47,8 @@ static void (*next_interrupt)(zend_execute_data *execute_data);
 /* Of both threads. */
 static _Atomic uint64_t began; /* 0: no request */
 static _Atomic uint32_t asked;
+/* The request that PHP's thread was asked about the last time. */
+static _Atomic uint64_t asked_of;
 static _Atomic uint32_t waits_for_begin;
 static _Atomic uint32_t sample_number;
 static _Atomic uint32_t written;
@@ -87,9 +89,11 @@ static void write_down(enum howdah_author author, uint32_t what, const struct ho
 		howdah_log_limit(author, backtrace, is_current);
 	}
 	if ((what & (SLOW | LIMIT)) && setup.slow_log >= 0) {
-		atomic_store(&written, 1);
 		howdah_log_sample(author, what & LIMIT ? HOWDAH_LIMIT : HOWDAH_SLOW, atomic_load(&sample_number), backtrace,
 			is_current);
+		if (is_current()) {
+			atomic_store(&written, 1);
+		}
 	}
 }
 
@@ -100,11 +104,24 @@ static bool always(void)
 	return true;
 }
 
+/* The supervisor wants this request to end. */
+static bool shall_end(void)
+{
+	return __atomic_load_n(setup.end, __ATOMIC_SEQ_CST) == atomic_load(&began);
+}
+
 /* PHP is at a safe point. */
 static void interrupted(zend_execute_data *execute_data)
 {
 	uint32_t what = runs && !howdah_forked ? atomic_exchange(&asked, 0) : 0;
 
+	/* The sampler may have meant the request before. */
+	if (what && atomic_load(&asked_of) != atomic_load(&began)) {
+		what &= PROFILE;
+	}
+	if (what & (LIMIT | END) && !shall_end()) {
+		what &= ~(uint32_t) (LIMIT | END);
+	}
 	if (what & (SLOW | PROFILE | LIMIT)) {
 		howdah_backtrace_own(&php_backtrace, execute_data);
 		write_down(HOWDAH_PHP, what, &php_backtrace, always);
@@ -131,7 +148,9 @@ void howdah_sampler_begin(const struct howdah_request *request)
 		return;
 	}
 	howdah_log_begin(request);
+	howdah_backtrace_forget(&php_backtrace);
 	atomic_store(&asked, 0);
+	atomic_store(&written, 0);
 	atomic_store(&began, request->began);
 	if (atomic_load(&waits_for_begin) && atomic_exchange(&waits_for_begin, 0)) {
 		__atomic_fetch_add((uint32_t *) setup.bell, 1, __ATOMIC_SEQ_CST);
@@ -185,14 +204,20 @@ static void interrupt(void)
 #endif
 }
 
+static void ask_php(uint32_t what)
+{
+	atomic_store(&asked_of, watched.began);
+	atomic_fetch_or(&asked, what);
+	interrupt();
+}
+
 static void ask(uint32_t what, uint64_t now)
 {
 	if (howdah_is_in_internal_function() && howdah_backtrace_foreign(&sampler_backtrace) && is_current()) {
 		write_down(HOWDAH_SAMPLER, what, &sampler_backtrace, is_current);
 		return;
 	}
-	atomic_fetch_or(&asked, what);
-	interrupt();
+	ask_php(what);
 	if (what & (SLOW | LIMIT)) {
 		watched.patience_ends = now + PATIENCE;
 	}
@@ -204,7 +229,10 @@ static void take_back(uint32_t what)
 	uint32_t left = atomic_fetch_and(&asked, ~what) & what;
 
 	if (left) {
-		howdah_backtrace_foreign(&sampler_backtrace);
+		if (!howdah_backtrace_foreign(&sampler_backtrace) && !howdah_backtrace_foreign(&sampler_backtrace)) {
+			sampler_backtrace.depth = 0;
+			sampler_backtrace.is_cut = 1;
+		}
 		if (is_current()) {
 			write_down(HOWDAH_SAMPLER, left, &sampler_backtrace, is_current);
 		}
@@ -224,11 +252,10 @@ static uint64_t look_at_request(uint64_t now)
 		watched.is_ending = true;
 		ask(LIMIT, now);
 		watched.next_push = now + (watched.patience_ends ? PATIENCE : 0);
-		atomic_fetch_or(&asked, END);
-		interrupt();
+		ask_php(END);
 	}
 	if (watched.is_ending && atomic_load(&asked) & END) {
-		if (now >= watched.next_push) {
+		if (now >= watched.next_push && is_current()) {
 			watched.next_push = now + PUSH;
 			interrupt();
 			syscall(SYS_tgkill, process, php_thread, WAKE_UP);
@@ -278,6 +305,7 @@ static uint64_t step(uint64_t now)
 		memset(&watched, 0, sizeof(watched));
 		watched.began = current;
 		watched.next_sample = current + setup.slow_threshold;
+		howdah_backtrace_forget(&sampler_backtrace);
 	}
 	if (current) {
 		next = look_at_request(now);

@@ -46,13 +46,14 @@ impl Allowance {
         Allowance { requests, memory }
     }
 
-    /// Whether it ends now, having served so many requests and being so large. `is_turn` asks for the turn, and takes it.
-    pub fn is_used_up(&self, served: u64, private_bytes: u64, is_turn: impl FnOnce() -> bool) -> Option<Enough> {
+    /// Whether it ends now, having served so many requests and grown by so much. `is_turn` asks for the turn, and takes it.
+    pub fn is_used_up(&self, served: u64, grown: u64, is_turn: impl FnOnce() -> bool) -> Option<Enough> {
         let (reason, must) = match (self.requests, self.memory) {
-            (Some(requests), _) if served >= requests.early => (Enough::Requests, served >= requests.most),
-            (_, Some(limit)) if private_bytes > limit => (Enough::Memory, private_bytes / 2 > limit),
+            (_, Some(limit)) if grown > limit => (Enough::Memory, grown / 2 > limit),
+            (Some(requests), _) if served >= requests.early => (Enough::Requests, false),
             _ => return None,
         };
+        let must = must || self.requests.is_some_and(|requests| served >= requests.most);
         // Who must end takes the turn too, if it can: others are to wait for the next worker.
         (is_turn() || must).then_some(reason)
     }
@@ -91,7 +92,9 @@ mod tests {
         }
         let both = Allowance::new(Some(5), Some(100), 0);
         assert_eq!(both.is_used_up(4, 300, || false), Some(Enough::Memory));
-        assert_eq!(both.is_used_up(5, 300, || false), Some(Enough::Requests));
+        assert_eq!(both.is_used_up(5, 3, || false), Some(Enough::Requests));
+        let many = Allowance::new(Some(1000), Some(100), 0);
+        assert_eq!(many.is_used_up(950, 300, || false), Some(Enough::Memory), "it may end early, and must now");
     }
 
     #[test]

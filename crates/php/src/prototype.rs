@@ -25,6 +25,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 struct Prototype {
     pid: Pid,
@@ -35,7 +36,12 @@ struct Prototype {
     supervisor: Supervisor,
     stderr: Stderr,
     workers: HashMap<Pid, WorkerId>,
+    /// When it was last said that no worker can be forked.
+    told_scarcity: Option<Instant>,
 }
+
+/// That no worker can be forked is said this far apart.
+const SCARCITY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who must not be outlived.
 struct Supervisor {
@@ -78,7 +84,9 @@ pub fn run() -> Result<ExitCode, String> {
             let (pid, workers) = (getpid(), HashMap::new());
             let (requests, memory) = (boot.requests_per_worker, boot.memory_per_worker);
             let bounds = worker::Bounds { application: boot.application, requests, memory };
-            Prototype { pid, control, channel, bounds, sampling, supervisor, stderr, workers }.serve()?;
+            let told_scarcity = None;
+            Prototype { pid, control, channel, bounds, sampling, supervisor, stderr, workers, told_scarcity }
+                .serve()?;
             Ok(ExitCode::SUCCESS)
         }
         Err(reason) => {
@@ -145,10 +153,13 @@ impl Prototype {
                 false
             }
             Ok(ForkResult::Child) => true,
-            // The supervisor hears of a worker that ended at once, and tries again later.
+            // The supervisor tries again later.
             Err(error) => {
-                crate::warn(&format!("cannot fork a worker of \"{}\": {error}", self.bounds.application));
-                send(&self.control, &FromPrototype::Exited { worker, pid: 0, end: ProcessEnd::Code(71) });
+                if self.told_scarcity.is_none_or(|told| told.elapsed() >= SCARCITY_PAUSE) {
+                    self.told_scarcity = Some(Instant::now());
+                    crate::warn(&format!("cannot fork a worker of \"{}\": {error}", self.bounds.application));
+                }
+                send(&self.control, &FromPrototype::NotForked { worker });
                 false
             }
         }

@@ -49,7 +49,6 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bo
     let mut since_reaped = 0;
     let ledger = end.open_ledger();
     let cpu_at_birth = process_cpu_time();
-    ledger.enter_memory(growth.private_bytes());
     while let Next::Run(claim) = end.next(reap_children) {
         let read = claim.head(&mut request.head).and_then(|()| parse_head(&request.head, &mut request.variables));
         if let Err(violation) = read {
@@ -77,15 +76,13 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bo
             return;
         }
         served += 1;
-        if growth.after(request.path(), request.value(code::SCRIPT_NAME), began, now) {
-            ledger.enter_memory(growth.private_bytes());
-            if bounds.memory.is_none()
-                && let Some(news) = growth.news()
-            {
-                bounds.tell(&news);
-            }
+        if growth.after(request.path(), request.value(code::SCRIPT_NAME), began, now)
+            && bounds.memory.is_none()
+            && let Some(news) = growth.news()
+        {
+            bounds.tell(&news);
         }
-        if let Some(enough) = allowance.is_used_up(served, growth.private_bytes(), || end.may_recycle(now)) {
+        if let Some(enough) = allowance.is_used_up(served, growth.grown(), || end.may_recycle(now)) {
             if let Some(summary) = growth.summary(enough == Enough::Memory) {
                 bounds.tell(&format!("{summary}; another one takes its place"));
             }

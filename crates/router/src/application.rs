@@ -3,7 +3,7 @@
 use crate::cgi;
 use crate::failure::Failure;
 use crate::incoming::Incoming;
-use crate::php::{Port, Running};
+use crate::php::{Port, Running, Wait};
 use crate::request_body::{self, Buffered};
 use crate::rerun;
 use crate::response_body::ResponseBody;
@@ -48,17 +48,24 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
         return Err(Failure::LengthRequired);
     }
     let has_body = !body.is_end_stream();
-    let body = if has_body { request_body::read(body, settings).await? } else { Buffered::EMPTY };
+    let body = match has_body {
+        true => {
+            port.generation.foresee(patience(parts))?;
+            request_body::read(body, settings).await?
+        }
+        false => Buffered::EMPTY,
+    };
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
     let may_rerun = !has_body && rerun::is_allowed(application.retry, &parts.method);
     let write_head = |head: &mut _| cgi::write(head, subject, &target.root, &script, body_len);
     let spool_folder = settings.body_temp_path.as_deref();
-    let mut answer = run_php(&port, parts, &write_head, body, spool_folder).await;
-    if may_rerun && matches!(answer, Err(Failure::WorkerDied)) {
+    let wait = port.admit(patience(parts))?;
+    let mut answer = run_php(&port, parts, &write_head, body, spool_folder, wait).await;
+    if may_rerun && matches!(answer, Err(Failure::WorkerDied { had_begun: false })) {
         rerun::tell(&port, parts, "run once more");
-        answer = run_php(&port, parts, &write_head, Buffered::EMPTY, spool_folder).await;
+        answer = run_php(&port, parts, &write_head, Buffered::EMPTY, spool_folder, wait).await;
     }
-    if matches!(answer, Err(Failure::WorkerDied)) {
+    if matches!(answer, Err(Failure::WorkerDied { .. })) {
         rerun::tell(&port, parts, "answered 502");
     }
     answer
@@ -70,9 +77,10 @@ async fn run_php(
     write_head: impl Fn(&mut HeadWriter),
     body: Buffered,
     spool_folder: Option<&Path>,
+    wait: Wait,
 ) -> Answer {
     let (memory, remainder) = body.into_parts();
-    let running = port.submit(write_head, &memory, remainder, spool_folder, patience(request)).await?;
+    let running = port.submit(write_head, &memory, remainder, spool_folder, wait).await?;
     let running = AbandonOnDrop::new(port, running);
     let started = port.head(running.get()).await?;
     let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;

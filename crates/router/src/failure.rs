@@ -36,8 +36,11 @@ pub enum Failure {
     Internal,
     /// The worker died, or wrote no response; no upstream did.
     BadGateway,
-    /// The worker died before it had answered anything: the request may be run once more.
-    WorkerDied,
+    /// The worker died before its response had begun.
+    WorkerDied {
+        /// Something of the response had come: the request cannot be run once more.
+        had_begun: bool,
+    },
     /// No worker took it in time, or would.
     Unavailable {
         /// When to try again, in seconds.
@@ -66,7 +69,7 @@ impl Failure {
             Failure::NotImplemented => StatusCode::NOT_IMPLEMENTED,
             Failure::VersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Failure::BadGateway | Failure::WorkerDied => StatusCode::BAD_GATEWAY,
+            Failure::BadGateway | Failure::WorkerDied { .. } => StatusCode::BAD_GATEWAY,
             Failure::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Failure::GatewayTimeout => StatusCode::GATEWAY_TIMEOUT,
         }

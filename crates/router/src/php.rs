@@ -20,8 +20,8 @@ use howdah_channel::lifecycle::FromRouter;
 use howdah_channel::request::HeadWriter;
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, Violation, WorkerId};
-use running::{Outcome, Trouble, Wait};
-pub use running::{Remainder, Running};
+use running::{Outcome, Trouble};
+pub use running::{Remainder, Running, Wait};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -54,6 +54,9 @@ pub struct Started {
     pub complete: bool,
 }
 
+/// A request that waits for a slot: it may be taken back.
+struct Leaving<'g>(Cell<Option<&'g Generation>>);
+
 /// How often time-outs and lost wake-ups are looked for: [`Port::sweep`].
 pub const SWEEP: Duration = Duration::from_millis(250);
 /// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
@@ -73,27 +76,37 @@ impl Port {
         Port { generation, thread, active: RefCell::default(), head: RefCell::default(), spool_limits: SPOOL_LIMITS }
     }
 
-    /// Waits for a slot and submits the request: its head, which is written only then, and the beginning of its body. The
-    /// client waits for `patience` at most, if it has said so.
+    /// A request comes, whose client waits for `patience` at most, if it has said so.
     ///
     /// # Errors
-    /// 431 for a head that no slot can hold; 503 when no worker takes it in time, or will; 502 for a broken channel.
+    /// 503 when no worker will take it in time.
+    pub fn admit(&self, patience: Option<Duration>) -> Result<Wait, Failure> {
+        let arrived = Instant::now();
+        Ok(Wait { arrived, patience, longest: self.generation.arrive(patience, arrived)? })
+    }
+
+    /// Waits for a slot and submits the request: its head, which is written only then, and the beginning of its body.
+    ///
+    /// # Errors
+    /// 431 for a head that no slot can hold; 503 when no worker takes it in time; 502 for a broken channel.
     pub async fn submit(
         self: &Rc<Self>,
         write_head: impl Fn(&mut HeadWriter),
         body: &[u8],
         remainder: Remainder,
         spool_folder: Option<&Path>,
-        patience: Option<Duration>,
-    ) -> Result<Rc<Running>, Failure> {
         // For the slot and the queue together: a client waits once.
-        let arrived = Instant::now();
-        let wait = Wait { arrived, patience, longest: self.generation.arrive(patience, arrived)? };
+        wait: Wait,
+    ) -> Result<Rc<Running>, Failure> {
+        let leaving = Leaving(Cell::new(Some(&*self.generation)));
         let complete = matches!(remainder, Remainder::None);
         let exchange = loop {
             let place = match self.generation.slots.try_acquire() {
                 Some(place) => place,
-                None => self.in_time(wait, self.generation.slots.acquire()).await?,
+                None => {
+                    let place = self.in_time(wait, self.generation.slots.acquire()).await;
+                    place.inspect_err(|_| leaving.no_more())?
+                }
             };
             match self.write_and_submit(&write_head, body, complete) {
                 Ok(exchange) => {
@@ -104,7 +117,7 @@ impl Port {
                 // Who has a place finds a slot, unless a worker spoiled the queue: the sweep sees that, or it passes.
                 Err(Refused::NoSlot) => {
                     drop(place);
-                    self.in_time(wait, sleep(ASK_AGAIN)).await?;
+                    self.in_time(wait, sleep(ASK_AGAIN)).await.inspect_err(|_| leaving.no_more())?;
                 }
                 Err(Refused::Broken(violation)) => {
                     self.generation.report(violation);
@@ -112,6 +125,7 @@ impl Port {
                 }
             }
         };
+        leaving.no_more();
         let taken = exchange.body_taken() as usize;
         let remainder = match remainder {
             Remainder::None if taken < body.len() => Remainder::Memory(Bytes::copy_from_slice(&body[taken..])),
@@ -137,7 +151,7 @@ impl Port {
         }
         active[slot] = Some(Rc::clone(&running));
         drop(active);
-        if wait.longest < SWEEP {
+        if self.deadline(wait) < wait.arrived + SWEEP {
             self.give_up_in_time(slot as u16, &running);
         }
         self.generation.tell_demand();
@@ -150,10 +164,15 @@ impl Port {
         let mut something = pin!(something);
         loop {
             let hurry = generation.hurry.notified();
+            let deadline = self.deadline(wait);
+            if deadline <= Instant::now() {
+                return Err(generation.refuse(1, wait.patience));
+            }
             tokio::select! {
                 biased;
                 done = &mut something => return Ok(done),
-                () = sleep_until(self.deadline(wait)) => return Err(generation.refuse(1, wait.patience)),
+                // It may have become longer meanwhile.
+                () = sleep_until(deadline) => {}
                 () = hurry => {}
             }
         }
@@ -218,8 +237,8 @@ impl Port {
             let more = running.spool.borrow().len() > 0;
             match (running.outcome.get(), response::parse(&arrived)) {
                 // Nothing has been sent yet: an error is better than a beginning without an end.
-                (Outcome::Failed(Failure::WorkerDied), _) if !arrived.is_empty() => {
-                    Poll::Ready(Err(Failure::BadGateway))
+                (Outcome::Failed(Failure::WorkerDied { .. }), _) if !arrived.is_empty() => {
+                    Poll::Ready(Err(Failure::WorkerDied { had_begun: true }))
                 }
                 (Outcome::Failed(failure), _) => Poll::Ready(Err(failure)),
                 (outcome, Ok(Some(_))) => {
@@ -290,7 +309,7 @@ impl Port {
         self.generation.channel.woke(self.thread);
     }
 
-    /// A worker is dead: its request, if it ran one of this thread's, is answered.
+    /// A worker is dead: its request, if it ran one of this thread's, is answered. The generation knows of it.
     pub fn worker_died(&self, worker: WorkerId) {
         self.for_each_active(|slot, running| {
             self.attend(slot);
@@ -300,13 +319,13 @@ impl Port {
             };
             match lost {
                 Ok(true) => {
-                    self.generation.finished();
+                    self.generation.finished(1);
                     let (status, failure) = match running.is_overdue() {
                         true => (504, Failure::GatewayTimeout),
-                        false => (502, Failure::WorkerDied),
+                        false => (502, Failure::WorkerDied { had_begun: false }),
                     };
                     // What is answered 502 or run once more is told by who decides that.
-                    if running.begun.get() || failure != Failure::WorkerDied {
+                    if running.begun.get() || running.is_overdue() {
                         let client_gets = running.client_gets(status);
                         tracing::warn!(
                             application = self.generation.application,
@@ -319,7 +338,6 @@ impl Port {
                 Err(violation) => self.violated(slot, running, violation),
             }
         });
-        self.generation.worker_died(worker);
     }
 
     /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
@@ -348,9 +366,11 @@ impl Port {
 
     /// The client left: the request is taken back, or its response dropped.
     pub fn abandon(&self, running: &Rc<Running>) {
-        if let Some(slot) = running.slot() {
-            self.end(slot, running, Outcome::Failed(Failure::BadGateway));
+        let Some(slot) = running.slot() else { return };
+        if running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
+            self.generation.left();
         }
+        self.end(slot, running, Outcome::Failed(Failure::BadGateway));
     }
 
     fn attend(&self, slot: u16) {
@@ -361,11 +381,11 @@ impl Port {
             Ok(false) => running.wake(),
             // Whatever PHP said at the end is not the answer that its client waited for.
             Ok(true) if running.is_overdue() => {
-                self.generation.finished();
+                self.generation.finished(1);
                 self.end(slot, &running, Outcome::Failed(Failure::GatewayTimeout));
             }
             Ok(true) => {
-                self.generation.finished();
+                self.generation.finished(1);
                 self.end(slot, &running, Outcome::Complete);
             }
             Err(Trouble::Violation(violation)) => self.violated(slot, &running, violation),
@@ -380,20 +400,23 @@ impl Port {
     fn end_if_overdue(&self, running: &Running) {
         let Some(timeout) = self.generation.timeout else { return };
         let mut exchange = running.exchange.borrow_mut();
-        let Some(Ok(Progress::Running(worker))) = exchange.as_mut().map(Exchange::progress) else { return };
+        let Some(exchange) = exchange.as_mut() else { return };
+        let Ok(Progress::Running(worker)) = exchange.progress() else { return };
         let since = running.running_since.get().unwrap_or_else(Instant::now);
         running.running_since.set(Some(since));
         // It has a while for its shutdown functions, before the supervisor is told again and kills it.
         let was_told = running.told_overdue.get().is_some_and(|told| told.elapsed() < OVERDUE_AGAIN);
         if since.elapsed() > timeout && !was_told {
             running.told_overdue.set(Some(Instant::now()));
-            self.generation.supervisor.tell(&FromRouter::Overdue { generation: self.generation.id, worker });
+            let (generation, request) = (self.generation.id, (exchange.slot(), exchange.sequence()));
+            self.generation.supervisor.tell(&FromRouter::Overdue { generation, worker, request });
         }
     }
 
     fn mend(&self) {
-        if let Err(violation) = self.generation.channel.sweep(self.thread, Instant::now().into_std()) {
-            self.generation.report(violation);
+        match self.generation.channel.sweep(self.thread, Instant::now().into_std()) {
+            Ok(finished) => self.generation.finished(finished),
+            Err(violation) => self.generation.report(violation),
         }
         self.generation.slots.recover();
     }
@@ -435,6 +458,23 @@ impl Port {
             .collect();
         for (slot, running) in active {
             act(slot, &running);
+        }
+    }
+}
+
+// === impl Leaving ===
+
+impl Leaving<'_> {
+    /// It is submitted, or refused.
+    fn no_more(&self) {
+        self.0.set(None);
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some(generation) = self.0.get() {
+            generation.left();
         }
     }
 }

@@ -146,7 +146,12 @@ impl Process {
                     .filter(|known| known.id == generation)
                     .for_each(|known| known.worker_started(worker));
             }
-            ToRouter::WorkerDied { generation, worker } => self.tell(|| Command::WorkerDied(generation, worker)),
+            ToRouter::WorkerDied { generation, worker } => {
+                self.each_generation()
+                    .filter(|known| known.id == generation)
+                    .for_each(|known| known.worker_died(worker));
+                self.tell(|| Command::WorkerDied(generation, worker));
+            }
             ToRouter::WorkersReplaced { generation } => {
                 self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());
             }

@@ -102,7 +102,7 @@ async fn judge(port: &Rc<Port>, request: &WarmUpRequest) -> Result<(), String> {
         }
         Ok(_) => Ok(()),
         Err(Failure::GatewayTimeout) => Err(format!("{name} took longer than \"limits/timeout\" allows")),
-        Err(Failure::WorkerDied | Failure::BadGateway) => {
+        Err(Failure::WorkerDied { .. } | Failure::BadGateway) => {
             Err(format!("the worker that ran {name} ended before it had answered"))
         }
         Err(failure) => Err(format!("{name} was answered {}", failure.status().as_u16())),
@@ -131,7 +131,7 @@ async fn answer(port: &Rc<Port>, request: &WarmUpRequest) -> Result<StatusCode, 
         // Behind all others: the worker looks there.
         head.known(code::HOWDAH_WARM_UP, b"1");
     };
-    let running = port.submit(write_head, b"", Remainder::None, None, None).await?;
+    let running = port.submit(write_head, b"", Remainder::None, None, port.admit(None)?).await?;
     let running = AbandonOnDrop::new(port, running);
     let started = port.head(running.get()).await?;
     let (head, _) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;

@@ -60,6 +60,8 @@ pub struct Reply {
     pub told: (String, String),
     /// When it was asked for.
     pub since: Instant,
+    /// Whether the configuration remains what it is.
+    pub is_restart: bool,
     /// Who waits.
     pub reply: oneshot::Sender<Answer>,
 }
@@ -286,6 +288,7 @@ impl Supervisor {
                 format!("a new configuration was not put in force ({asked})"),
             ),
             since: now,
+            is_restart: false,
             reply: ask.reply,
         };
         self.begin_change(document, configuration, Origin::Api(reply), &[], now);
@@ -366,6 +369,7 @@ impl Supervisor {
                 format!("the application {name:?} was not restarted; what ran before goes on"),
             ),
             since: now,
+            is_restart: true,
             reply: ask.reply,
         };
         let (document, configuration) = (self.current.document.clone(), self.current.configuration.clone());

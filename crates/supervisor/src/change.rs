@@ -9,7 +9,7 @@ use crate::generation::Generation;
 use crate::generation::Plan;
 use crate::listen::ChosenBy;
 use crate::logs::AccessLog;
-use crate::plan::check_settings;
+use crate::plan::{Strictness, check_settings};
 use crate::planning::Planning;
 use crate::reload::Reloading;
 use crate::shutdown::Stage;
@@ -163,8 +163,14 @@ impl Supervisor {
         let new = configuration.applications.iter().filter(|(name, application)| !is_kept(name, application));
         let new: Vec<_> = new.map(|(name, application)| (name.clone(), application.clone())).collect();
         let has_new = !new.is_empty();
-        let planning =
-            if has_new { Progress::Planning(Planning::begin(new, &self.start, now)) } else { Progress::Booting };
+        let strictness = match origin {
+            Origin::Stored => Strictness::AsStored,
+            Origin::Start | Origin::Nothing | Origin::Api(_) | Origin::Reload(_) => Strictness::AsAsked,
+        };
+        let planning = match has_new {
+            true => Progress::Planning(Planning::begin(new, &self.start, strictness, now)),
+            false => Progress::Booting,
+        };
         let version = current.version + 1;
         self.change = Some(Change {
             next: Current { version, document, configuration, ..Current::nothing() },

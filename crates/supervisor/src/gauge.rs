@@ -30,11 +30,13 @@ pub struct Gauge {
     spent: BTreeMap<u16, (WorkerId, Usage)>,
     /// When that was.
     looked: Instant,
-    /// What a worker takes, in bytes.
-    worker_bytes: u64,
-    /// When a worker was weighed, and in which place the next one is.
+    /// What a worker takes, in bytes, once one has been weighed that has answered something.
+    worker_bytes: Option<u64>,
+    /// When that was last done.
     weighed: Option<Instant>,
-    next: usize,
+    /// Who is the next to be weighed, and to be looked at: places among those that there are then.
+    next_weighed: usize,
+    next_looked_at: usize,
 }
 
 /// Workers' use of time is looked at this far apart, at least.
@@ -45,8 +47,13 @@ const WEIGH_PAUSE: Duration = Duration::from_secs(1);
 const LOOKED_AT: usize = 32;
 /// No worker takes less, in bytes: some minutes after its birth.
 const LEAST_WORKER: u64 = 4 << 20;
-/// So much of the memory is left to others.
+/// What a worker is taken to need before one has been weighed, in bytes.
+const UNKNOWN_WORKER: u64 = 32 << 20;
+/// After so many requests a worker has about the memory that it will have.
+const GROWN_UP: u64 = 3;
+/// So much of the memory is left to others, but no more than so many bytes.
 const RESERVE: f64 = 0.1;
+const MOST_RESERVE: i64 = 512 << 20;
 /// A worker that was heavy once counts for less and less.
 const FORGET: f64 = 0.99;
 
@@ -56,7 +63,7 @@ impl Gauge {
     /// Nothing has been measured yet.
     pub fn new(machine: Machine, now: Instant) -> Gauge {
         let spent = BTreeMap::new();
-        Gauge { machine, spent, looked: now, worker_bytes: LEAST_WORKER, weighed: None, next: 0 }
+        Gauge { machine, spent, looked: now, worker_bytes: None, weighed: None, next_weighed: 0, next_looked_at: 0 }
     }
 
     /// How many processors there are.
@@ -70,8 +77,8 @@ impl Gauge {
         if looked_at == 0 {
             return 0.0;
         }
-        self.next = self.next.wrapping_add(1);
-        let sample = busy.iter().cycle().skip(self.next % busy.len()).take(looked_at);
+        self.next_looked_at = self.next_looked_at.wrapping_add(1);
+        let sample = busy.iter().cycle().skip(self.next_looked_at % busy.len()).take(looked_at);
         let runnable = sample.filter(|process| process.is_runnable()).count();
         runnable as f64 * busy.len() as f64 / looked_at as f64
     }
@@ -107,16 +114,35 @@ impl Gauge {
 
     /// How much memory there is for more workers.
     pub fn memory(&mut self, workers: &[Measured], now: Instant) -> Option<Memory> {
-        if self.weighed.is_none_or(|at| now.saturating_duration_since(at) >= WEIGH_PAUSE) && !workers.is_empty() {
-            self.weighed = Some(now);
-            self.next = self.next.wrapping_add(1);
-            let Measured { process, account, .. } = workers[self.next % workers.len()];
-            let bytes = process.proportional_bytes().unwrap_or(0).max(account.private_bytes);
-            self.worker_bytes = bytes.max((self.worker_bytes as f64 * FORGET) as u64).max(LEAST_WORKER);
+        if self.weighed.is_none_or(|at| now.saturating_duration_since(at) >= WEIGH_PAUSE) {
+            self.weigh(workers, now);
         }
         let memory = self.machine.memory()?;
-        let room = memory.available as i64 - (memory.total as f64 * RESERVE) as i64;
-        Some(Memory { room, worker: self.worker_bytes })
+        let reserve = ((memory.total as f64 * RESERVE) as i64).min(MOST_RESERVE);
+        let worker = self.worker_bytes.unwrap_or(UNKNOWN_WORKER);
+        Some(Memory { room: memory.available as i64 - reserve, worker })
+    }
+
+    /// Weighs one of those that have answered something; the others are light yet.
+    fn weigh(&mut self, workers: &[Measured], now: Instant) {
+        let grown_up: Vec<_> = workers.iter().filter(|worker| !worker.is_young()).collect();
+        if grown_up.is_empty() {
+            return;
+        }
+        self.weighed = Some(now);
+        self.next_weighed = self.next_weighed.wrapping_add(1);
+        let Some(bytes) = grown_up[self.next_weighed % grown_up.len()].process.proportional_bytes() else { return };
+        let before = self.worker_bytes.map_or(0, |before| (before as f64 * FORGET) as u64);
+        self.worker_bytes = Some(bytes.max(before).max(LEAST_WORKER));
+    }
+}
+
+// === impl Measured ===
+
+impl Measured {
+    /// Whether it has not taken the memory yet that it will.
+    pub fn is_young(&self) -> bool {
+        self.account.requests < GROWN_UP
     }
 }
 
@@ -156,10 +182,14 @@ mod tests {
     #[test]
     fn this_test_uses_a_processor_and_memory() {
         let mut gauge = Gauge::new(Machine::within(Vec::new()), Instant::now());
-        let me = myself();
+        let mut me = myself();
         assert_eq!(gauge.runnable(&[]), 0.0);
         assert!(me.process.proportional_bytes().unwrap() > 1 << 20);
-        let memory = gauge.memory(&[me], Instant::now()).unwrap();
-        assert!(memory.worker >= LEAST_WORKER && memory.room != 0, "{memory:?}");
+        let now = Instant::now();
+        let memory = gauge.memory(&[me], now).unwrap();
+        assert!(memory.worker == UNKNOWN_WORKER && memory.room != 0, "{memory:?}");
+        me.account.requests = GROWN_UP;
+        let memory = gauge.memory(&[me], now).unwrap();
+        assert!(memory.worker >= LEAST_WORKER && memory.worker != UNKNOWN_WORKER, "{memory:?}");
     }
 }

@@ -41,7 +41,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What an application asks for, checked against the machine.
 #[derive(Clone, Debug)]
@@ -102,6 +102,8 @@ pub struct Generation {
     pub(crate) samples: OwnedFd,
     /// The profile that is being made.
     pub(crate) profile: Option<Profile>,
+    /// When the slow log is looked at again.
+    slow_log_at: Option<Instant>,
     pub(crate) shares: Shares,
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
@@ -149,6 +151,10 @@ enum Prototype {
 
 /// More messages than fit into a socket were not there already: somebody sends while they are read.
 const PENDING_AT_MOST: usize = 4096;
+/// How often the length of the slow log is looked at.
+const SLOW_LOG_PAUSE: Duration = Duration::from_secs(60);
+/// How long a prototype may take to fork a worker, or to say that it cannot.
+const LONGEST_FORK: Duration = Duration::from_secs(30);
 
 // === impl Generation ===
 
@@ -167,6 +173,7 @@ impl Generation {
             overdue: Overdue::default(),
             samples: profile::samples_file()?,
             profile: None,
+            slow_log_at: None,
             shares: Shares::default(),
             prototype: Prototype::Down { again: now },
             backoff: Backoff::default(),
@@ -257,8 +264,10 @@ impl Generation {
         }
         self.kill_lingering(now);
         self.wait_for_start(now);
+        self.wait_for_forks(now);
         self.look_at_overdue(now);
         self.look_at_profile(now);
+        self.look_at_slow_log(now);
         for (_, process) in self.workers.overdue(now) {
             match process {
                 Some(process) => process.kill(),
@@ -282,7 +291,8 @@ impl Generation {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let watches = self.overdue.next_deadline().into_iter().chain(self.profile_deadline()).min();
+        let watches =
+            self.overdue.next_deadline().into_iter().chain(self.profile_deadline()).chain(self.slow_log_at).min();
         let next = match self.prototype {
             Prototype::Down { again } => {
                 Some(again).into_iter().chain(self.workers.next_deadline()).chain(watches).min()
@@ -290,7 +300,10 @@ impl Generation {
             Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
                 let workers =
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
-                let start = if booted && self.proven { None } else { patience.deadline() };
+                let start = match booted && self.proven {
+                    true => self.workers.first_order().map(|ordered| ordered + LONGEST_FORK),
+                    false => patience.deadline(),
+                };
                 let look = self.idle.look_at.filter(|_| booted);
                 kill_at.into_iter().chain(workers).chain(start).chain(look).chain(watches).min()
             }
@@ -339,6 +352,12 @@ impl Generation {
             },
             FromPrototype::Moved { pid } => self.prototype_moved(pid),
             FromPrototype::Started { worker, pid } => self.worker_started(worker, pid),
+            FromPrototype::NotForked { worker } => {
+                if !self.workers.not_forked(worker, now) {
+                    return self.breach("it could not fork a worker that nobody asked for");
+                }
+                self.forget_worker(worker, now);
+            }
             FromPrototype::Exited { worker, pid, end } => {
                 let known = self.workers.alive().find(|(alive, _)| *alive == worker);
                 match known {
@@ -366,6 +385,27 @@ impl Generation {
         matches!(self.prototype, Prototype::Up { pid, .. } if pid == wanted)
     }
 
+    /// A prototype that could not be told something is killed, and another one started.
+    pub fn replace_uninformed_prototype(&mut self) {
+        let Prototype::Up { pid, group, link: Some(link), .. } = &mut self.prototype else { return };
+        if let Err(error) = link.check() {
+            tracing::error!(
+                "the prototype of {:?} does not know what it should ({error}); it is killed",
+                self.plan.name
+            );
+            reap::kill_group(*pid, *group);
+        }
+    }
+
+    /// A prototype that has booted forks at once, or it hangs.
+    fn wait_for_forks(&mut self, now: Instant) {
+        let Prototype::Up { pid, booted: true, link: Some(_), .. } = self.prototype else { return };
+        if self.proven && self.workers.ordered_before(now.checked_sub(LONGEST_FORK).unwrap_or(now)) {
+            self.failure = Some(format!("it has not forked a worker within {} s", LONGEST_FORK.as_secs()));
+            reap::kill(pid);
+        }
+    }
+
     /// Why PHP does not start. `None` while it may still do so.
     pub fn failure(&self) -> Option<&str> {
         match self.prototype {
@@ -390,6 +430,15 @@ impl Generation {
                 reap::kill_group(*pid, *group);
             }
             None => {}
+        }
+    }
+
+    fn look_at_slow_log(&mut self, now: Instant) {
+        if let Some(log) = &self.plan.slow_log
+            && self.slow_log_at.is_none_or(|at| at <= now)
+        {
+            self.slow_log_at = Some(now + SLOW_LOG_PAUSE);
+            log.rotate_if_long();
         }
     }
 

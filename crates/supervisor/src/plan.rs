@@ -15,11 +15,20 @@ use howdah_channel::warm_up::WarmUpRequest;
 use howdah_config::{Application, Scheme, Settings, WarmUp};
 use std::path::Path;
 
+/// What becomes of a file that an application can do without, and that cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// Somebody has just asked for it: an error.
+    AsAsked,
+    /// It is served without, and said.
+    AsStored,
+}
+
 /// What an application needs.
 ///
 /// # Errors
 /// With the path of the option and what to do.
-pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan, String> {
+pub fn plan(name: &str, application: &Application, start: &Start, strictness: Strictness) -> Result<Plan, String> {
     // For `howdah serve` there is no configuration that the user knows of.
     let at = |option: &str, problem: String| match start.recognised {
         Some(_) => problem,
@@ -55,6 +64,17 @@ pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan
     let confined = confinement::of(&application.isolation, &account)
         .map_err(|(option, problem)| at(&format!("/isolation/{option}"), problem))?;
     let cores = confined.machine().cores();
+    let slow_log =
+        SlowLog::of(name, application.slow_log.as_ref(), start).map_err(|problem| at("/slow_log", problem))?;
+    if let Some(Err(problem)) = slow_log.as_ref().map(SlowLog::open) {
+        match strictness {
+            Strictness::AsAsked => return Err(at("/slow_log", problem)),
+            // Without it everything else is served as before.
+            Strictness::AsStored => {
+                tracing::error!("{}; its slow requests are not written down", at("/slow_log", problem))
+            }
+        }
+    }
     let outputs = Outputs::open(name, application.stdout.as_deref(), application.stderr.as_deref())?;
     Ok(Plan {
         name: name.to_owned(),
@@ -73,8 +93,7 @@ pub fn plan(name: &str, application: &Application, start: &Start) -> Result<Plan
         },
         pool: Policy::new(application.processes, cores),
         limits: application.limits,
-        slow_log: SlowLog::of(name, application.slow_log.as_ref(), start)
-            .map_err(|problem| at("/slow_log", problem))?,
+        slow_log,
     })
 }
 

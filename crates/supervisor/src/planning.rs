@@ -1,7 +1,7 @@
 //! Planning, on a thread of its own: a file system that hangs must not hang the supervisor.
 
 use crate::generation::Plan;
-use crate::plan::plan;
+use crate::plan::{Strictness, plan};
 use crate::start::Start;
 use howdah_config::Application;
 use std::future::Future;
@@ -24,11 +24,16 @@ pub struct Planning {
 
 impl Planning {
     /// Plans these applications. A thread that hangs is left to itself.
-    pub fn begin(applications: Vec<(String, Application)>, start: &Start, now: Instant) -> Planning {
+    pub fn begin(
+        applications: Vec<(String, Application)>,
+        start: &Start,
+        strictness: Strictness,
+        now: Instant,
+    ) -> Planning {
         let (sender, result) = oneshot::channel();
         let start = start.clone();
         let plan_all = move || {
-            let plans = applications.iter().map(|(name, application)| plan(name, application, &start));
+            let plans = applications.iter().map(|(name, application)| plan(name, application, &start, strictness));
             let _ = sender.send(plans.collect());
         };
         // Without a thread nobody sends, and that is the result.

@@ -1,7 +1,7 @@
 //! How many workers an application shall have: the policy of `processes`, pure.
 //!
-//! `"auto"` is [`crate::sizing`]'s. The other forms are NGINX Unit's: spare workers are there before they are needed; idle ones beyond the spare ones leave after
-//! `idle_timeout`; there are never more than `max`.
+//! `"auto"` is [`crate::sizing`]'s. The other forms are NGINX Unit's: spare workers are there before they are needed; idle
+//! ones beyond the spare ones leave after `idle_timeout`; there are never more than `max`.
 
 use crate::sizing::Bounds;
 use howdah_config::Processes;
@@ -175,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn an_automatic_number_begins_with_one_for_each_core() {
-        for (cores, max, at_start) in [(8.0, None, 8), (0.5, None, 2), (2.5, None, 3), (8.0, Some(1), 1)] {
+    fn an_automatic_number_begins_with_two() {
+        for (cores, max, at_start) in [(8.0, None, 2), (0.5, None, 2), (8.0, Some(1), 1)] {
             let policy = Policy::new(Processes::Automatic { max, memory: None }, cores);
             assert_eq!((policy.at_start(), policy.spare()), (at_start, Some(0)), "{cores} {max:?}");
         }

@@ -69,7 +69,8 @@ pub fn within(number: i32, prototype: Pid) -> Option<Pid> {
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
         numbers.split_ascii_whitespace().next_back()?.parse::<i32>().ok()
     };
-    let mut pids = children.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
+    // The newest is the last one, and mostly the one that is meant.
+    let mut pids = children.split_ascii_whitespace().rev().filter_map(|pid| pid.parse::<i32>().ok());
     pids.find(|pid| innermost(*pid) == Some(number)).and_then(Pid::from_raw)
 }
 

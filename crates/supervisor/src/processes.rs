@@ -3,6 +3,7 @@
 //! A worker's account and its request lie in memory that it can write: what is said here is what it says. Nothing is
 //! decided by it. Methods, URLs and paths are of clients; they are cut, and handed on as text that JSON can hold.
 
+use crate::gauge::schedule;
 use crate::generation::Generation;
 use crate::process::Process;
 use crate::supervise::Supervisor;
@@ -77,7 +78,8 @@ fn describe(
         (_, None) => "idle",
     };
     let [method, url, script] = current.map(|current| request(control, current)).unwrap_or_default();
-    let cpu = process.and_then(|process| cpu_time(process.pid.as_raw_pid()));
+    // Of the thread that runs PHP.
+    let cpu = process.and_then(schedule).map(|(cpu, _)| cpu);
     json!({
         "pid": process.map(|process| process.pid.as_raw_pid()),
         "state": state,
@@ -93,7 +95,7 @@ fn describe(
 }
 
 /// Method, URL and script of a request.
-fn request(control: &ControlEnd, current: Current) -> [Option<String>; 3] {
+pub fn request(control: &ControlEnd, current: Current) -> [Option<String>; 3] {
     let Some(head) = control.request_head(current) else { return Default::default() };
     let mut variables = Vec::new();
     if parse_head(&head, &mut variables).is_err() {
@@ -104,12 +106,6 @@ fn request(control: &ControlEnd, current: Current) -> [Option<String>; 3] {
         let bytes = head.get(start as usize..(start + len) as usize)?;
         Some(String::from_utf8_lossy(bytes).chars().take(TEXT_CHARS).collect())
     })
-}
-
-/// Of the thread that runs PHP.
-fn cpu_time(pid: i32) -> Option<Duration> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    text.split_ascii_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// What it does not share with files, opcache or the channel. What the prototype left to it, and nobody has written
@@ -165,10 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn our_own_process_has_used_time_and_memory() {
+    fn our_own_process_has_used_memory() {
         let own = rustix::process::getpid().as_raw_pid();
-        assert!(cpu_time(own).is_some_and(|cpu| cpu > Duration::ZERO));
         assert!(private_bytes(own).is_some_and(|bytes| bytes > 4096));
-        assert_eq!((cpu_time(0), private_bytes(0)), (None, None));
+        assert_eq!(private_bytes(0), None);
     }
 }

@@ -166,6 +166,8 @@ fn read_samples(file: &OwnedFd) -> io::Result<Vec<u8>> {
 pub fn samples_file() -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("howdah-samples", rustix::fs::MemfdFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
+    // PHP code finds it in /proc/self/fd, and shall not open it again.
+    rustix::fs::fchmod(&file, rustix::fs::Mode::empty())?;
     Ok(file)
 }
 

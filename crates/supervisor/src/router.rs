@@ -9,7 +9,7 @@ use crate::identity::Account;
 use crate::link::Link;
 use crate::reap;
 use crate::shutdown::Stage;
-use crate::silence::ROUTER_PATIENCE;
+use crate::silence::{ASK_PAUSE, ROUTER_PATIENCE};
 use crate::spawn;
 use crate::start::memory_file;
 use crate::supervise::Supervisor;
@@ -28,6 +28,9 @@ pub(crate) struct Router {
     since: Instant,
     /// It must serve by the configuration that it was sent last by then.
     pub(crate) answer_by: Option<Instant>,
+    /// When it is asked how it is, and when it last said so.
+    pub(crate) ask_at: Instant,
+    pub(crate) heard: Instant,
     /// It has closed its socket: it must be gone by then.
     pub(crate) kill_at: Option<Instant>,
     pub(crate) known: Known,
@@ -157,7 +160,9 @@ impl Supervisor {
         let (pid, socket) = spawn::router()?;
         let told = Link::new(socket).and_then(|mut link| {
             link.send(ToRouter::Boot(boot), Vec::new());
-            let mut router = Router { pid, link, since: now, answer_by, kill_at: None, known: Known::default() };
+            let (ask_at, heard) = (now + ASK_PAUSE, now);
+            let nothing = Known::default();
+            let mut router = Router { pid, link, since: now, answer_by, ask_at, heard, kill_at: None, known: nothing };
             router.tell(orders, known).map(|()| router)
         });
         match told {

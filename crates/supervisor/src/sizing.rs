@@ -11,7 +11,8 @@
 //!   are requests. A fork is cheap, so this is looked at again after [`QUICK`].
 //! - Down: to the most that was of use within the last [`KEPT`], slowly. What a burst needed is kept for the next one, so
 //!   the number does not flap.
-//! - Memory: never more than what is left of the machine's memory, or of the control group's, has room for.
+//! - Memory: never more than what is left of the machine's memory, or of the control group's, has room for. Workers that
+//!   have just been started will take theirs later, and those that leave still have theirs: both are counted.
 //!
 //! Nothing here fails: numbers that contradict each other make a poor decision, within the bounds.
 
@@ -38,6 +39,10 @@ pub struct Sample {
     pub seen: Seen,
     /// How many of the busy workers use a processor, or wait for one.
     pub runnable: f64,
+    /// How many of the workers have not taken the memory yet that they will.
+    pub young: usize,
+    /// How many workers beside these have been told to go, and have their memory still.
+    pub leaving: usize,
     /// What was used since the last time that this was known.
     pub usage: Option<Usage>,
     /// If it was looked at.
@@ -91,6 +96,8 @@ pub struct Decision {
     pub surplus: usize,
     /// When to look again, unless requests wait earlier.
     pub look_in: Duration,
+    /// Without the bound of the memory there would be more.
+    pub lacks_memory: bool,
 }
 
 /// When to look again while requests wait.
@@ -100,7 +107,7 @@ const CALM: Duration = Duration::from_millis(250);
 /// When to look again when there is nothing to decide: so that it is known what requests wait for.
 const REST: Duration = Duration::from_secs(5);
 /// For how long workers that were of use are kept.
-const KEPT: Duration = Duration::from_secs(120);
+const KEPT: Duration = Duration::from_secs(600);
 /// Of so much time one peak is remembered.
 const PEAK: Duration = Duration::from_secs(1);
 /// After how long a past request counts for a third, in seconds.
@@ -119,10 +126,10 @@ const SHRINK_PAUSE: Duration = Duration::from_secs(1);
 // === impl Bounds ===
 
 impl Bounds {
-    /// How many workers there are when nothing is known, and when nothing is to be done: one for each core, but two, so
-    /// that one slow request does not stop all others.
+    /// How many workers there are when nothing is known, and when nothing is to be done: two, so that one slow request
+    /// does not stop all others. A machine may have many applications, and a fork is cheap.
     pub fn least(&self) -> usize {
-        (self.cores.ceil() as usize).max(2).min(self.max)
+        2.min(self.max)
     }
 }
 
@@ -169,6 +176,7 @@ impl Sizing {
         } else {
             least
         };
+        let lacks_memory = wanted.min(self.bounds.max) > most;
         let wanted = wanted.min(most).max(seen.all);
         let of_use = needed.min(if has_idle_processor { wanted } else { useful });
         self.enter_peak(of_use, now);
@@ -178,7 +186,7 @@ impl Sizing {
             (0, true) => CALM,
             (0, false) => REST,
         };
-        Decision { wanted, surplus, look_in }
+        Decision { wanted, surplus, look_in, lacks_memory }
     }
 
     /// How many workers keep the processors busy; `None` when too little has been seen.
@@ -193,22 +201,23 @@ impl Sizing {
     }
 
     /// How many workers the memory has room for: one, at least, or nothing would ever be answered.
-    fn room_for(&self, memory: Memory, all: usize) -> usize {
+    fn room_for(&self, memory: Memory, sample: &Sample) -> usize {
         let worker = i64::try_from(memory.worker.max(1)).unwrap_or(i64::MAX);
-        let by_room = (all as i64).saturating_add(memory.room.div_euclid(worker)).max(1) as usize;
+        let have_theirs = (sample.seen.all + sample.leaving) as i64 - sample.young as i64;
+        let by_room = have_theirs.saturating_add(memory.room.div_euclid(worker)).max(1) as usize;
         let by_bound = self.bounds.memory.map_or(usize::MAX, |memory| (memory / worker as u64) as usize);
         by_room.min(by_bound).max(1)
     }
 
     fn remember(&mut self, sample: &Sample, now: Instant) {
         if let Some(memory) = sample.memory {
-            self.memory_allows = Some(self.room_for(memory, sample.seen.all));
+            self.memory_allows = Some(self.room_for(memory, sample));
         }
         if let Some(usage) = sample.usage {
             let past = (-usage.within / MEMORY_OF_USAGE).exp();
             let sum = |past_sum: f64, sum: f64| past_sum * past + sum;
             self.usage = Usage {
-                within: sum(self.usage.within, usage.within),
+                within: usage.within,
                 wall: sum(self.usage.wall, usage.wall),
                 cpu: sum(self.usage.cpu, usage.cpu),
                 delayed: sum(self.usage.delayed, usage.delayed),

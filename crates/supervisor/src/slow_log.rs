@@ -14,19 +14,23 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A slow log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SlowLog {
-    /// The file.
+    /// The file, in a folder of howdah's or of somebody else's.
     path: PathBuf,
+    is_ours: bool,
     /// What is written there.
     pub requests: SlowRequests,
+    is_rotating: Arc<AtomicBool>,
 }
 
 const FOLDER: &str = "slow";
 const FOLDER_MODE: u32 = 0o700;
-/// A file that is longer is put aside when the application starts.
+/// A file that is longer is put aside. The workers write no more once it is four times as long.
 const ROTATE_BYTES: u64 = 16 << 20;
 /// How much of the end is read for who asks.
 const TAIL_BYTES: u64 = 4 << 20;
@@ -68,40 +72,70 @@ impl SlowLog {
         };
         let threshold_ms = u64::try_from(wanted.threshold.as_millis()).unwrap_or(u64::MAX);
         let requests = SlowRequests { threshold_ms, samples: wanted.samples };
-        let log = SlowLog { path, requests };
-        // What cannot be opened is told before anything is started.
-        log.open().map(|_| Some(log))
+        let is_ours = wanted.path.is_none();
+        Ok(Some(SlowLog { path, is_ours, requests, is_rotating: Arc::default() }))
     }
 
-    /// Opens it for who writes. One that has grown long is put aside first: `.1` at the end of its name.
+    /// Opens it for who writes.
     ///
     /// # Errors
     /// With the path, the reason and what to do.
     pub fn open(&self) -> Result<File, String> {
         let opened = || {
-            if let Some(folder) = self.path.parent().filter(|folder| folder.ends_with(FOLDER)) {
+            if let Some(folder) = self.path.parent().filter(|_| self.is_ours) {
                 DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
             }
-            let metadata = std::fs::metadata(&self.path).ok();
-            if metadata.as_ref().is_some_and(|it| !it.is_file()) {
+            if std::fs::metadata(&self.path).is_ok_and(|it| !it.is_file()) {
                 return Err(not_regular());
-            }
-            if metadata.is_some_and(|it| it.len() > ROTATE_BYTES) {
-                let mut aside = self.path.clone().into_os_string();
-                aside.push(".1");
-                std::fs::rename(&self.path, aside)?;
             }
             append_to(&self.path)
         };
         opened().map_err(|error| self.problem("opened", &error))
     }
 
-    /// Its last lines, whole ones.
+    /// Puts what is in it aside if it has grown long: `.1` at the end of its name. On a thread, as the file system may hang.
+    pub fn rotate_if_long(&self) {
+        if self.is_rotating.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let log = self.clone();
+        let rotate = move || {
+            if let Err(error) = log.rotate() {
+                tracing::warn!("{}", log.problem("put aside", &error));
+            }
+            log.is_rotating.store(false, Ordering::SeqCst);
+        };
+        if std::thread::Builder::new().name("slow log".to_owned()).spawn(rotate).is_err() {
+            self.is_rotating.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Workers keep it open, and append: it is copied and emptied. What they write between the two is lost.
+    fn rotate(&self) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&self.path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_file() && metadata.len() > ROTATE_BYTES {
+            std::fs::copy(&self.path, self.aside())?;
+            file.set_len(0)?;
+        }
+        Ok(())
+    }
+
+    fn aside(&self) -> PathBuf {
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(".1");
+        aside.into()
+    }
+
+    /// Its last lines, whole ones; before them those that were put aside, if there is room.
     ///
     /// # Errors
     /// With the path and the reason.
     pub fn tail(&self) -> Result<Vec<u8>, String> {
-        tail(&self.path, TAIL_BYTES).map_err(|error| self.problem("read", &error))
+        let last = tail(&self.path, TAIL_BYTES).map_err(|error| self.problem("read", &error))?;
+        let room = TAIL_BYTES.saturating_sub(last.len() as u64);
+        let before = tail(&self.aside(), room).unwrap_or_default();
+        Ok([before, last].concat())
     }
 
     fn problem(&self, what: &str, error: &io::Error) -> String {
@@ -149,6 +183,12 @@ fn file_name(application: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+
+    fn log(path: PathBuf) -> SlowLog {
+        let requests = SlowRequests { threshold_ms: 1, samples: 1 };
+        SlowLog { path, is_ours: false, requests, is_rotating: Arc::default() }
+    }
 
     #[test]
     fn every_name_has_a_file_of_its_own_in_the_folder() {
@@ -177,7 +217,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let log = SlowLog { path, requests: SlowRequests { threshold_ms: 1, samples: 1 } };
+        let log = log(path);
         for problem in [log.open().unwrap_err(), log.tail().unwrap_err()] {
             assert!(problem.contains("it is not a regular file; choose another"), "{problem}");
         }
@@ -187,11 +227,15 @@ mod tests {
     fn a_long_one_is_put_aside() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let log = SlowLog { path: path.clone(), requests: SlowRequests { threshold_ms: 1, samples: 1 } };
-        log.open().unwrap().set_len(ROTATE_BYTES).unwrap();
-        assert_eq!(log.open().unwrap().metadata().unwrap().len(), ROTATE_BYTES);
-        log.open().unwrap().set_len(ROTATE_BYTES + 1).unwrap();
-        assert_eq!(log.open().unwrap().metadata().unwrap().len(), 0);
-        assert_eq!(folder.path().join("log.1").metadata().unwrap().len(), ROTATE_BYTES + 1);
+        let log = log(path);
+        let mut writer = log.open().unwrap();
+        writer.set_len(ROTATE_BYTES).unwrap();
+        log.rotate().unwrap();
+        assert_eq!(writer.metadata().unwrap().len(), ROTATE_BYTES);
+        writer.write_all(b"\nold\n").unwrap();
+        log.rotate().unwrap();
+        writer.write_all(b"new\n").unwrap();
+        assert_eq!(writer.metadata().unwrap().len(), 4, "it is the same file");
+        assert!(log.tail().unwrap().ends_with(b"\nold\nnew\n"));
     }
 }

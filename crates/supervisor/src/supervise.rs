@@ -200,6 +200,7 @@ impl Supervisor {
         }
         self.forget_ended();
         self.pass_notices();
+        self.replace_uninformed();
         loop {
             self.go_on_changing(now)?;
             if !self.take_ask(now) && !self.next_reload(now) {
@@ -226,12 +227,15 @@ impl Supervisor {
                     generation.on_wanting(waiting, now);
                 }
             }
-            FromRouter::Overdue { generation, worker } => {
+            FromRouter::Overdue { generation, worker, request } => {
                 if let Some(generation) = self.generation_mut(generation) {
-                    generation.on_overdue(worker, now);
+                    generation.on_overdue(worker, request, now);
                 }
             }
             FromRouter::Load(load) => {
+                if let Some(router) = &mut self.router {
+                    router.heard = now;
+                }
                 self.load = load;
                 self.answer_status();
             }
@@ -297,18 +301,31 @@ impl Supervisor {
         }
     }
 
+    /// Who does not know what it should, as it could not be told, is killed; another one is told everything.
+    fn replace_uninformed(&mut self) {
+        if let Some(router) = &mut self.router
+            && let Err(error) = router.link.check()
+        {
+            tracing::error!("the router does not know what it should ({}); it is killed", words(&error));
+            reap::kill(router.pid);
+        }
+        for generation in &mut self.generations {
+            generation.replace_uninformed_prototype();
+        }
+    }
+
     fn reopen_logs(&mut self) {
         if let Some(log) = &self.start.log_file
             && let Err(reason) = logs::write_errors_to(log)
         {
             tracing::error!("{reason}");
         }
-        let (Some(log), Some(router)) = (&mut self.current.access_log, &mut self.router) else { return };
-        if log.reopen() {
-            match log.descriptor() {
-                Ok(descriptor) => router.link.send(ToRouter::ReopenLog, vec![descriptor]),
-                Err(error) => tracing::error!("the router writes the old access log: {}", words(&error)),
-            }
+        // A router that is started later gets the new one.
+        let Some(log) = &mut self.current.access_log else { return };
+        let (true, Some(router)) = (log.reopen(), &mut self.router) else { return };
+        match log.descriptor() {
+            Ok(descriptor) => router.link.send(ToRouter::ReopenLog, vec![descriptor]),
+            Err(error) => tracing::error!("the router writes the old access log: {}", words(&error)),
         }
     }
 }

@@ -24,13 +24,12 @@ impl Supervisor {
             return self.fail_change(&problem, now);
         }
         let Some(change) = &mut self.change else { return };
-        let is_stored = |state: &&State| match change.origin {
-            // A reload changes nothing of it, and a full disk is no reason against one.
+        let is_stored = |state: &&State| match &change.origin {
+            // A reload and a restart change nothing of it, and a full disk is no reason against one.
             Origin::Stored | Origin::Nothing | Origin::Reload(_) => true,
+            Origin::Api(reply) => reply.is_restart,
             // It was given at the start, and will be again.
             Origin::Start => state.is_read_only(),
-            // A restart changes nothing that is stored.
-            Origin::Api(_) => state.is_read_only() && change.next.document.compact() == self.current.document.compact(),
         };
         if let Some(state) = self.state.as_ref().filter(|state| !is_stored(state))
             && let Err(reason) = state.store_configuration(&change.next.document.compact())
@@ -73,6 +72,7 @@ impl Supervisor {
         self.listeners.keep(&listeners);
         if switched.is_some() {
             self.warn();
+            self.let_former_workers_go(now);
         }
         for (id, listener) in self.current.listeners.iter().zip(&self.current.configuration.listeners) {
             if let Err(problem) = self.listeners.listen(*id, listener.backlog, self.chosen_by()) {
@@ -92,6 +92,15 @@ impl Supervisor {
             self.watch_applications();
         }
         self.stop_unused(now);
+    }
+
+    /// What is left to former generations are the requests under way: new ones turn to the new.
+    fn let_former_workers_go(&mut self, now: Instant) {
+        let former: Vec<_> =
+            self.generations.iter().map(|generation| generation.id()).filter(|id| self.is_former(*id)).collect();
+        for generation in self.generations.iter_mut().filter(|generation| former.contains(&generation.id())) {
+            generation.let_idle_workers_go(now);
+        }
     }
 
     /// The router cannot serve by the configuration: a bug, as it was checked before.

@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 /// How long a worker whose prototype died may go on with its request.
 const LEAVING_GRACE: Duration = Duration::from_secs(60);
 
+/// After a fork that failed the next one is tried after so long, then after twice as long, up to the last.
+const FIRST_TRIAL: Duration = Duration::from_millis(100);
+const LAST_TRIAL: Duration = Duration::from_secs(5);
+
 /// The workers of one application.
 #[derive(Debug)]
 pub struct Workers {
@@ -23,6 +27,17 @@ pub struct Workers {
     places: Vec<Place>,
     /// For the replacement of those that die at work.
     budget: Budget,
+    /// While none can be forked.
+    scarcity: Option<Scarcity>,
+}
+
+/// The machine has no process, or no memory, for one more worker: one is tried at a time.
+#[derive(Debug, Default)]
+struct Scarcity {
+    /// How long it was waited for the last time.
+    waited: Duration,
+    /// When to try again; `None` while that is being done.
+    again: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +66,8 @@ impl Workers {
     /// A table without workers, of which so many shall run.
     pub fn new(wanted: u32) -> Workers {
         let most = usize::from(MAX_WORKERS);
-        Workers { wanted: most.min(wanted as usize), most, places: Vec::new(), budget: Budget::default() }
+        let wanted = most.min(wanted as usize);
+        Workers { wanted, most, places: Vec::new(), budget: Budget::default(), scarcity: None }
     }
 
     /// The same, of which never more than so many live at once.
@@ -67,6 +83,9 @@ impl Workers {
     /// So many shall run from now on. Those beyond it are not sent away: see [`Self::retire`].
     pub fn want(&mut self, wanted: usize) {
         self.wanted = wanted.min(usize::from(MAX_WORKERS));
+        let surplus = self.ordered().saturating_sub(self.wanted);
+        let waiting = self.places.iter_mut().rev().filter(|place| matches!(place.life, Life::Waiting(_)));
+        waiting.take(surplus).for_each(|place| place.life = Life::Empty);
     }
 
     /// Those that run, with their processes known.
@@ -80,15 +99,41 @@ impl Workers {
     /// Those that wait for their birth, or were ordered after this moment.
     pub fn started_since(&self, moment: Instant) -> impl Iterator<Item = WorkerId> {
         (0..MAX_WORKERS).zip(&self.places).filter_map(move |(index, place)| match place.life {
-            Life::Waiting(_) => Some(WorkerId { index, incarnation: place.incarnation }),
+            Life::Waiting(_) if self.scarcity.is_none() => Some(WorkerId { index, incarnation: place.incarnation }),
             Life::Running { worker, process, since } if process.is_none() || since > moment => Some(worker),
             _ => None,
         })
     }
 
-    /// How many run or are being started, without those that leave.
+    /// How many run or are being started, without those that leave. Those that cannot be forked are none.
     pub fn staying(&self) -> usize {
+        match self.scarcity {
+            Some(_) => self.places.iter().filter(|place| matches!(place.life, Life::Running { .. })).count(),
+            None => self.ordered(),
+        }
+    }
+
+    fn ordered(&self) -> usize {
         self.places.iter().filter(|place| matches!(place.life, Life::Waiting(_) | Life::Running { .. })).count()
+    }
+
+    /// When the first of those was ordered that the prototype has not answered yet.
+    pub fn first_order(&self) -> Option<Instant> {
+        let unanswered = |place: &Place| match place.life {
+            Life::Running { process: None, since, .. } => Some(since),
+            _ => None,
+        };
+        self.places.iter().filter_map(unanswered).min()
+    }
+
+    /// Whether one was ordered before this moment that the prototype has not answered yet.
+    pub fn ordered_before(&self, moment: Instant) -> bool {
+        self.first_order().is_some_and(|ordered| ordered < moment)
+    }
+
+    /// How many have been told to go, and live still.
+    pub fn leaving(&self) -> usize {
+        self.places.iter().filter(|place| matches!(place.life, Life::Leaving { .. })).count()
     }
 
     /// It is asked to go when it has nothing to do, and one less shall run.
@@ -117,7 +162,7 @@ impl Workers {
         // Those whose prototype died only finish: without others beside them, nobody would be answered until then.
         let counts = |place: &&Place| !place.is_empty() && !matches!(place.life, Life::Leaving { until: Some(_), .. });
         let room = self.most.saturating_sub(self.places.iter().filter(counts).count());
-        let mut missing = self.wanted.saturating_sub(self.staying()).min(room);
+        let mut missing = self.wanted.saturating_sub(self.ordered()).min(room);
         for index in 0..usize::from(MAX_WORKERS) {
             if missing == 0 {
                 break;
@@ -130,9 +175,13 @@ impl Workers {
                 missing -= 1;
             }
         }
+        let at_once = match &mut self.scarcity {
+            None => usize::MAX,
+            Some(scarcity) => usize::from(scarcity.again.take_if(|again| *again <= now).is_some()),
+        };
         let mut due = Vec::new();
         for (index, place) in (0..MAX_WORKERS).zip(&mut self.places) {
-            if matches!(place.life, Life::Waiting(at) if at <= now) {
+            if due.len() < at_once && matches!(place.life, Life::Waiting(at) if at <= now) {
                 let worker = WorkerId { index, incarnation: place.incarnation };
                 place.incarnation = place.incarnation.wrapping_add(1);
                 place.life = Life::Running { worker, process: None, since: now };
@@ -147,10 +196,26 @@ impl Workers {
         self.places.iter_mut().any(|place| match &mut place.life {
             Life::Running { worker, process: process @ None, .. } if *worker == started => {
                 *process = forked;
+                self.scarcity = None;
                 true
             }
             _ => false,
         })
+    }
+
+    /// It could not be forked: until one can be, one is tried at a time. `false` if nobody waits for that.
+    pub fn not_forked(&mut self, failed: WorkerId, now: Instant) -> bool {
+        let waits =
+            |place: &&mut Place| matches!(place.life, Life::Running { worker, process: None, .. } if worker == failed);
+        let Some(place) = self.places.iter_mut().find(waits) else { return false };
+        place.life = Life::Waiting(now);
+        let scarcity = self.scarcity.get_or_insert_default();
+        // Of those that were ordered together, the first one says it.
+        if scarcity.again.is_none() {
+            scarcity.waited = (2 * scarcity.waited).clamp(FIRST_TRIAL, LAST_TRIAL);
+            scarcity.again = Some(now + scarcity.waited);
+        }
+        true
     }
 
     /// It is dead, and has never served. `false` if nobody knew that it lived.
@@ -257,8 +322,12 @@ impl Workers {
 
     /// When [`Self::start_due`] or [`Self::overdue`] will have something.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let due = |place: &Place| match place.life {
-            Life::Waiting(at) => Some(at),
+        let again = match &self.scarcity {
+            None => Some(None),
+            Some(scarcity) => scarcity.again.map(Some),
+        };
+        let due = |place: &Place| match (place.life, again) {
+            (Life::Waiting(at), Some(again)) => Some(again.map_or(at, |again| again.max(at))),
             _ => None,
         };
         self.places.iter().filter_map(due).chain(self.next_overdue()).min()
@@ -307,6 +376,43 @@ mod tests {
         assert!(!workers.died(id(1, 0), now));
         assert_eq!(workers.start_due(now), [id(1, 1)]);
         assert!(!workers.started(id(1, 0), Some(process(12))));
+    }
+
+    #[test]
+    fn when_none_can_be_forked_one_is_tried_at_a_time() {
+        let now = Instant::now();
+        let mut workers = Workers::new(3);
+        let all = workers.start_due(now);
+        assert!(workers.started(all[0], Some(process(10))));
+        assert!(workers.not_forked(all[1], now) && workers.not_forked(all[2], now));
+        assert!(!workers.not_forked(all[2], now) && !workers.not_forked(all[0], now));
+        assert_eq!((workers.staying(), workers.started_since(now).count()), (1, 0));
+        assert_eq!(workers.start_due(now), []);
+        let again = workers.next_deadline().unwrap();
+        assert!(again > now);
+        let trial = workers.start_due(again);
+        assert_eq!((trial.len(), workers.start_due(again).len(), workers.next_deadline()), (1, 0, None));
+        assert!(workers.not_forked(trial[0], again));
+        let later = workers.next_deadline().unwrap();
+        assert!(later - again > again - now, "it waits longer each time");
+        let trial = workers.start_due(later);
+        assert!(workers.started(trial[0], Some(process(11))));
+        assert_eq!((workers.start_due(later).len(), workers.staying()), (1, 3), "the others follow at once");
+    }
+
+    #[test]
+    fn those_that_wait_for_their_birth_are_the_first_that_are_not_wanted() {
+        let now = Instant::now();
+        let mut workers = Workers::new(4);
+        let all = workers.start_due(now);
+        for (worker, number) in all.iter().zip(10..) {
+            workers.started(*worker, Some(process(number)));
+        }
+        assert!(workers.died(all[1], now) && workers.died(all[3], now));
+        workers.want(3);
+        assert_eq!((workers.staying(), workers.running().count()), (3, 2));
+        workers.want(1);
+        assert_eq!((workers.staying(), workers.running().count()), (2, 2), "nobody who runs is sent away");
     }
 
     #[test]

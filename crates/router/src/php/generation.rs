@@ -67,7 +67,7 @@ const REFUSAL_PAUSE_MS: u64 = 10_000;
 /// After this the supervisor is told again that there are too few workers.
 const TELL_AGAIN: Duration = Duration::from_millis(10);
 /// How long there is silence after the supervisor was told of a demand, in milliseconds.
-const DEMAND_PAUSE_MS: u64 = 2;
+const DEMAND_PAUSE_MS: u64 = 5;
 
 // === impl Generation ===
 
@@ -168,6 +168,26 @@ impl Generation {
         arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after, patience))
     }
 
+    /// Whether a request that is not whole yet would be refused: it need not come, then.
+    pub fn foresee(&self, patience: Option<Duration>) -> Result<(), Failure> {
+        let waiting = self.waiting_requests();
+        if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
+        match self.queue().foresee(arrival) {
+            Ok(_) => Ok(()),
+            Err(_) => self.arrive(patience, Instant::now()).map(drop),
+        }
+    }
+
+    /// A request that waited was taken back.
+    pub(super) fn left(&self) {
+        if self.is_standing.load(Ordering::Relaxed) {
+            self.queue().left();
+        }
+    }
+
     /// Looks at how the queue moves, and says what an operator should hear.
     pub(super) fn look(&self, waiting: u64, now: Instant) {
         if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
@@ -188,10 +208,10 @@ impl Generation {
         }
     }
 
-    /// A worker has finished a request.
-    pub(super) fn finished(&self) {
-        if self.is_standing.load(Ordering::Relaxed) {
-            self.queue().finished(1);
+    /// Workers have finished so many requests.
+    pub(super) fn finished(&self, count: usize) {
+        if count > 0 && self.is_standing.load(Ordering::Relaxed) {
+            self.queue().finished(count as u64);
         }
     }
 

@@ -5,13 +5,13 @@
 //!
 //! Under lasting overload, when more requests come than are finished, a long queue makes all of them slow and none more.
 //! So the standing delay is kept low, as CoDel does ("Controlling Queue Delay", K. Nichols and V. Jacobson, ACM Queue 10(5),
-//! 2012): once the delay has stood above a bound while the queue grew for [`PATIENCE`] windows, new requests are refused
+//! 2012): once the delay has stood above a bound while the queue grew for [`LASTING`] windows, new requests are refused
 //! as long as half the bound is queued, and those that have waited for the whole bound are given up. Unlike CoDel's
 //! packets, requests are refused when they come: nobody waits for a refusal. A burst, and clients that each wait for their
 //! answer before they ask again, are queued: they do not come faster than they are answered.
 //!
-//! - `coming` and `finished` are counted in windows of [`WINDOW`], and only while requests wait: what is finished per
-//!   second is the capacity then, and nothing is known of it otherwise.
+//! `coming` and `finished` are counted in windows of [`WINDOW`], and only while requests wait: what is finished per second is
+//! the capacity then, and nothing is known of it otherwise. A worker finishes the request of a client that left, too.
 
 use std::fmt;
 use std::time::Duration;
@@ -76,7 +76,7 @@ pub enum News {
 /// What comes and what is finished is counted for so long at a time.
 const WINDOW: Duration = Duration::from_secs(1);
 /// After so many windows of overload it is called lasting.
-const PATIENCE: u32 = 2;
+const LASTING: u32 = 2;
 /// The bound of the standing delay, as a share of the longest wait.
 const BOUND: u32 = 10;
 /// So much more must come than is finished for the queue to be one that grows.
@@ -101,10 +101,23 @@ impl Queue {
     /// # Errors
     /// When it will not be its turn in time.
     pub fn arrive(&mut self, arrival: Arrival) -> Result<Duration, TooBusy> {
+        if let Some(standing) = &mut self.standing {
+            standing.coming += 1;
+        }
+        let verdict = self.foresee(arrival);
+        if let (Err(_), Some(shedding)) = (verdict, &mut self.shedding) {
+            shedding.refused += 1;
+        }
+        verdict
+    }
+
+    /// What [`Queue::arrive`] would say.
+    ///
+    /// # Errors
+    /// When it will not be its turn in time.
+    pub fn foresee(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
         let longest = arrival.patience.map_or(self.timeout, |patience| patience.min(self.timeout));
-        let Some(standing) = &mut self.standing else { return Ok(longest) };
-        standing.coming += 1;
-        let Some(rate) = standing.rate else { return Ok(longest) };
+        let Some(rate) = self.standing.and_then(|standing| standing.rate) else { return Ok(longest) };
         let wait = arrival.waiting as f64 / rate;
         let allowed = match self.shedding {
             Some(_) => longest.min(self.bound() / 2),
@@ -113,9 +126,6 @@ impl Queue {
         // As many as there are workers may always wait: none shall stand idle.
         if wait <= allowed.as_secs_f64() || (self.shedding.is_some() && arrival.waiting < arrival.workers) {
             return Ok(longest);
-        }
-        if let Some(shedding) = &mut self.shedding {
-            shedding.refused += 1;
         }
         Err(TooBusy { retry_after: wait.clamp(1.0, LONGEST_RETRY).ceil() as u32 })
     }
@@ -146,7 +156,7 @@ impl Queue {
         let rate = (rate > 0.0).then_some(rate);
         *standing = Standing { window: now, coming: 0, finished: 0, rate, overloaded };
         match (self.shedding, rate) {
-            (None, Some(per_second)) if overloaded >= PATIENCE => {
+            (None, Some(per_second)) if overloaded >= LASTING => {
                 self.shedding = Some(Shedding { since: now, refused: 0 });
                 Some(News::Overloaded { per_second })
             }
@@ -159,6 +169,13 @@ impl Queue {
     pub fn finished(&mut self, count: u64) {
         if let Some(standing) = &mut self.standing {
             standing.finished += count;
+        }
+    }
+
+    /// A request that waited was taken back: its client left.
+    pub fn left(&mut self) {
+        if let Some(standing) = &mut self.standing {
+            standing.coming = standing.coming.saturating_sub(1);
         }
     }
 

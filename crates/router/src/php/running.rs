@@ -46,7 +46,7 @@ pub struct Running {
 
 /// How long a request may wait for a worker; after that it is answered 503.
 #[derive(Clone, Copy)]
-pub(super) struct Wait {
+pub struct Wait {
     pub(super) arrived: Instant,
     pub(super) longest: Duration,
     /// How long its client would, if it has said so.

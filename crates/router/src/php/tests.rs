@@ -98,7 +98,7 @@ async fn run_others() {
 }
 
 async fn submit(port: Rc<Port>) -> Result<Rc<Running>, Failure> {
-    port.submit(HeadWriter::restart, b"", Remainder::None, None, None).await
+    port.submit(HeadWriter::restart, b"", Remainder::None, None, port.admit(None)?).await
 }
 
 fn begin(worker: &WorkerEnd) -> Claim<'_> {
@@ -231,7 +231,46 @@ async fn what_fails_before_the_client_has_a_status_is_an_error() {
     claim.flush();
     setup.port.drain();
     setup.port.worker_died(WorkerId { index: 7, incarnation: 0 });
-    assert_eq!(setup.port.head(&running).await.err(), Some(Failure::BadGateway));
+    assert_eq!(setup.port.head(&running).await.err(), Some(Failure::WorkerDied { had_begun: true }));
+}
+
+#[tokio::test]
+async fn who_left_is_neither_waiting_nor_active() {
+    let setup = Setup::new();
+    let all = [setup.submit().await.unwrap(), setup.submit().await.unwrap(), setup.submit().await.unwrap()];
+    let generation = &setup.port.generation;
+    assert_eq!((generation.waiting_requests(), generation.active_requests()), (3, 3));
+    setup.port.abandon(&all[0]);
+    setup.port.abandon(&all[2]);
+    assert_eq!((generation.waiting_requests(), generation.active_requests()), (1, 1));
+    // A worker passes what is left of the first one.
+    let worker = setup.worker(7);
+    let claim = begin(&worker);
+    assert_eq!((generation.waiting_requests(), generation.active_requests()), (0, 1));
+    claim.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_would_not_wait_for_long_hears_it_in_time() {
+    let setup = Setup::new();
+    LocalSet::new()
+        .run_until(async {
+            let wait = setup.port.admit(Some(Duration::from_millis(100))).unwrap();
+            let running = setup
+                .port
+                .submit(HeadWriter::restart, b"", Remainder::None, None, wait)
+                .await
+                .expect("there is a slot");
+            run_others().await;
+            advance(Duration::from_millis(95)).await;
+            run_others().await;
+            assert!(running.outcome.get() == Outcome::UnderWay);
+            // No sweep comes before.
+            advance(Duration::from_millis(10)).await;
+            run_others().await;
+            assert!(running.outcome.get() == Outcome::Failed(Failure::Unavailable { retry_after: 1 }));
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,8 +15,11 @@ pub(super) struct Automatic {
     looked: Option<Instant>,
     /// How many requests waited when the router last said so, and when that was.
     waiting: (usize, Instant),
+    /// When an operator last heard that there is no memory for more workers.
+    told_of_memory: Option<Instant>,
 }
 
+const TELL_OF_MEMORY: Duration = Duration::from_secs(60);
 /// What the router said is old after this: it says it again while it is so.
 const NEWS: Duration = QUICK.saturating_mul(3);
 
@@ -27,7 +30,7 @@ impl Automatic {
     pub(super) fn of(plan: &Plan, now: Instant) -> Option<Automatic> {
         let Policy::Automatic(bounds) = plan.pool else { return None };
         let gauge = Gauge::new(plan.confined.machine(), now);
-        Some(Automatic { sizing: Sizing::new(bounds), gauge, looked: None, waiting: (0, now) })
+        Some(Automatic { sizing: Sizing::new(bounds), gauge, looked: None, waiting: (0, now), told_of_memory: None })
     }
 }
 
@@ -61,7 +64,9 @@ impl Generation {
             .map(|worker| worker.process)
             .collect();
         let all = self.workers.staying();
-        let Some(Automatic { sizing, gauge, looked, waiting }) = &mut self.automatic else { return };
+        let leaving = self.workers.leaving();
+        let grown_up = measured.iter().filter(|worker| !worker.is_young()).count();
+        let Some(Automatic { sizing, gauge, looked, waiting, told_of_memory }) = &mut self.automatic else { return };
         *looked = Some(now);
         let waiting = if now.saturating_duration_since(waiting.1) < NEWS { waiting.0 } else { 0 };
         let usage = gauge.usage(&measured, now);
@@ -71,10 +76,21 @@ impl Generation {
         let sample = Sample {
             seen: Seen { idle: self.idle.since.len(), starting, all, waiting },
             runnable: gauge.runnable(&busy),
+            young: (all + leaving).saturating_sub(grown_up),
+            leaving,
             usage,
             memory: gauge.memory(&measured, now),
         };
         let decision = sizing.decide(sample, now);
+        let is_news = told_of_memory.is_none_or(|told| now.saturating_duration_since(told) >= TELL_OF_MEMORY);
+        if decision.lacks_memory && is_news {
+            *told_of_memory = Some(now);
+            tracing::warn!(
+                "{waiting} requests wait for a worker of {:?}, and the memory has no room for more than {all}: add memory, \
+                 bound what its requests take (memory_limit), or give other programs less",
+                self.plan.name
+            );
+        }
         let least = if self.proven { 0 } else { self.plan.pool.at_start() };
         self.workers.want(decision.wanted.max(least));
         self.send_away(decision.surplus);

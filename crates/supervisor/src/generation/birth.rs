@@ -11,7 +11,7 @@ use crate::resources;
 use crate::said::Said;
 use crate::spawn;
 use howdah_channel::BUILD_ID;
-use howdah_channel::lifecycle::{PrototypeBoot, ToPrototype};
+use howdah_channel::lifecycle::{PrototypeBoot, SlowRequests, ToPrototype};
 use rustix::process::Pid;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -43,15 +43,19 @@ impl Generation {
         }
         let mut descriptors = self.descriptors()?;
         let mut files = vec![later, self.samples.try_clone()?];
-        if let Some(log) = &plan.slow_log {
-            let file = log.open().map_err(|problem| at_slow_log(&plan.name, &problem));
-            files.push(file.map_err(io::Error::other)?.into());
-        }
+        let slow_log = plan.slow_log.as_ref().and_then(|log| {
+            let problem = |problem: &String| {
+                tracing::error!("{}; slow requests are not written", at_slow_log(&plan.name, problem))
+            };
+            log.open().inspect_err(problem).ok().map(|file| (file, log.requests))
+        });
+        let slow_requests = slow_log.as_ref().map(|(_, requests)| *requests);
+        files.extend(slow_log.map(|(file, _)| file.into()));
         descriptors.splice(1..1, files);
         if plan.limits.timeout.is_some() {
             self.overdue.begin(now);
         }
-        link.send(ToPrototype::Boot(Box::new(self.boot_message())), descriptors);
+        link.send(ToPrototype::Boot(Box::new(self.boot_message(slow_requests))), descriptors);
         if let Err(error) = link.check() {
             crate::reap::kill(pid);
             return Err(io::Error::other(format!("it cannot be told what to do: {error}")));
@@ -70,7 +74,7 @@ impl Generation {
         Ok(())
     }
 
-    fn boot_message(&self) -> PrototypeBoot {
+    fn boot_message(&self, slow_log: Option<SlowRequests>) -> PrototypeBoot {
         let plan = &self.plan;
         PrototypeBoot {
             build: BUILD_ID.to_owned(),
@@ -87,7 +91,7 @@ impl Generation {
             working_directory: plan.working_directory.clone(),
             requests_per_worker: plan.limits.requests,
             memory_per_worker: plan.limits.memory,
-            slow_log: plan.slow_log.as_ref().map(|log| log.requests),
+            slow_log,
             has_timeout: plan.limits.timeout.is_some(),
             descriptors: resources::former_descriptors(),
             server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -135,7 +135,7 @@ impl Generation {
         }
     }
 
-    fn forget_worker(&mut self, worker: WorkerId, now: Instant) {
+    pub(super) fn forget_worker(&mut self, worker: WorkerId, now: Instant) {
         self.control.worker_died(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
         // A worker that ends because another one told it to is the first sign that there is such an order.

@@ -16,6 +16,8 @@ pub(super) struct Idle {
 
 /// How long a worker takes from its order to its first wait for a request, and a little more.
 const BIRTH: Duration = Duration::from_millis(200);
+/// A former generation keeps so many idle workers: a request whose body is still on its way may come to it.
+const KEPT_BY_FORMER: usize = 1;
 
 // === impl Generation ===
 
@@ -77,6 +79,16 @@ impl Generation {
                     .is_some_and(|account| account.current.is_some() || account.requests > 0)
         };
         self.workers.started_since(now.checked_sub(BIRTH).unwrap_or(now)).filter(is_new).count()
+    }
+
+    /// Its requests are running out: most of the idle workers go, and give their memory back.
+    pub fn let_idle_workers_go(&mut self, now: Instant) {
+        self.look_who_is_idle(now);
+        let leaving: Vec<_> = self.idle.since.values().map(|(worker, _)| *worker).skip(KEPT_BY_FORMER).collect();
+        for worker in leaving {
+            self.idle.since.remove(&worker.index);
+            self.retire(worker);
+        }
     }
 
     /// Asks this worker to go when it has finished what it does.

@@ -5,6 +5,7 @@
 //! router complains for the second time.
 
 use super::Generation;
+use crate::processes::request;
 use howdah_channel::WorkerId;
 use howdah_channel::account::{Current, monotonic};
 use std::collections::BTreeMap;
@@ -37,12 +38,14 @@ const FORGET: Duration = Duration::from_secs(5);
 // === impl Generation ===
 
 impl Generation {
-    /// The router says that a worker takes longer than `limits/timeout` allows.
-    pub fn on_overdue(&mut self, worker: WorkerId, now: Instant) {
-        // A request that has just begun is not the one that is meant.
-        let timeout = self.plan.limits.timeout.unwrap_or_default();
-        let meant = self.current_of(worker).filter(|current| monotonic().saturating_sub(current.began) > timeout / 2);
-        self.end_request(worker, meant, now);
+    /// The router says that a worker takes longer for this request than `limits/timeout` allows.
+    pub fn on_overdue(&mut self, worker: WorkerId, request: (u16, u32), now: Instant) {
+        let current = self.current_of(worker);
+        // It may have ended since.
+        let is_another = current.is_some_and(|current| (current.slot, current.sequence) != request);
+        if !is_another {
+            self.end_request(worker, current, now);
+        }
     }
 
     /// Looks for requests whose clients have left, and for those that were to end and have not.
@@ -82,6 +85,14 @@ impl Generation {
         self.control.account(worker).and_then(|account| account.current)
     }
 
+    /// A request for the log, as the worker tells it.
+    fn describe(&self, current: Current) -> String {
+        let [method, url, script] =
+            request(&self.control, current).map(|text| text.unwrap_or_default().replace(|c: char| c.is_control(), "?"));
+        let seconds = monotonic().saturating_sub(current.began).as_secs_f64();
+        format!("{method} {url}, script {script}, which runs for {seconds:.1} s")
+    }
+
     fn end_request(&mut self, worker: WorkerId, current: Option<Current>, now: Instant) {
         let began = current.map(|current| current.began);
         match self.overdue.ending.get(&worker.index) {
@@ -106,9 +117,10 @@ impl Generation {
         }
         let process = self.workers.alive().find(|(worker, _)| *worker == overdue).and_then(|(_, process)| process);
         let Some(process) = process else { return };
+        let what = self.current_of(overdue).map_or_else(|| "a request".to_owned(), |current| self.describe(current));
         tracing::warn!(
-            "a worker of {:?} (pid {}) took longer for a request than \"limits/timeout\" allows, and did not end it \
-             within {} s; it is killed",
+            "a worker of {:?} (pid {}) took longer than \"limits/timeout\" allows for {what}, and did not end it within \
+             {} s; it is killed",
             self.plan.name,
             process.pid.as_raw_pid(),
             GRACE.as_secs()
