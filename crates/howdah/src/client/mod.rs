@@ -160,10 +160,10 @@ pub struct Profile {
     #[arg(value_name = "APP")]
     application: String,
     /// For how long, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, allow_negative_numbers = true, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = profile::DEFAULT.seconds, allow_negative_numbers = true, value_parser = seconds)]
     seconds: f64,
     /// How many times a second each worker's stack is looked at.
-    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "HZ", default_value_t = profile::DEFAULT.rate, value_parser = clap::value_parser!(u32).range(profile::RATES))]
     rate: u32,
     /// The file of the flame graph; APP-profile.svg if nothing is said. Speedscope's file is put beside it.
     #[arg(long, value_name = "FILE.svg", value_parser = svg)]
