@@ -13,8 +13,8 @@ use indexmap::IndexMap;
 use crate::error::{Error, did_you_mean, quoted};
 use crate::json::Value;
 
-/// Up to here a float has all whole numbers.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// Up to here a float has all whole numbers, so that JSON's readers agree on them.
+pub(crate) const EXACT: u64 = 1 << 53;
 /// The longest key that a path shows whole, in characters.
 const KEY_CHARS: usize = 100;
 
@@ -192,7 +192,7 @@ impl<'a> Node<'a> {
                 return Err(self.error(format_args!("{number} is not a whole number; {advice}")));
             }
             // 2.0 and 2e0 are whole. Up to here a float has them all.
-            Value::Float(number) if number.abs() <= EXACT => *number as i128,
+            Value::Float(number) if number.abs() <= EXACT as f64 => *number as i128,
             Value::Float(number) => {
                 return Err(self.error(format_args!("{number} is out of range; {advice}")));
             }

@@ -1,8 +1,9 @@
 //! Regular expressions as PCRE writes them, written as the regex crate does.
 //!
 //! Both mean the same by nearly all that they share; this is about the rest. In a class of PCRE `[`, `&&`, `--` and `~~` are
-//! characters, and so is a `]` at its beginning; a `{` that begins no repetition is one, too; `\Q…\E` quotes, `(?#…)` is a
-//! comment. What needs memory or looks around is refused by name.
+//! characters, and so is a `]` at its beginning, and a space even under `(?x)`; a `{` that begins no repetition is one, too,
+//! and so are `\<` and `\>`; `\Q…\E` quotes, `(?#…)` is a comment. What needs memory or looks around is refused by name, and
+//! so is what means something else in the regex crate.
 
 /// The expression for the regex crate.
 ///
@@ -17,7 +18,13 @@ pub(crate) fn translate(source: &str) -> Result<String, String> {
             '\\' => escape(after, &mut out)?,
             '[' => class(after, &mut out)?,
             '(' if after.starts_with("?#") => after.split_once(')').ok_or(NO_COMMENT_END)?.1,
-            '(' if after.starts_with("?>") => return Err(only_pcre("an atomic group: (?>")),
+            '(' => {
+                if let Some((_, what)) = ONLY_PCRE.iter().find(|(beginning, _)| after.starts_with(beginning)) {
+                    return Err(only_pcre(what));
+                }
+                out.push(c);
+                after
+            }
             '*' | '+' | '?' => {
                 out.push(c);
                 quantified(c, after)?
@@ -47,8 +54,22 @@ pub(crate) fn only_pcre(what: &str) -> String {
     format!("is a regular expression with {what}, which only PCRE has; write it without")
 }
 
+/// What follows the `(` of groups that only PCRE has. Look-around has a name in the regex crate.
+const ONLY_PCRE: [(&str, &str); 8] = [
+    ("?>", "an atomic group: (?>"),
+    ("?|", "a group (?|"),
+    ("?(", "a condition: (?("),
+    // To the regex crate this is a flag.
+    ("?R", "recursion: (?R)"),
+    ("?&", "recursion: (?&"),
+    ("?P>", "recursion: (?P>"),
+    ("?P=", "back-references"),
+    ("*", "a verb: (*"),
+];
+const OCTAL: &str = "an octal escape (write \\x and two hexadecimal digits)";
 const NO_COMMENT_END: &str = "is a regular expression with a comment that has no end; add )";
 const NO_CLASS_END: &str = "is a regular expression with a class that has no end; add ]";
+const NO_CONTROL: &str = "is a regular expression with a \\c that no letter follows; write one, as in \\cA";
 
 /// What follows a quantifier, which a plus sign would make possessive.
 fn quantified(last: char, after: &str) -> Result<&str, String> {
@@ -70,34 +91,64 @@ fn repetition(text: &str) -> Option<usize> {
     (!least.is_empty() && is_number(least) && is_number(most)).then_some(inner.len() + 1)
 }
 
-/// What follows a backslash outside of classes.
+/// What follows a backslash.
 fn escape<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
     if let Some(quote) = after.strip_prefix('Q') {
         let (text, rest) = quote.split_once("\\E").unwrap_or((quote, ""));
-        out.push_str(&regex::escape(text));
+        text.chars().for_each(|c| literal(c, out));
         return Ok(rest);
     }
-    match after.chars().next() {
+    let Some(c) = after.chars().next() else {
+        out.push('\\');
+        return Ok("");
+    };
+    let rest = &after[c.len_utf8()..];
+    match c {
         // An end without a beginning means nothing.
-        Some('E') => Ok(&after[1..]),
-        Some('Z') => Err(only_pcre("\\Z (write \\z, or $)")),
-        Some('h' | 'H') => Err(only_pcre("\\h or \\H (write [ \\t])")),
-        Some('R') => Err(only_pcre("\\R (write \\r?\\n)")),
-        Some('K' | 'G' | 'C' | 'X') => Err(only_pcre("\\K, \\G, \\C or \\X")),
-        Some(c) => {
+        'E' => {}
+        'e' => out.push_str("\\x1b"),
+        'c' => return control(rest, out),
+        '0' | 'o' => return Err(only_pcre(OCTAL)),
+        'Z' => return Err(only_pcre("\\Z (write \\z, or $)")),
+        'h' | 'H' => return Err(only_pcre("\\h or \\H (write [ \\t])")),
+        // In PCRE it is any end of a line, in the regex crate a vertical tab.
+        'v' | 'V' => return Err(only_pcre("\\v or \\V (write [\\r\\n])")),
+        'N' => return Err(only_pcre("\\N (write [^\\n])")),
+        'R' => return Err(only_pcre("\\R (write \\r?\\n)")),
+        'p' | 'P' => return Err(only_pcre("\\p or \\P (write the letters, as in [a-zäöü])")),
+        'g' | 'k' => return Err(only_pcre("back-references")),
+        'K' | 'G' | 'C' | 'X' => return Err(only_pcre("\\K, \\G, \\C or \\X")),
+        c if c.is_ascii_alphanumeric() => {
             out.push('\\');
             out.push(c);
-            Ok(&after[c.len_utf8()..])
         }
-        None => {
-            out.push('\\');
-            Ok("")
-        }
+        // All else stands for itself. In the regex crate, < and > behind a backslash are ends of words.
+        c => literal(c, out),
     }
+    Ok(rest)
+}
+
+/// A character that stands for itself, in classes, too, and under `(?x)`.
+fn literal(c: char, out: &mut String) {
+    if c.is_whitespace() {
+        out.push_str(&format!("\\x{{{:x}}}", u32::from(c)));
+    } else {
+        out.push_str(&regex::escape(c.encode_utf8(&mut [0; 4])));
+    }
+}
+
+/// What follows `\c`: the character that is 64 away is a control character.
+fn control<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
+    let letter = after.bytes().next().filter(|byte| matches!(byte, b' '..=b'~')).ok_or(NO_CONTROL)?;
+    out.push_str(&format!("\\x{:02x}", letter.to_ascii_uppercase() ^ 64));
+    Ok(&after[1..])
 }
 
 /// What follows the class that begins here.
 fn class<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
+    if after.starts_with("[:<:]]") || after.starts_with("[:>:]]") {
+        return Err(only_pcre("[[:<:]] or [[:>:]] (write \\b)"));
+    }
     out.push('[');
     let mut rest = after;
     if let Some(negated) = rest.strip_prefix('^') {
@@ -140,15 +191,12 @@ fn member<'s>(rest: &'s str, out: &mut String) -> Result<&'s str, String> {
                 out.push_str("\\x08");
                 Ok(&after[1..])
             }
+            // There are no back-references.
+            '0'..='9' => Err(only_pcre(OCTAL)),
             _ => escape(after, out),
         },
-        '[' | ']' | '&' | '~' | '-' | '^' => {
-            out.push('\\');
-            out.push(c);
-            Ok(after)
-        }
-        _ => {
-            out.push(c);
+        c => {
+            literal(c, out);
             Ok(after)
         }
     }
@@ -170,10 +218,10 @@ mod tests {
     fn what_both_write_in_different_ways_is_rewritten() {
         let cases = [
             (r"^/[a&&b]$", r"^/[a\&\&b]$"),
-            (r"^/[+--]$", r"^/[+-\-]$"),
+            (r"^/[+--]$", r"^/[\+-\-]$"),
             (r"^/[[]$", r"^/[\[]$"),
             (r"^/[a[b]$", r"^/[a\[b]$"),
-            (r"^/[]*+]$", r"^/[\]*+]$"),
+            (r"^/[]*+]$", r"^/[\]\*\+]$"),
             (r"[^]a]", r"[^\]a]"),
             (r"[~~]", r"[\~\~]"),
             (r"[a-z-]", r"[a-z\-]"),
@@ -190,6 +238,10 @@ mod tests {
             (r"a(?#no + here)b", "ab"),
             (r"a\++\{", r"a\++\{"),
             (r"(?i:a)|ä", r"(?i:a)|ä"),
+            (r"\<b\>[\<\>]\/\ä\ ", r"<b>[<>]/ä\x{20}"),
+            (r"\b{start}\b{2}", r"\b\{start}\b{2}"),
+            (r"\e[\e]\cA\ca\c[[\c]]", r"\x1b[\x1b]\x01\x01\x1b[\x1d]"),
+            (r"(?x)a b[ #]\Q #\E", r"(?x)a b[\x{20}\#]\x{20}\#"),
         ];
         for (source, expected) in cases {
             let translated = translate(source).expect(source);
@@ -210,6 +262,21 @@ mod tests {
             (r"\h", r"write [ \t]"),
             ("a*+", "possessive"),
             ("(?>a)", "an atomic group"),
+            (r"a\v", r"write [\r\n]"),
+            (r"[^\V]", r"write [\r\n]"),
+            (r"\N", r"write [^\n]"),
+            (r"\012", r"write \x and two"),
+            (r"\o{12}", r"write \x and two"),
+            (r"[\1]", r"write \x and two"),
+            (r"\pL", "write the letters"),
+            (r"(a)\g1", "back-references"),
+            (r"\c", r"as in \cA"),
+            (r"\cä", r"as in \cA"),
+            ("a(?R)?b", "recursion"),
+            ("(?|a|b)", "(?|"),
+            ("(?(1)a)", "a condition"),
+            ("(*UTF8)a", "a verb"),
+            ("[[:<:]]a", r"write \b"),
         ] {
             assert!(translate(source).expect_err(source).contains(expected), "{source}");
         }

@@ -122,6 +122,9 @@ mod tests {
             (r"^/[+--]$", "/,", true),
             (r"^/[a[b]$", "/[", true),
             (r"^/[]*+]$", "/]", true),
+            (r"^/a\<b\>$", "/a<b>", true),
+            (r"\<b\>", "/b", false),
+            (r"(?x) ^/[ ]$", "/ ", true),
         ];
         for (source, text, expected) in cases {
             assert_eq!(matches(source, false, text), expected, "{source} {text}");
@@ -136,6 +139,7 @@ mod tests {
             ("a(?!b)", "with look-around"),
             ("(?<!a)b", "with look-around"),
             (r"(a)\1", "with back-references, which only PCRE has"),
+            ("/a(?R)?b", "with recursion: (?R), which only PCRE has"),
             ("(?>a)b", "with an atomic group: (?>, which only PCRE has"),
             ("a++b", "with the possessive quantifier \"++\", which howdah does not have; leave the last + out"),
             ("a{2}+b", "with the possessive quantifier \"}+\""),

@@ -1,7 +1,7 @@
 //! A number of bytes, as a number or as php.ini writes it: `134217728`, `"128M"`.
 
 use crate::error::{Error, quoted};
-use crate::node::Node;
+use crate::node::{EXACT, Node};
 
 /// A size of nothing, or from `least` on.
 pub(crate) fn read(node: &Node<'_>, least: u64) -> Result<u64, Error> {
@@ -11,16 +11,13 @@ pub(crate) fn read(node: &Node<'_>, least: u64) -> Result<u64, Error> {
         let problem = || node.error(format_args!("{} is not a number of bytes; {advice}", quoted(&text)));
         parse(&text).ok_or_else(problem)?
     } else {
-        node.integer(0..=MOST, "bytes")?
+        node.integer(0..=EXACT, "bytes")?
     };
     if bytes > 0 && bytes < least {
         return Err(node.error(format_args!("{bytes} bytes are too few; {advice}")));
     }
     Ok(bytes)
 }
-
-/// What JSON's readers agree on.
-const MOST: u64 = 1 << 53;
 
 fn parse(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()?.to_ascii_uppercase() {
@@ -31,7 +28,7 @@ fn parse(text: &str) -> Option<u64> {
     };
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse::<u64>().ok().filter(|_| is_number)?;
-    number.checked_mul(factor).filter(|bytes| *bytes <= MOST)
+    number.checked_mul(factor).filter(|bytes| *bytes <= EXACT)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use howdah_config::Configuration;
 use howdah_supervisor::Start;
 use howdah_supervisor::identity::Account;
 use howdah_supervisor::system_error::words;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -155,7 +155,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            let _ = writeln!(io::stderr(), "howdah: {reason}");
+            output::complain(&reason);
             ExitCode::FAILURE
         }
     }

@@ -14,6 +14,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::error::Error;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -36,6 +37,9 @@ pub struct Load {
     /// Who has no answer after so long gives up.
     pub patience: Duration,
 }
+
+/// That of a URL without one.
+const HTTP_PORT: u16 = 80;
 
 type Sender = SendRequest<Empty<Bytes>>;
 
@@ -104,7 +108,7 @@ impl Client {
             Some(sender) => sender,
             None => {
                 is_used = false;
-                connect(&authority).await?
+                connect(uri).await?
             }
         };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -124,10 +128,9 @@ impl Client {
                 // The server closed it while it was free: nothing is lost.
                 Err(error) if is_used && (error.is_canceled() || error.is_closed()) => {
                     is_used = false;
-                    sender = connect(&authority).await?;
+                    sender = connect(uri).await?;
                 }
-                Err(error) if error.is_incomplete_message() => return Err("cut off"),
-                Err(_) => return Err("reset"),
+                Err(error) => return Err(why(&error)),
             }
         }
     }
@@ -147,8 +150,8 @@ impl Client {
     }
 }
 
-async fn connect(authority: &str) -> Result<Sender, &'static str> {
-    let stream = TcpStream::connect(authority).await.map_err(|error| match error.kind() {
+async fn connect(uri: &Uri) -> Result<Sender, &'static str> {
+    let stream = TcpStream::connect(address(uri)).await.map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused",
         io::ErrorKind::ConnectionReset => "reset",
         _ => "no connection",
@@ -160,6 +163,24 @@ async fn connect(authority: &str) -> Result<Sender, &'static str> {
         let _ = connection.await;
     });
     Ok(sender)
+}
+
+fn address(uri: &Uri) -> (&str, u16) {
+    (uri.host().unwrap_or_default().trim_matches(['[', ']']), uri.port_u16().unwrap_or(HTTP_PORT))
+}
+
+/// Why a connection gave no whole answer.
+fn why(error: &hyper::Error) -> &'static str {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    match cause.map(io::Error::kind) {
+        _ if error.is_incomplete_message() => "cut off",
+        _ if error.is_parse() => "malformed answer",
+        Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => "reset",
+        // What hyper says of bodies.
+        Some(io::ErrorKind::UnexpectedEof) => "cut off",
+        Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => "malformed answer",
+        _ => "connection lost",
+    }
 }
 
 #[cfg(test)]
@@ -186,6 +207,22 @@ mod tests {
         format!("http://{address}/")
     }
 
+    /// Closes each connection behind this answer; without one, before it has read the request, which resets it.
+    async fn closing_server(answer: Option<&'static str>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                stream.readable().await.unwrap();
+                if let Some(answer) = answer {
+                    let _ = stream.read(&mut [0; 4096]).await.unwrap();
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        });
+        format!("http://{address}/")
+    }
+
     fn load(url: &str, connections: usize) -> Load {
         Load {
             steps: vec!["100:0.2".parse().unwrap()],
@@ -193,6 +230,17 @@ mod tests {
             connections,
             expected: Some("hello".into()),
             patience: Duration::from_secs(5),
+        }
+    }
+
+    #[test]
+    fn a_url_without_a_port_is_of_port_80() {
+        for (url, expected) in [
+            ("http://localhost/", ("localhost", 80)),
+            ("http://localhost:8080/a", ("localhost", 8080)),
+            ("http://[::1]/", ("::1", 80)),
+        ] {
+            assert_eq!(address(&url.parse().unwrap()), expected, "{url}");
         }
     }
 
@@ -217,6 +265,18 @@ mod tests {
         let url = server(Duration::ZERO).await;
         let wrong = Load { expected: Some("bye".into()), ..load(&url, 10) };
         assert_eq!(run(wrong).await.unwrap().report()["outcomes"], serde_json::json!({"wrong": 20}));
+        for (answer, outcome) in [
+            (None, "reset"),
+            (Some(""), "cut off"),
+            (Some("HTTP/1.1 200 OK\r\nContent-Le"), "cut off"),
+            (Some("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"), "cut off"),
+            (Some("220 mail.example ESMTP\r\n\r\n"), "malformed answer"),
+            (Some("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n"), "malformed answer"),
+        ] {
+            let url = closing_server(answer).await;
+            let report = run(load(&url, 10)).await.unwrap().report();
+            assert_eq!(report["outcomes"], serde_json::json!({ outcome: 20 }), "{answer:?}");
+        }
         let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let report = run(load(&format!("http://{closed}/"), 10)).await.unwrap().report();
         assert_eq!(report["outcomes"], serde_json::json!({"connection refused": 20}));

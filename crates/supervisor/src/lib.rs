@@ -9,18 +9,24 @@
 //! - `change`, `switch`: from one configuration to the next, without losing a request
 //! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
 //! - `pid_file`: the file with the process id
+//! - `resources`: what the kernel grants of descriptors and backlogs
 //! - `plan`, `planning`: what an application asks for, checked against the machine; on a thread of its own
+//! - `confinement`, `cgroup`, `readable`: what it may see, what it may take, and what its user must be able to read
 //! - `resolution`, `watch`, `reload`: where its symbolic links lead, what sees that they lead elsewhere or that its files
 //!   change, and what is done then
 //! - `warming`: the first requests of a new generation
 //! - `slow_log`, `processes`, `profile`: what is slow, what runs now, and where the time goes
 //! - `certificates`: chains and keys by name, in memory and on disk
 //! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
+//! - [`system_error`]: errors of the system, in words
 //! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
 //! - `process`: whose a process is that somebody else started, and how to kill it and no other
-//! - `backoff`, `patience`, `workers`: the policy, pure: when is which worker started again, how long a start may take
+//! - `pool`, `sizing`: how many workers an application has, stated or found; pure
+//! - `gauge`, `machine`: what is measured for that: what its workers use, and what there is
+//! - `backoff`, `respawn`, `patience`, `workers`: the policy, pure: when is which worker started again, how long a start may
+//!   take
 //! - `generation`, `said`: one application: its prototype, its workers, its channel; what it says while it starts
-//! - `router`: its birth, what it has been told, its death
+//! - `router`, `silence`: its birth, what it has been told, its death; when it does not answer
 //! - `supervise`, `shutdown`, `sweep`, `banner`: the event loop, its end, what PHP left running, and the first lines
 //!
 //! What fails before everything is up ends the supervisor with one line. After that nothing ends it but a signal:

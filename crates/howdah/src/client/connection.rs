@@ -169,10 +169,41 @@ impl Answer {
         self.status == StatusCode::PRECONDITION_FAILED
     }
 
+    /// Whether howdah has nothing at this path.
+    pub fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
     /// The text of a success.
     pub fn message(&self) -> String {
         let body: Option<Value> = serde_json::from_str(&self.body).ok();
         let text = body.as_ref().and_then(|body| body.get("success")?.as_str());
         text.map_or_else(|| self.body.clone(), |text| format!("{text}\n"))
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    /// A control API with these answers by their paths, each a status and a body; 404 for all else.
+    pub fn api(answers: Vec<(&'static str, (u16, &'static str))>) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map(Result::unwrap) {
+                let head = BufReader::new(&stream).lines().map(Result::unwrap);
+                let head: Vec<_> = head.take_while(|line| !line.is_empty()).collect();
+                let path = head[0].split(' ').nth(1).unwrap();
+                let found = answers.iter().find(|(its, _)| *its == path);
+                let (status, body) = found.map_or((404, r#"{"error": "None."}"#), |(_, answer)| *answer);
+                let length = body.len();
+                write!(stream, "HTTP/1.1 {status} \r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+                    .unwrap();
+            }
+        });
+        Server { address }
     }
 }

@@ -4,6 +4,7 @@
 //! - `config`, `status`, `certificate`, `slow`, `top`, `profile`: the commands
 //! - `edit`: a configuration in the user's editor, until howdah takes it
 //! - `plain`: what clients of applications wrote, for a terminal
+//! - `table`, `watch`: columns, and what is printed anew each second
 //! - `problem`, `place`: what is wrong with a text, shown where it is wrong
 //!
 //! Fails with a text for the person at the terminal, of several lines if it shows a place: exit code 1.
@@ -19,13 +20,14 @@ mod profile;
 mod slow;
 mod source;
 mod status;
+mod table;
 mod top;
+mod watch;
 
 use crate::output;
 use clap::{Args, Subcommand};
 use connection::Server;
 use howdah_config::DocumentPath;
-use serde_json::{Map, Value};
 use std::path::PathBuf;
 
 pub use connection::Whom;
@@ -158,10 +160,10 @@ pub struct Profile {
     #[arg(value_name = "APP")]
     application: String,
     /// For how long, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, allow_negative_numbers = true, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = profile::DEFAULT.seconds, allow_negative_numbers = true, value_parser = seconds)]
     seconds: f64,
     /// How many times a second each worker's stack is looked at.
-    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "HZ", default_value_t = profile::DEFAULT.rate, value_parser = clap::value_parser!(u32).range(profile::RATES))]
     rate: u32,
     /// The file of the flame graph; APP-profile.svg if nothing is said. Speedscope's file is put beside it.
     #[arg(long, value_name = "FILE.svg", value_parser = svg)]
@@ -326,18 +328,6 @@ fn svg(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let is_svg = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
     if is_svg { Ok(path) } else { Err("a flame graph is an SVG file; write FILE.svg".to_owned()) }
-}
-
-/// The names of all applications.
-fn application_names(server: &Server) -> Result<Vec<String>, String> {
-    let status = server.ask("GET", "/status", None, Vec::new())?.succeeded(None)?.body;
-    let status: Value = serde_json::from_str(&status).map_err(|error| format!("the status is not JSON: {error}"))?;
-    let applications = status.get("applications").and_then(Value::as_object);
-    let names: Vec<_> = applications.into_iter().flat_map(Map::keys).cloned().collect();
-    if names.is_empty() {
-        return Err("there are no applications".to_owned());
-    }
-    Ok(names)
 }
 
 /// A name as one segment of a path.

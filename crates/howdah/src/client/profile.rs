@@ -38,8 +38,12 @@ struct Frame {
     file: String,
 }
 
-/// For how long howdah profiles, in seconds.
+/// What is asked for if nothing is said.
+pub const DEFAULT: Wish = Wish { seconds: 10.0, rate: 99 };
+/// For how long howdah profiles, in seconds. What is outside of it, or of [`RATES`], the supervisor would refuse, too.
 pub const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
+/// How often a second.
+pub const RATES: RangeInclusive<i64> = 1..=1000;
 const FRAME: u8 = 0x1f;
 const PART: u8 = 0x1e;
 /// Where the samplers stop.

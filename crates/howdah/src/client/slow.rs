@@ -1,8 +1,9 @@
 //! `howdah slow`: the last slow requests, and what PHP did in them.
 
-use crate::client::connection::Server;
+use crate::client::connection::{Answer, Server};
 use crate::client::plain::{bytes, plain, text};
-use crate::client::{application_names, segment};
+use crate::client::segment;
+use crate::client::status::application_names;
 use crate::output;
 use serde_json::Value;
 use std::fmt::Write;
@@ -16,19 +17,15 @@ struct Request {
 /// Prints the last ones of an application, or of all.
 ///
 /// # Errors
-/// When there is no slow log, or howdah gives no answer.
+/// When there is no slow log, it cannot be read, or howdah gives no answer.
 pub fn print(server: &Server, application: Option<&str>, last: usize, json: bool) -> Result<(), String> {
-    let mut requests = match application {
-        Some(name) => requests(&fetch(server, name)?),
-        None => {
-            // Without a slow log there is nothing to print of one, unless there is none at all.
-            let logs: Vec<_> = application_names(server)?.iter().map(|name| fetch(server, name)).collect();
-            match logs.iter().find_map(|log| log.as_ref().err()) {
-                Some(problem) if !logs.iter().any(Result::is_ok) => return Err(problem.clone()),
-                _ => logs.into_iter().flatten().flat_map(|log| self::requests(&log)).collect(),
-            }
-        }
+    let (mut requests, unreadable) = match application {
+        Some(name) => (requests(&fetch(server, name)?.succeeded(None)?.bytes), Vec::new()),
+        None => fetch_all(server)?,
     };
+    for problem in unreadable {
+        output::complain(&problem);
+    }
     requests.sort_by_key(Request::time);
     let requests = &requests[requests.len().saturating_sub(last)..];
     let mut printed = String::new();
@@ -45,9 +42,29 @@ pub fn print(server: &Server, application: Option<&str>, last: usize, json: bool
     Ok(())
 }
 
-fn fetch(server: &Server, application: &str) -> Result<Vec<u8>, String> {
-    let path = format!("/status/applications/{}/slow", segment(application)?);
-    Ok(server.ask("GET", &path, None, Vec::new())?.succeeded(None)?.bytes.to_vec())
+/// The requests of all applications, and what is wrong with the logs that cannot be read.
+fn fetch_all(server: &Server) -> Result<(Vec<Request>, Vec<String>), String> {
+    let (mut logs, mut absent, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+    for name in application_names(server)? {
+        let answer = fetch(server, &name)?;
+        let is_absent = answer.is_not_found();
+        match answer.succeeded(None) {
+            Ok(log) => logs.push(requests(&log.bytes)),
+            Err(why) if is_absent => absent.push(why),
+            Err(why) => unreadable.push(format!("{name:?}: {why}")),
+        }
+    }
+    // Without a slow log there is nothing to print of an application, unless there is none at all.
+    if logs.is_empty() {
+        absent.truncate(1);
+        let problems = if unreadable.is_empty() { absent } else { unreadable };
+        return Err(problems.join("\n"));
+    }
+    Ok((logs.into_iter().flatten().collect(), unreadable))
+}
+
+fn fetch(server: &Server, application: &str) -> Result<Answer, String> {
+    server.ask("GET", &format!("/status/applications/{}/slow", segment(application)?), None, Vec::new())
 }
 
 /// The requests of a log. Lines that are none of the samplers' are left out: the application can write there, too.
@@ -149,6 +166,31 @@ fn stack(line: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::connection::tests::api;
+
+    const ABSENT: (u16, &str) = (404, r#"{"error": "None.", "detail": "slow_log is not set"}"#);
+    const UNREADABLE: (u16, &str) = (500, r#"{"error": "The slow log cannot be read.", "detail": "\"/s\" is gone"}"#);
+    const LOG: (u16, &str) = (200, "{\"request\": \"7.1\"}\n");
+
+    /// What is found and what is complained of, if the two applications have these.
+    fn all(blog: (u16, &'static str), shop: (u16, &'static str)) -> Result<(usize, Vec<String>), String> {
+        let server = api(vec![
+            ("/status", (200, r#"{"applications": {"blog": {}, "shop": {}}}"#)),
+            ("/status/applications/blog/slow", blog),
+            ("/status/applications/shop/slow", shop),
+        ]);
+        fetch_all(&server).map(|(requests, unreadable)| (requests.len(), unreadable))
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_told_whatever_the_others_are() {
+        let problem = "\"shop\": The slow log cannot be read. \"/s\" is gone";
+        assert_eq!(all(LOG, LOG), Ok((2, vec![])));
+        assert_eq!(all(LOG, ABSENT), Ok((1, vec![])));
+        assert_eq!(all(LOG, UNREADABLE), Ok((1, vec![problem.to_owned()])));
+        assert_eq!(all(ABSENT, UNREADABLE), Err(problem.to_owned()));
+        assert_eq!(all(ABSENT, ABSENT), Err("None. slow_log is not set".to_owned()));
+    }
 
     #[test]
     fn a_request_is_told_with_what_php_did() {

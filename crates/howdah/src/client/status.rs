@@ -1,43 +1,48 @@
 //! `howdah status`: what a howdah does, as a table.
 
 use crate::client::connection::Server;
+use crate::client::plain::plain;
+use crate::client::table::table;
+use crate::client::watch::{self, Found};
 use crate::output;
-use serde_json::Value;
-use std::io::{self, IsTerminal};
+use serde_json::{Map, Value};
 use std::time::{Duration, Instant};
-
-/// How often `--watch` asks.
-const PERIOD: Duration = Duration::from_secs(1);
-/// Clears a terminal.
-const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Prints it once.
 pub fn print(server: &Server, json: bool) -> Result<(), String> {
     let text = fetch(server)?;
-    output::print(&if json { text } else { table(&parse(&text)?, None) });
+    output::print(&if json { text } else { describe(&parse(&text)?, None) });
     Ok(())
 }
 
-/// Prints it again and again; returns only if it cannot.
+/// Prints it again and again; returns only if it cannot, or nobody reads it.
 pub fn watch(server: &Server, json: bool) -> Result<(), String> {
     let mut before: Option<(Value, Instant)> = None;
-    loop {
-        let text = fetch(server)?;
-        let now = Instant::now();
-        let status = parse(&text)?;
-        let printed = if json {
-            output::try_print(&format!("{status}\n"))
-        } else {
-            let rate = before.as_ref().map(|(before, at)| rate(before, &status, now - *at));
-            let clear = if io::stdout().is_terminal() { CLEAR } else { "" };
-            output::try_print(&format!("{clear}{}\n", table(&status, rate)))
-        };
-        if printed.is_err() {
-            return Ok(());
+    watch::watch(|| {
+        let status = parse(&fetch(server)?)?;
+        if json {
+            return Ok(Found::Json(status));
         }
+        let now = Instant::now();
+        let rate = before.as_ref().map(|(before, at)| rate(before, &status, now - *at));
+        let text = describe(&status, rate);
         before = Some((status, now));
-        std::thread::sleep(PERIOD);
+        Ok(Found::Text(text))
+    })
+}
+
+/// The names of all applications.
+///
+/// # Errors
+/// When there are none, or howdah gives no answer.
+pub fn application_names(server: &Server) -> Result<Vec<String>, String> {
+    let status = parse(&fetch(server)?)?;
+    let applications = status.get("applications").and_then(Value::as_object);
+    let names: Vec<_> = applications.into_iter().flat_map(Map::keys).cloned().collect();
+    if names.is_empty() {
+        return Err("there are no applications".to_owned());
     }
+    Ok(names)
 }
 
 fn fetch(server: &Server) -> Result<String, String> {
@@ -55,7 +60,7 @@ fn rate(before: &Value, now: &Value, elapsed: Duration) -> f64 {
     (total(now) - total(before)).max(0.0) / elapsed.as_secs_f64()
 }
 
-fn table(status: &Value, rate: Option<f64>) -> String {
+fn describe(status: &Value, rate: Option<f64>) -> String {
     let number = |pointer: &str| match status.pointer(pointer).and_then(Value::as_u64) {
         Some(number) => number.to_string(),
         None => "-".to_owned(),
@@ -75,13 +80,12 @@ fn table(status: &Value, rate: Option<f64>) -> String {
     let mut rows =
         vec![["application", "running", "starting", "idle", "requests", "waiting", "refused"].map(str::to_owned)];
     let mut reasons = String::new();
-    let shown = |name: &str| name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>();
     for (name, application) in applications {
         let number = |pointer: &str| {
             application.pointer(pointer).and_then(Value::as_u64).map_or("-".to_owned(), |number| number.to_string())
         };
         rows.push([
-            shown(name),
+            plain(name),
             number("/processes/running"),
             number("/processes/starting"),
             number("/processes/idle"),
@@ -90,19 +94,11 @@ fn table(status: &Value, rate: Option<f64>) -> String {
             number("/requests/refused"),
         ]);
         if let Some(why) = application.pointer("/processes/auto/why").and_then(Value::as_str) {
-            reasons.push_str(&format!("{}: {why}\n", shown(name)));
+            reasons.push_str(&format!("{}: {why}\n", plain(name)));
         }
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     text.push('\n');
-    for row in &rows {
-        let [name, numbers @ ..] = row;
-        text.push_str(&format!("{name:<width$}", width = width(0)));
-        for (index, number) in numbers.iter().enumerate() {
-            text.push_str(&format!("  {number:>width$}", width = width(index + 1)));
-        }
-        text.push('\n');
-    }
+    text.push_str(&table(&rows, &[0]));
     if !reasons.is_empty() {
         text.push('\n');
         text.push_str(&reasons);
@@ -129,7 +125,7 @@ mod tests {
             },
         });
         assert_eq!(
-            table(&status, Some(199.6)),
+            describe(&status, Some(199.6)),
             "connections  13 active, 4 idle; 1067 accepted, 1050 closed\n\
              requests     1307 in total, 200 each second\n\
              \n\
@@ -139,7 +135,7 @@ mod tests {
              \n\
              a long name: 14 workers: 2 cores\n"
         );
-        assert!(table(&json!({}), None).ends_with("requests     - in total\n"));
+        assert!(describe(&json!({}), None).ends_with("requests     - in total\n"));
     }
 
     #[test]

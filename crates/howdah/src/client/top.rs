@@ -1,20 +1,21 @@
 //! `howdah top`: what each worker does now, as a table that is drawn anew each second.
 
 use crate::client::connection::Server;
-use crate::client::plain::{bytes, text};
-use crate::client::{application_names, segment};
+use crate::client::plain::{bytes, plain, text};
+use crate::client::segment;
+use crate::client::status::application_names;
+use crate::client::table::table;
+use crate::client::watch::{self, Found};
 use crate::output;
 use serde_json::{Map, Value};
 use std::cmp::Reverse;
-use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-/// How often the table is drawn.
-const PERIOD: Duration = Duration::from_secs(1);
 /// A share of a processor is of the time between two looks.
 const TWO_LOOKS: Duration = Duration::from_millis(300);
-/// Clears a terminal.
-const CLEAR: &str = "\x1b[H\x1b[2J";
+/// The columns, and which of them are no numbers.
+const COLUMNS: [&str; 8] = ["application", "pid", "state", "seconds", "CPU %", "memory", "requests", "request"];
+const TEXTS: [usize; 3] = [0, 2, 7];
 
 /// Prints it once.
 ///
@@ -24,7 +25,7 @@ pub fn once(server: &Server, application: Option<&str>, json: bool) -> Result<()
     fetch(server, application)?;
     std::thread::sleep(TWO_LOOKS);
     let all = fetch(server, application)?;
-    output::print(&if json { format!("{:#}\n", Value::Object(all)) } else { table(&all) });
+    output::print(&if json { format!("{:#}\n", Value::Object(all)) } else { describe(&all) });
     Ok(())
 }
 
@@ -33,20 +34,10 @@ pub fn once(server: &Server, application: Option<&str>, json: bool) -> Result<()
 /// # Errors
 /// When howdah gives no answer.
 pub fn watch(server: &Server, application: Option<&str>, json: bool) -> Result<(), String> {
-    loop {
+    watch::watch(|| {
         let all = fetch(server, application)?;
-        let printed = match (json, rustix::termios::tcgetwinsize(io::stdout())) {
-            (true, _) => output::try_print(&format!("{}\n", Value::Object(all))),
-            (false, Ok(size)) if io::stdout().is_terminal() => {
-                output::try_print(&format!("{CLEAR}{}", fitting(&table(&all), size.ws_col, size.ws_row)))
-            }
-            (false, _) => output::try_print(&format!("{}\n", table(&all))),
-        };
-        if printed.is_err() {
-            return Ok(());
-        }
-        std::thread::sleep(PERIOD);
-    }
+        Ok(if json { Found::Json(Value::Object(all)) } else { Found::Text(describe(&all)) })
+    })
 }
 
 /// The processes of each application, by its name.
@@ -58,19 +49,20 @@ fn fetch(server: &Server, application: Option<&str>) -> Result<Map<String, Value
     let mut all = Map::new();
     for name in names {
         let path = format!("/status/applications/{}/processes", segment(&name)?);
-        let body = server.ask("GET", &path, None, Vec::new())?.succeeded(None)?.body;
+        let answer = server.ask("GET", &path, None, Vec::new())?;
+        // Nobody asked for it by name, and it has been removed since the list was made.
+        if application.is_none() && answer.is_not_found() {
+            continue;
+        }
+        let body = answer.succeeded(None)?.body;
         let processes = serde_json::from_str(&body).map_err(|error| format!("the answer is not JSON: {error}"))?;
         all.insert(name, processes);
     }
     Ok(all)
 }
 
-fn table(all: &Map<String, Value>) -> String {
-    let mut rows = vec![
-        ["application", "pid", "state", "seconds", "CPU %", "memory", "requests", "request"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+fn describe(all: &Map<String, Value>) -> String {
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
     for (name, processes) in all {
         let mut workers: Vec<_> = processes.get("workers").and_then(Value::as_array).into_iter().flatten().collect();
         // Those that have been busy for longest come first.
@@ -80,33 +72,18 @@ fn table(all: &Map<String, Value>) -> String {
         });
         rows.extend(workers.into_iter().map(|worker| row(name, worker)));
     }
-    let columns = rows[0].len();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        for (column, cell) in row.iter().enumerate() {
-            match column {
-                0 | 2 => text.push_str(&format!("{cell:<width$}  ", width = widths[column])),
-                1 | 3..=6 => text.push_str(&format!("{cell:>width$}  ", width = widths[column])),
-                _ => text.push_str(cell),
-            }
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-    text
+    table(&rows, &TEXTS)
 }
 
-fn row(application: &str, worker: &Value) -> Vec<String> {
+fn row(application: &str, worker: &Value) -> [String; COLUMNS.len()] {
     let number = |name: &str| worker.get(name).and_then(Value::as_f64);
     let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let request = match (text(worker, "method"), text(worker, "script")) {
         (method, _) if method.is_empty() => String::new(),
         (method, script) => format!("{method} {}  ({script})", text(worker, "url")),
     };
-    vec![
-        crate::client::plain::plain(application),
+    [
+        plain(application),
         shown(number("pid").map(|pid| pid.to_string())),
         text(worker, "state"),
         shown(number("seconds").map(|seconds| format!("{seconds:.1}"))),
@@ -117,16 +94,21 @@ fn row(application: &str, worker: &Value) -> Vec<String> {
     ]
 }
 
-/// As much of it as a terminal of this size can show.
-fn fitting(table: &str, columns: u16, rows: u16) -> String {
-    let lines = table.lines().take(usize::from(rows.max(2)) - 1);
-    lines.map(|line| line.chars().take(usize::from(columns.max(20))).chain(['\n']).collect::<String>()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::connection::tests::api;
     use serde_json::json;
+
+    #[test]
+    fn an_application_that_is_removed_meanwhile_is_left_out() {
+        let server = api(vec![
+            ("/status", (200, r#"{"applications": {"blog": {}, "shop": {}}}"#)),
+            ("/status/applications/shop/processes", (200, r#"{"workers": []}"#)),
+        ]);
+        assert_eq!(fetch(&server, None).map(Value::Object), Ok(json!({ "shop": { "workers": [] } })));
+        assert!(fetch(&server, Some("blog")).is_err());
+    }
 
     #[test]
     fn the_busiest_come_first_and_nothing_reaches_the_terminal() {
@@ -136,14 +118,12 @@ mod tests {
               "cpu": 0.951, "memory": 5242880, "requests": 7 },
             { "pid": null, "state": "starting", "seconds": null, "cpu": null, "memory": null, "requests": null },
         ] } });
-        let table = table(all.as_object().unwrap());
         assert_eq!(
-            table,
+            describe(all.as_object().unwrap()),
             "application  pid  state     seconds  CPU %   memory  requests  request\n\
              shop          10  busy         12.3     95  5.0 MiB         7  GET /a\\u{1b}[2J  (/s/a.php)\n\
              shop           -  starting        -      -        -         -\n\
              shop           9  idle            -      0  2.0 MiB        12\n"
         );
-        assert_eq!(fitting(&table, 30, 3).lines().map(str::len).collect::<Vec<_>>(), [30, 30]);
     }
 }
