@@ -35,10 +35,12 @@ def status(server, name="app"):
     return server.api("GET", f"/status/applications/{name}").json()
 
 
-def load(url, *steps, connections=1500, expect=None):
+def load(url, *steps, connections=1500, expect=None, socket=None):
     """What became of requests at constant rates."""
     program = EXECUTABLE.with_name("howdah-load")
     command = [program, "--connections", str(connections), "--steps", ",".join(steps)]
+    if socket:
+        command += ["--socket", socket]
     done = subprocess.run([*command, *(["--expect", expect] if expect else []), "--", url], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -187,3 +189,27 @@ def test_fifteen_hundred_clients_see_no_error(site):
     with run(site) as server:
         report = load(url(server, "/hello.php"), "15000:0.1", "100:2", "15000:0.1", expect="hello")
         assert report["outcomes"] == {"200": 3200}
+
+
+def over_a_unix_socket(folder, socket, **options):
+    return {
+        "listeners": {f"unix:{socket}": {"pass": "applications/app"}, "127.0.0.1:{port}": {"pass": "applications/app"}},
+        "applications": {"app": application(folder, **options)},
+    }
+
+
+def test_fifteen_hundred_clients_of_a_unix_socket_see_no_error(site, tmp_path):
+    socket = tmp_path / "socket"
+    with Howdah.run(over_a_unix_socket(site, socket)) as server:
+        report = load("http://localhost/hello.php", "15000:1", expect="hello", socket=socket)
+        assert report["outcomes"] == {"200": 15000}
+        report = load("http://localhost/hello.php", "15000:0.1", "100:2", "15000:0.1", expect="hello", socket=socket)
+        assert report["outcomes"] == {"200": 3200}
+
+
+def test_overload_over_a_unix_socket_is_answered_too(site, tmp_path):
+    socket = tmp_path / "socket"
+    with Howdah.run(over_a_unix_socket(site, socket, processes=2, limits={"queue_timeout": 2})) as server:
+        report = load("http://localhost/ten.php", "600:8", "100:2", expect="slept", socket=socket)
+        assert set(report["outcomes"]) == {"200", "503"}, report["outcomes"]
+        assert report["seconds"][-1]["ok"] == 100, report["seconds"]

@@ -16,9 +16,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::error::Error;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -30,6 +32,8 @@ pub struct Load {
     pub steps: Vec<Step>,
     /// What is asked for.
     pub pages: Vec<Page>,
+    /// The unix socket that all requests go to, if not to the hosts of their URLs.
+    pub socket: Option<PathBuf>,
     /// So many connections at most.
     pub connections: usize,
     /// An answer of 200 without this is wrong.
@@ -108,7 +112,7 @@ impl Client {
             Some(sender) => sender,
             None => {
                 is_used = false;
-                connect(uri).await?
+                connect(uri, self.load.socket.as_deref()).await?
             }
         };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -128,7 +132,7 @@ impl Client {
                 // The server closed it while it was free: nothing is lost.
                 Err(error) if is_used && (error.is_canceled() || error.is_closed()) => {
                     is_used = false;
-                    sender = connect(uri).await?;
+                    sender = connect(uri, self.load.socket.as_deref()).await?;
                 }
                 Err(error) => return Err(why(&error)),
             }
@@ -150,13 +154,29 @@ impl Client {
     }
 }
 
-async fn connect(uri: &Uri) -> Result<Sender, &'static str> {
-    let stream = TcpStream::connect(address(uri)).await.map_err(|error| match error.kind() {
+/// Over the socket, if there is one, or TCP.
+async fn connect(uri: &Uri, socket: Option<&Path>) -> Result<Sender, &'static str> {
+    match socket {
+        Some(path) => begin(UnixStream::connect(path).await.map_err(unconnected)?).await,
+        None => {
+            let stream = TcpStream::connect(address(uri)).await.map_err(unconnected)?;
+            let _ = stream.set_nodelay(true);
+            begin(stream).await
+        }
+    }
+}
+
+fn unconnected(error: io::Error) -> &'static str {
+    match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused",
         io::ErrorKind::ConnectionReset => "reset",
+        // Of a unix socket whose backlog is full.
+        io::ErrorKind::WouldBlock => "no room for the connection (EAGAIN)",
         _ => "no connection",
-    })?;
-    let _ = stream.set_nodelay(true);
+    }
+}
+
+async fn begin(stream: impl AsyncRead + AsyncWrite + Unpin + 'static) -> Result<Sender, &'static str> {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|_| "no connection")?;
     tokio::task::spawn_local(async move {
         // Its errors are those of the requests.
@@ -228,6 +248,7 @@ mod tests {
             steps: vec!["100:0.2".parse().unwrap()],
             pages: vec![url.parse().unwrap()],
             connections,
+            socket: None,
             expected: Some("hello".into()),
             patience: Duration::from_secs(5),
         }

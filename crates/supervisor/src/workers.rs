@@ -15,7 +15,7 @@ const LEAVING_GRACE: Duration = Duration::from_secs(60);
 
 /// After a fork that failed the next one is tried after so long, then after twice as long, up to the last.
 const FIRST_TRIAL: Duration = Duration::from_millis(100);
-const LAST_TRIAL: Duration = Duration::from_secs(5);
+const LAST_TRIAL: Duration = Duration::from_secs(1);
 
 /// The workers of one application.
 #[derive(Debug)]

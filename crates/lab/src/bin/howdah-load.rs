@@ -5,6 +5,7 @@
 use clap::Parser;
 use howdah_lab::load::{Load, run};
 use howdah_lab::schedule::{Page, Step};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ struct Options {
     /// RATE:SECONDS; several follow each other, as in 100:5,1500:2,100:5.
     #[arg(long, value_name = "RATE:SECONDS", required = true, value_delimiter = ',')]
     steps: Vec<Step>,
+    /// Connect to this unix socket, whatever host the URLs name.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// The most connections.
     #[arg(long, value_name = "N", default_value = "1500")]
     connections: usize,
@@ -30,9 +34,9 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let Options { steps, connections, expect, patience, pages } = Options::parse();
+    let Options { steps, socket, connections, expect, patience, pages } = Options::parse();
     let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::from_secs(60));
-    let load = Load { steps, pages, connections: connections.max(1), expected: expect, patience };
+    let load = Load { steps, pages, socket, connections: connections.max(1), expected: expect, patience };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(run(load)));
     match report {
