@@ -3,10 +3,11 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -156,7 +157,9 @@ def test_worker_prototype_and_router_may_die_at_the_same_time(shop):
     for _ in range(3):
         doomed = [server.router(), server.prototype("shop"), *server.workers("shop", count=2)]
         for process in doomed:
-            process.kill()
+            # An idle worker goes by itself as soon as its prototype is dead.
+            with suppress(ProcessLookupError):
+                process.kill()
         assert server.get("/pid.php").status == 200
         assert not [process for process in doomed if process.alive()]
     wait_for(lambda: "another one is started" in server.stderr, "the line about the router")
@@ -263,10 +266,41 @@ def test_howdahs_own_log_on_a_full_disk_is_no_reason_to_end(shop, tmp_path):
 
 
 @needs_root
+def test_a_restart_needs_no_disk(folder, tmp_path):
+    folder.php("pid.php", "echo getmypid();")
+    with small_disk(tmp_path / "s") as disk:
+        config = {"applications": {"shop": {"type": "php", "root": str(folder.root), "processes": 1}}}
+        with Howdah.run(config, "--state-dir", str(disk), "--control", f"unix:{tmp_path}/c") as server:
+            server.control = tmp_path / "c"
+            before = server.get("/pid.php").text
+            ballast = fill(disk)
+            assert server.api("PUT", "/config/applications/shop/processes", "2").status == 500
+            assert server.api("GET", "/control/applications/shop/restart").status == 200
+            assert server.get("/pid.php").text != before
+            ballast.unlink()
+            assert 'the application "shop" was restarted after' in server.stderr
+            assert "a new configuration was not put in force (PUT /config/applications/shop/processes): " in server.stderr
+
+
+def test_a_slow_log_that_cannot_be_opened_any_more_is_no_reason_not_to_serve(folder, tmp_path):
+    folder.php("pid.php", "echo getmypid();")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    slow_log = {"threshold": 1, "path": str(logs / "slow")}
+    config = {"applications": {"shop": {"type": "php", "root": str(folder.root), "processes": 1, "slow_log": slow_log}}}
+    with Howdah.run(config) as server:
+        shutil.rmtree(logs)
+        before = server.get("/pid.php").text
+        server.prototype("shop").kill()
+        wait_for(lambda: server.get("/pid.php").text != before, "another worker")
+        assert re.search(r"applications/shop/slow_log: .* cannot be opened: .*slow requests are not written", server.stderr)
+
+
+@needs_root
 def test_a_read_only_state_is_read_and_changes_are_refused(folder, tmp_path):
     folder.php("index.php", "echo 'hello';")
     with small_disk(tmp_path / "state") as disk:
-        application = {"type": "php", "root": str(folder.root), "processes": 1}
+        application = {"type": "php", "root": str(folder.root), "processes": 1, "slow_log": {"threshold": 1}}
         config = {"applications": {"shop": application}}
         state = ("--state-dir", str(disk))
 
@@ -281,6 +315,7 @@ def test_a_read_only_state_is_read_and_changes_are_refused(folder, tmp_path):
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         with start([]) as server:
             server.workers("shop", count=1)
+            assert "slow requests are not written" in server.stderr
             assert "is on a read-only file system" in server.stderr and "--state-dir" in server.stderr
             answer = server.api("PUT", "/config/applications/shop/processes", "2")
             assert answer.status == 500 and "Read-only file system" in answer.json()["detail"]
@@ -289,6 +324,7 @@ def test_a_read_only_state_is_read_and_changes_are_refused(folder, tmp_path):
             assert server.api("PUT", "/certificates/x", "x").status >= 400
             assert server.api("GET", "/control/applications/shop/restart").status == 200, "what stores nothing works"
         # A configuration that is given at the start need not be stored.
+        application.pop("slow_log")
         given = tmp_path / "given.json"
         given.write_text(json.dumps({"listeners": {}, **config}))
         with start(["--config", str(given)]) as server:

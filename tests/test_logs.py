@@ -115,3 +115,28 @@ def test_a_standard_error_that_nobody_reads_holds_up_no_request(folder, fifo, se
         assert server.get("/bad-header.php").text == "hello"
     fifo.read()
     wait_for(lambda: fifo.text.count("a header that HTTP does not allow") == 101, "all lines")
+
+
+# --- Clients that leave
+
+
+def test_a_client_that_left_before_the_answer_is_in_the_log_with_nginxs_number(folder, tmp_path):
+    folder.php("wait.php", "touch(SCRATCH . '/began'); await(SCRATCH . '/go'); echo 'late';")
+    log = tmp_path / "access.log"
+    config = {
+        "access_log": {"path": str(log), "format": "$request_line $status $body_bytes_sent"},
+        "applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}},
+    }
+    with Howdah.run(config) as server:
+        with server.connect() as running:
+            running.send_request("GET", "/wait.php?runs")
+            wait_for((folder.scratch / "began").exists, "it runs")
+            with server.connect() as queued:
+                queued.send_request("GET", "/wait.php?waits")
+                wait_for(lambda: server.api("GET", "/status/applications/app/requests/waiting").json() == 1, "it waits")
+            wait_for(lambda: "GET /wait.php?waits HTTP/1.1 499 0" in log.read_text(), "the line")
+            assert server.api("GET", "/status/applications/app/requests/waiting").json() == 0, "nobody waits any more"
+        wait_for(lambda: "GET /wait.php?runs HTTP/1.1 499 0" in log.read_text(), "the line")
+        (folder.scratch / "go").touch()
+        assert server.get("/wait.php?stays").text == "late"
+        wait_for(lambda: log.read_text().count("\n") == 3, "one line each")

@@ -163,9 +163,10 @@ impl Supervisor {
         let new = configuration.applications.iter().filter(|(name, application)| !is_kept(name, application));
         let new: Vec<_> = new.map(|(name, application)| (name.clone(), application.clone())).collect();
         let has_new = !new.is_empty();
-        let strictness = match origin {
-            Origin::Stored => Strictness::AsStored,
-            Origin::Start | Origin::Nothing | Origin::Api(_) | Origin::Reload(_) => Strictness::AsAsked,
+        let strictness = match &origin {
+            Origin::Stored | Origin::Reload(_) => Strictness::AsStored,
+            Origin::Api(reply) if reply.is_restart => Strictness::AsStored,
+            Origin::Start | Origin::Nothing | Origin::Api(_) => Strictness::AsAsked,
         };
         let planning = match has_new {
             true => Progress::Planning(Planning::begin(new, &self.start, strictness, now)),

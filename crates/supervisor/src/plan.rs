@@ -20,7 +20,7 @@ use std::path::Path;
 pub enum Strictness {
     /// Somebody has just asked for it: an error.
     AsAsked,
-    /// It is served without, and said.
+    /// It was right once: it is served without, and the start of its prototype says so.
     AsStored,
 }
 
@@ -66,14 +66,8 @@ pub fn plan(name: &str, application: &Application, start: &Start, strictness: St
     let cores = confined.machine().cores();
     let slow_log =
         SlowLog::of(name, application.slow_log.as_ref(), start).map_err(|problem| at("/slow_log", problem))?;
-    if let Some(Err(problem)) = slow_log.as_ref().map(SlowLog::open) {
-        match strictness {
-            Strictness::AsAsked => return Err(at("/slow_log", problem)),
-            // Without it everything else is served as before.
-            Strictness::AsStored => {
-                tracing::error!("{}; its slow requests are not written down", at("/slow_log", problem))
-            }
-        }
+    if strictness == Strictness::AsAsked {
+        slow_log.as_ref().map(SlowLog::open).transpose().map_err(|problem| at("/slow_log", problem))?;
     }
     let outputs = Outputs::open(name, application.stdout.as_deref(), application.stderr.as_deref())?;
     Ok(Plan {

@@ -112,11 +112,9 @@ impl SlowLog {
 
     /// Workers keep it open, and append: it is copied and emptied. What they write between the two is lost.
     fn rotate(&self) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&self.path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_file() && metadata.len() > ROTATE_BYTES {
+        if std::fs::metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
             std::fs::copy(&self.path, self.aside())?;
-            file.set_len(0)?;
+            OpenOptions::new().write(true).open(&self.path)?.set_len(0)?;
         }
         Ok(())
     }
