@@ -112,7 +112,7 @@ pub struct PrototypeBoot {
     pub working_directory: Option<PathBuf>,
     /// After how many requests a worker ends; another one takes its place.
     pub requests_per_worker: Option<u32>,
-    /// Beyond how much memory of its own a worker ends, in bytes; another one takes its place.
+    /// When it has grown by more than this since its birth, in bytes, a worker ends; another one takes its place.
     pub memory_per_worker: Option<u64>,
     /// What is written to the slow log.
     pub slow_log: Option<SlowRequests>,

@@ -221,8 +221,7 @@ impl Claim<'_> {
         Ok(())
     }
 
-    /// Fills `out` with what is next of the request's body, waiting for it if need be. 0 means the end, or that the
-    /// rest will never come.
+    /// Fills `out` with what is next of the request's body, waiting for it if need be. 0 means the end.
     ///
     /// # Errors
     /// When the rest will never come, or the router's position is impossible.

@@ -26,8 +26,8 @@ pub struct Limits {
     pub timeout: Option<Duration>,
     /// After so many requests another worker takes the place of one. `None` is never.
     pub requests: Option<u32>,
-    /// When a worker has more memory of its own than this, in bytes, another one takes its place after the request. `None`
-    /// is never.
+    /// When a worker has grown by more than this since its birth, in bytes, another one takes its place after the request.
+    /// `None` is never.
     pub memory: Option<u64>,
     /// How long a request may wait for a worker; one that cannot have one within this time is answered 503.
     pub queue_timeout: Duration,

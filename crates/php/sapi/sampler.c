@@ -311,6 +311,7 @@ static uint64_t step(uint64_t now)
 		next = look_at_request(now);
 	}
 	if (rate > 0) {
+		/* The word can be written by anyone who shares the channel. */
 		uint64_t tick = look_at_profile(now, rate < MOST_PER_SECOND ? rate : MOST_PER_SECOND);
 		next = tick < next ? tick : next;
 	}

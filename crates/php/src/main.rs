@@ -1,8 +1,8 @@
 //! howdah's PHP processes: one executable for each PHP version.
 //!
 //! Started by the supervisor as a prototype ([`prototype`]), which keeps away from the rest of the machine if it shall
-//! ([`confine`], [`rootfs`]), and forks the workers ([`worker`], [`sampler`]). PHP itself is behind
-//! the SAPI in C ([`sapi`], `sapi/`). By hand: `--version`, and `--floor` for bench/.
+//! ([`confine`], [`rootfs`]), and forks the workers ([`worker`], [`sampler`]). PHP itself is behind the SAPI in C ([`sapi`],
+//! `sapi/`). By hand: `--version`, and `--floor` for bench/.
 
 mod allowance;
 mod confine;

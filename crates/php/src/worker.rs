@@ -1,7 +1,8 @@
 //! A worker: claims a request, runs it, claims the next.
 //!
-//! It ends when it is told to stop, when the supervisor dies, when it has done its part ([`Allowance`]), or when PHP ends it. Memory of the request's head is
-//! private: PHP keeps pointers into it, and may go on after the response is finished and the slot is someone else's.
+//! It ends when it is told to stop, when the supervisor dies, when it has done its part ([`Allowance`]), or when PHP ends
+//! it. Memory of the request's head is private: PHP keeps pointers into it, and may go on after the response is finished
+//! and the slot is someone else's.
 
 use crate::allowance::{Allowance, Enough};
 use crate::growth::Growth;

@@ -358,8 +358,7 @@ impl Supervisor {
             return Err((ask.reply, refusal));
         }
         if !self.current.configuration.applications.contains_key(name) {
-            let detail = format!("there is no application {name:?}");
-            return Err((ask.reply, Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)));
+            return Err((ask.reply, no_such_application(name)));
         }
         let reply = Reply {
             success: answer::text::RESTARTED,
@@ -376,6 +375,11 @@ impl Supervisor {
         self.begin_change(document, configuration, Origin::Api(reply), &[name], now);
         Ok(())
     }
+}
+
+/// Who is meant is not there.
+pub fn no_such_application(name: &str) -> Refusal {
+    Refusal::new(404, answer::text::NO_SUCH_VALUE, format!("there is no application {name:?}"))
 }
 
 fn refuse(ask: Ask) {

@@ -5,8 +5,7 @@
 //! change, and nothing has happened. The first configuration of a supervisor is a change like any other.
 
 use crate::api::Reply;
-use crate::generation::Generation;
-use crate::generation::Plan;
+use crate::generation::{Generation, Plan};
 use crate::listen::ChosenBy;
 use crate::logs::AccessLog;
 use crate::plan::{Strictness, check_settings};

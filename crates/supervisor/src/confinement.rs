@@ -120,7 +120,8 @@ fn mapped(wanted: &Isolation, outside: Ids, is_root: bool) -> Result<(Users, Ids
     let find = |option, map: &[IdRange], id: u32, what: &str| {
         let range = map.iter().find(|range| id.checked_sub(range.host).is_some_and(|offset| offset < range.size));
         range.map(|range| range.container + (id - range.host)).ok_or_else(|| {
-            (option, format!("{what} of the application, {id}, is in no map; add {{\"container\": {id}, \"host\": {id}, \"size\": 1}}"))
+            let entry = format!("{{\"container\": {id}, \"host\": {id}, \"size\": 1}}");
+            (option, format!("{what} of the application, {id}, is in no map; add {entry}"))
         })
     };
     let inside = Ids {

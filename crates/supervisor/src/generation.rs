@@ -204,7 +204,7 @@ impl Generation {
         &self.plan.name
     }
 
-    /// How many workers it has.
+    /// How many workers it shall have.
     pub fn processes(&self) -> usize {
         self.workers.wanted()
     }
@@ -338,7 +338,8 @@ impl Generation {
                 }
                 if !opcache {
                     tracing::warn!(
-                        "the application {:?} runs without opcache, several times slower; is it installed, and opcache.enable on?",
+                        "the application {:?} runs without opcache, several times slower; is it installed, and \
+                         opcache.enable on?",
                         self.plan.name
                     );
                 }

@@ -248,8 +248,7 @@ fn to_kernel(backlog: u32) -> i32 {
 }
 
 fn default_backlog() -> i32 {
-    let text = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
-    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_BACKLOG)
+    resources::longest_backlog().map_or(DEFAULT_BACKLOG, to_kernel)
 }
 
 fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String {

@@ -111,7 +111,8 @@ impl AccessLog {
         self.writes_to(&other.destination)
     }
 
-    /// Opens its path again, as the file may have been renamed since. `false` if it has none, or stays as it is.
+    /// Opens its path again, as the file may have been renamed since; if it cannot be, it stays as it is. `false` if it has
+    /// none.
     pub fn reopen(&mut self) -> bool {
         if matches!(self.destination, LogDestination::Stdout) {
             return false;

@@ -111,9 +111,9 @@ impl Pool {
         idle.into_iter().map(|(place, _)| place).collect()
     }
 
-    /// When to look again for workers that are to leave.
-    pub fn next_look(&self, idle: usize, now: Instant) -> Option<Instant> {
-        (self.idle_timeout.is_some() && idle > self.spare).then(|| now + LOOK)
+    /// When to look again for workers that are to leave, of so many: busy ones become idle without a word.
+    pub fn next_look(&self, workers: usize, now: Instant) -> Option<Instant> {
+        (self.idle_timeout.is_some() && workers > self.spare).then(|| now + LOOK)
     }
 }
 

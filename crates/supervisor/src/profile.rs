@@ -44,10 +44,7 @@ impl Supervisor {
     pub(crate) fn begin_profile(&mut self, name: &str, ask: Ask, now: Instant) {
         let result = match (ask.method.as_str(), self.in_force().generations.get(name).copied()) {
             ("POST", Some(id)) => self.generation_mut(id).ok_or_else(gone),
-            ("POST", None) => {
-                let detail = format!("there is no application {name:?}");
-                Err(Refusal::new(404, answer::text::NO_SUCH_VALUE, detail))
-            }
+            ("POST", None) => Err(no_such_application(name)),
             _ => Err(Refusal::new(405, answer::text::METHOD_NOT_ALLOWED, "POST profiles an application")),
         };
         let refusal = match result {

@@ -129,9 +129,4 @@ impl Supervisor {
         });
         self.watch.watch(watched.collect());
     }
-
-    fn generation_in_force(&self, name: &str) -> Option<&crate::generation::Generation> {
-        let id = self.current.generations.get(name)?;
-        self.generations.iter().find(|generation| generation.id() == *id)
-    }
 }

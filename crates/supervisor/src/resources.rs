@@ -39,11 +39,13 @@ pub fn former_descriptors() -> Option<u64> {
 
 /// Looks at what is granted.
 pub fn granted() -> Granted {
-    let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
-    Granted {
-        descriptors: getrlimit(Resource::Nofile).current,
-        backlog: somaxconn.ok().and_then(|text| text.trim().parse().ok()),
-    }
+    Granted { descriptors: getrlimit(Resource::Nofile).current, backlog: longest_backlog().map(u64::from) }
+}
+
+/// The longest queue of connections that the kernel allows a listening socket: net.core.somaxconn.
+pub fn longest_backlog() -> Option<u32> {
+    let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?;
+    somaxconn.trim().parse().ok()
 }
 
 // === impl Granted ===

@@ -2,7 +2,7 @@
 //!
 //! What is in one comes of the application and of its clients: it is handed on, and nothing is made of it here.
 
-use crate::api::Answer;
+use crate::api::{Answer, no_such_application};
 use crate::logs::append_to;
 use crate::start::Start;
 use crate::supervise::Supervisor;
@@ -40,11 +40,7 @@ const TAIL_BYTES: u64 = 4 << 20;
 impl Supervisor {
     /// The end of an application's slow log.
     pub(crate) fn show_slow_log(&self, name: &str) -> Result<Answer, Refusal> {
-        let id = self.in_force().generations.get(name);
-        let generation = id.and_then(|id| self.generations.iter().find(|generation| generation.id() == *id));
-        let generation = generation.ok_or_else(|| {
-            Refusal::new(404, answer::text::NO_SUCH_VALUE, format!("there is no application {name:?}"))
-        })?;
+        let generation = self.generation_in_force(name).ok_or_else(|| no_such_application(name))?;
         let log = generation.slow_log().ok_or_else(|| {
             let detail = format!(
                 "applications/{name}/slow_log is not set; {{\"threshold\": 1}} has requests written down that take \

@@ -100,9 +100,7 @@ pub fn of(supervisor: &Supervisor) -> Status {
     let open = load.connections_accepted.saturating_sub(load.connections_closed);
     let mut applications = BTreeMap::new();
     for (name, id) in &supervisor.in_force().generations {
-        let Some(generation) = supervisor.generations.iter().find(|generation| generation.id() == *id) else {
-            continue;
-        };
+        let Some(generation) = supervisor.generation_in_force(name) else { continue };
         let active = load.requests_active.get(id).copied().unwrap_or_default();
         let (running, starting) = generation.process_counts();
         let idle = running.saturating_sub(usize::try_from(active).unwrap_or(usize::MAX));

@@ -4,8 +4,7 @@ use crate::api::Ask;
 use crate::backoff::Backoff;
 use crate::certificates::Certificates;
 use crate::change::{Change, Current};
-use crate::generation::Generation;
-use crate::generation::Plan;
+use crate::generation::{Generation, Plan};
 use crate::listen::Listeners;
 use crate::logs;
 use crate::pid_file::PidFile;
@@ -240,6 +239,12 @@ impl Supervisor {
                 self.answer_status();
             }
         }
+    }
+
+    /// The one that serves this application.
+    pub(crate) fn generation_in_force(&self, name: &str) -> Option<&Generation> {
+        let id = self.in_force().generations.get(name)?;
+        self.generations.iter().find(|generation| generation.id() == *id)
     }
 
     pub(crate) fn generation_mut(&mut self, id: u64) -> Option<&mut Generation> {

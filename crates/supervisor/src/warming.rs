@@ -5,7 +5,7 @@
 //! then it is said and served all the same, as a database that is late must not keep the machine from coming up.
 //! A router that dies takes the warm-up with it; the next one begins it anew, within the same time.
 
-use crate::change::{Origin, Progress, Step};
+use crate::change::{Origin, Progress, Step, first_line};
 use crate::supervise::Supervisor;
 use howdah_channel::warm_up::LONGEST_WARM_UP;
 use std::collections::BTreeSet;
@@ -107,8 +107,7 @@ impl Supervisor {
         if matches!(change.origin, Origin::Api(_) | Origin::Reload(_)) {
             return self.fail_change(reason, now);
         }
-        let line = reason.lines().next().unwrap_or_default().trim_end_matches(':');
-        tracing::error!("{line}; as nothing else can be served, it is put in force all the same");
+        tracing::error!("{}; as nothing else can be served, it is put in force all the same", first_line(reason));
         if let Progress::Warming(warming) = &mut change.progress {
             warming.left.retain(|left| id.is_some_and(|id| *left != id));
         }

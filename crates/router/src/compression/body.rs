@@ -1,8 +1,8 @@
 //! A body that is compressed while it is sent.
 //!
 //! It is taken from its source as the client takes it, and compressed in pieces: an event loop is not held up for long. A
-//! slow encoder works on tokio's blocking pool, since one piece may cost it half a second. When the source has nothing for now, what went in is
-//! flushed, so that what a script has flushed reaches the client; a file's pauses are not worth that.
+//! slow encoder works on tokio's blocking pool, since one piece may cost it half a second. When the source has nothing for
+//! now, what went in is flushed, so that what a script has flushed reaches the client; a file's pauses are not worth that.
 
 use super::encoder::Encoder;
 use bytes::Bytes;

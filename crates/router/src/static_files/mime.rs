@@ -1,7 +1,8 @@
 //! Content types by file name.
 //!
-//! What the configuration says goes first, to the letter. Then come a few corrections for the web and the `mime_guess` table; text gets `charset=utf-8`, except XML, which declares its own encoding and whose declaration
-//! a charset would overrule. What nobody knows is `application/octet-stream`. Nothing fails here.
+//! What the configuration says goes first, to the letter. Then come a few corrections for the web and the `mime_guess`
+//! table; text gets `charset=utf-8`, except XML, which declares its own encoding and whose declaration a charset would
+//! overrule. What nobody knows is `application/octet-stream`. Nothing fails here.
 
 use std::borrow::Cow;
 

@@ -91,8 +91,7 @@ impl Generation {
                 self.plan.name
             );
         }
-        let least = if self.proven { 0 } else { self.plan.pool.at_start() };
-        self.workers.want(decision.wanted.max(least));
+        self.workers.want(decision.wanted.max(self.least()));
         self.send_away(decision.surplus);
         self.idle.look_at = Some(now + decision.look_in);
         if decision.wanted != all || decision.surplus > 0 {

@@ -55,11 +55,13 @@ impl Generation {
             }
         }
         let seen = Seen { idle: self.idle.since.len(), starting, all: self.workers.staying(), waiting };
-        // Even without spare ones, one shows that the application works.
-        let least = if self.proven { 0 } else { self.plan.pool.at_start() };
-        self.workers.want(pool.wanted(seen).max(least));
-        // Busy ones become idle without a word: as long as there are any beyond the spare ones, they are looked at.
+        self.workers.want(pool.wanted(seen).max(self.least()));
         self.idle.look_at = pool.next_look(self.workers.wanted(), now);
+    }
+
+    /// Even without spare ones, one shows that the application works.
+    pub(super) fn least(&self) -> usize {
+        if self.proven { 0 } else { self.plan.pool.at_start() }
     }
 
     /// Notes since when who is idle, and counts those that are being started.
