@@ -3,6 +3,7 @@
 //!
 //! Fails with one sentence that names the address and says what to do.
 
+use crate::resources;
 use crate::system_error::words;
 use howdah_config::Address;
 use rustix::fs::Mode;

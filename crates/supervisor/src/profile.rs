@@ -3,7 +3,7 @@
 //!
 //! Other requests to the API are answered meanwhile. There is one profile of an application at a time.
 
-use crate::api::{Answer, Ask};
+use crate::api::{Answer, Ask, no_such_application};
 use crate::generation::Generation;
 use crate::supervise::Supervisor;
 use howdah_channel::sampling::MAX_RATE;
