@@ -230,6 +230,6 @@ mod tests {
         log.rotate().unwrap();
         writer.write_all(b"new\n").unwrap();
         assert_eq!(writer.metadata().unwrap().len(), 4, "it is the same file");
-        assert!(log.tail().unwrap().ends_with(b"\nold\nnew\n"));
+        assert_eq!(log.tail().unwrap(), b"old\nnew\n");
     }
 }
