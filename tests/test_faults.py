@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -150,6 +151,22 @@ def test_without_the_option_nothing_runs_twice(shop, folder):
 
 
 # --- Prototype and router
+
+
+def test_a_prototype_that_hangs_is_replaced(shop, folder):
+    server = shop(processes="auto")
+    server.workers("shop", count=2)
+    hangs = server.prototype("shop")
+    hangs.kill(signal.SIGSTOP)
+    with ThreadPoolExecutor(6) as pool:
+        answers = [pool.submit(server.get, "/slow.php") for _ in range(6)]
+        wait_for(lambda: "has not forked a worker within" in server.stderr, "the line", timeout=40)
+        wait_for(lambda: not hangs.alive(), "its end")
+        (folder.scratch / "go").touch()
+        assert {answer.result().status for answer in answers} <= {200, 503}
+    assert server.stderr.count("has not forked a worker within") == 1
+    wait_for(lambda: server.get("/pid.php").status == 200, "another one")
+    assert server.prototype("shop").pid != hangs.pid
 
 
 def test_worker_prototype_and_router_may_die_at_the_same_time(shop):

@@ -136,6 +136,8 @@ enum Prototype {
         patience: Patience,
         /// What it says on standard error while it starts.
         said: Said,
+        /// It has not forked a worker for long, and was killed.
+        hangs: bool,
         /// It has closed its socket: it must be gone by then.
         kill_at: Option<Instant>,
         /// `None` when it has been asked to end.
@@ -154,7 +156,7 @@ const PENDING_AT_MOST: usize = 4096;
 /// How often the length of the slow log is looked at.
 const SLOW_LOG_PAUSE: Duration = Duration::from_secs(60);
 /// How long a prototype may take to fork a worker, or to say that it cannot.
-const LONGEST_FORK: Duration = Duration::from_secs(30);
+const LONGEST_FORK: Duration = Duration::from_secs(10);
 
 // === impl Generation ===
 
@@ -297,12 +299,13 @@ impl Generation {
             Prototype::Down { again } => {
                 Some(again).into_iter().chain(self.workers.next_deadline()).chain(watches).min()
             }
-            Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
+            Prototype::Up { kill_at, booted, hangs, patience, link: Some(_), .. } => {
                 let workers =
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
-                let start = match booted && self.proven {
-                    true => self.workers.first_order().map(|ordered| ordered + LONGEST_FORK),
-                    false => patience.deadline(),
+                let start = match (booted && self.proven, hangs) {
+                    (true, false) => self.workers.first_order().map(|ordered| ordered + LONGEST_FORK),
+                    (true, true) => None,
+                    (false, _) => patience.deadline(),
                 };
                 let look = self.idle.look_at.filter(|_| booted);
                 kill_at.into_iter().chain(workers).chain(start).chain(look).chain(watches).min()
@@ -400,10 +403,15 @@ impl Generation {
 
     /// A prototype that has booted forks at once, or it hangs.
     fn wait_for_forks(&mut self, now: Instant) {
-        let Prototype::Up { pid, booted: true, link: Some(_), .. } = self.prototype else { return };
-        if self.proven && self.workers.ordered_before(now.checked_sub(LONGEST_FORK).unwrap_or(now)) {
-            self.failure = Some(format!("it has not forked a worker within {} s", LONGEST_FORK.as_secs()));
-            reap::kill(pid);
+        let is_late = self.workers.first_order().is_some_and(|ordered| ordered + LONGEST_FORK <= now);
+        let Prototype::Up { pid, booted: true, hangs: hangs @ false, link: Some(_), .. } = &mut self.prototype else {
+            return;
+        };
+        if self.proven && is_late {
+            *hangs = true;
+            let (name, seconds) = (&self.plan.name, LONGEST_FORK.as_secs());
+            tracing::error!("the prototype of {name:?} has not forked a worker within {seconds} s; it is killed");
+            reap::kill(*pid);
         }
     }
 

@@ -126,11 +126,6 @@ impl Workers {
         self.places.iter().filter_map(unanswered).min()
     }
 
-    /// Whether one was ordered before this moment that the prototype has not answered yet.
-    pub fn ordered_before(&self, moment: Instant) -> bool {
-        self.first_order().is_some_and(|ordered| ordered < moment)
-    }
-
     /// How many have been told to go, and live still.
     pub fn leaving(&self) -> usize {
         self.places.iter().filter(|place| matches!(place.life, Life::Leaving { .. })).count()
@@ -174,6 +169,11 @@ impl Workers {
                 self.places[index].life = Life::Waiting(now);
                 missing -= 1;
             }
+        }
+        // Nobody will answer a trial whose prototype has died.
+        let is_lost = |scarcity: &mut Scarcity| scarcity.again.is_none();
+        if self.first_order().is_none() {
+            self.scarcity.take_if(is_lost);
         }
         let at_once = match &mut self.scarcity {
             None => usize::MAX,
@@ -398,6 +398,18 @@ mod tests {
         let trial = workers.start_due(later);
         assert!(workers.started(trial[0], Some(process(11))));
         assert_eq!((workers.start_due(later).len(), workers.staying()), (1, 3), "the others follow at once");
+    }
+
+    #[test]
+    fn a_trial_whose_prototype_dies_is_no_reason_to_wait_for_ever() {
+        let now = Instant::now();
+        let mut workers = Workers::new(2);
+        let all = workers.start_due(now);
+        assert!(workers.not_forked(all[0], now) && workers.not_forked(all[1], now));
+        let again = workers.next_deadline().unwrap();
+        assert_eq!(workers.start_due(again).len(), 1);
+        workers.leave(again);
+        assert_eq!(workers.start_due(again).len(), 2);
     }
 
     #[test]

@@ -68,6 +68,7 @@ impl Generation {
             booted: false,
             patience: Patience::new(now),
             said,
+            hangs: false,
             kill_at: None,
             link: Some(link),
         };
