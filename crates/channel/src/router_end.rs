@@ -163,7 +163,7 @@ impl RouterEnd {
 
     /// How many workers say that they have nothing to do, and how many requests wait for a worker. Both may be lies.
     pub fn demand(&self) -> (u32, u64) {
-        (self.view.idle().count(), self.queued())
+        (self.view.idle().count(), self.requests_waiting())
     }
 
     /// Hands each slot that asks for attention to `visit`. Slots that no exchange of the caller owns are for
@@ -268,11 +268,14 @@ impl RouterEnd {
         self.slots().saturating_sub(books.free.len() + books.hinted.len())
     }
 
-    /// How many requests wait for a worker, as far as the queue can be believed. Those that were taken back are not among
-    /// them.
+    /// How many hints are in the queue, as far as it can be believed: those of requests that were taken back, too.
     pub fn queued(&self) -> u64 {
-        let queued = || self.waiting().unwrap_or(0);
-        let hints = queued();
+        self.waiting().unwrap_or(0)
+    }
+
+    /// How many requests wait for a worker, as far as the queue can be believed.
+    pub fn requests_waiting(&self) -> u64 {
+        let hints = self.queued();
         let cancelled = self.cancelled.load(Ordering::Relaxed);
         if cancelled < hints || hints == 0 {
             return hints.saturating_sub(cancelled);
@@ -280,7 +283,7 @@ impl RouterEnd {
         // Workers have passed some of them since.
         let mut books = self.lock();
         self.collect_hinted(&mut books);
-        queued().saturating_sub(books.hinted.len() as u64)
+        self.view.queue().waiting(&self.tail).unwrap_or(0).saturating_sub(books.hinted.len() as u64)
     }
 
     fn waiting(&self) -> Result<u64, Violation> {

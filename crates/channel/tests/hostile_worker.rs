@@ -559,15 +559,10 @@ fn a_worker_that_was_removed_from_the_idle_set_is_woken() {
 #[test]
 fn a_worker_that_is_made_to_wait_by_a_word_of_the_routers_is_freed() {
     const LENGTH: usize = 3 * RESPONSE_RING_BYTES;
-    let no_room = |channel: &Channel, slot| {
-        let written = channel.hostile.control(slot, offsets::RESPONSE_WRITTEN).load(Ordering::SeqCst);
-        let read = written.wrapping_sub(RESPONSE_RING_BYTES as u64);
-        channel.hostile.control(slot, offsets::RESPONSE_READ).store(read, Ordering::SeqCst);
-    };
-    let impossible = |channel: &Channel, slot| {
-        channel.hostile.control(slot, offsets::RESPONSE_READ).store(u64::MAX, Ordering::SeqCst);
-    };
-    for spoil in [&no_room as &dyn Fn(&Channel, u16), &impossible] {
+    // As if the router had not taken the last ring: there is no room, or less than none if the worker was quick.
+    let no_room = |position: usize| (position - RESPONSE_RING_BYTES) as u64;
+    let impossible = |_| u64::MAX;
+    for spoil in [&no_room as &dyn Fn(usize) -> u64, &impossible] {
         let mut channel = Channel::new();
         let worker = channel.spawn_worker_that(0, |claim| {
             assert_eq!(claim.write(&[1; LENGTH]), Err(ClientGone), "it could write everything");
@@ -582,7 +577,8 @@ fn a_worker_that_is_made_to_wait_by_a_word_of_the_routers_is_freed() {
         exchange.progress().unwrap();
         assert!(exchange.read(&mut out).is_ok());
         let found = loop {
-            spoil(&channel, exchange.slot());
+            let word = channel.hostile.control(exchange.slot(), offsets::RESPONSE_READ);
+            word.store(spoil(out.len()), Ordering::SeqCst);
             if let Err(violation) = exchange.check().and_then(|()| exchange.read(&mut out).map(drop)) {
                 break violation;
             }

@@ -148,7 +148,7 @@ impl Generation {
 
     /// How many requests wait for a worker.
     pub fn waiting_requests(&self) -> u64 {
-        self.channel.queued() + self.slots.waiting()
+        self.channel.requests_waiting() + self.slots.waiting()
     }
 
     /// How many requests were answered 503 because no worker took them in time, or would.
