@@ -140,7 +140,7 @@ def test_what_has_begun_to_answer_is_not_run_twice(shop, folder):
     with pytest.raises((ProtocolError, ConnectionError)):
         server.get("/begun.php")
     assert (folder.scratch / "runs").read_text() == "x"
-    wait_for(lambda: "its request is cut off" in server.stderr, "the line")
+    wait_for(lambda: re.search(r"a worker died; its request, GET /\S+, is cut off", server.stderr), "the line")
 
 
 def test_without_the_option_nothing_runs_twice(shop, folder):

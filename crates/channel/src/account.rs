@@ -60,6 +60,15 @@ pub fn process_cpu_time() -> Duration {
     Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec as u32)
 }
 
+// === impl Current ===
+
+impl Current {
+    /// What it is called: its slot, and the slot's sequence number.
+    pub fn name(&self) -> (u16, u32) {
+        (self.slot, self.sequence)
+    }
+}
+
 // === impl Account ===
 
 impl Account {

@@ -4,7 +4,7 @@
 //! only within the ring. What fails is a [`Violation`]: the owner then gives the exchange to [`Exchange::quarantine`].
 
 use crate::idle;
-use crate::layout::{MAX_WORKERS, flags};
+use crate::layout::{MAX_WORKERS, REQUEST_HEAD_BYTES, flags};
 use crate::ring::{readable, writable};
 use crate::rounds::Suspicion;
 use crate::router_end::{NO_SUCH_WORKER, RouterEnd};
@@ -79,6 +79,16 @@ impl Exchange {
     /// The slot's sequence number: with the slot, the name of the request.
     pub fn sequence(&self) -> u32 {
         self.sequence
+    }
+
+    /// The request's head as it lies in the slot: as it was submitted, unless a worker has written there.
+    pub fn request_head(&self) -> Vec<u8> {
+        let view = &self.channel.view;
+        let words = view.slot(self.slot);
+        let len = (words.head_length().load(Ordering::Relaxed) as usize).min(REQUEST_HEAD_BYTES);
+        let mut head = Vec::new();
+        view.memory.copy_out(words.head_offset, len, &mut head);
+        head
     }
 
     /// How far the request has come.

@@ -2,6 +2,8 @@
 
 use howdah_supervisor::system_error::words;
 use std::env;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The places of whoever runs this.
@@ -35,7 +37,7 @@ impl Places {
     /// A sentence, when the folder cannot be made.
     pub fn control_in(&self, state_dir: &Path) -> Result<String, String> {
         let folder = self.control_folder(state_dir);
-        std::fs::create_dir_all(folder).map_err(|error| {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
             format!(
                 "the folder {} of the control socket cannot be made: {}; choose another with --control",
                 folder.display(),

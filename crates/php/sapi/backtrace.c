@@ -72,26 +72,39 @@ static void read_string(reader read, char *out, size_t room, const zend_string *
 	out[len] = '\0';
 }
 
-static void read_frame(reader read, struct howdah_frame *frame, const zend_execute_data *data, const zend_function *from)
+/* Whether it is the frame that was read before in this place: who waits is seen again and again. */
+static int is_known(const struct howdah_frame *frame, const zend_execute_data *data, const zend_function *head,
+	const zend_string *file)
 {
+	return ZEND_USER_CODE(head->common.type) && frame->from == data->func && frame->at == data->opline
+		&& frame->name == head->common.function_name && frame->scope == head->common.scope && frame->of_file == file;
+}
+
+static void read_frame(reader read, struct howdah_frame *frame, const zend_execute_data *data, int may_be_known)
+{
+	const zend_function *from = data->func;
 	zend_string *class_name = NULL, *file = NULL;
 	zend_function head;
 	zend_op opline;
 
-	frame->function[0] = frame->class_name[0] = frame->file[0] = '\0';
-	frame->line = 0;
 	/* What functions of both kinds begin with. */
-	if (!read(&head.common, &from->common, sizeof(head.common))) {
+	if (!read(&head.common, &from->common, sizeof(head.common))
+		|| (ZEND_USER_CODE(head.common.type) && !read(&file, &from->op_array.filename, sizeof(file)))) {
+		frame->function[0] = frame->class_name[0] = frame->file[0] = '\0';
+		frame->from = NULL;
 		return;
 	}
+	if (may_be_known && is_known(frame, data, &head, file)) {
+		return;
+	}
+	frame->function[0] = frame->class_name[0] = frame->file[0] = '\0';
+	frame->line = 0;
 	read_string(read, frame->function, sizeof(frame->function), head.common.function_name, 0);
 	if (head.common.scope && read(&class_name, &head.common.scope->name, sizeof(class_name))) {
 		read_string(read, frame->class_name, sizeof(frame->class_name), class_name, 0);
 	}
 	if (ZEND_USER_CODE(head.common.type)) {
-		if (read(&file, &from->op_array.filename, sizeof(file))) {
-			read_string(read, frame->file, sizeof(frame->file), file, 1);
-		}
+		read_string(read, frame->file, sizeof(frame->file), file, 1);
 		if (read(&opline, data->opline, sizeof(opline))) {
 			frame->line = opline.lineno;
 		}
@@ -99,6 +112,11 @@ static void read_frame(reader read, struct howdah_frame *frame, const zend_execu
 			strcpy(frame->function, data->prev_execute_data ? "{include}" : "{main}");
 		}
 	}
+	frame->from = from;
+	frame->at = data->opline;
+	frame->name = head.common.function_name;
+	frame->scope = head.common.scope;
+	frame->of_file = file;
 }
 
 static void walk(reader read, struct howdah_backtrace *backtrace, const zend_execute_data *at)
@@ -115,12 +133,7 @@ static void walk(reader read, struct howdah_backtrace *backtrace, const zend_exe
 		}
 		if (data.func) {
 			struct howdah_frame *frame = &backtrace->frames[backtrace->depth];
-			/* Who waits is seen again and again in the same places: they need not be read again. */
-			if (backtrace->depth >= backtrace->known || frame->from != data.func || frame->at != data.opline) {
-				read_frame(read, frame, &data, data.func);
-				frame->from = data.func;
-				frame->at = data.opline;
-			}
+			read_frame(read, frame, &data, backtrace->depth < backtrace->known);
 			if (backtrace->known <= backtrace->depth) {
 				backtrace->known = backtrace->depth + 1;
 			}

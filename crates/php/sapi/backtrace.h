@@ -16,6 +16,8 @@ struct howdah_frame {
 	/* What it was read of. */
 	const zend_function *from;
 	const zend_op *at;
+	const zend_string *name, *of_file;
+	const zend_class_entry *scope;
 };
 
 struct howdah_backtrace {

@@ -331,7 +331,7 @@ void howdah_log_limit(enum howdah_author author, const struct howdah_backtrace *
 	howdah_text_number(&line, (uint64_t) getpid());
 	howdah_text_put(&line, ", at ");
 	if (backtrace->depth == 0) {
-		howdah_text_put(&line, "the start or end of the request");
+		howdah_text_put(&line, backtrace->is_cut ? "changing places" : "the start or end of the request");
 	}
 	for (int i = 0; i < backtrace->depth && i < LIMIT_FRAMES; i++) {
 		const struct howdah_frame *frame = &backtrace->frames[i];
@@ -378,10 +378,10 @@ void howdah_log_profile(enum howdah_author author, const struct howdah_backtrace
 		howdah_text_put(&line, PART);
 		howdah_text_number(&line, frame->line);
 	}
-	if (backtrace->depth == 0) {
-		howdah_text_put(&line, FRAME "{start or end of a request}" PART PART);
-	} else if (backtrace->is_cut) {
+	if (backtrace->is_cut) {
 		howdah_text_put(&line, FRAME "{more}" PART PART);
+	} else if (backtrace->depth == 0) {
+		howdah_text_put(&line, FRAME "{start or end of a request}" PART PART);
 	}
 	write_line(setup.profile, &line);
 }

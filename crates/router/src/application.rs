@@ -63,7 +63,7 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
     let mut answer = run_php(&port, parts, &write_head, body, spool_folder, wait).await;
     if may_rerun && matches!(answer, Err(Failure::WorkerDied { had_begun: false })) {
         rerun::tell(&port, parts, "run once more");
-        answer = run_php(&port, parts, &write_head, Buffered::EMPTY, spool_folder, wait).await;
+        answer = run_php(&port, parts, &write_head, Buffered::EMPTY, spool_folder, wait.anew()).await;
     }
     if matches!(answer, Err(Failure::WorkerDied { .. })) {
         rerun::tell(&port, parts, "answered 502");

@@ -17,7 +17,7 @@ use crate::spool::{Limits, Spool};
 use bytes::Bytes;
 pub use generation::Generation;
 use howdah_channel::lifecycle::FromRouter;
-use howdah_channel::request::HeadWriter;
+use howdah_channel::request::{HeadWriter, code, parse_head};
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, Violation, WorkerId};
 use running::{Outcome, Trouble};
@@ -63,6 +63,8 @@ pub const SWEEP: Duration = Duration::from_millis(250);
 const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
 /// When the supervisor is told again of a request that still takes too long.
 const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
+/// How much of a request's path the log shows.
+const NAME_CHARS: usize = 300;
 /// When to ask again for a slot that should be free.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// The largest buffer for heads that is kept, in bytes written.
@@ -179,7 +181,7 @@ impl Port {
     }
 
     fn deadline(&self, wait: Wait) -> Instant {
-        wait.arrived + self.generation.queue().longest(wait.longest)
+        wait.arrived + self.generation.longest(wait.longest)
     }
 
     /// Between two sweeps: takes a request back when it has waited for as long as it may.
@@ -313,9 +315,13 @@ impl Port {
     pub fn worker_died(&self, worker: WorkerId) {
         self.for_each_active(|slot, running| {
             self.attend(slot);
-            let lost = match running.exchange.borrow_mut().as_mut() {
-                Some(exchange) => exchange.worker_died(worker),
-                None => Ok(false),
+            let (lost, name) = match running.exchange.borrow_mut().as_mut() {
+                Some(exchange) => {
+                    let is_its = exchange.progress() == Ok(Progress::Running(worker));
+                    let name = is_its.then(|| name(&exchange.request_head())).flatten();
+                    (exchange.worker_died(worker), name)
+                }
+                None => (Ok(false), None),
             };
             match lost {
                 Ok(true) => {
@@ -327,9 +333,10 @@ impl Port {
                     // What is answered 502 or run once more is told by who decides that.
                     if running.begun.get() || running.is_overdue() {
                         let client_gets = running.client_gets(status);
+                        let name = name.map(|name| format!(", {name},")).unwrap_or_default();
                         tracing::warn!(
                             application = self.generation.application,
-                            "a worker died; its request is {client_gets}"
+                            "a worker died; its request{name} is {client_gets}"
                         );
                     }
                     self.end(slot, running, Outcome::Failed(failure));
@@ -338,6 +345,8 @@ impl Port {
                 Err(violation) => self.violated(slot, running, violation),
             }
         });
+        // Of a client that left after the generation had heard of it.
+        self.generation.channel.worker_died(worker);
     }
 
     /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
@@ -460,6 +469,20 @@ impl Port {
             act(slot, &running);
         }
     }
+}
+
+/// Method and path of a request, for the log, of a head that a worker may have written over.
+fn name(head: &[u8]) -> Option<String> {
+    let mut variables = Vec::new();
+    parse_head(head, &mut variables).ok()?;
+    let [method, uri] = [code::REQUEST_METHOD, code::REQUEST_URI].map(|code| {
+        let (start, len) = variables.iter().find(|variable| variable.code == code)?.value;
+        head.get(start as usize..(start + len) as usize)
+    });
+    // The query may hold what is nobody's business.
+    let path = uri?.split(|byte| *byte == b'?').next()?;
+    let text = [method?, path].map(|bytes| String::from_utf8_lossy(bytes).replace(|c: char| c.is_control(), "?"));
+    Some(text.join(" ").chars().take(NAME_CHARS).collect())
 }
 
 // === impl Leaving ===

@@ -32,7 +32,9 @@ pub struct Gauge {
     looked: Instant,
     /// What a worker takes, in bytes, once one has been weighed that has answered something.
     worker_bytes: Option<u64>,
-    /// When that was last done.
+    /// What it takes as far as those show that have not answered enough yet.
+    young_bytes: u64,
+    /// When one was last weighed.
     weighed: Option<Instant>,
     /// Who is the next to be weighed, and to be looked at: places among those that there are then.
     next_weighed: usize,
@@ -63,7 +65,16 @@ impl Gauge {
     /// Nothing has been measured yet.
     pub fn new(machine: Machine, now: Instant) -> Gauge {
         let spent = BTreeMap::new();
-        Gauge { machine, spent, looked: now, worker_bytes: None, weighed: None, next_weighed: 0, next_looked_at: 0 }
+        Gauge {
+            machine,
+            spent,
+            looked: now,
+            worker_bytes: None,
+            young_bytes: UNKNOWN_WORKER,
+            weighed: None,
+            next_weighed: 0,
+            next_looked_at: 0,
+        }
     }
 
     /// How many processors there are.
@@ -119,19 +130,25 @@ impl Gauge {
         }
         let memory = self.machine.memory()?;
         let reserve = ((memory.total as f64 * RESERVE) as i64).min(MOST_RESERVE);
-        let worker = self.worker_bytes.unwrap_or(UNKNOWN_WORKER);
+        let worker = self.worker_bytes.unwrap_or(self.young_bytes);
         Some(Memory { room: memory.available as i64 - reserve, worker })
     }
 
-    /// Weighs one of those that have answered something; the others are light yet.
+    /// Weighs one of those that have answered something. While there are none, the others say at least how heavy a worker
+    /// is.
     fn weigh(&mut self, workers: &[Measured], now: Instant) {
         let grown_up: Vec<_> = workers.iter().filter(|worker| !worker.is_young()).collect();
+        let candidates = if grown_up.is_empty() { workers.iter().collect() } else { grown_up.clone() };
+        if candidates.is_empty() {
+            return;
+        }
+        self.next_weighed = self.next_weighed.wrapping_add(1);
+        let Some(bytes) = candidates[self.next_weighed % candidates.len()].process.proportional_bytes() else { return };
         if grown_up.is_empty() {
+            self.young_bytes = self.young_bytes.max(bytes);
             return;
         }
         self.weighed = Some(now);
-        self.next_weighed = self.next_weighed.wrapping_add(1);
-        let Some(bytes) = grown_up[self.next_weighed % grown_up.len()].process.proportional_bytes() else { return };
         let before = self.worker_bytes.map_or(0, |before| (before as f64 * FORGET) as u64);
         self.worker_bytes = Some(bytes.max(before).max(LEAST_WORKER));
     }
@@ -189,7 +206,7 @@ mod tests {
         let memory = gauge.memory(&[me], now).unwrap();
         assert!(memory.worker == UNKNOWN_WORKER && memory.room != 0, "{memory:?}");
         me.account.requests = GROWN_UP;
-        let memory = gauge.memory(&[me], now).unwrap();
+        let memory = gauge.memory(&[me], now + WEIGH_PAUSE).unwrap();
         assert!(memory.worker >= LEAST_WORKER && memory.worker != UNKNOWN_WORKER, "{memory:?}");
     }
 }

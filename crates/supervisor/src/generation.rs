@@ -102,6 +102,10 @@ pub struct Generation {
     pub(crate) samples: OwnedFd,
     /// The profile that is being made.
     pub(crate) profile: Option<Profile>,
+    /// When the prototype last answered an order; `None` once it was killed as it did not for long.
+    answered: Option<Instant>,
+    /// Another one serves its application: what is left to it are the requests under way.
+    is_former: bool,
     /// When the slow log is looked at again.
     slow_log_at: Option<Instant>,
     pub(crate) shares: Shares,
@@ -136,8 +140,6 @@ enum Prototype {
         patience: Patience,
         /// What it says on standard error while it starts.
         said: Said,
-        /// It has not forked a worker for long, and was killed.
-        hangs: bool,
         /// It has closed its socket: it must be gone by then.
         kill_at: Option<Instant>,
         /// `None` when it has been asked to end.
@@ -155,8 +157,10 @@ enum Prototype {
 const PENDING_AT_MOST: usize = 4096;
 /// How often the length of the slow log is looked at.
 const SLOW_LOG_PAUSE: Duration = Duration::from_secs(60);
-/// How long a prototype may take to fork a worker, or to say that it cannot.
+/// How long a prototype may take to fork the next worker, or to say that it cannot.
 const LONGEST_FORK: Duration = Duration::from_secs(10);
+/// How much later that may be looked at: otherwise we have been stopped ourselves.
+const FORK_GRACE: Duration = Duration::from_secs(1);
 
 // === impl Generation ===
 
@@ -175,6 +179,8 @@ impl Generation {
             overdue: Overdue::default(),
             samples: profile::samples_file()?,
             profile: None,
+            answered: None,
+            is_former: false,
             slow_log_at: None,
             shares: Shares::default(),
             prototype: Prototype::Down { again: now },
@@ -264,6 +270,9 @@ impl Generation {
         {
             reap::kill(*pid);
         }
+        if let Prototype::Up { link: Some(link), .. } = &mut self.prototype {
+            link.flush();
+        }
         self.kill_lingering(now);
         self.wait_for_start(now);
         self.wait_for_forks(now);
@@ -293,19 +302,18 @@ impl Generation {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let watches =
-            self.overdue.next_deadline().into_iter().chain(self.profile_deadline()).chain(self.slow_log_at).min();
+        let slow_log_at = self.slow_log_at.filter(|_| !self.is_former);
+        let watches = self.overdue.next_deadline().into_iter().chain(self.profile_deadline()).chain(slow_log_at).min();
         let next = match self.prototype {
             Prototype::Down { again } => {
                 Some(again).into_iter().chain(self.workers.next_deadline()).chain(watches).min()
             }
-            Prototype::Up { kill_at, booted, hangs, patience, link: Some(_), .. } => {
+            Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
                 let workers =
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
-                let start = match (booted && self.proven, hangs) {
-                    (true, false) => self.workers.first_order().map(|ordered| ordered + LONGEST_FORK),
-                    (true, true) => None,
-                    (false, _) => patience.deadline(),
+                let start = match booted && self.proven {
+                    true => self.fork_deadline(),
+                    false => patience.deadline(),
                 };
                 let look = self.idle.look_at.filter(|_| booted);
                 kill_at.into_iter().chain(workers).chain(start).chain(look).chain(watches).min()
@@ -355,11 +363,15 @@ impl Generation {
                 _ => self.failure = Some(reason),
             },
             FromPrototype::Moved { pid } => self.prototype_moved(pid),
-            FromPrototype::Started { worker, pid } => self.worker_started(worker, pid),
+            FromPrototype::Started { worker, pid } => {
+                self.fork_answered(now);
+                self.worker_started(worker, pid);
+            }
             FromPrototype::NotForked { worker } => {
                 if !self.workers.not_forked(worker, now) {
                     return self.breach("it could not fork a worker that nobody asked for");
                 }
+                self.fork_answered(now);
                 self.forget_worker(worker, now);
             }
             FromPrototype::Exited { worker, pid, end } => {
@@ -391,28 +403,42 @@ impl Generation {
 
     /// A prototype that could not be told something is killed, and another one started.
     pub fn replace_uninformed_prototype(&mut self) {
-        let Prototype::Up { pid, group, link: Some(link), .. } = &mut self.prototype else { return };
-        if let Err(error) = link.check() {
-            tracing::error!(
-                "the prototype of {:?} does not know what it should ({error}); it is killed",
-                self.plan.name
-            );
-            reap::kill_group(*pid, *group);
+        let Prototype::Up { pid, group, successor, link: Some(link), .. } = &mut self.prototype else { return };
+        let Err(error) = link.check() else { return };
+        tracing::error!("the prototype of {:?} does not know what it should ({error}); it is killed", self.plan.name);
+        match successor {
+            Some(_) => reap::kill_group(*pid, *group),
+            None => reap::kill(*pid),
         }
     }
 
     /// A prototype that has booted forks at once, or it hangs.
     fn wait_for_forks(&mut self, now: Instant) {
-        let is_late = self.workers.first_order().is_some_and(|ordered| ordered + LONGEST_FORK <= now);
-        let Prototype::Up { pid, booted: true, hangs: hangs @ false, link: Some(_), .. } = &mut self.prototype else {
-            return;
-        };
-        if self.proven && is_late {
-            *hangs = true;
+        let Some(deadline) = self.fork_deadline().filter(|deadline| *deadline <= now) else { return };
+        let Prototype::Up { pid, .. } = self.prototype else { return };
+        if now - deadline >= FORK_GRACE {
+            // It was not looked at in time: its answers may be there.
+            self.answered = Some(now + FORK_GRACE - LONGEST_FORK);
+        } else {
+            self.answered = None;
             let (name, seconds) = (&self.plan.name, LONGEST_FORK.as_secs());
             tracing::error!("the prototype of {name:?} has not forked a worker within {seconds} s; it is killed");
-            reap::kill(*pid);
+            reap::kill(pid);
         }
+    }
+
+    /// When a prototype that has booted must have answered the orders that it has.
+    fn fork_deadline(&self) -> Option<Instant> {
+        match self.prototype {
+            Prototype::Up { booted: true, link: Some(_), .. } if self.proven => {
+                Some(self.workers.first_order()?.max(self.answered?) + LONGEST_FORK)
+            }
+            _ => None,
+        }
+    }
+
+    fn fork_answered(&mut self, now: Instant) {
+        self.answered = self.answered.map(|_| now);
     }
 
     /// Why PHP does not start. `None` while it may still do so.
@@ -444,6 +470,7 @@ impl Generation {
 
     fn look_at_slow_log(&mut self, now: Instant) {
         if let Some(log) = &self.plan.slow_log
+            && !self.is_former
             && self.slow_log_at.is_none_or(|at| at <= now)
         {
             self.slow_log_at = Some(now + SLOW_LOG_PAUSE);

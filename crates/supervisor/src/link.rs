@@ -22,6 +22,9 @@ pub struct Link<Out, In> {
     incoming: PhantomData<fn() -> In>,
 }
 
+const NO_BUFFERS: i32 = rustix::io::Errno::NOBUFS.raw_os_error();
+const NO_MEMORY: i32 = rustix::io::Errno::NOMEM.raw_os_error();
+
 // === impl Link ===
 
 impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
@@ -90,11 +93,14 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
         }
     }
 
-    fn flush(&mut self) {
+    /// Sends what could not be sent before.
+    pub fn flush(&mut self) {
         while let Some((message, descriptors)) = self.queue.front() {
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             match self.socket.get_ref().send_long(message, &descriptors) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // No memory for it now: with the next message, or when the supervisor looks at its clock.
+                Err(error) if matches!(error.raw_os_error(), Some(NO_BUFFERS | NO_MEMORY)) => return,
                 // It is dead: that is somebody else's to see.
                 Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
                 Err(error) => {

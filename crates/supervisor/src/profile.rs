@@ -49,7 +49,8 @@ impl Supervisor {
         };
         let refusal = match result {
             Ok(generation) if generation.profile.is_some() => {
-                let detail = format!("somebody profiles {name:?} already; try again when that is over");
+                let left = generation.profile.as_ref().map_or(0, |profile| (profile.until - now).as_secs() + 1);
+                let detail = format!("somebody profiles {name:?} already; try again in {left} s, when that is over");
                 Refusal::new(409, NOT_PROFILED, detail)
             }
             Ok(generation) => match read(&ask.body) {

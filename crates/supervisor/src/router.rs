@@ -28,9 +28,9 @@ pub(crate) struct Router {
     since: Instant,
     /// It must serve by the configuration that it was sent last by then.
     pub(crate) answer_by: Option<Instant>,
-    /// When it is asked how it is, and when it last said so.
+    /// When it is asked how it is, and how often it has not said so.
     pub(crate) ask_at: Instant,
-    pub(crate) heard: Instant,
+    pub(crate) unanswered: u32,
     /// It has closed its socket: it must be gone by then.
     pub(crate) kill_at: Option<Instant>,
     pub(crate) known: Known,
@@ -160,9 +160,10 @@ impl Supervisor {
         let (pid, socket) = spawn::router()?;
         let told = Link::new(socket).and_then(|mut link| {
             link.send(ToRouter::Boot(boot), Vec::new());
-            let (ask_at, heard) = (now + ASK_PAUSE, now);
+            let (ask_at, unanswered) = (now + ASK_PAUSE, 0);
             let nothing = Known::default();
-            let mut router = Router { pid, link, since: now, answer_by, ask_at, heard, kill_at: None, known: nothing };
+            let mut router =
+                Router { pid, link, since: now, answer_by, ask_at, unanswered, kill_at: None, known: nothing };
             router.tell(orders, known).map(|()| router)
         });
         match told {

@@ -20,8 +20,9 @@ pub const SWITCH_PATIENCE: Duration = Duration::from_secs(25);
 pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is asked, whoever wants to know.
 pub const ASK_PAUSE: Duration = Duration::from_secs(10);
-/// How long a router that serves may be silent: a machine that swaps is slow, and a router is not replaced for that.
-const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+/// So many questions it may leave without an answer: a machine that swaps is slow. They are counted, not timed, as the
+/// supervisor itself may have been stopped meanwhile.
+const UNANSWERED_AT_MOST: u32 = 6;
 
 // === impl Supervisor ===
 
@@ -64,10 +65,11 @@ impl Supervisor {
     fn ask_router(&mut self, now: Instant) {
         let Some(router) = self.router.as_mut().filter(|router| router.ask_at <= now) else { return };
         router.ask_at = now + ASK_PAUSE;
-        if now.saturating_duration_since(router.heard) < LONGEST_SILENCE {
+        if router.unanswered < UNANSWERED_AT_MOST {
+            router.unanswered += 1;
             router.link.send(ToRouter::TellLoad, Vec::new());
         } else {
-            let (pid, seconds) = (router.pid.as_raw_pid(), LONGEST_SILENCE.as_secs());
+            let (pid, seconds) = (router.pid.as_raw_pid(), ASK_PAUSE.as_secs() * u64::from(UNANSWERED_AT_MOST));
             tracing::error!("the router (pid {pid}) has not answered for {seconds} s; it is killed");
             reap::kill(router.pid);
         }

@@ -81,8 +81,10 @@ pub struct Sizing {
     occupied: Option<(Instant, f64)>,
     /// The most workers that were of use in each second of [`KEPT`], and how long ago that began.
     peaks: VecDeque<(Instant, usize)>,
-    /// How many workers the memory had room for when it was last looked at.
+    /// How many workers the memory had room for when it was last looked at: up to so many may be started, and beyond so
+    /// many they leave.
     memory_allows: Option<usize>,
+    memory_keeps: Option<usize>,
     /// When workers were sent away.
     shrunk: Option<Instant>,
 }
@@ -96,8 +98,8 @@ pub struct Decision {
     pub surplus: usize,
     /// When to look again, unless requests wait earlier.
     pub look_in: Duration,
-    /// Without the bound of the memory there would be more.
-    pub lacks_memory: bool,
+    /// Without the bound of the memory, which is this, there would be more.
+    pub lacks_memory: Option<usize>,
 }
 
 /// When to look again while requests wait.
@@ -144,6 +146,7 @@ impl Sizing {
             occupied: None,
             peaks: VecDeque::new(),
             memory_allows: None,
+            memory_keeps: None,
             shrunk: None,
         }
     }
@@ -176,11 +179,12 @@ impl Sizing {
         } else {
             least
         };
-        let lacks_memory = wanted.min(self.bounds.max) > most;
+        let lacks_memory = (wanted.min(self.bounds.max) > most).then_some(most.max(seen.all));
         let wanted = wanted.min(most).max(seen.all);
         let of_use = needed.min(if has_idle_processor { wanted } else { useful });
         self.enter_peak(of_use, now);
-        let surplus = self.surplus(seen.all, least, most, now);
+        let keeps = self.bounds.max.min(self.memory_keeps.unwrap_or(usize::MAX));
+        let surplus = self.surplus(seen.all, least, keeps, now);
         let look_in = match (seen.waiting, seen.all > least || surplus > 0) {
             (1.., _) => QUICK,
             (0, true) => CALM,
@@ -200,18 +204,21 @@ impl Sizing {
         self.useful().map(|useful| 1.0 - self.bounds.cores / useful)
     }
 
-    /// How many workers the memory has room for: one, at least, or nothing would ever be answered.
-    fn room_for(&self, memory: Memory, sample: &Sample) -> usize {
+    /// How many workers the memory has room for, beside so many that have what they need of it: one, at least, or nothing
+    /// would ever be answered.
+    fn room_for(&self, memory: Memory, have_theirs: usize) -> usize {
         let worker = i64::try_from(memory.worker.max(1)).unwrap_or(i64::MAX);
-        let have_theirs = (sample.seen.all + sample.leaving) as i64 - sample.young as i64;
-        let by_room = have_theirs.saturating_add(memory.room.div_euclid(worker)).max(1) as usize;
+        let by_room = (have_theirs as i64).saturating_add(memory.room.div_euclid(worker)).max(1) as usize;
         let by_bound = self.bounds.memory.map_or(usize::MAX, |memory| (memory / worker as u64) as usize);
         by_room.min(by_bound).max(1)
     }
 
     fn remember(&mut self, sample: &Sample, now: Instant) {
         if let Some(memory) = sample.memory {
-            self.memory_allows = Some(self.room_for(memory, sample));
+            let all = sample.seen.all + sample.leaving;
+            // Nobody knows how much of theirs the young ones have: to start more, nothing; to keep them, all of it.
+            self.memory_allows = Some(self.room_for(memory, all.saturating_sub(sample.young)));
+            self.memory_keeps = Some(self.room_for(memory, all));
         }
         if let Some(usage) = sample.usage {
             let past = (-usage.within / MEMORY_OF_USAGE).exp();

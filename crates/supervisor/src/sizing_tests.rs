@@ -75,10 +75,10 @@ fn memory_that_is_not_taken_yet_counts_and_so_does_what_will_be_given_back() {
         let decision = Sizing::new(TWO_CORES).decide(sample, Instant::now());
         (decision.wanted, decision.surplus, decision.lacks_memory)
     };
-    assert_eq!(decide(0, 0), (20, 0, true));
-    assert_eq!(decide(3, 0), (17, 0, true));
-    assert_eq!(decide(6, 0), (16, 2, true));
-    assert_eq!(decide(6, 3), (17, 0, true));
+    assert_eq!(decide(0, 0), (20, 0, Some(20)));
+    assert_eq!(decide(3, 0), (17, 0, Some(17)));
+    assert_eq!(decide(6, 0), (16, 0, Some(16)), "nobody is sent away for memory that is there");
+    assert_eq!(decide(6, 3), (17, 0, Some(17)));
 }
 
 #[test]

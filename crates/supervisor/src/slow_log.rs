@@ -12,10 +12,10 @@ use howdah_config::{Refusal, answer};
 use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A slow log.
 #[derive(Clone, Debug)]
@@ -106,13 +106,36 @@ impl SlowLog {
         }
     }
 
-    /// Workers keep it open, and append: it is copied and emptied. What they write between the two is lost.
+    /// Workers keep it open, and append: it is copied and emptied. What they write between the two is lost. The folder may be
+    /// of others: no link is followed, and what was put aside before goes only when there is something in its place.
     fn rotate(&self) -> io::Result<()> {
-        if std::fs::metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
-            std::fs::copy(&self.path, self.aside())?;
-            OpenOptions::new().write(true).open(&self.path)?.set_len(0)?;
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        if !std::fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
+            return Ok(());
         }
-        Ok(())
+        // Two applications may have one log.
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let no_link = OFlags::NOFOLLOW.bits() as i32 | OFlags::NONBLOCK.bits() as i32;
+        let mut file = OpenOptions::new().read(true).write(true).custom_flags(no_link).open(&self.path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.len() <= ROTATE_BYTES {
+            return Ok(());
+        }
+        let mut temporary = self.aside().into_os_string();
+        temporary.push(".new");
+        let _ = std::fs::remove_file(&temporary);
+        let copied = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(metadata.permissions().mode())
+            .open(&temporary)
+            .and_then(|mut copy| io::copy(&mut file, &mut copy))
+            .and_then(|_| std::fs::rename(&temporary, self.aside()));
+        if copied.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+        copied?;
+        file.set_len(0)
     }
 
     fn aside(&self) -> PathBuf {

@@ -233,7 +233,7 @@ impl Supervisor {
             }
             FromRouter::Load(load) => {
                 if let Some(router) = &mut self.router {
-                    router.heard = now;
+                    router.unanswered = 0;
                 }
                 self.load = load;
                 self.answer_status();

@@ -55,7 +55,7 @@ enum Life {
     /// To be started then.
     Waiting(Instant),
     /// The prototype was told to fork it; its process is known once it has answered.
-    Running { worker: WorkerId, process: Option<Process>, since: Instant },
+    Running { worker: WorkerId, process: Option<Process>, is_forked: bool, since: Instant },
     /// It finishes what it does and goes; if its prototype is dead, until then at most.
     Leaving { worker: WorkerId, process: Option<Process>, until: Option<Instant> },
 }
@@ -100,7 +100,7 @@ impl Workers {
     pub fn started_since(&self, moment: Instant) -> impl Iterator<Item = WorkerId> {
         (0..MAX_WORKERS).zip(&self.places).filter_map(move |(index, place)| match place.life {
             Life::Waiting(_) if self.scarcity.is_none() => Some(WorkerId { index, incarnation: place.incarnation }),
-            Life::Running { worker, process, since } if process.is_none() || since > moment => Some(worker),
+            Life::Running { worker, is_forked, since, .. } if !is_forked || since > moment => Some(worker),
             _ => None,
         })
     }
@@ -120,7 +120,7 @@ impl Workers {
     /// When the first of those was ordered that the prototype has not answered yet.
     pub fn first_order(&self) -> Option<Instant> {
         let unanswered = |place: &Place| match place.life {
-            Life::Running { process: None, since, .. } => Some(since),
+            Life::Running { is_forked: false, since, .. } => Some(since),
             _ => None,
         };
         self.places.iter().filter_map(unanswered).min()
@@ -175,18 +175,21 @@ impl Workers {
         if self.first_order().is_none() {
             self.scarcity.take_if(is_lost);
         }
-        let at_once = match &mut self.scarcity {
+        let at_once = match &self.scarcity {
             None => usize::MAX,
-            Some(scarcity) => usize::from(scarcity.again.take_if(|again| *again <= now).is_some()),
+            Some(scarcity) => usize::from(scarcity.again.is_some_and(|again| again <= now)),
         };
         let mut due = Vec::new();
         for (index, place) in (0..MAX_WORKERS).zip(&mut self.places) {
             if due.len() < at_once && matches!(place.life, Life::Waiting(at) if at <= now) {
                 let worker = WorkerId { index, incarnation: place.incarnation };
                 place.incarnation = place.incarnation.wrapping_add(1);
-                place.life = Life::Running { worker, process: None, since: now };
+                place.life = Life::Running { worker, process: None, is_forked: false, since: now };
                 due.push(worker);
             }
+        }
+        if let Some(scarcity) = self.scarcity.as_mut().filter(|_| !due.is_empty()) {
+            scarcity.again = None;
         }
         due
     }
@@ -194,8 +197,9 @@ impl Workers {
     /// The prototype has forked it, as this process, if that still lives. `false` if nobody waits for that.
     pub fn started(&mut self, started: WorkerId, forked: Option<Process>) -> bool {
         self.places.iter_mut().any(|place| match &mut place.life {
-            Life::Running { worker, process: process @ None, .. } if *worker == started => {
+            Life::Running { worker, process: process @ None, is_forked, .. } if *worker == started => {
                 *process = forked;
+                *is_forked = true;
                 self.scarcity = None;
                 true
             }
@@ -205,8 +209,7 @@ impl Workers {
 
     /// It could not be forked: until one can be, one is tried at a time. `false` if nobody waits for that.
     pub fn not_forked(&mut self, failed: WorkerId, now: Instant) -> bool {
-        let waits =
-            |place: &&mut Place| matches!(place.life, Life::Running { worker, process: None, .. } if worker == failed);
+        let waits = |place: &&mut Place| matches!(place.life, Life::Running { worker, is_forked: false, .. } if worker == failed);
         let Some(place) = self.places.iter_mut().find(waits) else { return false };
         place.life = Life::Waiting(now);
         let scarcity = self.scarcity.get_or_insert_default();
@@ -265,6 +268,7 @@ impl Workers {
     /// Their prototype is dead: all of them are to go. Their names, and processes where known.
     pub fn leave(&mut self, now: Instant) -> Vec<(WorkerId, Option<Process>)> {
         let mut leaving = Vec::new();
+        self.scarcity = None;
         for place in &mut self.places {
             match place.life {
                 Life::Waiting(_) => place.life = Life::Empty,

@@ -1,6 +1,6 @@
 //! A generation, as the router's threads share it: its channel, its queue, and what the supervisor is told of it.
 
-use super::queue::{Arrival, News, Queue, TooBusy};
+use super::queue::{self, Arrival, News, Queue, TooBusy};
 use crate::control::{Supervisor, TellOnDrop};
 use crate::failure::Failure;
 use crate::slots::Slots;
@@ -37,6 +37,8 @@ pub struct Generation {
     /// `started`.
     refused: AtomicU64,
     told_refusal: AtomicU64,
+    /// The same of clients that would not wait for longer.
+    told_impatience: AtomicU64,
     /// How many workers live.
     workers: AtomicU64,
     /// Where its scripts are.
@@ -94,6 +96,7 @@ impl Generation {
             hurry: Notify::new(),
             refused: 0.into(),
             told_refusal: 0.into(),
+            told_impatience: 0.into(),
             workers: 0.into(),
             told_demand: 0.into(),
             tells_again: false.into(),
@@ -161,7 +164,7 @@ impl Generation {
         let waiting = self.waiting_requests();
         self.look(waiting, now);
         if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
-            return Ok(patience.map_or(self.queue_timeout, |patience| patience.min(self.queue_timeout)));
+            return Ok(queue::longest(patience, self.queue_timeout));
         }
         let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
         let arrived = self.queue().arrive(arrival);
@@ -215,23 +218,37 @@ impl Generation {
         }
     }
 
-    pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
+    /// How long a request may wait now that could have waited for so long.
+    pub(super) fn longest(&self, allowed: Duration) -> Duration {
+        match self.is_standing.load(Ordering::Relaxed) {
+            true => self.queue().longest(allowed),
+            false => allowed,
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// No worker takes a request in time, or in the time that its client would wait. One line in the log tells of many.
     pub(super) fn refuse(&self, retry_after: u32, patience: Option<Duration>) -> Failure {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.is_standing.load(Ordering::Relaxed) {
+            self.queue().refused();
+        }
         let now = self.started.elapsed().as_millis() as u64 + REFUSAL_PAUSE_MS;
-        let last = self.told_refusal.load(Ordering::Relaxed);
+        // What clients wish must not keep from the log what is wrong.
+        let patience = patience.filter(|patience| *patience < self.queue_timeout);
+        let told = if patience.is_some() { &self.told_impatience } else { &self.told_refusal };
+        let last = told.load(Ordering::Relaxed);
         if now >= last + REFUSAL_PAUSE_MS
-            && self.told_refusal.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && told.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
-            let why = match patience.filter(|patience| *patience < self.queue_timeout) {
+            let why = match patience {
                 Some(patience) => {
                     format!("its client would wait for {} s only, as its Prefer header says", patience.as_secs_f64())
                 }
-                None => "are there too few processes, or do they hang?".to_owned(),
+                None => "`howdah status` and `howdah top` say what the workers do".to_owned(),
             };
             tracing::warn!(
                 application = self.application,

@@ -83,10 +83,17 @@ const BOUND: u32 = 10;
 const GROWTH: f64 = 1.1;
 /// So many requests must have been finished before their number says anything.
 const KNOWN: u64 = 8;
+/// Who would not wait at all has a worker that is idle, all the same: it must only wake.
+const LEAST_WAIT: Duration = Duration::from_millis(20);
 /// Longer than this nothing is remembered of how fast requests are finished.
 const LONGEST_WINDOW: Duration = Duration::from_secs(10);
 /// Nobody is told to stay away for longer, in seconds.
 const LONGEST_RETRY: f64 = 60.0;
+
+/// How long a client waits at most that has said how long it would.
+pub fn longest(patience: Option<Duration>, timeout: Duration) -> Duration {
+    patience.map_or(timeout, |patience| patience.max(LEAST_WAIT).min(timeout))
+}
 
 // === impl Queue ===
 
@@ -104,11 +111,14 @@ impl Queue {
         if let Some(standing) = &mut self.standing {
             standing.coming += 1;
         }
-        let verdict = self.foresee(arrival);
-        if let (Err(_), Some(shedding)) = (verdict, &mut self.shedding) {
+        self.foresee(arrival)
+    }
+
+    /// One was refused, when it came or after it had waited.
+    pub fn refused(&mut self) {
+        if let Some(shedding) = &mut self.shedding {
             shedding.refused += 1;
         }
-        verdict
     }
 
     /// What [`Queue::arrive`] would say.
@@ -116,7 +126,7 @@ impl Queue {
     /// # Errors
     /// When it will not be its turn in time.
     pub fn foresee(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
-        let longest = arrival.patience.map_or(self.timeout, |patience| patience.min(self.timeout));
+        let longest = longest(arrival.patience, self.timeout);
         let Some(rate) = self.standing.and_then(|standing| standing.rate) else { return Ok(longest) };
         let wait = arrival.waiting as f64 / rate;
         let allowed = match self.shedding {

@@ -68,6 +68,15 @@ pub(super) enum Trouble {
     Disk(io::Error),
 }
 
+// === impl Wait ===
+
+impl Wait {
+    /// As long again from now on.
+    pub fn anew(self) -> Wait {
+        Wait { arrived: Instant::now(), ..self }
+    }
+}
+
 // === impl Running ===
 
 impl Running {

@@ -234,6 +234,30 @@ async fn what_fails_before_the_client_has_a_status_is_an_error() {
     assert_eq!(setup.port.head(&running).await.err(), Some(Failure::WorkerDied { had_begun: true }));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_while_the_death_of_its_worker_is_told_breaks_no_rule() {
+    let setup = Setup::new();
+    LocalSet::new()
+        .run_until(async {
+            let running = setup.submit().await.unwrap();
+            let (dead, generation) = (WorkerId { index: 7, incarnation: 0 }, &setup.port.generation);
+            generation.worker_started(dead);
+            let worker = setup.worker(7);
+            let claim = begin(&worker);
+            std::mem::forget(claim);
+            // The generation hears of it first, then the client leaves, then the thread hears of it.
+            generation.worker_died(dead);
+            setup.port.abandon(&running);
+            setup.port.worker_died(dead);
+            assert_eq!(generation.channel.free_slots(), SLOTS);
+            for _ in 0..20 {
+                setup.pass(SWEEP).await;
+            }
+            assert!(generation.channel.sweep(0, std::time::Instant::now()).is_ok());
+        })
+        .await;
+}
+
 #[tokio::test]
 async fn who_left_is_neither_waiting_nor_active() {
     let setup = Setup::new();

@@ -83,11 +83,11 @@ impl Generation {
         };
         let decision = sizing.decide(sample, now);
         let is_news = told_of_memory.is_none_or(|told| now.saturating_duration_since(told) >= TELL_OF_MEMORY);
-        if decision.lacks_memory && is_news {
+        if let Some(allowed) = decision.lacks_memory.filter(|_| is_news) {
             *told_of_memory = Some(now);
             tracing::warn!(
-                "{waiting} requests wait for a worker of {:?}, and the memory has no room for more than {all}: add memory, \
-                 bound what its requests take (memory_limit), or give other programs less",
+                "{waiting} requests wait for a worker of {:?}, and the memory has room for {allowed} workers: raise \
+                 processes/auto/memory if that is set; otherwise add memory, or bound what a request takes (memory_limit)",
                 self.plan.name
             );
         }

@@ -68,10 +68,10 @@ impl Generation {
             booted: false,
             patience: Patience::new(now),
             said,
-            hangs: false,
             kill_at: None,
             link: Some(link),
         };
+        self.answered = Some(now);
         Ok(())
     }
 

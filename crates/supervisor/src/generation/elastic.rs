@@ -26,6 +26,12 @@ impl Generation {
     pub fn on_wanting(&mut self, waiting: u64, now: Instant) {
         let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
         match self.plan.pool {
+            // Its last requests are few: there is no policy for them.
+            _ if self.is_former => {
+                if waiting > 0 && self.look_who_is_idle(now) == 0 && self.idle.since.is_empty() {
+                    self.workers.want(self.workers.staying() + 1);
+                }
+            }
             Policy::Automatic(_) => self.size_soon(waiting, now),
             Policy::Stated(pool) => self.adapt(pool, waiting, now),
         }
@@ -37,6 +43,7 @@ impl Generation {
         if self.idle.look_at.is_some_and(|at| at <= now) {
             self.idle.look_at = None;
             match self.plan.pool {
+                _ if self.is_former => {}
                 Policy::Automatic(_) => self.size(now),
                 Policy::Stated(pool) => self.adapt(pool, 0, now),
             }
@@ -85,6 +92,7 @@ impl Generation {
 
     /// Its requests are running out: most of the idle workers go, and give their memory back.
     pub fn let_idle_workers_go(&mut self, now: Instant) {
+        self.is_former = true;
         self.look_who_is_idle(now);
         let leaving: Vec<_> = self.idle.since.values().map(|(worker, _)| *worker).skip(KEPT_BY_FORMER).collect();
         for worker in leaving {

@@ -23,6 +23,8 @@ pub(super) struct Overdue {
 #[derive(Debug)]
 struct Ending {
     worker: WorkerId,
+    /// The request: its slot, and the slot's sequence number.
+    request: (u16, u32),
     /// When the request began; `None` when the worker says that it runs no such request.
     began: Option<Duration>,
     kill_at: Instant,
@@ -40,12 +42,9 @@ const FORGET: Duration = Duration::from_secs(5);
 impl Generation {
     /// The router says that a worker takes longer for this request than `limits/timeout` allows.
     pub fn on_overdue(&mut self, worker: WorkerId, request: (u16, u32), now: Instant) {
-        let current = self.current_of(worker);
-        // It may have ended since.
-        let is_another = current.is_some_and(|current| (current.slot, current.sequence) != request);
-        if !is_another {
-            self.end_request(worker, current, now);
-        }
+        // It may have ended since; or the worker lies, and the router says it again.
+        let current = self.current_of(worker).filter(|current| current.name() == request);
+        self.end_request(worker, request, current, now);
     }
 
     /// Looks for requests whose clients have left, and for those that were to end and have not.
@@ -59,7 +58,7 @@ impl Generation {
         for worker in &running {
             let current = self.current_of(*worker).filter(|current| self.control.is_answering(*current));
             if let Some(current) = current.filter(|current| current.began < late) {
-                self.end_request(*worker, Some(current), now);
+                self.end_request(*worker, current.name(), Some(current), now);
             }
         }
         let due: Vec<_> =
@@ -93,16 +92,16 @@ impl Generation {
         format!("{method} {url}, script {script}, which runs for {seconds:.1} s")
     }
 
-    fn end_request(&mut self, worker: WorkerId, current: Option<Current>, now: Instant) {
+    fn end_request(&mut self, worker: WorkerId, request: (u16, u32), current: Option<Current>, now: Instant) {
         let began = current.map(|current| current.began);
         match self.overdue.ending.get(&worker.index) {
-            Some(known) if known.worker == worker && known.began == began => {
+            Some(known) if known.worker == worker && known.request == request => {
                 if known.kill_at <= now {
                     self.kill_overdue(worker, now);
                 }
             }
             _ => {
-                let ending = Ending { worker, began, kill_at: now + GRACE };
+                let ending = Ending { worker, request, began, kill_at: now + GRACE };
                 self.overdue.ending.insert(worker.index, ending);
                 if let Some(current) = current {
                     self.control.end_request(worker, current);
