@@ -243,8 +243,7 @@ async fn a_client_that_leaves_while_the_death_of_its_worker_is_told_breaks_no_ru
             let (dead, generation) = (WorkerId { index: 7, incarnation: 0 }, &setup.port.generation);
             generation.worker_started(dead);
             let worker = setup.worker(7);
-            let claim = begin(&worker);
-            std::mem::forget(claim);
+            let _never_finished = begin(&worker);
             // The generation hears of it first, then the client leaves, then the thread hears of it.
             generation.worker_died(dead);
             setup.port.abandon(&running);
