@@ -187,9 +187,35 @@ pub fn parse_head(head: &[u8], variables: &mut Vec<Variable>) -> Result<(), Viol
     Ok(())
 }
 
+/// The values of these variables as text, for a person to read: what a worker may have written over is nothing more. `None`
+/// for what is not there, and for all of a head that is broken.
+pub fn texts<const N: usize>(head: &[u8], codes: [u16; N]) -> [Option<String>; N] {
+    let mut variables = Vec::new();
+    if parse_head(head, &mut variables).is_err() {
+        variables.clear();
+    }
+    codes.map(|code| {
+        let (start, len) = variables.iter().find(|variable| variable.code == code)?.value;
+        let bytes = head.get(start as usize..(start + len) as usize)?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_for_a_person_to_read() {
+        let mut writer = HeadWriter::default();
+        writer.restart();
+        writer.known(code::REQUEST_METHOD, b"GET");
+        writer.known(code::REQUEST_URI, b"/\xff");
+        let head = writer.finish().to_vec();
+        let wanted = [code::REQUEST_URI, code::REQUEST_METHOD, code::SCRIPT_FILENAME];
+        assert_eq!(texts(&head, wanted), [Some("/\u{fffd}".to_owned()), Some("GET".to_owned()), None]);
+        assert_eq!(texts(&head[..head.len() - 1], wanted), [None, None, None], "it is broken");
+    }
 
     #[test]
     fn codes_are_the_places_of_their_names() {

@@ -47,10 +47,11 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
     if parts.headers.contains_key(TRANSFER_ENCODING) && !settings.chunked_transform {
         return Err(Failure::LengthRequired);
     }
+    let patience = patience(parts);
     let has_body = !body.is_end_stream();
     let body = match has_body {
         true => {
-            port.generation.foresee(patience(parts))?;
+            port.generation.foresee(patience)?;
             request_body::read(body, settings).await?
         }
         false => Buffered::EMPTY,
@@ -59,7 +60,7 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
     let may_rerun = !has_body && rerun::is_allowed(application.retry, &parts.method);
     let write_head = |head: &mut _| cgi::write(head, subject, &target.root, &script, body_len);
     let spool_folder = settings.body_temp_path.as_deref();
-    let wait = port.admit(patience(parts))?;
+    let wait = port.admit(patience)?;
     let mut answer = run_php(&port, parts, &write_head, body, spool_folder, wait).await;
     if may_rerun && matches!(answer, Err(Failure::WorkerDied { had_begun: false })) {
         rerun::tell(&port, parts, "run once more");

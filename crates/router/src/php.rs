@@ -17,7 +17,7 @@ use crate::spool::{Limits, Spool};
 use bytes::Bytes;
 pub use generation::Generation;
 use howdah_channel::lifecycle::FromRouter;
-use howdah_channel::request::{HeadWriter, code, parse_head};
+use howdah_channel::request::{HeadWriter, code, texts};
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, Violation, WorkerId};
 use running::{Outcome, Trouble};
@@ -473,16 +473,12 @@ impl Port {
 
 /// Method and path of a request, for the log, of a head that a worker may have written over.
 fn name(head: &[u8]) -> Option<String> {
-    let mut variables = Vec::new();
-    parse_head(head, &mut variables).ok()?;
-    let [method, uri] = [code::REQUEST_METHOD, code::REQUEST_URI].map(|code| {
-        let (start, len) = variables.iter().find(|variable| variable.code == code)?.value;
-        head.get(start as usize..(start + len) as usize)
-    });
+    let [method, uri] = texts(head, [code::REQUEST_METHOD, code::REQUEST_URI]);
+    let (method, uri) = (method?, uri?);
     // The query may hold what is nobody's business.
-    let path = uri?.split(|byte| *byte == b'?').next()?;
-    let text = [method?, path].map(|bytes| String::from_utf8_lossy(bytes).replace(|c: char| c.is_control(), "?"));
-    Some(text.join(" ").chars().take(NAME_CHARS).collect())
+    let path = uri.split_once('?').map_or(&*uri, |(path, _)| path);
+    let text = format!("{method} {path}").replace(|c: char| c.is_control(), "?");
+    Some(text.chars().take(NAME_CHARS).collect())
 }
 
 // === impl Leaving ===

@@ -52,18 +52,21 @@ pub struct Answer {
 /// Whom to answer when a change has ended, and how.
 #[derive(Debug)]
 pub struct Reply {
-    /// The answer to a success.
-    pub success: &'static str,
-    /// The short text of a failure.
-    pub failure: &'static str,
-    /// What the log says of a success, and of a failure.
-    pub told: (String, String),
-    /// When it was asked for.
+    /// What was asked for.
+    pub asked: Asked,
+    /// When that was.
     pub since: Instant,
-    /// Whether the configuration remains what it is.
-    pub is_restart: bool,
     /// Who waits.
     pub reply: oneshot::Sender<Answer>,
+}
+
+/// A change that somebody asked for.
+#[derive(Debug)]
+pub enum Asked {
+    /// Another configuration, by this method and path.
+    Configuration(String),
+    /// This application anew: the configuration remains what it is.
+    Restart(String),
 }
 
 /// The status of what is right, but cannot be done.
@@ -107,14 +110,26 @@ impl From<Refusal> for Answer {
 impl Reply {
     /// Answers, and tells the log.
     pub fn send(self, result: Result<&Document, &str>) {
-        let (done, not_done) = &self.told;
-        match result {
-            Ok(_) => tracing::info!("{done} after {} ms", self.since.elapsed().as_millis()),
-            Err(reason) => tracing::error!("{not_done}: {}", first_line(reason)),
+        let took = self.since.elapsed().as_millis();
+        let (success, failure) = match &self.asked {
+            Asked::Configuration(_) => (answer::text::RECONFIGURED, answer::text::NOT_APPLIED),
+            Asked::Restart(_) => (answer::text::RESTARTED, answer::text::NOT_RESTARTED),
+        };
+        match (&self.asked, result.map_err(first_line)) {
+            (Asked::Configuration(how), Ok(_)) => {
+                tracing::info!("a new configuration is in force ({how}) after {took} ms");
+            }
+            (Asked::Configuration(how), Err(reason)) => {
+                tracing::error!("a new configuration was not put in force ({how}): {reason}");
+            }
+            (Asked::Restart(name), Ok(_)) => tracing::info!("the application {name:?} was restarted after {took} ms"),
+            (Asked::Restart(name), Err(reason)) => {
+                tracing::error!("the application {name:?} was not restarted; what ran before goes on: {reason}");
+            }
         }
         let answer = match result {
-            Ok(document) => Answer::success(self.success).with_etag(document.etag()),
-            Err(reason) => Refusal::new(NOT_APPLIED, self.failure, reason).into(),
+            Ok(document) => Answer::success(success).with_etag(document.etag()),
+            Err(reason) => Refusal::new(NOT_APPLIED, failure, reason).into(),
         };
         let _ = self.reply.send(answer);
     }
@@ -279,18 +294,8 @@ impl Supervisor {
             Err(refusal) => return Err((ask.reply, refusal)),
         };
         let (document, configuration) = next;
-        let asked = format!("{} {}", ask.method, ask.path);
-        let reply = Reply {
-            success: answer::text::RECONFIGURED,
-            failure: answer::text::NOT_APPLIED,
-            told: (
-                format!("a new configuration is in force ({asked})"),
-                format!("a new configuration was not put in force ({asked})"),
-            ),
-            since: now,
-            is_restart: false,
-            reply: ask.reply,
-        };
+        let asked = Asked::Configuration(format!("{} {}", ask.method, ask.path));
+        let reply = Reply { asked, since: now, reply: ask.reply };
         self.begin_change(document, configuration, Origin::Api(reply), &[], now);
         Ok(())
     }
@@ -360,17 +365,7 @@ impl Supervisor {
         if !self.current.configuration.applications.contains_key(name) {
             return Err((ask.reply, no_such_application(name)));
         }
-        let reply = Reply {
-            success: answer::text::RESTARTED,
-            failure: answer::text::NOT_RESTARTED,
-            told: (
-                format!("the application {name:?} was restarted"),
-                format!("the application {name:?} was not restarted; what ran before goes on"),
-            ),
-            since: now,
-            is_restart: true,
-            reply: ask.reply,
-        };
+        let reply = Reply { asked: Asked::Restart(name.to_owned()), since: now, reply: ask.reply };
         let (document, configuration) = (self.current.document.clone(), self.current.configuration.clone());
         self.begin_change(document, configuration, Origin::Api(reply), &[name], now);
         Ok(())

@@ -4,7 +4,7 @@
 //! application whose options did not change keeps its processes, a listener its socket. Whatever fails on the way ends the
 //! change, and nothing has happened. The first configuration of a supervisor is a change like any other.
 
-use crate::api::Reply;
+use crate::api::{Asked, Reply};
 use crate::generation::{Generation, Plan};
 use crate::listen::ChosenBy;
 use crate::logs::AccessLog;
@@ -102,6 +102,20 @@ struct Prepared {
     access_log: Option<AccessLog>,
 }
 
+// === impl Origin ===
+
+impl Origin {
+    /// Whether the configuration is one that is stored already. A reload and a restart change nothing of it, and a full disk
+    /// is no reason against one.
+    pub(crate) fn is_stored(&self) -> bool {
+        match self {
+            Origin::Stored | Origin::Nothing | Origin::Reload(_) => true,
+            Origin::Api(Reply { asked: Asked::Restart(_), .. }) => true,
+            Origin::Api(Reply { asked: Asked::Configuration(_), .. }) | Origin::Start => false,
+        }
+    }
+}
+
 // === impl Current ===
 
 impl Current {
@@ -162,11 +176,7 @@ impl Supervisor {
         let new = configuration.applications.iter().filter(|(name, application)| !is_kept(name, application));
         let new: Vec<_> = new.map(|(name, application)| (name.clone(), application.clone())).collect();
         let has_new = !new.is_empty();
-        let strictness = match &origin {
-            Origin::Stored | Origin::Reload(_) => Strictness::AsStored,
-            Origin::Api(reply) if reply.is_restart => Strictness::AsStored,
-            Origin::Start | Origin::Nothing | Origin::Api(_) => Strictness::AsAsked,
-        };
+        let strictness = if origin.is_stored() { Strictness::AsStored } else { Strictness::AsAsked };
         let planning = match has_new {
             true => Progress::Planning(Planning::begin(new, &self.start, strictness, now)),
             false => Progress::Booting,

@@ -137,18 +137,18 @@ impl Gauge {
     /// Weighs one of those that have answered something. While there are none, the others say at least how heavy a worker
     /// is.
     fn weigh(&mut self, workers: &[Measured], now: Instant) {
-        let grown_up: Vec<_> = workers.iter().filter(|worker| !worker.is_young()).collect();
-        let candidates = if grown_up.is_empty() { workers.iter().collect() } else { grown_up.clone() };
+        let is_young = workers.iter().all(Measured::is_young);
+        let candidates: Vec<_> = workers.iter().filter(|worker| worker.is_young() == is_young).collect();
         if candidates.is_empty() {
             return;
         }
+        self.weighed = Some(now);
         self.next_weighed = self.next_weighed.wrapping_add(1);
         let Some(bytes) = candidates[self.next_weighed % candidates.len()].process.proportional_bytes() else { return };
-        if grown_up.is_empty() {
+        if is_young {
             self.young_bytes = self.young_bytes.max(bytes);
             return;
         }
-        self.weighed = Some(now);
         let before = self.worker_bytes.map_or(0, |before| (before as f64 * FORGET) as u64);
         self.worker_bytes = Some(bytes.max(before).max(LEAST_WORKER));
     }
@@ -206,6 +206,8 @@ mod tests {
         let memory = gauge.memory(&[me], now).unwrap();
         assert!(memory.worker == UNKNOWN_WORKER && memory.room != 0, "{memory:?}");
         me.account.requests = GROWN_UP;
+        let memory = gauge.memory(&[me], now + WEIGH_PAUSE / 2).unwrap();
+        assert_eq!(memory.worker, UNKNOWN_WORKER, "the kernel is not asked to walk through all pages again so soon");
         let memory = gauge.memory(&[me], now + WEIGH_PAUSE).unwrap();
         assert!(memory.worker >= LEAST_WORKER && memory.worker != UNKNOWN_WORKER, "{memory:?}");
     }

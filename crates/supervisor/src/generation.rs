@@ -403,19 +403,24 @@ impl Generation {
 
     /// A prototype that could not be told something is killed, and another one started.
     pub fn replace_uninformed_prototype(&mut self) {
-        let Prototype::Up { pid, group, successor, link: Some(link), .. } = &mut self.prototype else { return };
+        let Prototype::Up { link: Some(link), .. } = &mut self.prototype else { return };
         let Err(error) = link.check() else { return };
         tracing::error!("the prototype of {:?} does not know what it should ({error}); it is killed", self.plan.name);
-        match successor {
-            Some(_) => reap::kill_group(*pid, *group),
-            None => reap::kill(*pid),
+        self.kill_prototype();
+    }
+
+    /// Its workers finish what they do. One that moves to another process is two.
+    fn kill_prototype(&self) {
+        match self.prototype {
+            Prototype::Up { pid, group, successor: Some(_), .. } => reap::kill_group(pid, group),
+            Prototype::Up { pid, .. } => reap::kill(pid),
+            Prototype::Down { .. } | Prototype::Ended | Prototype::Failed => {}
         }
     }
 
     /// A prototype that has booted forks at once, or it hangs.
     fn wait_for_forks(&mut self, now: Instant) {
         let Some(deadline) = self.fork_deadline().filter(|deadline| *deadline <= now) else { return };
-        let Prototype::Up { pid, .. } = self.prototype else { return };
         if now - deadline >= FORK_GRACE {
             // It was not looked at in time: its answers may be there.
             self.answered = Some(now + FORK_GRACE - LONGEST_FORK);
@@ -423,7 +428,7 @@ impl Generation {
             self.answered = None;
             let (name, seconds) = (&self.plan.name, LONGEST_FORK.as_secs());
             tracing::error!("the prototype of {name:?} has not forked a worker within {seconds} s; it is killed");
-            reap::kill(pid);
+            self.kill_prototype();
         }
     }
 
@@ -501,17 +506,14 @@ impl Generation {
 
     /// The prototype broke the rules: it is not listened to any more, and replaced.
     fn breach(&mut self, rule: &str) {
-        let Prototype::Up { pid, group, successor, link, .. } = &mut self.prototype else { return };
+        let Prototype::Up { link, .. } = &mut self.prototype else { return };
         tracing::error!("the prototype of {:?} broke the rules ({rule}); it is killed", self.plan.name);
         self.failure =
             Some(format!("its prototype broke the rules: {rule}; does preloaded code write to descriptor 3?"));
         if let Some(link) = link {
             link.close();
         }
-        match successor {
-            Some(_) => reap::kill_group(*pid, *group),
-            None => reap::kill(*pid),
-        }
+        self.kill_prototype();
     }
 }
 

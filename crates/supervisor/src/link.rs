@@ -1,6 +1,7 @@
 //! The supervisor's end of a child's control socket: messages are queued when the child does not read.
 
 use howdah_channel::control::ControlSocket;
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
@@ -21,9 +22,6 @@ pub struct Link<Out, In> {
     failure: Option<io::Error>,
     incoming: PhantomData<fn() -> In>,
 }
-
-const NO_BUFFERS: i32 = rustix::io::Errno::NOBUFS.raw_os_error();
-const NO_MEMORY: i32 = rustix::io::Errno::NOMEM.raw_os_error();
 
 // === impl Link ===
 
@@ -100,7 +98,7 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
             match self.socket.get_ref().send_long(message, &descriptors) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // No memory for it now: with the next message, or when the supervisor looks at its clock.
-                Err(error) if matches!(error.raw_os_error(), Some(NO_BUFFERS | NO_MEMORY)) => return,
+                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => return,
                 // It is dead: that is somebody else's to see.
                 Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
                 Err(error) => {

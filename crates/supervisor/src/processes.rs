@@ -8,7 +8,7 @@ use crate::generation::Generation;
 use crate::process::Process;
 use crate::supervise::Supervisor;
 use howdah_channel::account::{Account, Current, monotonic};
-use howdah_channel::request::{code, parse_head};
+use howdah_channel::request::{code, texts};
 use howdah_channel::{ControlEnd, WorkerId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -97,15 +97,8 @@ fn describe(
 /// Method, URL and script of a request.
 pub fn request(control: &ControlEnd, current: Current) -> [Option<String>; 3] {
     let Some(head) = control.request_head(current) else { return Default::default() };
-    let mut variables = Vec::new();
-    if parse_head(&head, &mut variables).is_err() {
-        return Default::default();
-    }
-    [code::REQUEST_METHOD, code::REQUEST_URI, code::SCRIPT_FILENAME].map(|code| {
-        let (start, len) = variables.iter().find(|variable| variable.code == code)?.value;
-        let bytes = head.get(start as usize..(start + len) as usize)?;
-        Some(String::from_utf8_lossy(bytes).chars().take(TEXT_CHARS).collect())
-    })
+    texts(&head, [code::REQUEST_METHOD, code::REQUEST_URI, code::SCRIPT_FILENAME])
+        .map(|text| text.map(|text| text.chars().take(TEXT_CHARS).collect()))
 }
 
 /// What it does not share with files, opcache or the channel. What the prototype left to it, and nobody has written

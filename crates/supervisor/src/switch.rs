@@ -25,11 +25,9 @@ impl Supervisor {
         }
         let Some(change) = &mut self.change else { return };
         let is_stored = |state: &&State| match &change.origin {
-            // A reload and a restart change nothing of it, and a full disk is no reason against one.
-            Origin::Stored | Origin::Nothing | Origin::Reload(_) => true,
-            Origin::Api(reply) => reply.is_restart,
             // It was given at the start, and will be again.
             Origin::Start => state.is_read_only(),
+            origin => origin.is_stored(),
         };
         if let Some(state) = self.state.as_ref().filter(|state| !is_stored(state))
             && let Err(reason) = state.store_configuration(&change.next.document.compact())

@@ -26,12 +26,7 @@ impl Generation {
     pub fn on_wanting(&mut self, waiting: u64, now: Instant) {
         let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
         match self.plan.pool {
-            // Its last requests are few: there is no policy for them.
-            _ if self.is_former => {
-                if waiting > 0 && self.look_who_is_idle(now) == 0 && self.idle.since.is_empty() {
-                    self.workers.want(self.workers.staying() + 1);
-                }
-            }
+            _ if self.is_former => self.add_one_for(waiting, now),
             Policy::Automatic(_) => self.size_soon(waiting, now),
             Policy::Stated(pool) => self.adapt(pool, waiting, now),
         }
@@ -98,6 +93,13 @@ impl Generation {
         for worker in leaving {
             self.idle.since.remove(&worker.index);
             self.retire(worker);
+        }
+    }
+
+    /// The last requests of a former generation are few: there is no policy for them.
+    fn add_one_for(&mut self, waiting: usize, now: Instant) {
+        if waiting > 0 && self.look_who_is_idle(now) == 0 && self.idle.since.is_empty() {
+            self.workers.want(self.workers.staying() + 1);
         }
     }
 
