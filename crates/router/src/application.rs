@@ -60,11 +60,14 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
     let may_rerun = !has_body && rerun::is_allowed(application.retry, &parts.method);
     let write_head = |head: &mut _| cgi::write(head, subject, &target.root, &script, body_len);
     let spool_folder = settings.body_temp_path.as_deref();
-    let wait = port.admit(patience)?;
+    let wait = port.admit(&parts.uri, patience)?;
     let mut answer = run_php(&port, parts, &write_head, body, spool_folder, wait).await;
-    if may_rerun && matches!(answer, Err(Failure::WorkerDied { had_begun: false })) {
+    if may_rerun
+        && matches!(answer, Err(Failure::WorkerDied { had_begun: false }))
+        && let Ok(wait) = port.admit_again(&parts.uri, wait)
+    {
         rerun::tell(&port, parts, "run once more");
-        answer = run_php(&port, parts, &write_head, Buffered::EMPTY, spool_folder, wait.anew()).await;
+        answer = run_php(&port, parts, &write_head, Buffered::EMPTY, spool_folder, wait).await;
     }
     if matches!(answer, Err(Failure::WorkerDied { .. })) {
         rerun::tell(&port, parts, "answered 502");

@@ -9,6 +9,7 @@
 //! worker breaks the channel's rules (502; the supervisor replaces the generation's workers), the disk is full (500).
 
 mod generation;
+mod killers;
 mod queue;
 mod running;
 
@@ -20,6 +21,8 @@ use howdah_channel::lifecycle::FromRouter;
 use howdah_channel::request::{HeadWriter, code, texts};
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, Violation, WorkerId};
+use http::Uri;
+use killers::Alike;
 use running::{Outcome, Trouble};
 pub use running::{Remainder, Running, Wait};
 use std::cell::{Cell, RefCell};
@@ -81,10 +84,21 @@ impl Port {
     /// A request comes, whose client waits for `patience` at most, if it has said so.
     ///
     /// # Errors
-    /// 503 when no worker will take it in time.
-    pub fn admit(&self, patience: Option<Duration>) -> Result<Wait, Failure> {
-        let arrived = Instant::now();
-        Ok(Wait { arrived, patience, longest: self.generation.arrive(patience, arrived)? })
+    /// 503 when no worker will take it in time, or requests like it kill workers.
+    pub fn admit(&self, uri: &Uri, patience: Option<Duration>) -> Result<Wait, Failure> {
+        let (arrived, alike) = (Instant::now(), Alike::of(uri));
+        self.generation.contain(uri, alike, arrived)?;
+        Ok(Wait { arrived, patience, alike, longest: self.generation.arrive(patience, arrived)? })
+    }
+
+    /// A request whose worker died is to run once more; it may wait for as long again.
+    ///
+    /// # Errors
+    /// 503 when requests like it kill workers.
+    pub fn admit_again(&self, uri: &Uri, wait: Wait) -> Result<Wait, Failure> {
+        let wait = Wait { arrived: Instant::now(), ..wait };
+        self.generation.contain(uri, wait.alike, wait.arrived)?;
+        Ok(wait)
     }
 
     /// Waits for a slot and submits the request: its head, which is written only then, and the beginning of its body.
@@ -330,6 +344,9 @@ impl Port {
                         true => (504, Failure::GatewayTimeout),
                         false => (502, Failure::WorkerDied { had_begun: false }),
                     };
+                    if !running.is_overdue() {
+                        self.generation.was_killed_by(running.wait.alike, Instant::now());
+                    }
                     // What is answered 502 or run once more is told by who decides that.
                     if running.begun.get() || running.is_overdue() {
                         let client_gets = running.client_gets(status);
@@ -355,6 +372,7 @@ impl Port {
         self.generation.tell_demand();
         let now = Instant::now();
         self.generation.look(self.generation.waiting_requests(), now);
+        self.generation.forget(now);
         self.for_each_active(|slot, running| {
             self.attend(slot);
             self.end_if_overdue(running);
@@ -395,6 +413,7 @@ impl Port {
             }
             Ok(true) => {
                 self.generation.finished(1);
+                self.generation.has_survived(running.wait.alike);
                 self.end(slot, &running, Outcome::Complete);
             }
             Err(Trouble::Violation(violation)) => self.violated(slot, &running, violation),

@@ -203,11 +203,12 @@ mod tests {
         assert_eq!(gauge.runnable(&[]), 0.0);
         assert!(me.process.proportional_bytes().unwrap() > 1 << 20);
         let now = Instant::now();
-        let memory = gauge.memory(&[me], now).unwrap();
-        assert!(memory.worker == UNKNOWN_WORKER && memory.room != 0, "{memory:?}");
+        let young = gauge.memory(&[me], now).unwrap();
+        // More, if the tests that run beside it take much.
+        assert!(young.worker >= UNKNOWN_WORKER && young.room != 0, "{young:?}");
         me.account.requests = GROWN_UP;
         let memory = gauge.memory(&[me], now + WEIGH_PAUSE / 2).unwrap();
-        assert_eq!(memory.worker, UNKNOWN_WORKER, "the kernel is not asked to walk through all pages again so soon");
+        assert_eq!(memory.worker, young.worker, "the kernel is not asked to walk through all pages again so soon");
         let memory = gauge.memory(&[me], now + WEIGH_PAUSE).unwrap();
         assert!(memory.worker >= LEAST_WORKER && memory.worker != UNKNOWN_WORKER, "{memory:?}");
     }

@@ -26,6 +26,8 @@ pub(crate) struct Router {
     pub(crate) pid: Pid,
     pub(crate) link: Link<ToRouter, FromRouter>,
     since: Instant,
+    /// It has served by a configuration.
+    pub(crate) has_served: bool,
     /// It must serve by the configuration that it was sent last by then.
     pub(crate) answer_by: Option<Instant>,
     /// When it is asked how it is, and how often it has not said so.
@@ -74,7 +76,7 @@ impl Supervisor {
             return self.fail_change(&reason, now);
         }
         tracing::error!("{reason}");
-        self.router_due = Some(now + self.router_backoff.after_death(Duration::ZERO));
+        self.router_due = Some(now + self.router_backoff.after_death(Duration::ZERO, false));
         self.change_lost_a_router(now);
     }
 
@@ -120,7 +122,7 @@ impl Supervisor {
                 self.load = RouterLoad::default();
                 self.answer_status();
                 tracing::error!("the router (pid {}) {end}; another one is started", router.pid.as_raw_pid());
-                self.router_due = Some(now + self.router_backoff.after_death(now - router.since));
+                self.router_due = Some(now + self.router_backoff.after_death(now - router.since, router.has_served));
                 self.change_lost_a_router(now);
                 self.stop_unused(now);
                 self.on_time(now);
@@ -162,8 +164,17 @@ impl Supervisor {
             link.send(ToRouter::Boot(boot), Vec::new());
             let (ask_at, unanswered) = (now + ASK_PAUSE, 0);
             let nothing = Known::default();
-            let mut router =
-                Router { pid, link, since: now, answer_by, ask_at, unanswered, kill_at: None, known: nothing };
+            let mut router = Router {
+                pid,
+                link,
+                since: now,
+                has_served: false,
+                answer_by,
+                ask_at,
+                unanswered,
+                kill_at: None,
+                known: nothing,
+            };
             router.tell(orders, known).map(|()| router)
         });
         match told {

@@ -61,6 +61,7 @@ impl Supervisor {
         }
         if let Some(router) = &mut self.router {
             router.answer_by = None;
+            router.has_served = true;
             router.known.listeners = self.current.listeners.iter().copied().collect();
         }
         // A router that was started again says so, too, while the next change still boots: then its sockets are kept.

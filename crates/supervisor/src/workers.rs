@@ -228,7 +228,7 @@ impl Workers {
         };
         match place.life {
             Life::Running { worker, since, .. } if worker == dead => {
-                place.life = Life::Waiting(now + place.backoff.after_death(now - since));
+                place.life = Life::Waiting(now + place.backoff.after_death(now - since, false));
                 true
             }
             Life::Leaving { worker, .. } if worker == dead => {

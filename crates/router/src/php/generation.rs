@@ -1,5 +1,6 @@
 //! A generation, as the router's threads share it: its channel, its queue, and what the supervisor is told of it.
 
+use super::killers::{self, Alike, Killers};
 use super::queue::{self, Arrival, News, Queue, TooBusy};
 use crate::control::{Supervisor, TellOnDrop};
 use crate::failure::Failure;
@@ -7,6 +8,7 @@ use crate::slots::Slots;
 use howdah_channel::lifecycle::{FromRouter, GenerationBoot};
 use howdah_channel::places::Places;
 use howdah_channel::{RouterEnd, Violation, WorkerId};
+use http::Uri;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +41,12 @@ pub struct Generation {
     told_refusal: AtomicU64,
     /// The same of clients that would not wait for longer.
     told_impatience: AtomicU64,
+    /// Requests that kill workers.
+    killers: Mutex<Killers>,
+    /// Whether there are any: if not, nobody need ask.
+    has_killers: AtomicBool,
+    /// When the log last heard that some are refused, in milliseconds since `started`.
+    told_killers: AtomicU64,
     /// How many workers live.
     workers: AtomicU64,
     /// Where its scripts are.
@@ -97,6 +105,9 @@ impl Generation {
             refused: 0.into(),
             told_refusal: 0.into(),
             told_impatience: 0.into(),
+            killers: Mutex::default(),
+            has_killers: false.into(),
+            told_killers: 0.into(),
             workers: 0.into(),
             told_demand: 0.into(),
             tells_again: false.into(),
@@ -171,6 +182,59 @@ impl Generation {
         arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after, patience))
     }
 
+    /// A request comes, or is to run once more: not if too many like it have killed their workers.
+    pub(super) fn contain(&self, uri: &Uri, alike: Alike, now: Instant) -> Result<(), Failure> {
+        if !self.has_killers.load(Ordering::Relaxed) || self.killers().admit(alike, now) {
+            return Ok(());
+        }
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.may_tell(&self.told_killers, REFUSAL_PAUSE_MS) {
+            tracing::warn!(
+                application = self.application,
+                refused_until_now = refused,
+                "requests for {} kill the workers that run them: {} a second are run, more are answered 503; the lines \
+                 above say how the workers died",
+                uri.path(),
+                killers::PER_SECOND
+            );
+        }
+        Err(Failure::Unavailable { retry_after: 1 })
+    }
+
+    /// A request killed its worker.
+    pub(super) fn was_killed_by(&self, alike: Alike, now: Instant) {
+        self.killers().killed(alike, now);
+        self.has_killers.store(true, Ordering::Relaxed);
+    }
+
+    /// A request ran to its end.
+    pub(super) fn has_survived(&self, alike: Alike) {
+        if self.has_killers.load(Ordering::Relaxed) {
+            self.killers().survived(alike);
+        }
+    }
+
+    /// Forgets what was long ago.
+    pub(super) fn forget(&self, now: Instant) {
+        if self.has_killers.load(Ordering::Relaxed) {
+            let mut killers = self.killers();
+            killers.forget(now);
+            self.has_killers.store(!killers.is_empty(), Ordering::Relaxed);
+        }
+    }
+
+    fn killers(&self) -> MutexGuard<'_, Killers> {
+        self.killers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a message that may come often is to be told now: once in `pause` milliseconds.
+    fn may_tell(&self, told: &AtomicU64, pause: u64) -> bool {
+        // So that nothing was told at zero.
+        let now = self.started.elapsed().as_millis() as u64 + pause;
+        let last = told.load(Ordering::Relaxed);
+        now >= last + pause && told.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
     /// Whether a request that is not whole yet would be refused: it need not come, then.
     pub fn foresee(&self, patience: Option<Duration>) -> Result<(), Failure> {
         let waiting = self.waiting_requests();
@@ -236,14 +300,10 @@ impl Generation {
         if self.is_standing.load(Ordering::Relaxed) {
             self.queue().refused();
         }
-        let now = self.started.elapsed().as_millis() as u64 + REFUSAL_PAUSE_MS;
         // What clients wish must not keep from the log what is wrong.
         let patience = patience.filter(|patience| *patience < self.queue_timeout);
         let told = if patience.is_some() { &self.told_impatience } else { &self.told_refusal };
-        let last = told.load(Ordering::Relaxed);
-        if now >= last + REFUSAL_PAUSE_MS
-            && told.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
+        if self.may_tell(told, REFUSAL_PAUSE_MS) {
             let why = match patience {
                 Some(patience) => {
                     format!("its client would wait for {} s only, as its Prefer header says", patience.as_secs_f64())
@@ -290,12 +350,8 @@ impl Generation {
         if idle >= spare && (idle > 0 || queued == 0) {
             return false;
         }
-        let now = self.started.elapsed().as_millis() as u64 + 1;
-        let last = self.told_demand.load(Ordering::Relaxed);
         // Whoever comes too early is heard by the next request, or by the task that tells it again.
-        if now >= last + DEMAND_PAUSE_MS
-            && self.told_demand.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
+        if self.may_tell(&self.told_demand, DEMAND_PAUSE_MS) {
             let waiting = queued + self.slots.waiting();
             self.supervisor.tell(&FromRouter::Wanting { generation: self.id, waiting });
         }

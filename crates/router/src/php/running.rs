@@ -1,5 +1,6 @@
 //! A request under way in PHP, as the thread that submitted it sees it: the bytes that move, and what came of it.
 
+use super::killers::Alike;
 use crate::failure::Failure;
 use crate::spool::Spool;
 use bytes::Bytes;
@@ -51,6 +52,8 @@ pub struct Wait {
     pub(super) longest: Duration,
     /// How long its client would, if it has said so.
     pub(super) patience: Option<Duration>,
+    /// Requests like it may be known to kill workers.
+    pub(super) alike: Alike,
 }
 
 /// What came of it.
@@ -66,15 +69,6 @@ pub(super) enum Outcome {
 pub(super) enum Trouble {
     Violation(Violation),
     Disk(io::Error),
-}
-
-// === impl Wait ===
-
-impl Wait {
-    /// As long again from now on.
-    pub fn anew(self) -> Wait {
-        Wait { arrived: Instant::now(), ..self }
-    }
 }
 
 // === impl Running ===

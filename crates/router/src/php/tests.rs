@@ -98,7 +98,7 @@ async fn run_others() {
 }
 
 async fn submit(port: Rc<Port>) -> Result<Rc<Running>, Failure> {
-    port.submit(HeadWriter::restart, b"", Remainder::None, None, port.admit(None)?).await
+    port.submit(HeadWriter::restart, b"", Remainder::None, None, port.admit(&Uri::from_static("/"), None)?).await
 }
 
 fn begin(worker: &WorkerEnd) -> Claim<'_> {
@@ -278,7 +278,7 @@ async fn a_client_that_would_not_wait_for_long_hears_it_in_time() {
     let setup = Setup::new();
     LocalSet::new()
         .run_until(async {
-            let wait = setup.port.admit(Some(Duration::from_millis(100))).unwrap();
+            let wait = setup.port.admit(&Uri::from_static("/"), Some(Duration::from_millis(100))).unwrap();
             let running = setup
                 .port
                 .submit(HeadWriter::restart, b"", Remainder::None, None, wait)

@@ -41,12 +41,12 @@ impl Generation {
     }
 
     pub(super) fn prototype_died(&mut self, end: ProcessEnd, now: Instant) {
-        let (lived, said) = match &mut self.prototype {
+        let (lived, had_worked, said) = match &mut self.prototype {
             Prototype::Up { link: None, .. } | Prototype::Ended => {
                 self.prototype = Prototype::Ended;
                 return;
             }
-            Prototype::Up { since, said, .. } => (now - *since, said.last_lines()),
+            Prototype::Up { since, booted, said, .. } => (now - *since, *booted, said.last_lines()),
             Prototype::Down { .. } | Prototype::Failed => Default::default(),
         };
         let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
@@ -61,7 +61,7 @@ impl Generation {
             _ => None,
         };
         self.prototype = match self.proven {
-            true => Prototype::Down { again: now + self.backoff.after_death(lived) },
+            true => Prototype::Down { again: now + self.backoff.after_death(lived, had_worked) },
             false => Prototype::Failed,
         };
         for (worker, process) in self.workers.leave(now) {
