@@ -168,7 +168,8 @@ impl Sizing {
 
         let occupied = self.occupied.map_or(0.0, |(_, occupied)| occupied / self.bounds.cores);
         let has_idle_processor = occupied < SATURATED;
-        let wanted = if seen.waiting > seen.idle + seen.starting {
+        // Where a worker is idle, none is waited for: what the router said is old, or it has not come to hand them out.
+        let wanted = if seen.idle == 0 && seen.waiting > seen.starting {
             let settled = seen.all - seen.starting.min(seen.all);
             let factor = match occupied {
                 ..MOSTLY_IDLE => 4,

@@ -29,6 +29,8 @@ fn more_workers_come_only_if_there_is_a_processor_for_them() {
         // Those that are being started are waited for.
         ((0, 2, 4, 2), 0.0, unknown, 4),
         ((0, 2, 4, 9), 1.0, unknown, 4),
+        // Who is idle takes them: what the router said is old.
+        ((2, 0, 2, 31), 0.0, unknown, 2),
         // Nineteen twentieths are waiting: 2 / 0.05 at once.
         ((0, 0, 2, 900), 0.1, usage(2.0, 0.1, 0.0), 40),
         // The processors are busy.
