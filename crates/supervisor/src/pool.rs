@@ -89,6 +89,16 @@ impl Policy {
     }
 }
 
+// === impl Seen ===
+
+impl Seen {
+    /// Whether requests wait for a worker. Where one is idle, none does: what the router said is old, or it has not come to
+    /// hand them out.
+    pub fn queues(&self) -> bool {
+        self.idle == 0 && self.waiting > 0
+    }
+}
+
 // === impl Pool ===
 
 impl Pool {

@@ -168,8 +168,7 @@ impl Sizing {
 
         let occupied = self.occupied.map_or(0.0, |(_, occupied)| occupied / self.bounds.cores);
         let has_idle_processor = occupied < SATURATED;
-        // Where a worker is idle, none is waited for: what the router said is old, or it has not come to hand them out.
-        let wanted = if seen.idle == 0 && seen.waiting > seen.starting {
+        let wanted = if seen.queues() && seen.waiting > seen.starting {
             let settled = seen.all - seen.starting.min(seen.all);
             let factor = match occupied {
                 ..MOSTLY_IDLE => 4,
@@ -233,7 +232,7 @@ impl Sizing {
         }
         // Only what happens while requests wait says whether they wait for a processor. One look may find a worker in the
         // short moment in which it waits for something else.
-        self.occupied = (sample.seen.waiting > 0).then(|| {
+        self.occupied = sample.seen.queues().then(|| {
             let occupied = sample.runnable.min(self.bounds.cores);
             let before = self.occupied.filter(|(at, _)| now.saturating_duration_since(*at) < 10 * QUICK);
             (now, before.map_or(occupied, |(_, before)| (before + occupied) / 2.0))

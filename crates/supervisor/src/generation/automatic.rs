@@ -97,6 +97,7 @@ impl Generation {
         if decision.wanted != all || decision.surplus > 0 {
             tracing::debug!(
                 application = self.plan.name,
+                ?sample,
                 wanted = decision.wanted - decision.surplus,
                 why = %self.reason().expect("it is automatic"),
                 "the number of workers changes"
