@@ -48,6 +48,18 @@ def start(command, *, cores=None, env=None, log=None, cwd=None, stdout=None):
             output.close()
 
 
+def output(command, *, cores=None):
+    """Runs `command` to its end, and returns what it says; it ends with the bench."""
+    process = start(command, cores=cores, stdout=subprocess.PIPE)
+    try:
+        said = process.communicate()[0].decode()
+    finally:
+        stop(process)
+    if process.returncode:
+        raise BenchError(said)
+    return said
+
+
 def stop(process, *, sig=signal.SIGTERM, patience=15.0):
     """Stops the process and whatever is left of its tree. Returns the pids that had to be killed."""
     family = {pid: _start_time(pid) for pid in tree([process.pid])}

@@ -83,6 +83,8 @@ pub enum ToPrototype {
     Boot(Box<PrototypeBoot>),
     /// Fork this worker.
     Start(WorkerId),
+    /// Say that you are there.
+    Answer,
 }
 
 /// What a prototype needs to know.
@@ -177,6 +179,8 @@ pub enum FromPrototype {
         /// Its name.
         worker: WorkerId,
     },
+    /// Still there.
+    IsThere,
     /// A worker ended, and was reaped.
     Exited {
         /// Its name.
@@ -382,7 +386,7 @@ impl PrototypeBoot {
         }
         match serde_json::from_value(message)? {
             ToPrototype::Boot(boot) => Ok(Some((*boot, descriptors))),
-            ToPrototype::Start(_) => Err(io::Error::other("the supervisor sent no boot message")),
+            ToPrototype::Start(_) | ToPrototype::Answer => Err(io::Error::other("the supervisor sent no boot message")),
         }
     }
 }

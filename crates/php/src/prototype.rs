@@ -131,6 +131,7 @@ impl Prototype {
                             self.become_worker(worker, &watched);
                         }
                     }
+                    Ok(Some((ToPrototype::Answer, _))) => send(&self.control, &FromPrototype::IsThere),
                     Ok(Some((ToPrototype::Boot(_), _))) => {}
                     Ok(None) => stopping = true,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

@@ -123,15 +123,19 @@ impl Gauge {
         Some(sum)
     }
 
-    /// How much memory there is for more workers.
-    pub fn memory(&mut self, workers: &[Measured], now: Instant) -> Option<Memory> {
+    /// How much memory there is for more workers, of which so much is promised to others.
+    pub fn memory(&mut self, workers: &[Measured], promised: u64, now: Instant) -> Option<Memory> {
         if self.weighed.is_none_or(|at| now.saturating_duration_since(at) >= WEIGH_PAUSE) {
             self.weigh(workers, now);
         }
         let memory = self.machine.memory()?;
         let reserve = ((memory.total as f64 * RESERVE) as i64).min(MOST_RESERVE);
-        let worker = self.worker_bytes.unwrap_or(self.young_bytes);
-        Some(Memory { room: memory.available as i64 - reserve, worker })
+        Some(Memory { room: memory.available as i64 - reserve, promised, worker: self.worker_bytes() })
+    }
+
+    /// What a worker takes, as far as that is known, in bytes.
+    pub fn worker_bytes(&self) -> u64 {
+        self.worker_bytes.unwrap_or(self.young_bytes)
     }
 
     /// Weighs one of those that have answered something. While there are none, the others say at least how heavy a worker
@@ -203,13 +207,13 @@ mod tests {
         assert_eq!(gauge.runnable(&[]), 0.0);
         assert!(me.process.proportional_bytes().unwrap() > 1 << 20);
         let now = Instant::now();
-        let young = gauge.memory(&[me], now).unwrap();
+        let young = gauge.memory(&[me], 0, now).unwrap();
         // More, if the tests that run beside it take much.
         assert!(young.worker >= UNKNOWN_WORKER && young.room != 0, "{young:?}");
         me.account.requests = GROWN_UP;
-        let memory = gauge.memory(&[me], now + WEIGH_PAUSE / 2).unwrap();
+        let memory = gauge.memory(&[me], 0, now + WEIGH_PAUSE / 2).unwrap();
         assert_eq!(memory.worker, young.worker, "the kernel is not asked to walk through all pages again so soon");
-        let memory = gauge.memory(&[me], now + WEIGH_PAUSE).unwrap();
+        let memory = gauge.memory(&[me], 0, now + WEIGH_PAUSE).unwrap();
         assert!(memory.worker >= LEAST_WORKER && memory.worker != UNKNOWN_WORKER, "{memory:?}");
     }
 }

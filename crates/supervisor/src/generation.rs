@@ -11,6 +11,7 @@ mod elastic;
 mod end;
 mod overdue;
 mod release;
+mod silence;
 
 use crate::backoff::Backoff;
 use crate::confinement::Confined;
@@ -36,6 +37,7 @@ use overdue::Overdue;
 pub use release::Deploy;
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
+use silence::Silence;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -102,8 +104,7 @@ pub struct Generation {
     pub(crate) samples: OwnedFd,
     /// The profile that is being made.
     pub(crate) profile: Option<Profile>,
-    /// When the prototype last answered an order; `None` once it was killed as it did not for long.
-    answered: Option<Instant>,
+    silence: Silence,
     /// Another one serves its application: what is left to it are the requests under way.
     is_former: bool,
     /// When the slow log is looked at again.
@@ -157,10 +158,6 @@ enum Prototype {
 const PENDING_AT_MOST: usize = 4096;
 /// How often the length of the slow log is looked at.
 const SLOW_LOG_PAUSE: Duration = Duration::from_secs(60);
-/// How long a prototype may take to fork the next worker, or to say that it cannot.
-const LONGEST_FORK: Duration = Duration::from_secs(10);
-/// How much later that may be looked at: otherwise we have been stopped ourselves.
-const FORK_GRACE: Duration = Duration::from_secs(1);
 
 // === impl Generation ===
 
@@ -179,7 +176,7 @@ impl Generation {
             overdue: Overdue::default(),
             samples: profile::samples_file()?,
             profile: None,
-            answered: None,
+            silence: Silence::begin(now),
             is_former: false,
             slow_log_at: None,
             shares: Shares::default(),
@@ -275,7 +272,7 @@ impl Generation {
         }
         self.kill_lingering(now);
         self.wait_for_start(now);
-        self.wait_for_forks(now);
+        self.look_at_silence(now);
         self.look_at_overdue(now);
         self.look_at_profile(now);
         self.look_at_slow_log(now);
@@ -312,7 +309,7 @@ impl Generation {
                 let workers =
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
                 let start = match booted && self.proven {
-                    true => self.fork_deadline(),
+                    true => self.silence_deadline(),
                     false => patience.deadline(),
                 };
                 let look = self.idle.look_at.filter(|_| booted);
@@ -364,16 +361,17 @@ impl Generation {
             },
             FromPrototype::Moved { pid } => self.prototype_moved(pid),
             FromPrototype::Started { worker, pid } => {
-                self.fork_answered(now);
+                self.silence.fork_answered(now);
                 self.worker_started(worker, pid);
             }
             FromPrototype::NotForked { worker } => {
                 if !self.workers.not_forked(worker, now) {
                     return self.breach("it could not fork a worker that nobody asked for");
                 }
-                self.fork_answered(now);
+                self.silence.fork_answered(now);
                 self.forget_worker(worker, now);
             }
+            FromPrototype::IsThere => self.silence.is_there(),
             FromPrototype::Exited { worker, pid, end } => {
                 let known = self.workers.alive().find(|(alive, _)| *alive == worker);
                 match known {
@@ -416,34 +414,6 @@ impl Generation {
             Prototype::Up { pid, .. } => reap::kill(pid),
             Prototype::Down { .. } | Prototype::Ended | Prototype::Failed => {}
         }
-    }
-
-    /// A prototype that has booted forks at once, or it hangs.
-    fn wait_for_forks(&mut self, now: Instant) {
-        let Some(deadline) = self.fork_deadline().filter(|deadline| *deadline <= now) else { return };
-        if now - deadline >= FORK_GRACE {
-            // It was not looked at in time: its answers may be there.
-            self.answered = Some(now + FORK_GRACE - LONGEST_FORK);
-        } else {
-            self.answered = None;
-            let (name, seconds) = (&self.plan.name, LONGEST_FORK.as_secs());
-            tracing::error!("the prototype of {name:?} has not forked a worker within {seconds} s; it is killed");
-            self.kill_prototype();
-        }
-    }
-
-    /// When a prototype that has booted must have answered the orders that it has.
-    fn fork_deadline(&self) -> Option<Instant> {
-        match self.prototype {
-            Prototype::Up { booted: true, link: Some(_), .. } if self.proven => {
-                Some(self.workers.first_order()?.max(self.answered?) + LONGEST_FORK)
-            }
-            _ => None,
-        }
-    }
-
-    fn fork_answered(&mut self, now: Instant) {
-        self.answered = self.answered.map(|_| now);
     }
 
     /// Why PHP does not start. `None` while it may still do so.

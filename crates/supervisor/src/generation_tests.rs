@@ -114,6 +114,8 @@ impl Drop for Neighbour {
 const FIRST: WorkerId = WorkerId { index: 0, incarnation: 0 };
 const UNKNOWN: WorkerId = WorkerId { index: 7, incarnation: 7 };
 const SLEEP: &str = "exec sleep 1000";
+/// Beyond the most that Linux gives out.
+const GONE: i32 = i32::MAX;
 
 #[tokio::test]
 async fn a_stranger_that_is_called_a_worker_lives_and_the_prototype_dies() {
@@ -187,6 +189,28 @@ async fn a_prototype_that_forks_no_worker_has_not_started() {
     fake.generation.on_time(fake.now + LONGEST_START);
     fake.generation.on_time(fake.now + LONGEST_START);
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
+}
+
+#[tokio::test]
+async fn a_prototype_that_does_not_say_that_it_is_there_is_killed() {
+    use crate::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
+    for answers in [true, false] {
+        let mut fake = Fake::booted(SLEEP);
+        for index in [0, 1] {
+            fake.hear(FromPrototype::Started { worker: WorkerId { index, incarnation: 0 }, pid: GONE });
+        }
+        for asked in 1..=UNANSWERED_AT_MOST {
+            fake.generation.on_time(fake.now + ASK_PAUSE * asked);
+        }
+        if answers {
+            fake.hear(FromPrototype::IsThere);
+        }
+        fake.generation.on_time(fake.now + ASK_PAUSE * (UNANSWERED_AT_MOST + 1));
+        match answers {
+            true => assert!(rustix::process::test_kill_process(fake.prototype()).is_ok()),
+            false => assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9)),
+        }
+    }
 }
 
 /// The dead of whom the router has been told.

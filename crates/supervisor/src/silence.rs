@@ -22,7 +22,7 @@ pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 pub const ASK_PAUSE: Duration = Duration::from_secs(10);
 /// So many questions it may leave without an answer: a machine that swaps is slow. They are counted, not timed, as the
 /// supervisor itself may have been stopped meanwhile.
-const UNANSWERED_AT_MOST: u32 = 6;
+pub const UNANSWERED_AT_MOST: u32 = 6;
 
 // === impl Supervisor ===
 

@@ -67,6 +67,8 @@ pub struct Usage {
 pub struct Memory {
     /// What may still be used, in bytes; negative when too much is in use already.
     pub room: i64,
+    /// How much of that workers of other applications will take that have just been started, in bytes.
+    pub promised: u64,
     /// What one worker takes, in bytes, when it has run for a while.
     pub worker: u64,
 }
@@ -217,7 +219,8 @@ impl Sizing {
         if let Some(memory) = sample.memory {
             let all = sample.seen.all + sample.leaving;
             // Nobody knows how much of theirs the young ones have: to start more, nothing; to keep them, all of it.
-            self.memory_allows = Some(self.room_for(memory, all.saturating_sub(sample.young)));
+            let left = memory.room.saturating_sub_unsigned(memory.promised);
+            self.memory_allows = Some(self.room_for(Memory { room: left, ..memory }, all.saturating_sub(sample.young)));
             self.memory_keeps = Some(self.room_for(memory, all));
         }
         if let Some(usage) = sample.usage {
@@ -269,11 +272,15 @@ impl Sizing {
     }
 
     /// Why there are so many workers, for an operator.
-    pub fn reason(&self, all: usize) -> Reason {
+    pub fn reason(&self, all: usize, now: Instant) -> Reason {
+        let useful = self.useful().map_or(0, |useful| (useful * HEADROOM).ceil() as usize).max(self.bounds.least());
+        let peak = self.peaks.iter().rev().max_by_key(|(_, peak)| *peak);
+        let peak = peak.map(|(at, peak)| (*peak, now.saturating_duration_since(*at)));
         Reason {
             workers: all,
             cores: self.bounds.cores,
             waiting_share: self.waiting_share(),
+            kept: peak.filter(|(peak, ago)| all > useful && *peak > useful && *ago > 2 * PEAK),
             memory_allows: self.memory_allows,
             max: self.bounds.max,
         }
@@ -289,6 +296,8 @@ pub struct Reason {
     pub cores: f64,
     /// How much of a request is waiting for others than the processors, from 0 to 1.
     pub waiting_share: Option<f64>,
+    /// If more are kept than requests keep busy now: how many were of use at the most lately, and how long ago.
+    pub kept: Option<(usize, Duration)>,
     /// How many the memory has room for.
     pub memory_allows: Option<usize>,
     /// How many there may be.
@@ -303,6 +312,9 @@ impl fmt::Display for Reason {
         match self.waiting_share {
             Some(share) => write!(f, ", {:.0} % of a request is waiting", share * 100.0)?,
             None => write!(f, ", too few requests yet to say what they wait for")?,
+        }
+        if let Some((count, ago)) = self.kept {
+            write!(f, ", {count} were of use {} s ago", ago.as_secs())?;
         }
         match self.memory_allows {
             Some(allows) if allows < self.max => write!(f, ", memory allows {allows}"),

@@ -49,7 +49,7 @@ fn more_workers_come_only_if_there_is_a_processor_for_them() {
 
 #[test]
 fn memory_bounds_the_number_and_too_much_of_it_takes_workers_away() {
-    let memory = |room, worker| Some(Memory { room, worker });
+    let memory = |room, worker| Some(Memory { room, worker, promised: 0 });
     // room and a worker's memory in MiB, "memory" in MiB → wanted, surplus of 16, of which none is idle
     let table = [
         (1000, 10, None, (64, 0)),
@@ -71,28 +71,41 @@ fn memory_bounds_the_number_and_too_much_of_it_takes_workers_away() {
 
 #[test]
 fn memory_that_is_not_taken_yet_counts_and_so_does_what_will_be_given_back() {
-    let memory = Some(Memory { room: 45 * MIB, worker: 10 << 20 });
-    let decide = |young, leaving| {
+    let decide = |young, leaving, promised: i64| {
+        let memory = Some(Memory { room: 45 * MIB, worker: 10 << 20, promised: (promised * MIB) as u64 });
         let sample = Sample { young, leaving, memory, ..sample((0, 0, 16, 900), 0.0) };
         let decision = Sizing::new(TWO_CORES).decide(sample, Instant::now());
         (decision.wanted, decision.surplus, decision.lacks_memory)
     };
-    assert_eq!(decide(0, 0), (20, 0, Some(20)));
-    assert_eq!(decide(3, 0), (17, 0, Some(17)));
-    assert_eq!(decide(6, 0), (16, 0, Some(16)), "nobody is sent away for memory that is there");
-    assert_eq!(decide(6, 3), (17, 0, Some(17)));
+    assert_eq!(decide(0, 0, 0), (20, 0, Some(20)));
+    assert_eq!(decide(3, 0, 0), (17, 0, Some(17)));
+    assert_eq!(decide(6, 0, 0), (16, 0, Some(16)), "nobody is sent away for memory that is there");
+    assert_eq!(decide(6, 3, 0), (17, 0, Some(17)));
+    // Another application has just started workers.
+    assert_eq!(decide(0, 0, 30), (17, 0, Some(17)));
+    assert_eq!(decide(0, 0, 300), (16, 0, Some(16)));
 }
 
 #[test]
 fn an_operator_reads_why() {
     let mut sizing = Sizing::new(TWO_CORES);
-    let memory = Some(Memory { room: 1280 * MIB, worker: 10 << 20 });
+    let memory = Some(Memory { room: 1280 * MIB, worker: 10 << 20, promised: 0 });
     assert_eq!(
-        sizing.reason(1).to_string(),
+        sizing.reason(1, Instant::now()).to_string(),
         "1 worker: 2 cores, too few requests yet to say what they wait for, \"max\" allows 512"
     );
-    sizing.decide(Sample { usage: Some(usage(10.0, 1.3, 0.0)), memory, ..sample((0, 0, 12, 0), 0.0) }, Instant::now());
-    assert_eq!(sizing.reason(12).to_string(), "12 workers: 2 cores, 87 % of a request is waiting, memory allows 140");
+    let now = Instant::now();
+    let seen = Sample { usage: Some(usage(10.0, 1.3, 0.0)), memory, ..sample((0, 0, 12, 0), 0.0) };
+    sizing.decide(seen, now);
+    let why = "12 workers: 2 cores, 87 % of a request is waiting, memory allows 140";
+    assert_eq!(sizing.reason(12, now).to_string(), why);
+    assert_eq!(sizing.reason(12, now + 9 * PEAK).to_string(), why);
+    sizing.decide(sample((0, 0, 20, 900), 0.0), now + 10 * PEAK);
+    sizing.decide(sample((70, 0, 80, 0), 0.0), now + 20 * PEAK);
+    assert_eq!(
+        sizing.reason(80, now + 55 * PEAK).to_string(),
+        "80 workers: 2 cores, 87 % of a request is waiting, 80 were of use 45 s ago, memory allows 140"
+    );
 }
 
 /// What a request does: it computes, then waits for others, both in milliseconds.
@@ -195,7 +208,7 @@ fn simulate(seconds: u32, worker_bytes: u64, mut arrivals: impl FnMut(u32) -> Ve
             outcome.most = outcome.most.max(workers.len() + births.len());
             let seen = Seen { idle, starting: births.len(), all, waiting: queue.len() };
             let usage = (used.within >= 0.5).then(|| std::mem::take(&mut used));
-            let memory = Some(Memory { room, worker: worker_bytes });
+            let memory = Some(Memory { room, worker: worker_bytes, promised: 0 });
             let at = start + Duration::from_millis(now.into());
             let decision = sizing.decide(Sample { seen, runnable: runnable as f64, young, leaving, usage, memory }, at);
             births.extend(std::iter::repeat_n(now + 2, decision.wanted - all));

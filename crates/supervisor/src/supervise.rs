@@ -222,8 +222,10 @@ impl Supervisor {
                 }
             }
             FromRouter::Wanting { generation, waiting } => {
+                let others = self.generations.iter().filter(|other| other.id() != generation);
+                let promised = others.map(|other| other.promised(now)).sum();
                 if let Some(generation) = self.generation_mut(generation) {
-                    generation.on_wanting(waiting, now);
+                    generation.on_wanting(waiting, promised, now);
                 }
             }
             FromRouter::Overdue { generation, worker, request } => {

@@ -80,6 +80,7 @@ impl Supervisor {
         }
         if matches!(self.stage, Stage::Booting) {
             self.stage = Stage::Serving;
+            tracing::info!(concat!("howdah ", env!("CARGO_PKG_VERSION"), " serves"));
             banner::print(&self.start, &self.listeners, &self.current, &self.generations);
         }
         if let Some(change) = switched {

@@ -88,14 +88,18 @@ pub fn profile(server: &Server, application: &str, wish: &Wish, output: Option<&
         false => "",
     };
     output::print(&format!(
-        "{samples} samples of {} workers, {} a second and worker.\n{full}{}\nFlame graph: {}\nFor https://speedscope.app: {}\n",
-        profile.workers.len(),
+        "{samples} samples of {}, {} a second and worker.\n{full}{}\nFlame graph: {}\nFor https://speedscope.app: {}\n",
+        workers(profile.workers.len()),
         wish.rate,
         profile.busiest(),
         svg.display(),
         speedscope.display(),
     ));
     Ok(())
+}
+
+fn workers(count: usize) -> String {
+    format!("{count} worker{}", if count == 1 { "" } else { "s" })
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> String {

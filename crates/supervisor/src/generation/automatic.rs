@@ -15,10 +15,14 @@ pub(super) struct Automatic {
     looked: Option<Instant>,
     /// How many requests waited when the router last said so, and when that was.
     waiting: (usize, Instant),
+    /// How much memory the new workers of other applications will take, as was last said, in bytes.
+    promised: u64,
     /// When an operator last heard that there is no memory for more workers.
     told_of_memory: Option<Instant>,
 }
 
+/// After this, workers that have work have taken the memory for it.
+const NEW: Duration = Duration::from_secs(1);
 const TELL_OF_MEMORY: Duration = Duration::from_secs(60);
 /// What the router said is old after this: it says it again while it is so.
 const NEWS: Duration = QUICK.saturating_mul(3);
@@ -30,7 +34,14 @@ impl Automatic {
     pub(super) fn of(plan: &Plan, now: Instant) -> Option<Automatic> {
         let Policy::Automatic(bounds) = plan.pool else { return None };
         let gauge = Gauge::new(plan.confined.machine(), now);
-        Some(Automatic { sizing: Sizing::new(bounds), gauge, looked: None, waiting: (0, now), told_of_memory: None })
+        Some(Automatic {
+            sizing: Sizing::new(bounds),
+            gauge,
+            looked: None,
+            waiting: (0, now),
+            promised: 0,
+            told_of_memory: None,
+        })
     }
 }
 
@@ -39,13 +50,21 @@ impl Automatic {
 impl Generation {
     /// Why it has as many workers as it has, if that is found by itself.
     pub fn reason(&self) -> Option<Reason> {
-        self.automatic.as_ref().map(|automatic| automatic.sizing.reason(self.workers.staying()))
+        self.automatic.as_ref().map(|automatic| automatic.sizing.reason(self.workers.staying(), Instant::now()))
+    }
+
+    /// How much memory its new workers will take: the kernel counts it for nobody yet.
+    pub fn promised(&self, now: Instant) -> u64 {
+        let Some(automatic) = &self.automatic else { return 0 };
+        let new = self.workers.started_since(now.checked_sub(NEW).unwrap_or(now)).count();
+        new as u64 * automatic.gauge.worker_bytes()
     }
 
     /// Looks at once, or as soon as may be.
-    pub(super) fn size_soon(&mut self, waiting: usize, now: Instant) {
+    pub(super) fn size_soon(&mut self, waiting: usize, promised: u64, now: Instant) {
         let Some(automatic) = &mut self.automatic else { return };
         automatic.waiting = (waiting, now);
+        automatic.promised = promised;
         let due = automatic.looked.map_or(now, |looked| looked + QUICK);
         if due <= now {
             self.size(now);
@@ -66,7 +85,9 @@ impl Generation {
         let all = self.workers.staying();
         let leaving = self.workers.leaving();
         let grown_up = measured.iter().filter(|worker| !worker.is_young()).count();
-        let Some(Automatic { sizing, gauge, looked, waiting, told_of_memory }) = &mut self.automatic else { return };
+        let Some(Automatic { sizing, gauge, looked, waiting, promised, told_of_memory }) = &mut self.automatic else {
+            return;
+        };
         *looked = Some(now);
         let waiting = if now.saturating_duration_since(waiting.1) < NEWS { waiting.0 } else { 0 };
         let usage = gauge.usage(&measured, now);
@@ -79,7 +100,7 @@ impl Generation {
             young: (all + leaving).saturating_sub(grown_up),
             leaving,
             usage,
-            memory: gauge.memory(&measured, now),
+            memory: gauge.memory(&measured, *promised, now),
         };
         let decision = sizing.decide(sample, now);
         let is_news = told_of_memory.is_none_or(|told| now.saturating_duration_since(told) >= TELL_OF_MEMORY);

@@ -3,6 +3,7 @@
 //! A prototype with a namespace of processes is two processes, one after the other: the second is the first one of its
 //! namespace, becomes our child when the first exits, and takes all workers with it when it dies.
 
+use super::silence::Silence;
 use super::{Generation, Prototype};
 use crate::link::Link;
 use crate::patience::Patience;
@@ -71,7 +72,7 @@ impl Generation {
             kill_at: None,
             link: Some(link),
         };
-        self.answered = Some(now);
+        self.silence = Silence::begin(now);
         Ok(())
     }
 

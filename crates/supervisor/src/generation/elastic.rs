@@ -22,12 +22,13 @@ const KEPT_BY_FORMER: usize = 1;
 // === impl Generation ===
 
 impl Generation {
-    /// The router found fewer idle workers than there should be, and so many requests that wait.
-    pub fn on_wanting(&mut self, waiting: u64, now: Instant) {
+    /// The router found fewer idle workers than there should be, and so many requests that wait. So much memory, in bytes, is
+    /// promised to other applications.
+    pub fn on_wanting(&mut self, waiting: u64, promised: u64, now: Instant) {
         let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
         match self.plan.pool {
             _ if self.is_former => self.add_one_for(waiting, now),
-            Policy::Automatic(_) => self.size_soon(waiting, now),
+            Policy::Automatic(_) => self.size_soon(waiting, promised, now),
             Policy::Stated(pool) => self.adapt(pool, waiting, now),
         }
         self.on_time(now);

@@ -1,0 +1,101 @@
+//! A prototype that says nothing: how long it is waited for, and what comes then.
+//!
+//! It forks at once when it is told to, or says that it cannot. And it is asked now and then whether it is there: one that
+//! hangs would not tell the deaths of its workers, either. One that hangs is killed: its workers finish what they do, and
+//! another one starts.
+
+use super::{Generation, Prototype};
+use crate::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
+use howdah_channel::lifecycle::ToPrototype;
+use std::time::{Duration, Instant};
+
+/// What is known of a prototype's answers.
+#[derive(Debug)]
+pub(super) struct Silence {
+    /// When it last answered an order; `None` once it was killed as it did not for long.
+    answered: Option<Instant>,
+    /// When it is asked whether it is there, and how often it has not said so.
+    ask_at: Instant,
+    unanswered: u32,
+}
+
+/// How long a prototype may take to fork the next worker, or to say that it cannot.
+const LONGEST_FORK: Duration = Duration::from_secs(10);
+/// How much later that may be looked at: otherwise we have been stopped ourselves.
+const FORK_GRACE: Duration = Duration::from_secs(1);
+
+// === impl Silence ===
+
+impl Silence {
+    /// A prototype starts.
+    pub(super) fn begin(now: Instant) -> Silence {
+        Silence { answered: Some(now), ask_at: now + ASK_PAUSE, unanswered: 0 }
+    }
+
+    /// It has forked, or could not.
+    pub(super) fn fork_answered(&mut self, now: Instant) {
+        self.answered = self.answered.map(|_| now);
+    }
+
+    /// It has said that it is there.
+    pub(super) fn is_there(&mut self) {
+        self.unanswered = 0;
+    }
+}
+
+// === impl Generation ===
+
+impl Generation {
+    /// When somebody must have answered.
+    pub(super) fn silence_deadline(&self) -> Option<Instant> {
+        let forks = self.fork_deadline();
+        forks.into_iter().chain(self.can_answer().then_some(self.silence.ask_at)).min()
+    }
+
+    /// Asks, and loses patience, when it is time.
+    pub(super) fn look_at_silence(&mut self, now: Instant) {
+        self.wait_for_forks(now);
+        self.ask_prototype(now);
+    }
+
+    /// When a prototype that has booted must have answered the orders that it has.
+    fn fork_deadline(&self) -> Option<Instant> {
+        if !self.can_answer() {
+            return None;
+        }
+        Some(self.workers.first_order()?.max(self.silence.answered?) + LONGEST_FORK)
+    }
+
+    fn wait_for_forks(&mut self, now: Instant) {
+        let Some(deadline) = self.fork_deadline().filter(|deadline| *deadline <= now) else { return };
+        if now - deadline >= FORK_GRACE {
+            // It was not looked at in time: its answers may be there.
+            self.silence.answered = Some(now + FORK_GRACE - LONGEST_FORK);
+        } else {
+            self.silence.answered = None;
+            let (name, seconds) = (&self.plan.name, LONGEST_FORK.as_secs());
+            tracing::error!("the prototype of {name:?} has not forked a worker within {seconds} s; it is killed");
+            self.kill_prototype();
+        }
+    }
+
+    /// Its questions are counted, not timed, as we may have been stopped meanwhile.
+    fn ask_prototype(&mut self, now: Instant) {
+        if !self.can_answer() || self.silence.ask_at > now {
+            return;
+        }
+        self.silence.ask_at = now + ASK_PAUSE;
+        if self.silence.unanswered >= UNANSWERED_AT_MOST {
+            let (name, seconds) = (&self.plan.name, ASK_PAUSE.as_secs() * u64::from(UNANSWERED_AT_MOST));
+            tracing::error!("the prototype of {name:?} has not answered for {seconds} s; it is killed");
+            self.kill_prototype();
+        } else if let Prototype::Up { link: Some(link), .. } = &mut self.prototype {
+            self.silence.unanswered += 1;
+            link.send(ToPrototype::Answer, Vec::new());
+        }
+    }
+
+    fn can_answer(&self) -> bool {
+        self.proven && matches!(self.prototype, Prototype::Up { booted: true, link: Some(_), .. })
+    }
+}
