@@ -320,7 +320,7 @@ def test_a_profile_finds_the_hot_function(site):
         asking = in_background(lambda: server.get("/busy.php?s=3"))
         said = command(server, "profile", "app", "--seconds", "2", "--rate", "199", "--output", "p.svg")
         asking.join()
-        assert re.match(r"\d+ samples of 1 workers, 199 a second and worker\.\n *\d+\.\d %  hot\n", said), said
+        assert re.match(r"\d+ samples of 1 worker, 199 a second and worker\.\n *\d+\.\d %  hot\n", said), said
         svg = (server.directory / "p.svg").read_text()
         assert xml.etree.ElementTree.fromstring(svg).tag.endswith("svg")
         assert "hot (" in svg and "Shop::order (" in svg and "{main} busy.php (" in svg and "<script" in svg
