@@ -241,6 +241,8 @@ pub enum ToRouter {
         generation: u64,
         /// Its name.
         worker: WorkerId,
+        /// Whether nobody but what it ran may have killed it, as far as the supervisor knows.
+        by_itself: bool,
     },
     /// All workers of a generation that broke the channel's rules are dead.
     WorkersReplaced {

@@ -3,7 +3,7 @@
 use crate::cgi;
 use crate::failure::Failure;
 use crate::incoming::Incoming;
-use crate::php::{Port, Running, Wait};
+use crate::php::{Alike, Port, Running, Wait};
 use crate::request_body::{self, Buffered};
 use crate::rerun;
 use crate::response_body::ResponseBody;
@@ -48,10 +48,11 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
         return Err(Failure::LengthRequired);
     }
     let patience = patience(parts);
+    let alike = Alike::of(&parts.method, subject.host, subject.path.bytes(), parts.uri.query(), &script.filename);
     let has_body = !body.is_end_stream();
     let body = match has_body {
         true => {
-            port.generation.foresee(patience)?;
+            port.foresee(&parts.uri, alike, patience)?;
             request_body::read(body, settings).await?
         }
         false => Buffered::EMPTY,
@@ -60,7 +61,7 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
     let may_rerun = !has_body && rerun::is_allowed(application.retry, &parts.method);
     let write_head = |head: &mut _| cgi::write(head, subject, &target.root, &script, body_len);
     let spool_folder = settings.body_temp_path.as_deref();
-    let wait = port.admit(&parts.uri, patience)?;
+    let wait = port.admit(&parts.uri, alike, patience)?;
     let mut answer = run_php(&port, parts, &write_head, body, spool_folder, wait).await;
     if may_rerun
         && matches!(answer, Err(Failure::WorkerDied { had_begun: false }))

@@ -22,7 +22,7 @@ use howdah_channel::request::{HeadWriter, code, texts};
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, Violation, WorkerId};
 use http::Uri;
-use killers::Alike;
+pub use killers::Alike;
 use running::{Outcome, Trouble};
 pub use running::{Remainder, Running, Wait};
 use std::cell::{Cell, RefCell};
@@ -43,6 +43,8 @@ pub struct Port {
     pub generation: Arc<Generation>,
     thread: u16,
     active: RefCell<Vec<Option<Rc<Running>>>>,
+    /// What workers run whose clients have left, and since when: they may die of it.
+    orphans: RefCell<Vec<(WorkerId, Alike, Instant)>>,
     /// Written and submitted without a pause: one is enough for all requests.
     head: RefCell<HeadWriter>,
     /// How much of a response may wait for its client.
@@ -68,6 +70,8 @@ const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
 const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
 /// How much of a request's path the log shows.
 const NAME_CHARS: usize = 300;
+/// For so long a worker's death may be the doing of a request whose client has left: after that it runs others.
+const ORPHANED: Duration = Duration::from_secs(1);
 /// When to ask again for a slot that should be free.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// The largest buffer for heads that is kept, in bytes written.
@@ -78,17 +82,33 @@ const KEPT_HEAD: usize = 8 * 1024;
 impl Port {
     /// A thread's port.
     pub fn new(generation: Arc<Generation>, thread: u16) -> Port {
-        Port { generation, thread, active: RefCell::default(), head: RefCell::default(), spool_limits: SPOOL_LIMITS }
+        Port {
+            generation,
+            thread,
+            active: RefCell::default(),
+            orphans: RefCell::default(),
+            head: RefCell::default(),
+            spool_limits: SPOOL_LIMITS,
+        }
+    }
+
+    /// A request begins to come, whose client waits for `patience` at most, if it has said so.
+    ///
+    /// # Errors
+    /// 503 when it would be refused: the rest of it need not come.
+    pub fn foresee(&self, uri: &Uri, alike: Alike, patience: Option<Duration>) -> Result<(), Failure> {
+        self.generation.foresee(uri, alike, patience)
     }
 
     /// A request comes, whose client waits for `patience` at most, if it has said so.
     ///
     /// # Errors
     /// 503 when no worker will take it in time, or requests like it kill workers.
-    pub fn admit(&self, uri: &Uri, patience: Option<Duration>) -> Result<Wait, Failure> {
-        let (arrived, alike) = (Instant::now(), Alike::of(uri));
-        self.generation.contain(uri, alike, arrived)?;
-        Ok(Wait { arrived, patience, alike, longest: self.generation.arrive(patience, arrived)? })
+    pub fn admit(&self, uri: &Uri, alike: Alike, patience: Option<Duration>) -> Result<Wait, Failure> {
+        let arrived = Instant::now();
+        let longest = self.generation.arrive(patience, arrived)?;
+        self.generation.contain(uri, alike, arrived).inspect_err(|_| self.generation.left())?;
+        Ok(Wait { arrived, patience, alike, longest })
     }
 
     /// A request whose worker died is to run once more; it may wait for as long again.
@@ -325,8 +345,10 @@ impl Port {
         self.generation.channel.woke(self.thread);
     }
 
-    /// A worker is dead: its request, if it ran one of this thread's, is answered. The generation knows of it.
-    pub fn worker_died(&self, worker: WorkerId) {
+    /// A worker is dead: its request, if it ran one of this thread's, is answered. The generation knows of it. If it died by
+    /// itself, that may be the request's doing.
+    pub fn worker_died(&self, worker: WorkerId, by_itself: bool) {
+        let mut killer = self.orphan_of(worker);
         self.for_each_active(|slot, running| {
             self.attend(slot);
             let (lost, name) = match running.exchange.borrow_mut().as_mut() {
@@ -344,9 +366,7 @@ impl Port {
                         true => (504, Failure::GatewayTimeout),
                         false => (502, Failure::WorkerDied { had_begun: false }),
                     };
-                    if !running.is_overdue() {
-                        self.generation.was_killed_by(running.wait.alike, Instant::now());
-                    }
+                    killer = Some(running.wait.alike).filter(|_| !running.is_overdue());
                     // What is answered 502 or run once more is told by who decides that.
                     if running.begun.get() || running.is_overdue() {
                         let client_gets = running.client_gets(status);
@@ -364,6 +384,17 @@ impl Port {
         });
         // Of a client that left after the generation had heard of it.
         self.generation.channel.worker_died(worker);
+        if let Some(killer) = killer.filter(|_| by_itself) {
+            self.generation.was_killed_by(killer, Instant::now());
+        }
+    }
+
+    /// What this worker ran a moment ago for a client that has left.
+    fn orphan_of(&self, wanted: WorkerId) -> Option<Alike> {
+        let mut orphans = self.orphans.borrow_mut();
+        orphans.retain(|(_, _, since)| since.elapsed() < ORPHANED);
+        let at = orphans.iter().position(|(worker, ..)| *worker == wanted)?;
+        Some(orphans.swap_remove(at).1)
     }
 
     /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
@@ -373,6 +404,7 @@ impl Port {
         let now = Instant::now();
         self.generation.look(self.generation.waiting_requests(), now);
         self.generation.forget(now);
+        self.orphans.borrow_mut().retain(|(_, _, since)| since.elapsed() < ORPHANED);
         self.for_each_active(|slot, running| {
             self.attend(slot);
             self.end_if_overdue(running);
@@ -394,8 +426,17 @@ impl Port {
     /// The client left: the request is taken back, or its response dropped.
     pub fn abandon(&self, running: &Rc<Running>) {
         let Some(slot) = running.slot() else { return };
-        if running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
-            self.generation.left();
+        if let Some(exchange) = running.exchange.borrow_mut().as_mut() {
+            let progress = exchange.progress();
+            if exchange.cancel() {
+                self.generation.left();
+            } else if let Ok(Progress::Running(worker)) = progress {
+                self.orphans.borrow_mut().push((worker, running.wait.alike, Instant::now()));
+            }
+            if running.begun.get() {
+                // So ends what has no end of its own.
+                self.generation.has_survived(running.wait.alike);
+            }
         }
         self.end(slot, running, Outcome::Failed(Failure::BadGateway));
     }

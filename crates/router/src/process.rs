@@ -146,11 +146,11 @@ impl Process {
                     .filter(|known| known.id == generation)
                     .for_each(|known| known.worker_started(worker));
             }
-            ToRouter::WorkerDied { generation, worker } => {
+            ToRouter::WorkerDied { generation, worker, by_itself } => {
                 self.each_generation()
                     .filter(|known| known.id == generation)
                     .for_each(|known| known.worker_died(worker));
-                self.tell(|| Command::WorkerDied(generation, worker));
+                self.tell(|| Command::WorkerDied(generation, worker, by_itself));
             }
             ToRouter::WorkersReplaced { generation } => {
                 self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());

@@ -13,7 +13,7 @@ use crate::authority;
 use crate::cgi;
 use crate::control::Supervisor;
 use crate::failure::Failure;
-use crate::php::{Generation, Port, Remainder, Running};
+use crate::php::{Alike, Generation, Port, Remainder, Running};
 use crate::script::{self, Resolved};
 use crate::socket::Peer;
 use crate::static_files::RequestPath;
@@ -131,7 +131,8 @@ async fn answer(port: &Rc<Port>, request: &WarmUpRequest) -> Result<StatusCode, 
         // Behind all others: the worker looks there.
         head.known(code::HOWDAH_WARM_UP, b"1");
     };
-    let running = port.submit(write_head, b"", Remainder::None, None, port.admit(&parts.uri, None)?).await?;
+    let running =
+        port.submit(write_head, b"", Remainder::None, None, port.admit(&parts.uri, Alike::default(), None)?).await?;
     let running = AbandonOnDrop::new(port, running);
     let started = port.head(running.get()).await?;
     let (head, _) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;

@@ -44,6 +44,12 @@ impl Group {
         &self.0.0
     }
 
+    /// Whether somebody has frozen it, or a group around it.
+    pub fn is_frozen(&self) -> bool {
+        fs::read_to_string(self.folder().join("cgroup.events"))
+            .is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
+    }
+
     /// Makes the group, if there is none, and puts a process into it, with what it will fork.
     ///
     /// # Errors

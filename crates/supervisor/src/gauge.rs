@@ -128,9 +128,11 @@ impl Gauge {
         if self.weighed.is_none_or(|at| now.saturating_duration_since(at) >= WEIGH_PAUSE) {
             self.weigh(workers, now);
         }
-        let memory = self.machine.memory()?;
+        let memory = self.machine.memory(0)?;
+        let for_more = if promised > 0 { self.machine.memory(promised)? } else { memory };
         let reserve = ((memory.total as f64 * RESERVE) as i64).min(MOST_RESERVE);
-        Some(Memory { room: memory.available as i64 - reserve, promised, worker: self.worker_bytes() })
+        let (room, room_for_more) = (memory.available as i64 - reserve, for_more.available as i64 - reserve);
+        Some(Memory { room, room_for_more, worker: self.worker_bytes() })
     }
 
     /// What a worker takes, as far as that is known, in bytes.

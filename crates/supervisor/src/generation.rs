@@ -137,6 +137,8 @@ enum Prototype {
         successor: Option<Pid>,
         since: Instant,
         booted: bool,
+        /// It has forked a worker.
+        has_forked: bool,
         /// While it starts.
         patience: Patience,
         /// What it says on standard error while it starts.
@@ -369,7 +371,7 @@ impl Generation {
                     return self.breach("it could not fork a worker that nobody asked for");
                 }
                 self.silence.fork_answered(now);
-                self.forget_worker(worker, now);
+                self.forget_worker(worker, false, now);
             }
             FromPrototype::IsThere => self.silence.is_there(),
             FromPrototype::Exited { worker, pid, end } => {
@@ -469,6 +471,9 @@ impl Generation {
             return self.breach("it started a worker that nobody asked for");
         }
         self.proven = true;
+        if let Prototype::Up { has_forked, .. } = &mut self.prototype {
+            *has_forked = true;
+        }
         if let Some(process) = process.filter(|_| self.replacing) {
             process.kill();
         }

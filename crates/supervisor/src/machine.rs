@@ -37,9 +37,10 @@ impl Machine {
         quotas.fold(f64::from(allowed), f64::min).max(0.01)
     }
 
-    /// How much memory there is; `None` without /proc.
-    pub fn memory(&self) -> Option<Available> {
-        let machine = of_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    /// How much memory there is, if so much of the machine's is taken to be in use, too; `None` without /proc.
+    pub fn memory(&self, promised: u64) -> Option<Available> {
+        let Available { total, available } = of_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
+        let machine = Available { total, available: available.saturating_sub(promised) };
         let groups = self.groups.iter().filter_map(|group| {
             let limit = read(group, "memory.max")?.trim().parse().ok()?;
             let used: u64 = read(group, "memory.current")?.trim().parse().ok()?;
@@ -110,9 +111,9 @@ mod tests {
         let nothing = folder.path().join("nothing");
         let machine = Machine::within(vec![inner, outer, nothing]);
         assert_eq!(machine.cores(), 0.5);
-        let memory = machine.memory().unwrap();
+        let memory = machine.memory(0).unwrap();
         assert_eq!((memory.total >> 20, memory.available >> 20), (100, 70));
-        assert!(Machine::within(Vec::new()).memory().unwrap().total > memory.total);
+        assert!(Machine::within(Vec::new()).memory(0).unwrap().total > memory.total);
     }
 
     #[test]

@@ -43,6 +43,8 @@ struct Stat {
     dead: bool,
     /// It uses a processor or waits for one.
     runnable: bool,
+    /// Somebody has stopped it: a signal, or a debugger.
+    stopped: bool,
     parent: i32,
     group: i32,
     born: u64,
@@ -95,7 +97,6 @@ impl Process {
     }
 
     /// The life that has this number now.
-    #[cfg(test)]
     pub fn find(pid: Pid) -> Option<Process> {
         Stat::of(pid).map(|stat| Process { pid, born: stat.born })
     }
@@ -103,6 +104,11 @@ impl Process {
     /// Whether it uses a processor or waits for one.
     pub fn is_runnable(self) -> bool {
         Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && stat.runnable)
+    }
+
+    /// Whether somebody has stopped it: a signal, or a debugger.
+    pub fn is_stopped(self) -> bool {
+        Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && stat.stopped)
     }
 
     /// How much memory it takes, in bytes, with its share of what it shares with others; `None` when that may not be
@@ -144,6 +150,7 @@ impl Stat {
         Some(Stat {
             dead: matches!(*fields.first()?, "Z" | "X"),
             runnable: *fields.first()? == "R",
+            stopped: matches!(*fields.first()?, "T" | "t"),
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             born: fields.get(19)?.parse().ok()?,
@@ -173,7 +180,10 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_confuse() {
         let text = "77 (a) b (c) S 12 34 5 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 987 1 1\n";
-        assert_eq!(Stat::parse(text), Some(Stat { dead: false, runnable: false, parent: 12, group: 34, born: 987 }));
+        assert_eq!(
+            Stat::parse(text),
+            Some(Stat { dead: false, runnable: false, stopped: false, parent: 12, group: 34, born: 987 })
+        );
         assert_eq!(Stat::parse("77 (a) S 12"), None);
     }
 

@@ -146,7 +146,11 @@ impl Supervisor {
         let (mut orders, known) = self.orders(&Known::default())?;
         let dead = self.recent_deaths.iter();
         let deaths = dead.map(|(_, generation, worker)| (*generation, *worker));
-        orders.extend(deaths.map(|(generation, worker)| (ToRouter::WorkerDied { generation, worker }, Vec::new())));
+        orders.extend(
+            deaths.map(|(generation, worker)| {
+                (ToRouter::WorkerDied { generation, worker, by_itself: false }, Vec::new())
+            }),
+        );
         self.spawn_router(orders, known, Some(now + ROUTER_PATIENCE), now)
     }
 

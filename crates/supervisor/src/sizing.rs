@@ -67,8 +67,8 @@ pub struct Usage {
 pub struct Memory {
     /// What may still be used, in bytes; negative when too much is in use already.
     pub room: i64,
-    /// How much of that workers of other applications will take that have just been started, in bytes.
-    pub promised: u64,
+    /// The same without what workers of other applications will take that have just been started.
+    pub room_for_more: i64,
     /// What one worker takes, in bytes, when it has run for a while.
     pub worker: u64,
 }
@@ -163,7 +163,7 @@ impl Sizing {
         let Sample { seen, .. } = sample;
         self.remember(&sample, now);
         let busy = seen.all.saturating_sub(seen.idle + seen.starting);
-        let needed = busy + seen.waiting;
+        let needed = busy + if seen.queues() { seen.waiting } else { 0 };
         let most = self.bounds.max.min(self.memory_allows.unwrap_or(usize::MAX));
         let least = self.bounds.least().min(most);
         let useful = self.useful().map_or(least, |useful| useful.round() as usize).max(least);
@@ -219,8 +219,8 @@ impl Sizing {
         if let Some(memory) = sample.memory {
             let all = sample.seen.all + sample.leaving;
             // Nobody knows how much of theirs the young ones have: to start more, nothing; to keep them, all of it.
-            let left = memory.room.saturating_sub_unsigned(memory.promised);
-            self.memory_allows = Some(self.room_for(Memory { room: left, ..memory }, all.saturating_sub(sample.young)));
+            let for_more = Memory { room: memory.room_for_more, ..memory };
+            self.memory_allows = Some(self.room_for(for_more, all.saturating_sub(sample.young)));
             self.memory_keeps = Some(self.room_for(memory, all));
         }
         if let Some(usage) = sample.usage {
@@ -235,11 +235,11 @@ impl Sizing {
         }
         // Only what happens while requests wait says whether they wait for a processor. One look may find a worker in the
         // short moment in which it waits for something else.
-        self.occupied = sample.seen.queues().then(|| {
+        self.occupied = self.occupied.filter(|(at, _)| now.saturating_duration_since(*at) < 10 * QUICK);
+        if sample.seen.queues() {
             let occupied = sample.runnable.min(self.bounds.cores);
-            let before = self.occupied.filter(|(at, _)| now.saturating_duration_since(*at) < 10 * QUICK);
-            (now, before.map_or(occupied, |(_, before)| (before + occupied) / 2.0))
-        });
+            self.occupied = Some((now, self.occupied.map_or(occupied, |(_, before)| (before + occupied) / 2.0)));
+        }
     }
 
     fn enter_peak(&mut self, of_use: usize, now: Instant) {
@@ -274,7 +274,8 @@ impl Sizing {
     /// Why there are so many workers, for an operator.
     pub fn reason(&self, all: usize, now: Instant) -> Reason {
         let useful = self.useful().map_or(0, |useful| (useful * HEADROOM).ceil() as usize).max(self.bounds.least());
-        let peak = self.peaks.iter().rev().max_by_key(|(_, peak)| *peak);
+        // Of equal ones, the latest.
+        let peak = self.peaks.iter().max_by_key(|(_, peak)| *peak);
         let peak = peak.map(|(at, peak)| (*peak, now.saturating_duration_since(*at)));
         Reason {
             workers: all,

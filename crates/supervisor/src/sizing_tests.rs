@@ -49,7 +49,7 @@ fn more_workers_come_only_if_there_is_a_processor_for_them() {
 
 #[test]
 fn memory_bounds_the_number_and_too_much_of_it_takes_workers_away() {
-    let memory = |room, worker| Some(Memory { room, worker, promised: 0 });
+    let memory = |room, worker| Some(Memory { room, worker, room_for_more: room });
     // room and a worker's memory in MiB, "memory" in MiB → wanted, surplus of 16, of which none is idle
     let table = [
         (1000, 10, None, (64, 0)),
@@ -72,7 +72,7 @@ fn memory_bounds_the_number_and_too_much_of_it_takes_workers_away() {
 #[test]
 fn memory_that_is_not_taken_yet_counts_and_so_does_what_will_be_given_back() {
     let decide = |young, leaving, promised: i64| {
-        let memory = Some(Memory { room: 45 * MIB, worker: 10 << 20, promised: (promised * MIB) as u64 });
+        let memory = Some(Memory { room: 45 * MIB, worker: 10 << 20, room_for_more: (45 - promised) * MIB });
         let sample = Sample { young, leaving, memory, ..sample((0, 0, 16, 900), 0.0) };
         let decision = Sizing::new(TWO_CORES).decide(sample, Instant::now());
         (decision.wanted, decision.surplus, decision.lacks_memory)
@@ -89,7 +89,7 @@ fn memory_that_is_not_taken_yet_counts_and_so_does_what_will_be_given_back() {
 #[test]
 fn an_operator_reads_why() {
     let mut sizing = Sizing::new(TWO_CORES);
-    let memory = Some(Memory { room: 1280 * MIB, worker: 10 << 20, promised: 0 });
+    let memory = Some(Memory { room: 1280 * MIB, worker: 10 << 20, room_for_more: 1280 * MIB });
     assert_eq!(
         sizing.reason(1, Instant::now()).to_string(),
         "1 worker: 2 cores, too few requests yet to say what they wait for, \"max\" allows 512"
@@ -100,7 +100,9 @@ fn an_operator_reads_why() {
     let why = "12 workers: 2 cores, 87 % of a request is waiting, memory allows 140";
     assert_eq!(sizing.reason(12, now).to_string(), why);
     assert_eq!(sizing.reason(12, now + 9 * PEAK).to_string(), why);
-    sizing.decide(sample((0, 0, 20, 900), 0.0), now + 10 * PEAK);
+    for moment in [8, 10] {
+        sizing.decide(sample((0, 0, 20, 900), 0.0), now + moment * PEAK);
+    }
     sizing.decide(sample((70, 0, 80, 0), 0.0), now + 20 * PEAK);
     assert_eq!(
         sizing.reason(80, now + 55 * PEAK).to_string(),
@@ -208,7 +210,7 @@ fn simulate(seconds: u32, worker_bytes: u64, mut arrivals: impl FnMut(u32) -> Ve
             outcome.most = outcome.most.max(workers.len() + births.len());
             let seen = Seen { idle, starting: births.len(), all, waiting: queue.len() };
             let usage = (used.within >= 0.5).then(|| std::mem::take(&mut used));
-            let memory = Some(Memory { room, worker: worker_bytes, promised: 0 });
+            let memory = Some(Memory { room, worker: worker_bytes, room_for_more: room });
             let at = start + Duration::from_millis(now.into());
             let decision = sizing.decide(Sample { seen, runnable: runnable as f64, young, leaving, usage, memory }, at);
             births.extend(std::iter::repeat_n(now + 2, decision.wanted - all));

@@ -299,7 +299,7 @@ impl Supervisor {
         let now = Instant::now();
         self.recent_deaths.retain(|(at, ..)| now.duration_since(*at) < DEATHS_KEPT);
         for notice in self.generations.iter_mut().flat_map(|generation| generation.notices.drain(..)) {
-            if let ToRouter::WorkerDied { generation, worker } = &notice {
+            if let ToRouter::WorkerDied { generation, worker, .. } = &notice {
                 self.recent_deaths.push_back((now, *generation, *worker));
             }
             if let Some(router) = &mut self.router {

@@ -184,9 +184,13 @@ impl Generation {
 
     /// A request comes, or is to run once more: not if too many like it have killed their workers.
     pub(super) fn contain(&self, uri: &Uri, alike: Alike, now: Instant) -> Result<(), Failure> {
-        if !self.has_killers.load(Ordering::Relaxed) || self.killers().admit(alike, now) {
-            return Ok(());
+        match self.has_killers.load(Ordering::Relaxed) && !self.killers().admit(alike, now) {
+            true => Err(self.refuse_killer(uri)),
+            false => Ok(()),
         }
+    }
+
+    fn refuse_killer(&self, uri: &Uri) -> Failure {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         if self.may_tell(&self.told_killers, REFUSAL_PAUSE_MS) {
             tracing::warn!(
@@ -198,7 +202,7 @@ impl Generation {
                 killers::PER_SECOND
             );
         }
-        Err(Failure::Unavailable { retry_after: 1 })
+        Failure::Unavailable { retry_after: 1 }
     }
 
     /// A request killed its worker.
@@ -236,7 +240,10 @@ impl Generation {
     }
 
     /// Whether a request that is not whole yet would be refused: it need not come, then.
-    pub fn foresee(&self, patience: Option<Duration>) -> Result<(), Failure> {
+    pub(super) fn foresee(&self, uri: &Uri, alike: Alike, patience: Option<Duration>) -> Result<(), Failure> {
+        if self.has_killers.load(Ordering::Relaxed) && !self.killers().foresee(alike, Instant::now()) {
+            return Err(self.refuse_killer(uri));
+        }
         let waiting = self.waiting_requests();
         if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
             return Ok(());

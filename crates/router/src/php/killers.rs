@@ -5,19 +5,21 @@
 //! when at least [`SUSPICIOUS`] requests like it, and half of those that ended lately, killed their workers; suspects run
 //! as often as a token bucket allows, and more of them are refused. All others run as if there were no suspects.
 //!
-//! Requests are alike if they have the same path and query. If most of those with a path kill, whatever their query is, all
-//! with this path are.
+//! Requests are alike if they have the same method, host, path and query. If many that are not killed, too, and most of
+//! those with one path did, all with this path are alike, and likewise all that run one script: so one query that kills does
+//! not condemn its page, and one that is another each time does not escape.
 
-use http::Uri;
+use http::Method;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What requests that are alike have in common: hashes of the path, and of path and query.
+/// What requests that are alike have in common, as hashes, from the narrowest to the widest: all of it; host and path; the
+/// script. Each with the method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Alike([u64; 2]);
+pub struct Alike([u64; 3]);
 
 /// What is known of those that killed.
 #[derive(Debug, Default)]
@@ -30,6 +32,8 @@ pub struct Killers {
 /// How requests ended that have a hash in common, since the first of them killed: the latest [`REMEMBERED`] count most.
 #[derive(Debug)]
 struct Known {
+    /// After so many deaths it is not chance.
+    suspicious: u32,
     killed: u32,
     survived: u32,
     last_killed: Instant,
@@ -37,10 +41,12 @@ struct Known {
 
 /// So many suspects, at most, may kill in a second for ever. The supervisor replaces more than that.
 pub const PER_SECOND: u32 = 20;
+const EACH: Duration = Duration::from_millis(1000 / PER_SECOND as u64);
 /// So many may at once.
 const AT_ONCE: u32 = 10;
-/// Before so many have killed, it may be chance.
-const SUSPICIOUS: u32 = 3;
+/// Before so many have killed, it may be chance; and for the wider likenesses, what two narrower ones had to themselves
+/// before they were suspect.
+const SUSPICIOUS: [u32; 3] = [3, 7, 15];
 /// After so many, what was counts half: a script that is mended is soon free of suspicion.
 const REMEMBERED: u32 = 32;
 /// After this without a death, nothing is remembered.
@@ -54,9 +60,13 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 // === impl Alike ===
 
 impl Alike {
-    /// What is known of a request for this URI.
-    pub fn of(uri: &Uri) -> Alike {
-        Alike([HASHER.hash_one(uri.path()), HASHER.hash_one((uri.path(), uri.query()))])
+    /// What a request has in common with others: its path is the one that led to the script.
+    pub fn of(method: &Method, host: &str, path: &[u8], query: Option<&str>, script: &[u8]) -> Alike {
+        Alike([
+            HASHER.hash_one((method, host, path, query)),
+            HASHER.hash_one((method, host, path)),
+            HASHER.hash_one((method, script)),
+        ])
     }
 }
 
@@ -66,6 +76,11 @@ impl Killers {
     /// Whether nothing is known: then all may run, and nobody need ask.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
+    }
+
+    /// Whether one more of these might run.
+    pub fn foresee(&self, alike: Alike, now: Instant) -> bool {
+        !self.is_suspect(alike) || self.may_spend(now)
     }
 
     /// Whether one more of these may run.
@@ -80,10 +95,15 @@ impl Killers {
             self.spend(now);
         }
         self.forget(now);
-        for key in alike.0 {
-            let known = self.known.entry(key).or_insert(Known { killed: 0, survived: 0, last_killed: now });
+        for (key, suspicious) in alike.0.into_iter().zip(SUSPICIOUS) {
+            let known = self.known.entry(key).or_insert(Known { suspicious, killed: 0, survived: 0, last_killed: now });
+            let was_suspect = known.is_suspect();
             (known.killed, known.last_killed) = (known.killed + 1, now);
             known.age();
+            // What is explained already says nothing about those that have less in common with it.
+            if was_suspect {
+                break;
+            }
         }
     }
 
@@ -100,31 +120,37 @@ impl Killers {
     /// Forgets what was long ago, and more than that when there is too much to remember.
     pub fn forget(&mut self, now: Instant) {
         self.known.retain(|_, known| now.saturating_duration_since(known.last_killed) < FORGOTTEN);
-        while self.known.len() > MOST - 2 {
-            let oldest = self.known.iter().min_by_key(|(_, known)| known.last_killed).map(|(key, _)| *key);
+        while self.known.len() > MOST - 3 {
+            let oldest = self.known.iter().min_by_key(|(_, known)| (known.is_suspect(), known.last_killed));
+            let oldest = oldest.map(|(key, _)| *key);
             oldest.and_then(|key| self.known.remove(&key));
         }
     }
 
     fn is_suspect(&self, alike: Alike) -> bool {
-        let kills = |known: &Known| known.killed >= SUSPICIOUS && known.killed >= known.survived;
-        alike.0.iter().any(|key| self.known.get(key).is_some_and(kills))
+        alike.0.iter().any(|key| self.known.get(key).is_some_and(Known::is_suspect))
+    }
+
+    fn may_spend(&self, now: Instant) -> bool {
+        self.spent_until.is_none_or(|until| until + EACH <= now + EACH * AT_ONCE)
     }
 
     fn spend(&mut self, now: Instant) -> bool {
-        let each = Duration::from_secs(1) / PER_SECOND;
-        let spent_until = self.spent_until.map_or(now, |until| until.max(now)) + each;
-        if spent_until > now + each * AT_ONCE {
-            return false;
+        let may = self.may_spend(now);
+        if may {
+            self.spent_until = Some(self.spent_until.map_or(now, |until| until.max(now)) + EACH);
         }
-        self.spent_until = Some(spent_until);
-        true
+        may
     }
 }
 
 // === impl Known ===
 
 impl Known {
+    fn is_suspect(&self) -> bool {
+        self.killed >= self.suspicious && self.killed >= self.survived
+    }
+
     fn age(&mut self) {
         if self.killed + self.survived >= REMEMBERED {
             (self.killed, self.survived) = (self.killed / 2, self.survived / 2);
@@ -136,8 +162,11 @@ impl Known {
 mod tests {
     use super::*;
 
+    /// Of a front controller, if the path does not end with `.php`.
     fn alike(uri: &str) -> Alike {
-        Alike::of(&uri.parse().unwrap())
+        let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
+        let script = if path.ends_with(".php") { path } else { "/index.php" };
+        Alike::of(&Method::GET, "shop", path.as_bytes(), query, script.as_bytes())
     }
 
     fn after(start: Instant, milliseconds: u64) -> Instant {
@@ -173,36 +202,55 @@ mod tests {
     #[test]
     fn those_that_come_together_are_let_in_no_more_often() {
         let (mut killers, now) = (Killers::default(), Instant::now());
-        for _ in 0..SUSPICIOUS {
+        for _ in 0..SUSPICIOUS[0] {
             killers.killed(alike("/bad"), now);
         }
         let let_in = (0..100).filter(|_| killers.admit(alike("/bad"), now)).count();
-        assert_eq!(let_in as u32, AT_ONCE - SUSPICIOUS);
+        assert_eq!(let_in as u32, AT_ONCE - SUSPICIOUS[0]);
+    }
+
+    /// So many of each in a second, in turn: how many of the good ones are refused.
+    fn refused(killers: &mut Killers, good: &str, good_rate: u64, bad: impl Fn(u64) -> String, bad_rate: u64) -> u32 {
+        let (start, mut refused) = (Instant::now(), 0);
+        for millisecond in 0..5000 {
+            let now = after(start, millisecond);
+            if millisecond % (1000 / bad_rate) == 0 && killers.admit(alike(&bad(millisecond)), now) {
+                killers.killed(alike(&bad(millisecond)), now);
+            }
+            if millisecond % (1000 / good_rate) == 0 {
+                match killers.admit(alike(good), now) {
+                    true => killers.survived(alike(good)),
+                    false => refused += 1,
+                }
+            }
+        }
+        refused
     }
 
     #[test]
-    fn other_queries_of_a_path_are_suspect_only_if_most_of_them_kill() {
-        let (mut killers, start) = (Killers::default(), Instant::now());
-        for number in 0..200 {
-            let now = after(start, number * 10);
-            let other = alike(&format!("/index.php?page={number}"));
-            assert!(killers.admit(other, now), "{number}");
-            killers.survived(other);
-            if killers.admit(alike("/index.php?page=bad"), now) {
-                killers.killed(alike("/index.php?page=bad"), now);
-            }
-            assert!(killers.admit(alike("/index.php?page=good"), now), "{number}");
-            killers.survived(alike("/index.php?page=good"));
+    fn one_query_that_kills_does_not_condemn_its_page() {
+        for (good, bad) in [("/?page=good", "/?page=bad"), ("/good", "/bad"), ("/post.php", "/post.php?bad")] {
+            assert_eq!(refused(&mut Killers::default(), good, 5, |_| bad.to_owned(), 1000), 0, "{good} {bad}");
         }
-        let mut let_in = 0;
-        for number in 0..100 {
-            let (uri, now) = (alike(&format!("/bad?{number}")), after(start, 3000 + number * 10));
-            if killers.admit(uri, now) {
-                let_in += 1;
-                killers.killed(uri, now);
+    }
+
+    #[test]
+    fn a_query_or_path_that_is_another_each_time_does_not_escape() {
+        for bad in [
+            |number| format!("/bad.php?{number}"),
+            |number| format!("/bad?{number}"),
+            |number| format!("/bad/{number}"),
+        ] {
+            let (mut killers, start, mut let_in) = (Killers::default(), Instant::now(), 0);
+            for number in 0..1000 {
+                let now = after(start, number);
+                if killers.admit(alike(&bad(number)), now) {
+                    let_in += 1;
+                    killers.killed(alike(&bad(number)), now);
+                }
             }
+            assert!(let_in <= 15 + 21, "{} {let_in}", bad(0));
         }
-        assert!(let_in <= 31, "{let_in}");
     }
 
     #[test]
@@ -221,6 +269,6 @@ mod tests {
         for number in 0..1000 {
             killers.killed(alike(&format!("/{number}?{number}")), now);
         }
-        assert!(killers.known.len() <= MOST);
+        assert!(killers.known.len() <= MOST && !killers.is_empty());
     }
 }

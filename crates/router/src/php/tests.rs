@@ -98,7 +98,14 @@ async fn run_others() {
 }
 
 async fn submit(port: Rc<Port>) -> Result<Rc<Running>, Failure> {
-    port.submit(HeadWriter::restart, b"", Remainder::None, None, port.admit(&Uri::from_static("/"), None)?).await
+    port.submit(
+        HeadWriter::restart,
+        b"",
+        Remainder::None,
+        None,
+        port.admit(&Uri::from_static("/"), Alike::default(), None)?,
+    )
+    .await
 }
 
 fn begin(worker: &WorkerEnd) -> Claim<'_> {
@@ -230,7 +237,7 @@ async fn what_fails_before_the_client_has_a_status_is_an_error() {
     claim.write(b"begun").unwrap();
     claim.flush();
     setup.port.drain();
-    setup.port.worker_died(WorkerId { index: 7, incarnation: 0 });
+    setup.port.worker_died(WorkerId { index: 7, incarnation: 0 }, true);
     assert_eq!(setup.port.head(&running).await.err(), Some(Failure::WorkerDied { had_begun: true }));
 }
 
@@ -247,7 +254,7 @@ async fn a_client_that_leaves_while_the_death_of_its_worker_is_told_breaks_no_ru
             // The generation hears of it first, then the client leaves, then the thread hears of it.
             generation.worker_died(dead);
             setup.port.abandon(&running);
-            setup.port.worker_died(dead);
+            setup.port.worker_died(dead, true);
             assert_eq!(generation.channel.free_slots(), SLOTS);
             for _ in 0..20 {
                 setup.pass(SWEEP).await;
@@ -278,7 +285,8 @@ async fn a_client_that_would_not_wait_for_long_hears_it_in_time() {
     let setup = Setup::new();
     LocalSet::new()
         .run_until(async {
-            let wait = setup.port.admit(&Uri::from_static("/"), Some(Duration::from_millis(100))).unwrap();
+            let wait =
+                setup.port.admit(&Uri::from_static("/"), Alike::default(), Some(Duration::from_millis(100))).unwrap();
             let running = setup
                 .port
                 .submit(HeadWriter::restart, b"", Remainder::None, None, wait)

@@ -15,8 +15,10 @@ pub(super) struct Automatic {
     looked: Option<Instant>,
     /// How many requests waited when the router last said so, and when that was.
     waiting: (usize, Instant),
-    /// How much memory the new workers of other applications will take, as was last said, in bytes.
-    promised: u64,
+    /// How much memory the new workers of other applications will take, in bytes, and when that was said.
+    promised: (u64, Instant),
+    /// How much there was for its own when it was last looked at, in bytes.
+    room: i64,
     /// When an operator last heard that there is no memory for more workers.
     told_of_memory: Option<Instant>,
 }
@@ -39,7 +41,8 @@ impl Automatic {
             gauge,
             looked: None,
             waiting: (0, now),
-            promised: 0,
+            promised: (0, now),
+            room: 0,
             told_of_memory: None,
         })
     }
@@ -57,14 +60,15 @@ impl Generation {
     pub fn promised(&self, now: Instant) -> u64 {
         let Some(automatic) = &self.automatic else { return 0 };
         let new = self.workers.started_since(now.checked_sub(NEW).unwrap_or(now)).count();
-        new as u64 * automatic.gauge.worker_bytes()
+        // Its own control group may have less.
+        (new as u64 * automatic.gauge.worker_bytes()).min(u64::try_from(automatic.room).unwrap_or(0))
     }
 
     /// Looks at once, or as soon as may be.
     pub(super) fn size_soon(&mut self, waiting: usize, promised: u64, now: Instant) {
         let Some(automatic) = &mut self.automatic else { return };
         automatic.waiting = (waiting, now);
-        automatic.promised = promised;
+        automatic.promised = (promised, now);
         let due = automatic.looked.map_or(now, |looked| looked + QUICK);
         if due <= now {
             self.size(now);
@@ -85,11 +89,15 @@ impl Generation {
         let all = self.workers.staying();
         let leaving = self.workers.leaving();
         let grown_up = measured.iter().filter(|worker| !worker.is_young()).count();
-        let Some(Automatic { sizing, gauge, looked, waiting, promised, told_of_memory }) = &mut self.automatic else {
+        let Some(Automatic { sizing, gauge, looked, waiting, promised, room, told_of_memory }) = &mut self.automatic
+        else {
             return;
         };
         *looked = Some(now);
         let waiting = if now.saturating_duration_since(waiting.1) < NEWS { waiting.0 } else { 0 };
+        let promised = if now.saturating_duration_since(promised.1) < NEW { promised.0 } else { 0 };
+        let memory = gauge.memory(&measured, promised, now);
+        *room = memory.map_or(0, |memory| memory.room);
         let usage = gauge.usage(&measured, now);
         if usage.is_some() {
             sizing.set_cores(gauge.cores());
@@ -100,7 +108,7 @@ impl Generation {
             young: (all + leaving).saturating_sub(grown_up),
             leaving,
             usage,
-            memory: gauge.memory(&measured, *promised, now),
+            memory,
         };
         let decision = sizing.decide(sample, now);
         let is_news = told_of_memory.is_none_or(|told| now.saturating_duration_since(told) >= TELL_OF_MEMORY);

@@ -67,6 +67,7 @@ impl Generation {
             successor: None,
             since: now,
             booted: false,
+            has_forked: false,
             patience: Patience::new(now),
             said,
             kill_at: None,

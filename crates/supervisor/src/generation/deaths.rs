@@ -46,7 +46,7 @@ impl Generation {
                 self.prototype = Prototype::Ended;
                 return;
             }
-            Prototype::Up { since, booted, said, .. } => (now - *since, *booted, said.last_lines()),
+            Prototype::Up { since, has_forked, said, .. } => (now - *since, *has_forked, said.last_lines()),
             Prototype::Down { .. } | Prototype::Failed => Default::default(),
         };
         let reason = self.failure.get_or_insert_with(|| describe_death(&self.plan.php, end));
@@ -110,6 +110,7 @@ impl Generation {
         let known = self.workers.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
         let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
         let was_overdue = self.was_overdue(worker);
+        let by_itself = !self.replacing && !self.is_stopping() && !was_overdue && !self.workers.is_leaving(worker);
         if end != ProcessEnd::Code(0) && !self.replacing && !self.is_stopping() && !was_overdue {
             tracing::warn!("worker of {:?} (pid {pid}) {end}; another worker is started", self.plan.name);
         }
@@ -125,19 +126,19 @@ impl Generation {
             self.workers.died(worker, now)
         };
         if is_known {
-            self.forget_worker(worker, now);
+            self.forget_worker(worker, by_itself, now);
         }
     }
 
     fn worker_died(&mut self, worker: WorkerId, now: Instant) {
         if self.workers.died(worker, now) {
-            self.forget_worker(worker, now);
+            self.forget_worker(worker, false, now);
         }
     }
 
-    pub(super) fn forget_worker(&mut self, worker: WorkerId, now: Instant) {
+    pub(super) fn forget_worker(&mut self, worker: WorkerId, by_itself: bool, now: Instant) {
         self.control.worker_died(worker);
-        self.notices.push(ToRouter::WorkerDied { generation: self.id, worker });
+        self.notices.push(ToRouter::WorkerDied { generation: self.id, worker, by_itself });
         // A worker that ends because another one told it to is the first sign that there is such an order.
         if let Err(violation) = self.control.check_orders()
             && !self.replacing

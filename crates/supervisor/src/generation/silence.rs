@@ -1,10 +1,12 @@
 //! A prototype that says nothing: how long it is waited for, and what comes then.
 //!
 //! It forks at once when it is told to, or says that it cannot. And it is asked now and then whether it is there: one that
-//! hangs would not tell the deaths of its workers, either. One that hangs is killed: its workers finish what they do, and
-//! another one starts.
+//! hangs would not tell the deaths of its workers, either. One that hangs is killed: its workers finish what they do (in a
+//! namespace of processes, they die with it), and another one starts. One that somebody has stopped does not hang.
 
 use super::{Generation, Prototype};
+use crate::cgroup::Group;
+use crate::process::Process;
 use crate::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
 use howdah_channel::lifecycle::ToPrototype;
 use std::time::{Duration, Instant};
@@ -85,6 +87,9 @@ impl Generation {
             return;
         }
         self.silence.ask_at = now + ASK_PAUSE;
+        if self.is_stopped_by_others() {
+            return;
+        }
         if self.silence.unanswered >= UNANSWERED_AT_MOST {
             let (name, seconds) = (&self.plan.name, ASK_PAUSE.as_secs() * u64::from(UNANSWERED_AT_MOST));
             tracing::error!("the prototype of {name:?} has not answered for {seconds} s; it is killed");
@@ -93,6 +98,13 @@ impl Generation {
             self.silence.unanswered += 1;
             link.send(ToPrototype::Answer, Vec::new());
         }
+    }
+
+    /// By an operator, with a signal, a debugger, or by freezing its control group.
+    fn is_stopped_by_others(&self) -> bool {
+        let Prototype::Up { pid, .. } = self.prototype else { return false };
+        let is_frozen = self.plan.confined.cgroup.as_ref().is_some_and(Group::is_frozen);
+        is_frozen || Process::find(pid).is_some_and(Process::is_stopped)
     }
 
     fn can_answer(&self) -> bool {
