@@ -241,8 +241,8 @@ pub enum ToRouter {
         generation: u64,
         /// Its name.
         worker: WorkerId,
-        /// Whether nobody but what it ran may have killed it, as far as the supervisor knows.
-        by_itself: bool,
+        /// What it ran, by its own word, if it died of that as far as the supervisor knows: slot and sequence number.
+        killer: Option<(u16, u32)>,
     },
     /// All workers of a generation that broke the channel's rules are dead.
     WorkersReplaced {

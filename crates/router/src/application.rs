@@ -48,7 +48,7 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
         return Err(Failure::LengthRequired);
     }
     let patience = patience(parts);
-    let alike = Alike::of(&parts.method, subject.host, subject.path.bytes(), parts.uri.query(), &script.filename);
+    let alike = Alike::of(subject, &script.filename);
     let has_body = !body.is_end_stream();
     let body = match has_body {
         true => {
@@ -65,7 +65,7 @@ pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str,
     let mut answer = run_php(&port, parts, &write_head, body, spool_folder, wait).await;
     if may_rerun
         && matches!(answer, Err(Failure::WorkerDied { had_begun: false }))
-        && let Ok(wait) = port.admit_again(&parts.uri, wait)
+        && let Some(wait) = port.admit_again(wait)
     {
         rerun::tell(&port, parts, "run once more");
         answer = run_php(&port, parts, &write_head, Buffered::EMPTY, spool_folder, wait).await;

@@ -43,8 +43,8 @@ pub struct Port {
     pub generation: Arc<Generation>,
     thread: u16,
     active: RefCell<Vec<Option<Rc<Running>>>>,
-    /// What workers run whose clients have left, and since when: they may die of it.
-    orphans: RefCell<Vec<(WorkerId, Alike, Instant)>>,
+    /// What was submitted last in each slot, with its sequence number: a worker may die of it long after its answer.
+    submitted: RefCell<Vec<(u32, Alike)>>,
     /// Written and submitted without a pause: one is enough for all requests.
     head: RefCell<HeadWriter>,
     /// How much of a response may wait for its client.
@@ -70,8 +70,6 @@ const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
 const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
 /// How much of a request's path the log shows.
 const NAME_CHARS: usize = 300;
-/// For so long a worker's death may be the doing of a request whose client has left: after that it runs others.
-const ORPHANED: Duration = Duration::from_secs(1);
 /// When to ask again for a slot that should be free.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// The largest buffer for heads that is kept, in bytes written.
@@ -86,7 +84,7 @@ impl Port {
             generation,
             thread,
             active: RefCell::default(),
-            orphans: RefCell::default(),
+            submitted: RefCell::default(),
             head: RefCell::default(),
             spool_limits: SPOOL_LIMITS,
         }
@@ -112,13 +110,10 @@ impl Port {
     }
 
     /// A request whose worker died is to run once more; it may wait for as long again.
-    ///
-    /// # Errors
-    /// 503 when requests like it kill workers.
-    pub fn admit_again(&self, uri: &Uri, wait: Wait) -> Result<Wait, Failure> {
-        let wait = Wait { arrived: Instant::now(), ..wait };
-        self.generation.contain(uri, wait.alike, wait.arrived)?;
-        Ok(wait)
+    /// `None` if requests like it kill workers.
+    pub fn admit_again(&self, wait: Wait) -> Option<Wait> {
+        let is_suspect = self.generation.is_suspect(wait.alike);
+        (!is_suspect).then(|| Wait { arrived: Instant::now(), ..wait })
     }
 
     /// Waits for a slot and submits the request: its head, which is written only then, and the beginning of its body.
@@ -168,6 +163,7 @@ impl Port {
             other => other,
         };
         let slot = usize::from(exchange.slot());
+        self.remember(slot, exchange.sequence(), wait.alike);
         let running = Rc::new(Running {
             exchange: RefCell::new(Some(exchange)),
             remainder: RefCell::new(remainder),
@@ -192,6 +188,14 @@ impl Port {
         }
         self.generation.tell_demand();
         Ok(running)
+    }
+
+    fn remember(&self, slot: usize, sequence: u32, alike: Alike) {
+        let mut submitted = self.submitted.borrow_mut();
+        if submitted.len() <= slot {
+            submitted.resize(slot + 1, Default::default());
+        }
+        submitted[slot] = (sequence, alike);
     }
 
     /// Waits for something, as long as the request may wait: which may become shorter meanwhile.
@@ -345,10 +349,15 @@ impl Port {
         self.generation.channel.woke(self.thread);
     }
 
-    /// A worker is dead: its request, if it ran one of this thread's, is answered. The generation knows of it. If it died by
-    /// itself, that may be the request's doing.
-    pub fn worker_died(&self, worker: WorkerId, by_itself: bool) {
-        let mut killer = self.orphan_of(worker);
+    /// A worker is dead: its request, if it ran one of this thread's, is answered. The generation knows of it. What it died of
+    /// is remembered, if it was one of this thread's, too.
+    pub fn worker_died(&self, worker: WorkerId, killer: Option<(u16, u32)>) {
+        if let Some((slot, sequence)) = killer
+            && let Some((submitted, alike)) = self.submitted.borrow().get(usize::from(slot))
+            && *submitted == sequence
+        {
+            self.generation.was_killed_by(*alike, Instant::now());
+        }
         self.for_each_active(|slot, running| {
             self.attend(slot);
             let (lost, name) = match running.exchange.borrow_mut().as_mut() {
@@ -366,7 +375,6 @@ impl Port {
                         true => (504, Failure::GatewayTimeout),
                         false => (502, Failure::WorkerDied { had_begun: false }),
                     };
-                    killer = Some(running.wait.alike).filter(|_| !running.is_overdue());
                     // What is answered 502 or run once more is told by who decides that.
                     if running.begun.get() || running.is_overdue() {
                         let client_gets = running.client_gets(status);
@@ -384,17 +392,6 @@ impl Port {
         });
         // Of a client that left after the generation had heard of it.
         self.generation.channel.worker_died(worker);
-        if let Some(killer) = killer.filter(|_| by_itself) {
-            self.generation.was_killed_by(killer, Instant::now());
-        }
-    }
-
-    /// What this worker ran a moment ago for a client that has left.
-    fn orphan_of(&self, wanted: WorkerId) -> Option<Alike> {
-        let mut orphans = self.orphans.borrow_mut();
-        orphans.retain(|(_, _, since)| since.elapsed() < ORPHANED);
-        let at = orphans.iter().position(|(worker, ..)| *worker == wanted)?;
-        Some(orphans.swap_remove(at).1)
     }
 
     /// Mends what dead workers and lost wake-ups left behind, and ends requests that waited too long.
@@ -404,7 +401,6 @@ impl Port {
         let now = Instant::now();
         self.generation.look(self.generation.waiting_requests(), now);
         self.generation.forget(now);
-        self.orphans.borrow_mut().retain(|(_, _, since)| since.elapsed() < ORPHANED);
         self.for_each_active(|slot, running| {
             self.attend(slot);
             self.end_if_overdue(running);
@@ -426,17 +422,11 @@ impl Port {
     /// The client left: the request is taken back, or its response dropped.
     pub fn abandon(&self, running: &Rc<Running>) {
         let Some(slot) = running.slot() else { return };
-        if let Some(exchange) = running.exchange.borrow_mut().as_mut() {
-            let progress = exchange.progress();
-            if exchange.cancel() {
-                self.generation.left();
-            } else if let Ok(Progress::Running(worker)) = progress {
-                self.orphans.borrow_mut().push((worker, running.wait.alike, Instant::now()));
-            }
-            if running.begun.get() {
-                // So ends what has no end of its own.
-                self.generation.has_survived(running.wait.alike);
-            }
+        if running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
+            self.generation.left();
+        } else if running.begun.get() {
+            // So ends what has no end of its own.
+            self.generation.has_survived(running.wait.alike);
         }
         self.end(slot, running, Outcome::Failed(Failure::BadGateway));
     }

@@ -146,11 +146,11 @@ impl Process {
                     .filter(|known| known.id == generation)
                     .for_each(|known| known.worker_started(worker));
             }
-            ToRouter::WorkerDied { generation, worker, by_itself } => {
+            ToRouter::WorkerDied { generation, worker, killer } => {
                 self.each_generation()
                     .filter(|known| known.id == generation)
                     .for_each(|known| known.worker_died(worker));
-                self.tell(|| Command::WorkerDied(generation, worker, by_itself));
+                self.tell(|| Command::WorkerDied(generation, worker, killer));
             }
             ToRouter::WorkersReplaced { generation } => {
                 self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());

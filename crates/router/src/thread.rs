@@ -41,7 +41,7 @@ pub enum Command {
     /// No configuration will name this generation.
     Forget(u64),
     /// A worker of a generation is dead.
-    WorkerDied(u64, WorkerId, bool),
+    WorkerDied(u64, WorkerId, Option<(u16, u32)>),
     /// Write the access log here from now on.
     ReopenLog(Arc<File>),
     /// Accept no more, finish, end.
@@ -343,9 +343,9 @@ impl Thread {
                 self.warming.borrow_mut().insert(id, Warming::begin(port, order));
             }
             Command::Forget(id) => drop(self.warming.borrow_mut().remove(&id)),
-            Command::WorkerDied(generation, worker, by_itself) => self.for_each_port(|port| {
+            Command::WorkerDied(generation, worker, killer) => self.for_each_port(|port| {
                 if port.generation.id == generation {
-                    port.worker_died(worker, by_itself);
+                    port.worker_died(worker, killer);
                 }
             }),
             Command::ReopenLog(file) => self.access_log.borrow_mut().reopen(Some(file)),

@@ -131,8 +131,15 @@ async fn answer(port: &Rc<Port>, request: &WarmUpRequest) -> Result<StatusCode, 
         // Behind all others: the worker looks there.
         head.known(code::HOWDAH_WARM_UP, b"1");
     };
-    let running =
-        port.submit(write_head, b"", Remainder::None, None, port.admit(&parts.uri, Alike::default(), None)?).await?;
+    let running = port
+        .submit(
+            write_head,
+            b"",
+            Remainder::None,
+            None,
+            port.admit(&parts.uri, Alike::of(&subject, &script.filename), None)?,
+        )
+        .await?;
     let running = AbandonOnDrop::new(port, running);
     let started = port.head(running.get()).await?;
     let (head, _) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;

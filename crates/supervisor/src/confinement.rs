@@ -77,10 +77,11 @@ pub fn of(wanted: &Isolation, account: &Account) -> Result<Confined, Problem> {
 impl Confined {
     /// What of the machine's processors and memory there is for it.
     pub fn machine(&self) -> Machine {
-        Machine::within(match &self.cgroup {
-            Some(group) => cgroup::folders_of(group.folder()),
-            None => cgroup::own_folders(),
-        })
+        let ours = cgroup::own_folders();
+        match &self.cgroup {
+            Some(group) => Machine::within(cgroup::folders_of(group.folder()), &ours),
+            None => Machine::within(ours.clone(), &ours),
+        }
     }
 }
 

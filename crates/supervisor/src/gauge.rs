@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn what_is_used_between_two_looks_counts() {
         let now = Instant::now();
-        let mut gauge = Gauge::new(Machine::within(Vec::new()), now);
+        let mut gauge = Gauge::new(Machine::within(Vec::new(), &[]), now);
         let mut me = myself();
         assert_eq!(gauge.usage(&[me], now), None, "too early");
         let usage = gauge.usage(&[me], now + USAGE_PAUSE).unwrap();
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn this_test_uses_a_processor_and_memory() {
-        let mut gauge = Gauge::new(Machine::within(Vec::new()), Instant::now());
+        let mut gauge = Gauge::new(Machine::within(Vec::new(), &[]), Instant::now());
         let mut me = myself();
         assert_eq!(gauge.runnable(&[]), 0.0);
         assert!(me.process.proportional_bytes().unwrap() > 1 << 20);

@@ -371,7 +371,7 @@ impl Generation {
                     return self.breach("it could not fork a worker that nobody asked for");
                 }
                 self.silence.fork_answered(now);
-                self.forget_worker(worker, false, now);
+                self.forget_worker(worker, None, now);
             }
             FromPrototype::IsThere => self.silence.is_there(),
             FromPrototype::Exited { worker, pid, end } => {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// What bounds an application's processes.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The folders of its control group and of those around it.
-    groups: Vec<PathBuf>,
+    /// The folders of its control group and of those around it, and whether other applications are in them, too.
+    groups: Vec<(PathBuf, bool)>,
 }
 
 /// Memory, in bytes.
@@ -25,27 +25,33 @@ pub struct Available {
 // === impl Machine ===
 
 impl Machine {
-    /// The machine as these control groups, from the inside out, let it be used.
-    pub fn within(groups: Vec<PathBuf>) -> Machine {
-        Machine { groups }
+    /// The machine as these control groups, from the inside out, let it be used; applications without one of their own are in
+    /// `ours`.
+    pub fn within(groups: Vec<PathBuf>, ours: &[PathBuf]) -> Machine {
+        let groups = groups.into_iter().map(|group| {
+            let is_shared = ours.contains(&group);
+            (group, is_shared)
+        });
+        Machine { groups: groups.collect() }
     }
 
     /// How many processors there are, at least a hundredth of one.
     pub fn cores(&self) -> f64 {
         let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()).max(1);
-        let quotas = self.groups.iter().filter_map(|group| quota(&read(group, "cpu.max")?));
+        let quotas = self.groups.iter().filter_map(|(group, _)| quota(&read(group, "cpu.max")?));
         quotas.fold(f64::from(allowed), f64::min).max(0.01)
     }
 
-    /// How much memory there is, if so much of the machine's is taken to be in use, too; `None` without /proc.
+    /// How much memory there is; `None` without /proc. So much of what is shared with other applications is promised to them.
     pub fn memory(&self, promised: u64) -> Option<Available> {
         let Available { total, available } = of_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
         let machine = Available { total, available: available.saturating_sub(promised) };
-        let groups = self.groups.iter().filter_map(|group| {
+        let groups = self.groups.iter().filter_map(|(group, is_shared)| {
             let limit = read(group, "memory.max")?.trim().parse().ok()?;
             let used: u64 = read(group, "memory.current")?.trim().parse().ok()?;
             let caches = file_caches(&read(group, "memory.stat")?);
-            Some(Available { total: limit, available: limit.saturating_sub(used.saturating_sub(caches)) })
+            let promised = if *is_shared { promised } else { 0 };
+            Some(Available { total: limit, available: limit.saturating_sub(used.saturating_sub(caches) + promised) })
         });
         Some(groups.fold(machine, |least, group| Available {
             total: least.total.min(group.total),
@@ -109,11 +115,11 @@ mod tests {
         let outer =
             group("outer", &[("cpu.max", "50000 100000\n"), ("memory.max", "max\n"), ("memory.current", "7\n")]);
         let nothing = folder.path().join("nothing");
-        let machine = Machine::within(vec![inner, outer, nothing]);
+        let machine = Machine::within(vec![inner, outer.clone(), nothing], &[outer]);
         assert_eq!(machine.cores(), 0.5);
         let memory = machine.memory(0).unwrap();
         assert_eq!((memory.total >> 20, memory.available >> 20), (100, 70));
-        assert!(Machine::within(Vec::new()).memory(0).unwrap().total > memory.total);
+        assert!(Machine::within(Vec::new(), &[]).memory(0).unwrap().total > memory.total);
     }
 
     #[test]

@@ -147,9 +147,7 @@ impl Supervisor {
         let dead = self.recent_deaths.iter();
         let deaths = dead.map(|(_, generation, worker)| (*generation, *worker));
         orders.extend(
-            deaths.map(|(generation, worker)| {
-                (ToRouter::WorkerDied { generation, worker, by_itself: false }, Vec::new())
-            }),
+            deaths.map(|(generation, worker)| (ToRouter::WorkerDied { generation, worker, killer: None }, Vec::new())),
         );
         self.spawn_router(orders, known, Some(now + ROUTER_PATIENCE), now)
     }

@@ -182,7 +182,12 @@ impl Generation {
         arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after, patience))
     }
 
-    /// A request comes, or is to run once more: not if too many like it have killed their workers.
+    /// Whether requests like it kill workers.
+    pub(super) fn is_suspect(&self, alike: Alike) -> bool {
+        self.has_killers.load(Ordering::Relaxed) && self.killers().is_suspect(alike)
+    }
+
+    /// A request comes: not if too many like it have killed their workers.
     pub(super) fn contain(&self, uri: &Uri, alike: Alike, now: Instant) -> Result<(), Failure> {
         match self.has_killers.load(Ordering::Relaxed) && !self.killers().admit(alike, now) {
             true => Err(self.refuse_killer(uri)),

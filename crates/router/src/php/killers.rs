@@ -5,11 +5,11 @@
 //! when at least [`SUSPICIOUS`] requests like it, and half of those that ended lately, killed their workers; suspects run
 //! as often as a token bucket allows, and more of them are refused. All others run as if there were no suspects.
 //!
-//! Requests are alike if they have the same method, host, path and query. If many that are not killed, too, and most of
-//! those with one path did, all with this path are alike, and likewise all that run one script: so one query that kills does
-//! not condemn its page, and one that is another each time does not escape.
+//! Requests are alike if they have the same method, host, path and query. If many others with one path kill, and at least
+//! half of those that run, all with this path are alike; likewise all that run one script. So a query that kills does not
+//! condemn its page, and one that is another each time does not escape, unless more with its path and script do no harm.
 
-use http::Method;
+use crate::subject::Subject;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -25,8 +25,9 @@ pub struct Alike([u64; 3]);
 #[derive(Debug, Default)]
 pub struct Killers {
     known: HashMap<u64, Known>,
-    /// Until when what is spent is earned again.
-    spent_until: Option<Instant>,
+    /// Until when what is spent is earned again: by those that are suspect themselves; by all others that kill, so that these
+    /// need not share with those.
+    spent_until: [Option<Instant>; 2],
 }
 
 /// How requests ended that have a hash in common, since the first of them killed: the latest [`REMEMBERED`] count most.
@@ -39,13 +40,15 @@ struct Known {
     last_killed: Instant,
 }
 
-/// So many suspects, at most, may kill in a second for ever. The supervisor replaces more than that.
+/// So many suspects, at most, may kill in a second for ever, and as many of those that are suspect for what others did. The
+/// supervisor replaces more than both.
 pub const PER_SECOND: u32 = 20;
+/// The level of those that are suspect for what others did.
+const WIDE: usize = 1;
 const EACH: Duration = Duration::from_millis(1000 / PER_SECOND as u64);
 /// So many may at once.
 const AT_ONCE: u32 = 10;
-/// Before so many have killed, it may be chance; and for the wider likenesses, what two narrower ones had to themselves
-/// before they were suspect.
+/// Before so many have killed, it may be chance: of each likeness, the wider the more.
 const SUSPICIOUS: [u32; 3] = [3, 7, 15];
 /// After so many, what was counts half: a script that is mended is soon free of suspicion.
 const REMEMBERED: u32 = 32;
@@ -60,11 +63,17 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 // === impl Alike ===
 
 impl Alike {
-    /// What a request has in common with others: its path is the one that led to the script.
-    pub fn of(method: &Method, host: &str, path: &[u8], query: Option<&str>, script: &[u8]) -> Alike {
+    /// What a request for this script has in common with others. PHP sees its target as it came and as it was rewritten.
+    pub fn of(subject: &Subject<'_>, script: &[u8]) -> Alike {
+        let (method, uri) = (subject.parts.method.as_str(), &subject.parts.uri);
+        let paths = [uri.path().as_bytes(), subject.path.bytes()];
+        Alike::with(method, subject.host, paths, [uri.query().unwrap_or_default(), subject.raw_query()], script)
+    }
+
+    fn with(method: &str, host: &str, paths: [&[u8]; 2], queries: [&str; 2], script: &[u8]) -> Alike {
         Alike([
-            HASHER.hash_one((method, host, path, query)),
-            HASHER.hash_one((method, host, path)),
+            HASHER.hash_one((method, host, paths, queries)),
+            HASHER.hash_one((method, host, paths)),
             HASHER.hash_one((method, script)),
         ])
     }
@@ -80,29 +89,37 @@ impl Killers {
 
     /// Whether one more of these might run.
     pub fn foresee(&self, alike: Alike, now: Instant) -> bool {
-        !self.is_suspect(alike) || self.may_spend(now)
+        self.suspicion(alike).is_none_or(|level| self.may_spend(level, now))
     }
 
     /// Whether one more of these may run.
     pub fn admit(&mut self, alike: Alike, now: Instant) -> bool {
-        !self.is_suspect(alike) || self.spend(now)
+        self.suspicion(alike).is_none_or(|level| self.spend(level, now))
     }
 
     /// One of these killed its worker.
     pub fn killed(&mut self, alike: Alike, now: Instant) {
         // A suspect's death was counted when it was let in.
         if !self.is_suspect(alike) {
-            self.spend(now);
+            self.spend(WIDE, now);
         }
         self.forget(now);
+        let mut explained = None;
         for (key, suspicious) in alike.0.into_iter().zip(SUSPICIOUS) {
             let known = self.known.entry(key).or_insert(Known { suspicious, killed: 0, survived: 0, last_killed: now });
+            // What is explained says nothing about those that have less in common with it.
+            if let Some(explained) = explained {
+                known.killed = known.killed.saturating_sub(explained);
+                continue;
+            }
             let was_suspect = known.is_suspect();
             (known.killed, known.last_killed) = (known.killed + 1, now);
             known.age();
-            // What is explained already says nothing about those that have less in common with it.
-            if was_suspect {
-                break;
+            match (was_suspect, known.is_suspect()) {
+                (true, _) => explained = Some(0),
+                // The wider ones have not heard of this one, but of those before.
+                (false, true) => explained = Some(known.killed - 1),
+                (false, false) => {}
             }
         }
     }
@@ -127,18 +144,25 @@ impl Killers {
         }
     }
 
-    fn is_suspect(&self, alike: Alike) -> bool {
-        alike.0.iter().any(|key| self.known.get(key).is_some_and(Known::is_suspect))
+    /// Whether so many like these have killed that one more probably does.
+    pub fn is_suspect(&self, alike: Alike) -> bool {
+        self.suspicion(alike).is_some()
     }
 
-    fn may_spend(&self, now: Instant) -> bool {
-        self.spent_until.is_none_or(|until| until + EACH <= now + EACH * AT_ONCE)
+    /// Whose tokens it takes.
+    fn suspicion(&self, alike: Alike) -> Option<usize> {
+        let level = alike.0.iter().position(|key| self.known.get(key).is_some_and(Known::is_suspect))?;
+        Some(level.min(WIDE))
     }
 
-    fn spend(&mut self, now: Instant) -> bool {
-        let may = self.may_spend(now);
+    fn may_spend(&self, level: usize, now: Instant) -> bool {
+        self.spent_until[level].is_none_or(|until| until + EACH <= now + EACH * AT_ONCE)
+    }
+
+    fn spend(&mut self, level: usize, now: Instant) -> bool {
+        let may = self.may_spend(level, now);
         if may {
-            self.spent_until = Some(self.spent_until.map_or(now, |until| until.max(now)) + EACH);
+            self.spent_until[level] = Some(self.spent_until[level].map_or(now, |until| until.max(now)) + EACH);
         }
         may
     }
@@ -164,9 +188,9 @@ mod tests {
 
     /// Of a front controller, if the path does not end with `.php`.
     fn alike(uri: &str) -> Alike {
-        let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
         let script = if path.ends_with(".php") { path } else { "/index.php" };
-        Alike::of(&Method::GET, "shop", path.as_bytes(), query, script.as_bytes())
+        Alike::with("GET", "shop", [path.as_bytes(), script.as_bytes()], [query; 2], script.as_bytes())
     }
 
     fn after(start: Instant, milliseconds: u64) -> Instant {
@@ -195,7 +219,7 @@ mod tests {
         assert_eq!(let_in(&mut killers, "/good", false, start), 100);
         assert!(killers.is_empty());
         let ran = let_in(&mut killers, "/bad", true, start);
-        assert!((28..=31).contains(&ran), "{ran}: ten at once and twenty a second");
+        assert!((28..=33).contains(&ran), "{ran}: three, ten at once, and twenty a second");
         assert_eq!(let_in(&mut killers, "/good", false, after(start, 1000)), 100);
     }
 
@@ -206,7 +230,7 @@ mod tests {
             killers.killed(alike("/bad"), now);
         }
         let let_in = (0..100).filter(|_| killers.admit(alike("/bad"), now)).count();
-        assert_eq!(let_in as u32, AT_ONCE - SUSPICIOUS[0]);
+        assert_eq!(let_in as u32, AT_ONCE);
     }
 
     /// So many of each in a second, in turn: how many of the good ones are refused.
@@ -230,7 +254,10 @@ mod tests {
     #[test]
     fn one_query_that_kills_does_not_condemn_its_page() {
         for (good, bad) in [("/?page=good", "/?page=bad"), ("/good", "/bad"), ("/post.php", "/post.php?bad")] {
-            assert_eq!(refused(&mut Killers::default(), good, 5, |_| bad.to_owned(), 1000), 0, "{good} {bad}");
+            for many in [1, 5, 50] {
+                let bad = |number| format!("{bad}{}", number % many);
+                assert_eq!(refused(&mut Killers::default(), good, 5, bad, 1000), 0, "{good} {many}");
+            }
         }
     }
 

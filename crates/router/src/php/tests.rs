@@ -237,7 +237,7 @@ async fn what_fails_before_the_client_has_a_status_is_an_error() {
     claim.write(b"begun").unwrap();
     claim.flush();
     setup.port.drain();
-    setup.port.worker_died(WorkerId { index: 7, incarnation: 0 }, true);
+    setup.port.worker_died(WorkerId { index: 7, incarnation: 0 }, None);
     assert_eq!(setup.port.head(&running).await.err(), Some(Failure::WorkerDied { had_begun: true }));
 }
 
@@ -254,7 +254,7 @@ async fn a_client_that_leaves_while_the_death_of_its_worker_is_told_breaks_no_ru
             // The generation hears of it first, then the client leaves, then the thread hears of it.
             generation.worker_died(dead);
             setup.port.abandon(&running);
-            setup.port.worker_died(dead, true);
+            setup.port.worker_died(dead, None);
             assert_eq!(generation.channel.free_slots(), SLOTS);
             for _ in 0..20 {
                 setup.pass(SWEEP).await;

@@ -126,19 +126,20 @@ impl Generation {
             self.workers.died(worker, now)
         };
         if is_known {
-            self.forget_worker(worker, by_itself, now);
+            let killer = account.and_then(|account| account.current).filter(|_| by_itself);
+            self.forget_worker(worker, killer.map(|current| current.name()), now);
         }
     }
 
     fn worker_died(&mut self, worker: WorkerId, now: Instant) {
         if self.workers.died(worker, now) {
-            self.forget_worker(worker, false, now);
+            self.forget_worker(worker, None, now);
         }
     }
 
-    pub(super) fn forget_worker(&mut self, worker: WorkerId, by_itself: bool, now: Instant) {
+    pub(super) fn forget_worker(&mut self, worker: WorkerId, killer: Option<(u16, u32)>, now: Instant) {
         self.control.worker_died(worker);
-        self.notices.push(ToRouter::WorkerDied { generation: self.id, worker, by_itself });
+        self.notices.push(ToRouter::WorkerDied { generation: self.id, worker, killer });
         // A worker that ends because another one told it to is the first sign that there is such an order.
         if let Err(violation) = self.control.check_orders()
             && !self.replacing

@@ -2,7 +2,8 @@
 //!
 //! It forks at once when it is told to, or says that it cannot. And it is asked now and then whether it is there: one that
 //! hangs would not tell the deaths of its workers, either. One that hangs is killed: its workers finish what they do (in a
-//! namespace of processes, they die with it), and another one starts. One that somebody has stopped does not hang.
+//! namespace of processes, they die with it), and another one starts. While nothing is to be forked, one that
+//! somebody has stopped is left alone.
 
 use super::{Generation, Prototype};
 use crate::cgroup::Group;
