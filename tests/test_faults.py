@@ -143,6 +143,29 @@ def test_many_clients_of_a_script_that_kills_workers_do_not_starve_the_others(sh
     assert server.get("/pid.php").status == 200
 
 
+def test_pages_that_are_rewritten_to_one_script_are_told_apart(folder):
+    folder.php("index.php", "if ($_SERVER['REQUEST_URI'] === '/bad') posix_kill(getmypid(), SIGKILL); echo 'fine';")
+    app = {"type": "php", "root": str(folder.root), "processes": 2}
+    routes = [{"action": {"rewrite": "/index.php", "pass": "applications/app"}}]
+    with Howdah.run({"routes": routes, "applications": {"app": app}}) as server:
+        with ThreadPoolExecutor(8) as pool:
+            bad = Counter(answer.status for answer in pool.map(server.get, ["/bad"] * 60))
+            good = Counter(answer.status for answer in pool.map(server.get, ["/good"] * 60))
+        assert set(bad) == {502, 503} and good == {200: 60}, (bad, good)
+
+
+def test_what_dies_after_its_answer_is_contained_too(shop, folder):
+    folder.php("after.php", "echo 'answered'; fastcgi_finish_request(); posix_kill(getmypid(), SIGKILL); sleep(60);")
+    server = shop()
+    statuses = Counter()
+    # The word of a death may come after the next requests.
+    for _ in range(4):
+        with ThreadPoolExecutor(8) as pool:
+            statuses.update(answer.status for answer in pool.map(server.get, ["/after.php"] * 20))
+    assert statuses[200] > 0 and statuses[503] > 0 and set(statuses) == {200, 503}, statuses
+    assert server.get("/pid.php").status == 200
+
+
 def test_who_is_killed_by_others_is_not_blamed(shop, folder):
     folder.php("slow.php", "register_shutdown_function(fn() => sleep(60)); while (true);")
     server = shop(processes=12, limits={"timeout": 1})

@@ -356,7 +356,8 @@ impl Port {
             && let Some((submitted, alike)) = self.submitted.borrow().get(usize::from(slot))
             && *submitted == sequence
         {
-            self.generation.was_killed_by(*alike, Instant::now());
+            let was_answered = !self.active.borrow().get(usize::from(slot)).is_some_and(Option::is_some);
+            self.generation.was_killed_by(*alike, was_answered, Instant::now());
         }
         self.for_each_active(|slot, running| {
             self.attend(slot);

@@ -211,8 +211,8 @@ impl Generation {
     }
 
     /// A request killed its worker.
-    pub(super) fn was_killed_by(&self, alike: Alike, now: Instant) {
-        self.killers().killed(alike, now);
+    pub(super) fn was_killed_by(&self, alike: Alike, was_answered: bool, now: Instant) {
+        self.killers().killed(alike, was_answered, now);
         self.has_killers.store(true, Ordering::Relaxed);
     }
 

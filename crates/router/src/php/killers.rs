@@ -97,8 +97,13 @@ impl Killers {
         self.suspicion(alike).is_none_or(|level| self.spend(level, now))
     }
 
-    /// One of these killed its worker.
-    pub fn killed(&mut self, alike: Alike, now: Instant) {
+    /// One of these killed its worker: after its answer, if it seemed to have survived.
+    pub fn killed(&mut self, alike: Alike, was_answered: bool, now: Instant) {
+        for key in alike.0.iter().filter(|_| was_answered) {
+            if let Some(known) = self.known.get_mut(key) {
+                known.survived = known.survived.saturating_sub(1);
+            }
+        }
         // A suspect's death was counted when it was let in.
         if !self.is_suspect(alike) {
             self.spend(WIDE, now);
@@ -205,7 +210,7 @@ mod tests {
             if killers.admit(alike(uri), now) {
                 let_in += 1;
                 match kills {
-                    true => killers.killed(alike(uri), now),
+                    true => killers.killed(alike(uri), false, now),
                     false => killers.survived(alike(uri)),
                 }
             }
@@ -227,7 +232,7 @@ mod tests {
     fn those_that_come_together_are_let_in_no_more_often() {
         let (mut killers, now) = (Killers::default(), Instant::now());
         for _ in 0..SUSPICIOUS[0] {
-            killers.killed(alike("/bad"), now);
+            killers.killed(alike("/bad"), false, now);
         }
         let let_in = (0..100).filter(|_| killers.admit(alike("/bad"), now)).count();
         assert_eq!(let_in as u32, AT_ONCE);
@@ -239,7 +244,7 @@ mod tests {
         for millisecond in 0..5000 {
             let now = after(start, millisecond);
             if millisecond % (1000 / bad_rate) == 0 && killers.admit(alike(&bad(millisecond)), now) {
-                killers.killed(alike(&bad(millisecond)), now);
+                killers.killed(alike(&bad(millisecond)), false, now);
             }
             if millisecond % (1000 / good_rate) == 0 {
                 match killers.admit(alike(good), now) {
@@ -273,7 +278,7 @@ mod tests {
                 let now = after(start, number);
                 if killers.admit(alike(&bad(number)), now) {
                     let_in += 1;
-                    killers.killed(alike(&bad(number)), now);
+                    killers.killed(alike(&bad(number)), false, now);
                 }
             }
             assert!(let_in <= 15 + 21, "{} {let_in}", bad(0));
@@ -294,7 +299,7 @@ mod tests {
     fn it_does_not_remember_without_end() {
         let (mut killers, now) = (Killers::default(), Instant::now());
         for number in 0..1000 {
-            killers.killed(alike(&format!("/{number}?{number}")), now);
+            killers.killed(alike(&format!("/{number}?{number}")), false, now);
         }
         assert!(killers.known.len() <= MOST && !killers.is_empty());
     }
