@@ -29,7 +29,7 @@ class Workbench:
         self.php_version = php_version
         self.processes = processes
         self.keep = keep
-        self.server_cores, self.load_cores = _placement() if pin else (None, None)
+        self.server_cores, self.load_cores = placement() if pin else (None, None)
         self.servers = []
         self.redis = None
         self._stack = contextlib.ExitStack()
@@ -90,7 +90,7 @@ def raise_file_limit():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _placement():
+def placement():
     """The servers' cores and the load generator's: half each."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
