@@ -315,7 +315,7 @@ def test_an_application_that_this_machine_cannot_run(scripts, stable, options, n
     [
         ("throw new Exception('preloading failed');", "Uncaught Exception: preloading failed in "),
         ("function broken(", "PHP Parse error: "),
-        ("posix_kill(getmypid(), 11);", "was killed by signal 11"),
+        ("posix_kill(getmypid(), 11);", "was killed by signal 11 (SIGSEGV)"),
         ("fwrite(STDERR, \"first\\nl\u00e4st\\e[31m words\\n\"); exit(3);", "first\nl\u00e4st [31m words"),
         ("fwrite(STDERR, str_repeat(\"noise\\n\", 100_000)); throw new Exception('the end');", "Exception: the end"),
     ],

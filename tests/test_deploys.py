@@ -214,6 +214,9 @@ def test_a_bad_release_is_not_taken_and_the_next_good_one_is(site, index, reason
         assert pids(server) == workers
         time.sleep(1.2)
         assert server.stderr.count("was not reloaded") == 1, "it is said once"
+        site.swap("1")
+        wait_for(lambda: "lead again to what runs" in server.stderr, "that it was undone")
+        assert pids(server) == workers
         site.swap("2")
         wait_for_version(server, "2")
         assert server.get("/").json()["index"] == "2"
@@ -226,6 +229,19 @@ def test_a_release_without_its_root_is_waited_for(site):
         assert server.get("/").json()["index"] == "1" and version(server) == "1"
         site.swap("2")
         wait_for_version(server, "2")
+        assert "has lost its files" not in server.stderr
+
+
+def test_a_release_without_its_root_that_stays_is_told_once_and_so_is_its_end(site):
+    with Howdah.run(site.config()) as server:
+        site.swap("nothing")
+        wait_for(lambda: "has lost its files" in server.stderr, "the warning", 10)
+        assert "applications/app/root: " in server.stderr and "cannot be found" in server.stderr
+        time.sleep(1.2)
+        assert server.stderr.count("has lost its files") == 1
+        site.swap("1")
+        wait_for(lambda: 'the paths of the application "app" lead again to what runs' in server.stderr, "the end of it")
+        assert server.get("/").json()["index"] == "1" and "was reloaded" not in server.stderr
 
 
 def test_two_applications_behind_one_link_go_together(site):
@@ -257,6 +273,29 @@ def test_folders_that_hang_hold_up_their_change_only(folder):
         change.join()
         assert answers[0].status == 500 and "does not exist" in answers[0].json()["detail"], answers
         assert server.get("/").text == "ok"
+
+
+def test_an_application_whose_file_system_hangs_hides_no_deploy_of_another(site):
+    link = site.base / "to-hang"
+    alive = site.base / "alive"
+    alive.mkdir()
+    link.symlink_to(alive)
+    config = site.config()
+    config["applications"]["hangs"] = {"type": "php", "root": str(link), "processes": 1}
+    with Howdah.run(config) as server, contextlib.ExitStack() as dead:
+        hangs = dead.enter_context(dead_file_system(site.folder.scratch))
+        link.unlink()
+        link.symlink_to(hangs / "app")
+        wait_for(lambda: "has not answered for 5 s" in server.stderr, "the warning", 15)
+        site.swap("2")
+        wait_for_version(server, "2")
+        link.unlink()
+        link.symlink_to(alive)
+        dead.close()
+        wait_for(lambda: 'the paths of the application "hangs" lead again to what runs' in server.stderr, "the end of it")
+        site.swap("1")
+        wait_for_version(server, "1")
+        assert server.stderr.count("has lost its files") == 1
 
 
 @contextlib.contextmanager

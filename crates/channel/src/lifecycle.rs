@@ -21,6 +21,9 @@ use std::path::PathBuf;
 /// Where a child finds its control socket.
 pub const CONTROL_FD: RawFd = 3;
 
+/// The exit code of a worker that the router does not hear, as a script has closed its descriptors: EX_IOERR of sysexits.h.
+pub const CUT_OFF: i32 = 74;
+
 /// Who a child becomes, before it does anything else. Nothing changes for `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -397,7 +400,10 @@ impl std::fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ProcessEnd::Code(code) => write!(f, "exited with code {code}"),
-            ProcessEnd::Signal(signal) => write!(f, "was killed by signal {signal}"),
+            ProcessEnd::Signal(signal) => {
+                write!(f, "was killed by signal {signal}")?;
+                Signal::try_from(*signal).map_or(Ok(()), |named| write!(f, " ({})", named.as_str()))
+            }
         }
     }
 }

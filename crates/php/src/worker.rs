@@ -9,6 +9,7 @@ use crate::growth::Growth;
 use crate::stderr::Stderr;
 use crate::{sampler, sapi};
 use howdah_channel::account::{monotonic, process_cpu_time};
+use howdah_channel::lifecycle::CUT_OFF;
 use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
 use howdah_channel::{Next, WorkerEnd};
 use nix::errno::Errno;
@@ -27,8 +28,6 @@ struct Request {
 
 /// A worker that is never idle looks for dead children after so many requests: one system call, as there are mostly none.
 const REAP_AFTER: u32 = 64;
-/// The exit code of a worker that the router does not hear: EX_IOERR.
-const CUT_OFF: i32 = 74;
 
 /// What bounds a worker of an application.
 #[derive(Clone, Debug)]

@@ -59,9 +59,19 @@ impl Supervisor {
     pub(crate) fn on_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Swapped(swapped) => {
+                for (name, led_to) in &swapped {
+                    if self.is_undone(name, led_to) {
+                        tell_found(name);
+                    }
+                }
                 let swaps = swapped.into_iter().map(|(name, led_to)| (name, Cause::Swap(led_to)));
                 self.due_reloads.extend(swaps);
             }
+            Notice::Lost(name, problem) => tracing::warn!(
+                "the application {name:?} has lost its files; workers that run go on with what they have loaded, and \
+                 when the path leads somewhere again it is followed: {problem}"
+            ),
+            Notice::Found(name) => tell_found(&name),
             Notice::Edited { application, file, at } => {
                 // A swap is due as long as it has not been carried out; so is an edit, and the last one counts.
                 let due = self.due_reloads.entry(application).or_insert_with(|| Cause::Edit(file.clone(), at));
@@ -113,6 +123,12 @@ impl Supervisor {
         }
     }
 
+    /// Whether the paths lead back to what runs, from a release that was refused.
+    fn is_undone(&self, name: &str, led_to: &[Pin]) -> bool {
+        self.change.is_none()
+            && self.generation_in_force(name).is_some_and(|generation| generation.deploy().led_to == led_to)
+    }
+
     fn share_a_link(&self, one: &str, other: &str) -> bool {
         let links = |name: &str| self.generation_in_force(name).map(|generation| &generation.deploy().places.pins);
         let (Some(ones), Some(others)) = (links(one), links(other)) else { return false };
@@ -129,4 +145,8 @@ impl Supervisor {
         });
         self.watch.watch(watched.collect());
     }
+}
+
+fn tell_found(name: &str) {
+    tracing::info!("the paths of the application {name:?} lead again to what runs");
 }

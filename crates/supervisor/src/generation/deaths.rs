@@ -8,7 +8,7 @@ use super::{Generation, Prototype};
 use crate::php::Php;
 use crate::process;
 use howdah_channel::WorkerId;
-use howdah_channel::lifecycle::{ProcessEnd, ToRouter};
+use howdah_channel::lifecycle::{CUT_OFF, ProcessEnd, ToRouter};
 use rustix::process::Pid;
 use std::time::Instant;
 
@@ -112,7 +112,11 @@ impl Generation {
         let was_overdue = self.was_overdue(worker);
         let by_itself = !self.replacing && !self.is_stopping() && !was_overdue && !self.workers.is_leaving(worker);
         if end != ProcessEnd::Code(0) && !self.replacing && !self.is_stopping() && !was_overdue {
-            tracing::warn!("worker of {:?} (pid {pid}) {end}; another worker is started", self.plan.name);
+            let cause = match end {
+                ProcessEnd::Code(CUT_OFF) => ", as a script has closed its descriptors",
+                _ => "",
+            };
+            tracing::warn!("worker of {:?} (pid {pid}) {end}{cause}; another worker is started", self.plan.name);
         }
         let account = self.control.account(worker);
         let at_work = account.is_some_and(|account| account.current.is_some());

@@ -1,4 +1,4 @@
-//! What looks for deploys: two threads that may wait for slow file systems, so that the supervisor never does.
+//! What looks for deploys: threads that may wait for slow file systems, so that the supervisor never does.
 //!
 //! - `swaps`: where the paths of the applications lead, looked at twice a second
 //! - `edits`: files that are written, by inotify, for applications that want it
@@ -32,6 +32,10 @@ pub struct Watched {
 pub enum Notice {
     /// The paths of these applications lead elsewhere, with where they lead.
     Swapped(Vec<(String, Vec<Pin>)>),
+    /// The paths of this application have led nowhere for some seconds: the option, and a sentence.
+    Lost(String, String),
+    /// They lead again to what they led to before.
+    Found(String),
     /// A file of an application was written.
     Edited {
         /// The application.
