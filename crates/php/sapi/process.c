@@ -47,15 +47,21 @@ void howdah_set_title(const char *title)
 
 static int supervisor_pidfd = -1;
 static int supervisor_pid;
+static int parent_pid;
 
 /* A supervisor that lives adopts whose parent died: another parent is the first sign that it ends. Its pidfd follows
  * when the last of its threads is gone, and there comes no signal for that. */
 static void parent_died(int signal)
 {
 	struct pollfd watched = { .fd = supervisor_pidfd, .events = POLLIN };
-	int is_adopted_by_another = supervisor_pid > 0 && getppid() != supervisor_pid;
+	int adopted_by = getppid();
+	int is_adopted_by_another = supervisor_pid > 0 && adopted_by != supervisor_pid;
 
 	(void) signal;
+	/* A thread of the parent's has died, the one that forked: the signal comes again with the last of them. */
+	if (adopted_by == parent_pid) {
+		return;
+	}
 	/* Without a supervisor nobody would ever end this process. With one, it finishes its request and is told to go. */
 	if (is_adopted_by_another || poll(&watched, 1, 0) > 0) {
 		_exit(0);
@@ -63,8 +69,9 @@ static void parent_died(int signal)
 }
 
 /* A parent that died before this was asked for has sent no signal: the caller looks. */
-static void hear_of_parents_death(void)
+static void hear_of_parents_death(int parent)
 {
+	parent_pid = parent;
 	prctl(PR_SET_PDEATHSIG, PARENT_DIED);
 }
 
@@ -75,7 +82,7 @@ void howdah_die_with_prototype(int prototype_pid, int pidfd_of_supervisor, int p
 	supervisor_pidfd = pidfd_of_supervisor;
 	supervisor_pid = pid_of_supervisor;
 	sigaction(PARENT_DIED, &action, NULL);
-	hear_of_parents_death();
+	hear_of_parents_death(prototype_pid);
 	if (getppid() != prototype_pid) {
 		/* The prototype is dead already: nobody has heard of this worker, and it has claimed nothing. */
 		_exit(0);
@@ -105,7 +112,7 @@ static ZEND_NAMED_FUNCTION(fork_and_follow)
 
 	pcntl_fork(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 	if (getpid() != parent) {
-		hear_of_parents_death();
+		hear_of_parents_death(parent);
 		if (getppid() != parent) {
 			parent_died(PARENT_DIED);
 		}
