@@ -229,16 +229,16 @@ def test_a_release_without_its_root_is_waited_for(site):
         assert server.get("/").json()["index"] == "1" and version(server) == "1"
         site.swap("2")
         wait_for_version(server, "2")
-        assert "has lost its files" not in server.stderr
+        assert "is not known where the paths" not in server.stderr
 
 
 def test_a_release_without_its_root_that_stays_is_told_once_and_so_is_its_end(site):
     with Howdah.run(site.config()) as server:
         site.swap("nothing")
-        wait_for(lambda: "has lost its files" in server.stderr, "the warning", 10)
+        wait_for(lambda: "is not known where the paths" in server.stderr, "the warning", 10)
         assert "applications/app/root: " in server.stderr and "cannot be found" in server.stderr
         time.sleep(1.2)
-        assert server.stderr.count("has lost its files") == 1
+        assert server.stderr.count("is not known where the paths") == 1
         site.swap("1")
         wait_for(lambda: 'the paths of the application "app" lead again to what runs' in server.stderr, "the end of it")
         assert server.get("/").json()["index"] == "1" and "was reloaded" not in server.stderr
@@ -291,11 +291,12 @@ def test_an_application_whose_file_system_hangs_hides_no_deploy_of_another(site)
         wait_for_version(server, "2")
         link.unlink()
         link.symlink_to(alive)
+        told = 'the paths of the application "hangs" lead again to what runs'
+        wait_for(lambda: told in server.stderr, "the end of it, while nobody has come back from there", 15)
         dead.close()
-        wait_for(lambda: 'the paths of the application "hangs" lead again to what runs' in server.stderr, "the end of it")
         site.swap("1")
         wait_for_version(server, "1")
-        assert server.stderr.count("has lost its files") == 1
+        assert server.stderr.count("is not known where the paths") == 1
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from harness import Howdah, ProtocolError, wait_for
 DEATHS = {
     "segfault": "posix_kill(getmypid(), SIGSEGV); sleep(60);",
     "killed": "posix_kill(getmypid(), SIGKILL); sleep(60);",
+    "nameless": "posix_kill(getmypid(), 34); sleep(60);",
     "exits": "FFI::cdef('void _exit(int);')->_exit(1);",
     "exits-well": "FFI::cdef('void _exit(int);')->_exit(0);",
     "aborts": "FFI::cdef('void abort(void);')->abort();",

@@ -11,6 +11,7 @@ use crate::state::WorkerId;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, initgroups, setgid, setgroups, setuid};
+use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -393,6 +394,13 @@ impl PrototypeBoot {
             ToPrototype::Boot(boot) => Ok(Some((*boot, descriptors))),
             ToPrototype::Start(_) | ToPrototype::Answer => Err(io::Error::other("the supervisor sent no boot message")),
         }
+    }
+}
+
+impl ProcessEnd {
+    /// What wait(2) says; `None` if the process lives. Real-time signals have no names, and are signals all the same.
+    pub fn of(status: WaitStatus) -> Option<ProcessEnd> {
+        status.exit_status().map(ProcessEnd::Code).or_else(|| status.terminating_signal().map(ProcessEnd::Signal))
     }
 }
 

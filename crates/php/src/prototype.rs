@@ -18,8 +18,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
+use rustix::process::WaitOptions;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
 use std::io;
@@ -190,14 +190,16 @@ impl Prototype {
 
     fn reap(&mut self) {
         loop {
-            let (pid, end) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) => (pid, ProcessEnd::Code(code)),
-                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, ProcessEnd::Signal(signal as i32)),
-                Err(Errno::EINTR) => continue,
-                _ => return,
+            let (pid, status) = match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(dead)) => dead,
+                Err(rustix::io::Errno::INTR) => continue,
+                Ok(None) | Err(_) => return,
             };
-            if let Some(worker) = self.workers.remove(&pid) {
-                send(&self.control, &FromPrototype::Exited { worker, pid: pid.as_raw(), end });
+            let pid = pid.as_raw_pid();
+            if let Some(end) = ProcessEnd::of(status)
+                && let Some(worker) = self.workers.remove(&Pid::from_raw(pid))
+            {
+                send(&self.control, &FromPrototype::Exited { worker, pid, end });
             }
         }
     }

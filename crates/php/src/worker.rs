@@ -12,8 +12,8 @@ use howdah_channel::account::{monotonic, process_cpu_time};
 use howdah_channel::lifecycle::CUT_OFF;
 use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
 use howdah_channel::{Next, WorkerEnd};
-use nix::errno::Errno;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use rustix::io::Errno;
+use rustix::process::WaitOptions;
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 use std::time::Duration;
@@ -100,9 +100,9 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bo
 /// children are PHP's to wait for.
 fn reap_children() -> bool {
     loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) => return true,
-            Ok(_) | Err(Errno::EINTR) => {}
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(None) => return true,
+            Ok(Some(_)) | Err(Errno::INTR) => {}
             Err(_) => return false,
         }
     }

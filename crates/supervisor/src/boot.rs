@@ -69,6 +69,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         asks: Default::default(),
         watch: Watch::new(),
         due_reloads: Default::default(),
+        astray: Default::default(),
         status_asks: Vec::new(),
         control,
         state,

@@ -2,7 +2,7 @@
 
 use howdah_channel::lifecycle::ProcessEnd;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::io;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub fn reap() -> Option<(Pid, ProcessEnd)> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) => {
-                if let Some(end) = end_of(status) {
+                if let Some(end) = ProcessEnd::of(status) {
                     return Some((pid, end));
                 }
             }
@@ -48,8 +48,4 @@ pub fn kill_group(pid: Pid, group: Pid) {
 fn is_child(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     rustix::process::waitid(WaitId::Pid(pid), options).is_ok()
-}
-
-fn end_of(status: WaitStatus) -> Option<ProcessEnd> {
-    status.exit_status().map(ProcessEnd::Code).or_else(|| status.terminating_signal().map(ProcessEnd::Signal))
 }

@@ -4,6 +4,7 @@
 //! is said once, and what runs goes on until the next deploy.
 
 use crate::change::Origin;
+use crate::generation::Generation;
 use crate::resolution::difference;
 use crate::shutdown::Stage;
 use crate::supervise::Supervisor;
@@ -42,7 +43,7 @@ impl Reloading {
     }
 
     /// What ran before goes on.
-    pub fn tell_failure(&self, reason: &str) {
+    fn tell_failure(&self, reason: &str) {
         for (name, cause) in &self.applications {
             tracing::error!(
                 "the application {name:?} was not reloaded, although {cause}; what ran before goes on, until the next \
@@ -59,19 +60,16 @@ impl Supervisor {
     pub(crate) fn on_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Swapped(swapped) => {
-                for (name, led_to) in &swapped {
-                    if self.is_undone(name, led_to) {
-                        tell_found(name);
-                    }
-                }
                 let swaps = swapped.into_iter().map(|(name, led_to)| (name, Cause::Swap(led_to)));
                 self.due_reloads.extend(swaps);
             }
-            Notice::Lost(name, problem) => tracing::warn!(
-                "the application {name:?} has lost its files; workers that run go on with what they have loaded, and \
-                 when the path leads somewhere again it is followed: {problem}"
-            ),
-            Notice::Found(name) => tell_found(&name),
+            Notice::Lost { application, problem } => {
+                tracing::warn!(
+                    "it is not known where the paths of the application {application:?} lead; the release that runs \
+                     goes on, and the next one is taken when they lead somewhere: {problem}"
+                );
+                self.go_astray([application]);
+            }
             Notice::Edited { application, file, at } => {
                 // A swap is due as long as it has not been carried out; so is an edit, and the last one counts.
                 let due = self.due_reloads.entry(application).or_insert_with(|| Cause::Edit(file.clone(), at));
@@ -88,14 +86,20 @@ impl Supervisor {
             && matches!(self.stage, Stage::Serving)
             && let Some((name, cause)) = self.due_reloads.pop_first()
         {
-            let Some(words) = self.words_of(&name, &cause) else { continue };
+            let Some(words) = self.words_of(&name, &cause) else {
+                self.tell_return(&name, &cause);
+                continue;
+            };
             let mut applications = vec![(name.clone(), words)];
             // Applications behind one link go together: their files are the same ones.
             let others: Vec<_> =
                 self.due_reloads.keys().filter(|other| self.share_a_link(&name, other)).cloned().collect();
             for other in others {
-                let words = self.due_reloads.remove(&other).and_then(|cause| self.words_of(&other, &cause));
-                applications.extend(words.map(|words| (other, words)));
+                let Some(cause) = self.due_reloads.remove(&other) else { continue };
+                match self.words_of(&other, &cause) {
+                    Some(words) => applications.push((other, words)),
+                    None => self.tell_return(&other, &cause),
+                }
             }
             let names: Vec<String> = applications.iter().map(|(name, _)| name.clone()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -123,10 +127,27 @@ impl Supervisor {
         }
     }
 
-    /// Whether the paths lead back to what runs, from a release that was refused.
-    fn is_undone(&self, name: &str, led_to: &[Pin]) -> bool {
-        self.change.is_none()
-            && self.generation_in_force(name).is_some_and(|generation| generation.deploy().led_to == led_to)
+    /// The paths of these applications do not lead to what runs.
+    fn go_astray(&mut self, names: impl IntoIterator<Item = String>) {
+        for name in names {
+            if let Some(id) = self.generation_in_force(&name).map(Generation::id) {
+                self.astray.insert(name, id);
+            }
+        }
+    }
+
+    /// A reload was refused.
+    pub(crate) fn reload_failed(&mut self, reloading: &Reloading, reason: &str) {
+        reloading.tell_failure(reason);
+        self.go_astray(reloading.applications.iter().map(|(name, _)| name.clone()));
+    }
+
+    /// The paths of an application that need no reload may have led elsewhere, and lead back to what runs.
+    fn tell_return(&mut self, name: &str, cause: &Cause) {
+        let in_force = self.generation_in_force(name).map(Generation::id);
+        if matches!(cause, Cause::Swap(_)) && self.astray.remove(name).is_some_and(|id| in_force == Some(id)) {
+            tracing::info!("the paths of the application {name:?} lead again to what runs");
+        }
     }
 
     fn share_a_link(&self, one: &str, other: &str) -> bool {
@@ -145,8 +166,4 @@ impl Supervisor {
         });
         self.watch.watch(watched.collect());
     }
-}
-
-fn tell_found(name: &str) {
-    tracing::info!("the paths of the application {name:?} lead again to what runs");
 }

@@ -47,6 +47,8 @@ pub struct Supervisor {
     pub(crate) watch: Watch,
     /// Applications that are to start anew, when it is their turn.
     pub(crate) due_reloads: BTreeMap<String, Cause>,
+    /// Applications whose paths led nowhere, or to a release that was refused, while this generation ran.
+    pub(crate) astray: BTreeMap<String, u64>,
     /// Who waits for the router's numbers, and since when: in this order.
     pub(crate) status_asks: Vec<(Instant, Ask)>,
     /// What the control sockets ask for.

@@ -32,10 +32,14 @@ pub struct Watched {
 pub enum Notice {
     /// The paths of these applications lead elsewhere, with where they lead.
     Swapped(Vec<(String, Vec<Pin>)>),
-    /// The paths of this application have led nowhere for some seconds: the option, and a sentence.
-    Lost(String, String),
-    /// They lead again to what they led to before.
-    Found(String),
+    /// For some seconds it has not been known where the paths of an application lead. When it is again, they are
+    /// [`Self::Swapped`], be it to where they led before.
+    Lost {
+        /// The application.
+        application: String,
+        /// The option, and a sentence.
+        problem: String,
+    },
     /// A file of an application was written.
     Edited {
         /// The application.
