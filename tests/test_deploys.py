@@ -164,7 +164,7 @@ def test_twenty_swaps_under_load_are_never_half_seen(site):
         load.stop()
         assert load.count > 100
         wait_for(lambda: server.stderr.count("was reloaded in") == 20, "the last line")
-        assert f"{site.current} now leads to {site.base}/releases/21" in server.stderr
+        assert f"{site.root} now leads to {site.base}/releases/21/" in server.stderr
         server.workers(count=2)
         server.prototype()
 
@@ -220,6 +220,27 @@ def test_a_bad_release_is_not_taken_and_the_next_good_one_is(site, index, reason
         site.swap("2")
         wait_for_version(server, "2")
         assert server.get("/").json()["index"] == "2"
+
+
+def test_a_release_that_was_refused_is_not_tried_again(site):
+    site.release("slow", "<?php sleep(1); echo 'slow';")
+    site.release("bad", FATAL)
+    with Howdah.run(site.config(warm_up=["/"])) as server:
+        site.swap("slow")
+        time.sleep(0.8)
+        # Seen while the other one is warmed, and once more when that one runs.
+        site.swap("bad")
+        wait_for(lambda: "was not reloaded" in server.stderr, "the refusal")
+        assert "was reloaded in" in server.stderr
+        time.sleep(1.5)
+        assert server.stderr.count("was not reloaded") == 1
+        site.swap("nothing")
+        wait_for(lambda: "is not known where the paths" in server.stderr, "the warning", 10)
+        site.swap("bad")
+        wait_for(lambda: "lead again to the release that was refused" in server.stderr, "that it is known again")
+        assert server.stderr.count("was not reloaded") == 1 and server.get("/").text == "slow"
+        site.swap("2")
+        wait_for_version(server, "2")
 
 
 def test_a_release_without_its_root_is_waited_for(site):
@@ -296,6 +317,19 @@ def test_an_application_whose_file_system_hangs_hides_no_deploy_of_another(site)
         dead.close()
         site.swap("1")
         wait_for_version(server, "1")
+        assert server.stderr.count("is not known where the paths") == 1
+
+
+def test_a_file_system_that_hung_is_followed_again(site):
+    with Howdah.run(site.config()) as server, contextlib.ExitStack() as dead:
+        site.current.unlink()
+        site.current.symlink_to(dead.enter_context(dead_file_system(site.folder.scratch)))
+        wait_for(lambda: "has not answered for 5 s" in server.stderr, "the warning", 15)
+        dead.close()
+        site.swap("1")
+        wait_for(lambda: "lead again to what runs" in server.stderr, "that it is known again")
+        site.swap("2")
+        wait_for_version(server, "2")
         assert server.stderr.count("is not known where the paths") == 1
 
 

@@ -355,7 +355,7 @@ impl Supervisor {
         self.give_up(&change.started);
         match change.origin {
             Origin::Api(reply) => reply.send(Err(reason)),
-            Origin::Reload(reloading) => self.reload_failed(&reloading, first_line(reason)),
+            Origin::Reload(reloading) => self.reload_failed(&reloading, &change.started, first_line(reason)),
             Origin::Start | Origin::Nothing => self.start_failure = Some(first_line(reason).to_owned()),
             Origin::Stored => {
                 let kept = self.state.as_ref().map(State::keep_failed).unwrap_or_default();

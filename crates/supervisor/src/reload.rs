@@ -4,7 +4,6 @@
 //! is said once, and what runs goes on until the next deploy.
 
 use crate::change::Origin;
-use crate::generation::Generation;
 use crate::resolution::difference;
 use crate::shutdown::Stage;
 use crate::supervise::Supervisor;
@@ -14,21 +13,40 @@ use howdah_config::Reload;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Why an application is to start anew.
-#[derive(Clone, Debug)]
-pub enum Cause {
+/// Why an application may have to start anew: for one of these.
+#[derive(Clone, Debug, Default)]
+pub struct Due {
     /// Its paths lead there now.
-    Swap(Vec<Pin>),
+    swap: Option<Vec<Pin>>,
     /// A file was written, at this time.
-    Edit(PathBuf, Instant),
+    edit: Option<(PathBuf, Instant)>,
+}
+
+/// An application whose paths do not lead to what runs.
+#[derive(Debug, Default)]
+pub struct Astray {
+    /// What runs.
+    generation: u64,
+    /// Where the paths led when a generation was refused. It is not tried again.
+    refused: Option<Vec<Pin>>,
+    /// It was told that it is not known where they lead, and not yet that it is known again.
+    is_lost: bool,
 }
 
 /// A reload under way.
 #[derive(Debug)]
 pub struct Reloading {
-    /// The applications, each with its cause in words.
-    applications: Vec<(String, String)>,
+    applications: Vec<Reloaded>,
     since: Instant,
+}
+
+#[derive(Debug)]
+struct Reloaded {
+    name: String,
+    /// Why, in words.
+    cause: String,
+    /// Whether the paths lead elsewhere.
+    is_swap: bool,
 }
 
 // === impl Reloading ===
@@ -37,14 +55,14 @@ impl Reloading {
     /// It is in force.
     pub fn tell_success(&self, now: Instant) {
         let took = (now - self.since).as_millis();
-        for (name, cause) in &self.applications {
+        for Reloaded { name, cause, .. } in &self.applications {
             tracing::info!("the application {name:?} was reloaded in {took} ms, because {cause}");
         }
     }
 
     /// What ran before goes on.
     fn tell_failure(&self, reason: &str) {
-        for (name, cause) in &self.applications {
+        for Reloaded { name, cause, .. } in &self.applications {
             tracing::error!(
                 "the application {name:?} was not reloaded, although {cause}; what ran before goes on, until the next \
                  change: {reason}"
@@ -60,22 +78,24 @@ impl Supervisor {
     pub(crate) fn on_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Swapped(swapped) => {
-                let swaps = swapped.into_iter().map(|(name, led_to)| (name, Cause::Swap(led_to)));
-                self.due_reloads.extend(swaps);
+                for (name, led_to) in swapped {
+                    self.due_reloads.entry(name).or_default().swap = Some(led_to);
+                }
             }
             Notice::Lost { application, problem } => {
                 tracing::warn!(
                     "it is not known where the paths of the application {application:?} lead; the release that runs \
                      goes on, and the next one is taken when they lead somewhere: {problem}"
                 );
-                self.go_astray([application]);
+                if let Some(due) = self.due_reloads.get_mut(&application) {
+                    due.swap = None;
+                }
+                if let Some(astray) = self.astray(&application) {
+                    astray.is_lost = true;
+                }
             }
             Notice::Edited { application, file, at } => {
-                // A swap is due as long as it has not been carried out; so is an edit, and the last one counts.
-                let due = self.due_reloads.entry(application).or_insert_with(|| Cause::Edit(file.clone(), at));
-                if matches!(due, Cause::Edit(..)) {
-                    *due = Cause::Edit(file, at);
-                }
+                self.due_reloads.entry(application).or_default().edit = Some((file, at));
             }
         }
     }
@@ -84,24 +104,18 @@ impl Supervisor {
     pub(crate) fn next_reload(&mut self, now: Instant) -> bool {
         while self.change.is_none()
             && matches!(self.stage, Stage::Serving)
-            && let Some((name, cause)) = self.due_reloads.pop_first()
+            && let Some((name, due)) = self.due_reloads.pop_first()
         {
-            let Some(words) = self.words_of(&name, &cause) else {
-                self.tell_return(&name, &cause);
-                continue;
-            };
-            let mut applications = vec![(name.clone(), words)];
+            let Some(first) = self.consider(&name, due) else { continue };
+            let mut applications = vec![first];
             // Applications behind one link go together: their files are the same ones.
             let others: Vec<_> =
                 self.due_reloads.keys().filter(|other| self.share_a_link(&name, other)).cloned().collect();
             for other in others {
-                let Some(cause) = self.due_reloads.remove(&other) else { continue };
-                match self.words_of(&other, &cause) {
-                    Some(words) => applications.push((other, words)),
-                    None => self.tell_return(&other, &cause),
-                }
+                let due = self.due_reloads.remove(&other).unwrap_or_default();
+                applications.extend(self.consider(&other, due));
             }
-            let names: Vec<String> = applications.iter().map(|(name, _)| name.clone()).collect();
+            let names: Vec<String> = applications.iter().map(|reloaded| reloaded.name.clone()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let origin = Origin::Reload(Reloading { applications, since: now });
             let (document, configuration) = (self.current.document.clone(), self.current.configuration.clone());
@@ -111,42 +125,65 @@ impl Supervisor {
         false
     }
 
-    /// Why it is to start anew, in words. `None` if there is no reason any more: it has meanwhile.
-    fn words_of(&self, name: &str, cause: &Cause) -> Option<String> {
-        let application = self.current.configuration.applications.get(name)?;
+    /// Whether it is to start anew. `None` if there is no reason any more.
+    fn consider(&mut self, name: &str, due: Due) -> Option<Reloaded> {
+        let reload = self.current.configuration.applications.get(name)?.reload;
+        if reload == Reload::Never {
+            return None;
+        }
+        let swap = due.swap.and_then(|led_to| self.new_release(name, &led_to));
+        let is_swap = swap.is_some();
+        let born = self.generation_in_force(name)?.born();
+        // What was written before is what runs.
+        let edit = due.edit.filter(|(_, at)| reload == Reload::OnChange && *at > born);
+        let cause = swap.or_else(|| edit.map(|(file, _)| format!("{} has changed", file.display())))?;
+        Some(Reloaded { name: name.to_owned(), cause, is_swap })
+    }
+
+    /// What leads elsewhere, in words. `None` if that is what runs or what was refused: then whoever heard that the paths were
+    /// lost, or that what they led to was refused, hears where they lead.
+    fn new_release(&mut self, name: &str, led_to: &[Pin]) -> Option<String> {
         let generation = self.generation_in_force(name)?;
-        match (cause, application.reload) {
-            (Cause::Swap(led_to), Reload::OnSwap | Reload::OnChange) => {
-                let Pin { link, leads_to } = difference(&generation.deploy().led_to, led_to)?;
-                Some(format!("{} now leads to {}", link.display(), leads_to.display()))
+        let id = generation.id();
+        let Some(Pin { link, leads_to }) = difference(&generation.deploy().led_to, led_to) else {
+            if self.astray.remove(name).is_some_and(|astray| astray.generation == id) {
+                tracing::info!("the paths of the application {name:?} lead again to what runs");
             }
-            (Cause::Edit(file, at), Reload::OnChange) if *at > generation.born() => {
-                Some(format!("{} has changed", file.display()))
-            }
-            _ => None,
+            return None;
+        };
+        let words = format!("{} now leads to {}", link.display(), leads_to.display());
+        let astray = self.astray.get_mut(name).filter(|astray| astray.generation == id);
+        let Some(astray) = astray.filter(|astray| astray.refused.as_deref() == Some(led_to)) else {
+            return Some(words);
+        };
+        if std::mem::take(&mut astray.is_lost) {
+            tracing::warn!(
+                "the paths of the application {name:?} lead again to the release that was refused: {words}; what runs                  goes on until they lead elsewhere, or until `howdah restart {name}`"
+            );
         }
+        None
     }
 
-    /// The paths of these applications do not lead to what runs.
-    fn go_astray(&mut self, names: impl IntoIterator<Item = String>) {
-        for name in names {
-            if let Some(id) = self.generation_in_force(&name).map(Generation::id) {
-                self.astray.insert(name, id);
-            }
+    /// The paths of this application do not lead to what runs.
+    fn astray(&mut self, name: &str) -> Option<&mut Astray> {
+        let generation = self.generation_in_force(name)?.id();
+        let astray = self.astray.entry(name.to_owned()).or_default();
+        if astray.generation != generation {
+            *astray = Astray { generation, ..Astray::default() };
         }
+        Some(astray)
     }
 
-    /// A reload was refused.
-    pub(crate) fn reload_failed(&mut self, reloading: &Reloading, reason: &str) {
+    /// A reload was refused, and what it had started.
+    pub(crate) fn reload_failed(&mut self, reloading: &Reloading, started: &[u64], reason: &str) {
         reloading.tell_failure(reason);
-        self.go_astray(reloading.applications.iter().map(|(name, _)| name.clone()));
-    }
-
-    /// The paths of an application that need no reload may have led elsewhere, and lead back to what runs.
-    fn tell_return(&mut self, name: &str, cause: &Cause) {
-        let in_force = self.generation_in_force(name).map(Generation::id);
-        if matches!(cause, Cause::Swap(_)) && self.astray.remove(name).is_some_and(|id| in_force == Some(id)) {
-            tracing::info!("the paths of the application {name:?} lead again to what runs");
+        for Reloaded { name, .. } in reloading.applications.iter().filter(|reloaded| reloaded.is_swap) {
+            let mut of_this = self.generations.iter().filter(|generation| generation.name() == name);
+            let refused = of_this.find(|generation| started.contains(&generation.id()));
+            let refused = refused.map(|generation| generation.deploy().led_to.clone());
+            if let Some(astray) = self.astray(name) {
+                (astray.refused, astray.is_lost) = (refused, false);
+            }
         }
     }
 
@@ -161,9 +198,12 @@ impl Supervisor {
         let applications = self.current.configuration.applications.iter();
         let wanted = applications.filter(|(_, application)| application.reload != Reload::Never);
         let watched = wanted.filter_map(|(name, application)| {
-            let led_to = self.generation_in_force(name)?.deploy().led_to.clone();
-            Some(Watched { name: name.clone(), application: application.clone(), led_to })
+            let generation = self.generation_in_force(name)?;
+            let (application, led_to) = (application.clone(), generation.deploy().led_to.clone());
+            Some(Watched { name: name.clone(), generation: generation.id(), application, led_to })
         });
-        self.watch.watch(watched.collect());
+        let watched: Vec<_> = watched.collect();
+        self.astray.retain(|_, astray| watched.iter().any(|watched| watched.generation == astray.generation));
+        self.watch.watch(watched);
     }
 }

@@ -109,11 +109,9 @@ impl Resolution {
     }
 }
 
-/// The link in which two resolutions differ, and where it leads now.
-pub fn difference(old: &[Pin], new: &[Pin]) -> Option<Pin> {
-    let changed = new.iter().find(|pin| !old.contains(pin))?;
-    let canonical = |path: &Path| std::fs::canonicalize(path).ok();
-    Some(pin(&changed.link, &changed.leads_to, canonical).unwrap_or_else(|| changed.clone()))
+/// The path that leads elsewhere, and where it leads now.
+pub fn difference<'a>(old: &[Pin], new: &'a [Pin]) -> Option<&'a Pin> {
+    new.iter().find(|pin| !old.contains(pin))
 }
 
 struct Finder<'a> {
@@ -273,8 +271,8 @@ mod tests {
             assert!(resolve(&application).unwrap_err().1.contains("cannot be found"));
             symlink("releases/2", deployed.at("current")).unwrap();
             let new = resolve(&application).unwrap();
-            let expected = Pin { link: deployed.at("current"), leads_to: deployed.at("releases/2") };
-            assert_eq!(difference(&old.led_to, &new.led_to), Some(expected));
+            let expected = Pin { link: deployed.at("current/public"), leads_to: deployed.at("releases/2/public") };
+            assert_eq!(difference(&old.led_to, &new.led_to), Some(&expected));
             assert_eq!(difference(&new.led_to, &new.led_to), None);
             std::fs::remove_file(deployed.at("current")).unwrap();
             symlink("releases/1", deployed.at("current")).unwrap();

@@ -9,7 +9,7 @@ use crate::listen::Listeners;
 use crate::logs;
 use crate::pid_file::PidFile;
 use crate::reap;
-use crate::reload::Cause;
+use crate::reload::{Astray, Due};
 use crate::router::Router;
 use crate::shutdown::Stage;
 use crate::signals::{Request, Signals};
@@ -46,9 +46,9 @@ pub struct Supervisor {
     /// What looks for deploys.
     pub(crate) watch: Watch,
     /// Applications that are to start anew, when it is their turn.
-    pub(crate) due_reloads: BTreeMap<String, Cause>,
-    /// Applications whose paths led nowhere, or to a release that was refused, while this generation ran.
-    pub(crate) astray: BTreeMap<String, u64>,
+    pub(crate) due_reloads: BTreeMap<String, Due>,
+    /// Applications whose paths do not lead to what runs.
+    pub(crate) astray: BTreeMap<String, Astray>,
     /// Who waits for the router's numbers, and since when: in this order.
     pub(crate) status_asks: Vec<(Instant, Ask)>,
     /// What the control sockets ask for.

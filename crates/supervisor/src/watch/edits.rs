@@ -74,7 +74,7 @@ fn follow(known: Vec<Watching>, applications: Vec<Watched>) -> Vec<Watching> {
     let mut known: HashMap<String, Watching> =
         known.into_iter().map(|watching| (watching.watched.name.clone(), watching)).collect();
     let follow_one = |watched: Watched| match known.remove(&watched.name) {
-        Some(watching) if watching.watched == watched => Some(watching),
+        Some(watching) if watching.watched.is_like(&watched) => Some(watching),
         Some(before) => Watching::begin(watched).map(|watching| watching.after(before)),
         None => Watching::begin(watched),
     };
@@ -228,7 +228,7 @@ mod tests {
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root, "reload": "on-change"}}});
         let application = Configuration::parse(&text.to_string()).unwrap().applications.remove("x").unwrap();
         let led_to = vec![Pin { link: root.to_owned(), leads_to: root.to_owned() }];
-        Watched { name: "x".to_owned(), application, led_to }
+        Watched { name: "x".to_owned(), generation: 1, application, led_to }
     }
 
     fn next(watching: &mut Watching) -> Option<PathBuf> {

@@ -21,16 +21,18 @@ use tokio::sync::mpsc;
 pub struct Watched {
     /// Its name.
     pub name: String,
+    /// The generation in force.
+    pub generation: u64,
     /// Its options.
     pub application: Application,
-    /// Where the paths of the generation in force led.
+    /// Where the paths led when it was made.
     pub led_to: Vec<Pin>,
 }
 
 /// What was seen.
 #[derive(Debug)]
 pub enum Notice {
-    /// The paths of these applications lead elsewhere, with where they lead.
+    /// The paths of these applications lead elsewhere, or lead somewhere again, with where they lead.
     Swapped(Vec<(String, Vec<Pin>)>),
     /// For some seconds it has not been known where the paths of an application lead. When it is again, they are
     /// [`Self::Swapped`], be it to where they led before.
@@ -61,6 +63,15 @@ pub struct Watch {
 }
 
 type Run = fn(&std::sync::mpsc::Receiver<Vec<Watched>>, &mpsc::UnboundedSender<Notice>);
+
+// === impl Watched ===
+
+impl Watched {
+    /// Whether the same files are of interest.
+    fn is_like(&self, other: &Watched) -> bool {
+        self.name == other.name && self.application == other.application && self.led_to == other.led_to
+    }
+}
 
 // === impl Watch ===
 

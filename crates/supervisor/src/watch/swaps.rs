@@ -1,8 +1,8 @@
 //! Whether the paths of applications lead elsewhere: looked at twice a second, as links on network file systems and in
 //! bind mounts tell nobody that they were swapped.
 //!
-//! A path that leads nowhere is one whose deploy is not finished: it is looked at again, and told when it stays so. What
-//! led nowhere for so long is told once more when it leads somewhere, even if that is where it led before.
+//! A path that leads nowhere is one whose deploy is not finished: it is looked at again, and told when it stays so. Once
+//! it leads somewhere that is told, even if it is where it led before.
 //!
 //! File systems may hang. So threads look that may not come back: one, and one more for each question that is open. An
 //! application is asked after again, with growing pauses, as its links may have been turned to a file system that lives.
@@ -23,10 +23,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 const ROUND: Duration = Duration::from_millis(250);
 /// No deploy takes so long between two links, and no file system that is well for an answer.
 const LOST: Duration = Duration::from_secs(5);
-/// The longest pause between two questions, of which the first has no answer.
+/// What has no answer is asked again after [`LOST`], then after twice as long, and so on, but after ten minutes at most...
 const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
-/// So many threads look at most: each may hang for as long as the machine runs.
-const MOST_THREADS: usize = 64;
+/// ...and so often: for three hours. Each question may cost a thread for as long as the machine runs.
+const MOST_QUESTIONS: u32 = 24;
+/// So many threads look at most; the last half is for first questions.
+const MOST_THREADS: usize = 512;
 
 /// Where the paths led, or the option and a sentence.
 type Led = Result<Vec<Pin>, (String, String)>;
@@ -45,21 +47,19 @@ struct Known {
 }
 
 /// A question that is open.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Asked {
     number: u64,
     at: Instant,
-    /// After so long it is asked again.
-    patience: Duration,
+    /// With the ones before, which are still open, too.
+    times: u32,
 }
 
-/// Why it is not known where the paths lead.
-#[derive(Debug, PartialEq)]
-enum Trouble {
-    /// Nowhere, for so long already.
-    Nowhere { since: Instant, told: bool },
-    /// There is no answer; that was told.
-    Hangs,
+/// It is not known where the paths lead.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Trouble {
+    since: Instant,
+    told: bool,
 }
 
 /// What a look has shown.
@@ -87,10 +87,11 @@ struct Lookers {
 pub fn run(orders: &Receiver<Vec<Watched>>, notices: &UnboundedSender<Notice>) {
     let mut known: Vec<Known> = Vec::new();
     let mut lookers = Lookers::new();
+    let mut next_look = Instant::now();
     loop {
         let order = match known.is_empty() {
             true => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => orders.recv_timeout(PAUSE),
+            false => orders.recv_timeout(next_look.saturating_duration_since(Instant::now())),
         };
         match order {
             Ok(applications) => known = follow(known, applications),
@@ -98,13 +99,14 @@ pub fn run(orders: &Receiver<Vec<Watched>>, notices: &UnboundedSender<Notice>) {
                 if look(&mut known, &mut lookers).into_iter().any(|notice| notices.send(notice).is_err()) {
                     return;
                 }
+                next_look = Instant::now() + PAUSE;
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
-/// What was seen of an application that is still the same is not told again. One that has started anew has been found.
+/// What was seen of a generation is not told again. An application that has started anew has been found.
 fn follow(mut known: Vec<Known>, applications: Vec<Watched>) -> Vec<Known> {
     let follow_one = |watched: Watched| match known.iter().position(|known| known.watched == watched) {
         Some(at) => known.swap_remove(at),
@@ -115,37 +117,39 @@ fn follow(mut known: Vec<Known>, applications: Vec<Watched>) -> Vec<Known> {
 
 fn look(known: &mut [Known], lookers: &mut Lookers) -> Vec<Notice> {
     let began = Instant::now();
-    let (mut notices, mut swapped) = (Vec::new(), Vec::new());
-    let mut tell = |known: &Known, sight: Sight| match sight {
-        Sight::Elsewhere(led_to) => swapped.push((known.watched.name.clone(), led_to)),
-        Sight::Lost(problem) => {
-            notices.push(Notice::Lost { application: known.watched.name.clone(), problem });
-        }
-    };
-    let may_ask_again = !lookers.all_may_hang();
+    let mut sights = Vec::new();
+    while let Some(answer) = lookers.next_answer(began) {
+        sights.extend(take(known, answer));
+    }
     for known in known.iter_mut() {
-        if let Some(sight) = known.overdue(began) {
-            tell(known, sight);
-        }
-        known.ask(lookers, may_ask_again, began);
+        sights.extend(known.overdue(began).map(|sight| (known.watched.name.clone(), sight)));
+        known.ask(lookers, began);
     }
     while known.iter().any(Known::is_waited_for)
-        && let Some((number, led)) = lookers.next_answer(began + ROUND)
+        && let Some(answer) = lookers.next_answer(began + ROUND)
     {
-        // Others are of questions that nobody asks any more.
-        let of_this = |known: &&mut Known| known.asked.is_some_and(|asked| asked.number == number);
-        if let Some(known) = known.iter_mut().find(of_this) {
-            known.asked = None;
-            if let Some(sight) = known.judge(led, Instant::now()) {
-                tell(known, sight);
-            }
-        }
+        sights.extend(take(known, answer));
     }
     lookers.reinforce();
+    let (mut notices, mut swapped) = (Vec::new(), Vec::new());
+    for (application, sight) in sights {
+        match sight {
+            Sight::Elsewhere(led_to) => swapped.push((application, led_to)),
+            Sight::Lost(problem) => notices.push(Notice::Lost { application, problem }),
+        }
+    }
     if !swapped.is_empty() {
         notices.push(Notice::Swapped(swapped));
     }
     notices
+}
+
+/// An answer may be to a question that nobody asks any more.
+fn take(known: &mut [Known], (number, led): Answer) -> Option<(String, Sight)> {
+    let known = known.iter_mut().find(|known| known.asked.is_some_and(|asked| asked.number == number))?;
+    known.asked = None;
+    let sight = known.judge(led, Instant::now())?;
+    Some((known.watched.name.clone(), sight))
 }
 
 // === impl Known ===
@@ -156,27 +160,30 @@ impl Known {
         Known { watched, application, seen, trouble: None, asked: None }
     }
 
-    fn ask(&mut self, lookers: &mut Lookers, may_ask_again: bool, now: Instant) {
-        let patience = match self.asked {
-            None => LOST,
-            Some(asked) if now.saturating_duration_since(asked.at) < asked.patience || !may_ask_again => return,
-            Some(asked) => LONGEST_PATIENCE.min(asked.patience * 2),
-        };
-        self.asked = Some(Asked { number: lookers.ask(&self.application), at: now, patience });
+    fn ask(&mut self, lookers: &mut Lookers, now: Instant) {
+        let times = self.asked.map_or(0, |asked| asked.times);
+        if let Some(asked) = self.asked
+            && (now.saturating_duration_since(asked.at) < asked.patience()
+                || times >= MOST_QUESTIONS
+                || lookers.open >= MOST_THREADS / 2)
+        {
+            return;
+        }
+        self.asked = Some(Asked { number: lookers.ask(&self.application), at: now, times: times + 1 });
     }
 
     /// Whether its answer may come at once.
     fn is_waited_for(&self) -> bool {
-        self.asked.is_some() && self.trouble != Some(Trouble::Hangs)
+        self.asked.is_some_and(|asked| asked.times == 1)
     }
 
     /// There is no answer yet.
     fn overdue(&mut self, now: Instant) -> Option<Sight> {
         let asked = self.asked?;
-        if now.saturating_duration_since(asked.at) < LOST || self.trouble == Some(Trouble::Hangs) {
+        if now.saturating_duration_since(asked.at) < LOST || self.trouble.is_some_and(|trouble| trouble.told) {
             return None;
         }
-        self.trouble = Some(Trouble::Hangs);
+        self.trouble = Some(Trouble { since: asked.at, told: true });
         let (name, seconds) = (&self.watched.name, LOST.as_secs());
         Some(Sight::Lost(format!("applications/{name}: the file system of its paths has not answered for {seconds} s")))
     }
@@ -185,27 +192,32 @@ impl Known {
     fn judge(&mut self, led: Led, now: Instant) -> Option<Sight> {
         match led {
             Ok(led_to) => {
-                let was_told =
-                    matches!(self.trouble.take(), Some(Trouble::Hangs | Trouble::Nowhere { told: true, .. }));
-                if led_to == self.seen && !was_told {
+                let had_trouble = self.trouble.take().is_some();
+                if led_to == self.seen && !had_trouble {
                     return None;
                 }
                 self.seen.clone_from(&led_to);
                 Some(Sight::Elsewhere(led_to))
             }
             Err((option, problem)) => {
-                let (since, was_told) = match self.trouble {
-                    Some(Trouble::Nowhere { since, told }) => (since, told),
-                    // It is another trouble now, and known well.
-                    Some(Trouble::Hangs) => (now - LOST, false),
-                    None => (now, false),
-                };
-                let told = was_told || now.saturating_duration_since(since) >= LOST;
-                self.trouble = Some(Trouble::Nowhere { since, told });
-                (told && !was_told)
-                    .then(|| Sight::Lost(format!("applications/{}{option}: {problem}", self.watched.name)))
+                let trouble = self.trouble.get_or_insert(Trouble { since: now, told: false });
+                if now.saturating_duration_since(trouble.since) < LOST || trouble.told {
+                    return None;
+                }
+                trouble.told = true;
+                Some(Sight::Lost(format!("applications/{}{option}: {problem}", self.watched.name)))
             }
         }
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// After so long it is asked again.
+    fn patience(&self) -> Duration {
+        let doublings = (self.times - 1).min(u32::BITS - 1);
+        LOST.saturating_mul(1 << doublings).min(LONGEST_PATIENCE)
     }
 }
 
@@ -234,10 +246,6 @@ impl Lookers {
         let answer = self.answers.recv_timeout(until.saturating_duration_since(Instant::now())).ok()?;
         self.open -= 1;
         Some(answer)
-    }
-
-    fn all_may_hang(&self) -> bool {
-        self.open >= MOST_THREADS
     }
 
     /// Each open question may have cost a thread: there is one more than that. What cannot be started is tried again.
@@ -278,7 +286,7 @@ mod tests {
     fn watched() -> Watched {
         let text = r#"{"applications": {"x": {"type": "php", "root": "/srv/current"}}}"#;
         let application = Configuration::parse(text).unwrap().applications.remove("x").unwrap();
-        Watched { name: "x".to_owned(), application, led_to: leads("1").unwrap() }
+        Watched { name: "x".to_owned(), generation: 1, application, led_to: leads("1").unwrap() }
     }
 
     fn elsewhere(to: &str) -> Option<Sight> {
@@ -297,7 +305,8 @@ mod tests {
         assert_eq!(look(0, leads("1")), None);
         assert_eq!(look(1, nowhere()), None);
         assert_eq!(look(5, nowhere()), None);
-        assert_eq!(look(5, leads("1")), None, "nobody heard that it was lost");
+        assert_eq!(look(5, leads("1")), elsewhere("1"), "who took it for a deploy has to know");
+        assert_eq!(look(6, leads("1")), None);
 
         assert_eq!(look(10, nowhere()), None);
         assert_eq!(look(15, nowhere()), lost());
@@ -318,28 +327,52 @@ mod tests {
         // Nobody answers here.
         let mut lookers = Lookers { threads: 1, ..Lookers::new() };
         let mut known = Known::new(watched());
-        let mut told = Vec::new();
-        for second in 0..100 {
+        let (mut told, mut asked) = (Vec::new(), Vec::new());
+        for second in 0..100_000 {
+            let open = lookers.open;
             told.extend(known.overdue(at(second)).map(|_| second));
-            known.ask(&mut lookers, true, at(second));
+            known.ask(&mut lookers, at(second));
+            asked.extend((lookers.open > open).then_some(second));
         }
         assert_eq!(told, [5]);
-        assert_eq!(lookers.open, 5, "asked at 0, 5, 15, 35 and 75");
+        assert_eq!(asked[..9], [0, 5, 15, 35, 75, 155, 315, 635, 1235]);
+        assert_eq!(asked.len(), MOST_QUESTIONS as usize);
         assert!(!known.is_waited_for(), "the others do not wait for it");
 
-        known.ask(&mut lookers, false, at(1000));
-        assert_eq!(lookers.open, 5, "no thread is left for it");
+        let number = known.asked.unwrap().number;
+        assert_eq!(take(std::slice::from_mut(&mut known), (number - 1, leads("2"))), None, "that was asked long ago");
+        let mut answer = |led| {
+            known.asked = Some(Asked { number: 1, at: began, times: 3 });
+            take(std::slice::from_mut(&mut known), (1, led)).map(|(_, sight)| sight)
+        };
+        assert_eq!(answer(nowhere()), None, "it has been told that it is in trouble");
+        assert_eq!(answer(leads("1")), elsewhere("1"));
+        assert_eq!(answer(leads("1")), None, "slow, but no trouble");
+    }
 
-        known.asked = None;
-        assert_eq!(known.judge(nowhere(), at(100)), lost(), "another trouble");
-        assert_eq!(known.judge(leads("1"), at(101)), elsewhere("1"));
-        known.ask(&mut lookers, true, at(101));
-        assert!(known.is_waited_for());
+    #[test]
+    fn what_has_started_anew_is_looked_at_anew() {
+        let in_trouble = || {
+            let trouble = Some(Trouble { since: Instant::now(), told: true });
+            let asked = Some(Asked { number: 1, at: Instant::now(), times: 3 });
+            vec![Known { trouble, asked, ..Known::new(watched()) }]
+        };
+        let same = follow(in_trouble(), vec![watched()]);
+        assert!(same[0].trouble.is_some() && same[0].asked.is_some());
+        let anew = follow(in_trouble(), vec![Watched { generation: 2, ..watched() }]);
+        assert!(anew[0].trouble.is_none() && anew[0].asked.is_none());
+    }
 
-        let other = Watched { led_to: leads("2").unwrap(), ..watched() };
-        assert_eq!(follow(vec![known], vec![watched()])[0].asked.map(|asked| asked.at), Some(at(101)), "the same one");
-        let known = follow(vec![Known { trouble: Some(Trouble::Hangs), ..Known::new(watched()) }], vec![other]);
-        assert!(known[0].trouble.is_none() && known[0].asked.is_none(), "it has been found");
+    #[test]
+    fn an_answer_that_comes_late_is_read_though_nobody_waits_for_it() {
+        let mut lookers = Lookers { threads: 1, open: 3, ..Lookers::new() };
+        let asked = Some(Asked { number: 3, at: Instant::now(), times: 3 });
+        let trouble = Some(Trouble { since: Instant::now(), told: true });
+        let mut known = [Known { asked, trouble, ..Known::new(watched()) }];
+        lookers.answer.send((3, leads("2"))).unwrap();
+        let notices = look(&mut known, &mut lookers);
+        let [Notice::Swapped(swapped)] = &notices[..] else { panic!("{notices:?}") };
+        assert_eq!(swapped[..], [("x".to_owned(), leads("2").unwrap())]);
     }
 
     #[test]
@@ -347,9 +380,12 @@ mod tests {
         let mut lookers = Lookers { open: 3, ..Lookers::new() };
         lookers.reinforce();
         assert_eq!(lookers.threads, 4);
-        let mut lookers = Lookers { open: 1000, ..Lookers::new() };
-        assert!(lookers.all_may_hang());
-        lookers.reinforce();
-        assert_eq!(lookers.threads, MOST_THREADS);
+
+        let mut lookers = Lookers { open: MOST_THREADS / 2, threads: MOST_THREADS, ..Lookers::new() };
+        let hangs = Asked { number: 1, at: Instant::now(), times: 1 };
+        Known { asked: Some(hangs), ..Known::new(watched()) }.ask(&mut lookers, Instant::now() + LOST);
+        assert_eq!(lookers.open, MOST_THREADS / 2, "the other half is for others");
+        Known::new(watched()).ask(&mut lookers, Instant::now());
+        assert_eq!(lookers.open, MOST_THREADS / 2 + 1);
     }
 }
