@@ -158,7 +158,8 @@ impl Supervisor {
         };
         if std::mem::take(&mut astray.is_lost) {
             tracing::warn!(
-                "the paths of the application {name:?} lead again to the release that was refused: {words}; what runs                  goes on until they lead elsewhere, or until `howdah restart {name}`"
+                "the paths of the application {name:?} lead again to the release that was refused: {words}; what runs \
+                 goes on until they lead elsewhere, or until `howdah restart {name}`"
             );
         }
         None
