@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -354,6 +355,16 @@ def test_other_requests_to_the_api_are_answered_meanwhile_and_a_second_profile_i
         profiling.join()
         answer = server.api("POST", "/control/applications/app/profile", {"rate": 0})
         assert (answer.status, answer.json()["detail"]) == (400, "rate: 0 is not a whole number from 1 to 1000, of samples a second")
+
+
+def test_a_profile_that_nobody_waits_for_any_more_ends(site):
+    with Howdah.run(application(site, processes=1)) as server:
+        client = subprocess.Popen([EXECUTABLE, "profile", "app", "--seconds", "60", "--control", f"unix:{server.control}"])
+        ask = lambda: server.api("POST", "/control/applications/app/profile", {"seconds": 0}).status
+        wait_for(lambda: ask() == 409, "it profiles")
+        client.send_signal(signal.SIGINT)
+        client.wait()
+        wait_for(lambda: ask() == 400, "its end", 5)
 
 
 def test_a_profile_ends_with_its_application(site):

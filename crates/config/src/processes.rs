@@ -52,9 +52,11 @@ impl Processes {
         let object = node.object(&OPTIONS)?;
         if let Some(automatic) = object.read("auto", Self::read_automatic)? {
             if let Some(other) = OPTIONS.known.iter().find(|name| **name != "auto" && object.get(name).is_some()) {
-                return Err(
-                    node.error(format!("\"{other}\" stands beside \"auto\"; write it inside \"auto\", or remove one"))
-                );
+                let advice = match AUTO_OPTIONS.known.contains(other) {
+                    true => "write it inside \"auto\", or remove one",
+                    false => "\"auto\" finds it by itself; remove one",
+                };
+                return Err(node.error(format!("\"{other}\" stands beside \"auto\"; {advice}")));
             }
             return Ok(automatic);
         }
@@ -140,6 +142,10 @@ mod tests {
             ),
             (r#"{"auto": {"spare": 5}}"#, "auto/spare: there is no such option; remove it"),
             (r#"{"auto": {}, "max": 5}"#, "\"max\" stands beside \"auto\"; write it inside \"auto\", or remove one"),
+            (
+                r#"{"auto": {}, "spare": 5}"#,
+                "\"spare\" stands beside \"auto\"; \"auto\" finds it by itself; remove one",
+            ),
             (r#"{"max": 0}"#, "max: 0 is out of range; write 1 to 1024 processes"),
             (r#"{"spare": -1}"#, "spare: -1 is out of range; write 0 to 1024 processes"),
             (r#"{"spare": 2}"#, "\"spare\" is 2, which is more than \"max\", 1; raise \"max\""),

@@ -6,13 +6,15 @@
 use crate::places::Places;
 use crate::{client, output, php_versions, serve};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use howdah_config::Configuration;
+use howdah_config::{Address, Configuration, Processes};
 use howdah_supervisor::Start;
 use howdah_supervisor::identity::Account;
 use howdah_supervisor::system_error::words;
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
 /// An application server for PHP.
 #[derive(Debug, Parser)]
@@ -57,14 +59,14 @@ pub struct Serve {
     #[arg(value_name = "DIR", default_value = ".")]
     pub folder: PathBuf,
     /// Where to listen: *:80, 127.0.0.1:8080, [::1]:8080 or unix:/path. May be given several times.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_address::<Address>)]
     pub listen: Vec<String>,
     /// The PHP version to run, as in 8.2; the newest that is found if nothing is said.
     #[arg(long, value_name = "VERSION")]
     pub php: Option<String>,
     /// How many PHP processes to run, always; if nothing is said, as many as are useful.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub processes: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = parse_processes)]
+    pub processes: Option<Processes>,
     /// The script that answers for what is not a file, below the public folder; index.php if there is one.
     #[arg(long, value_name = "FILE")]
     pub front_controller: Option<String>,
@@ -105,7 +107,7 @@ struct Run {
     state_dir: Option<PathBuf>,
     /// Where the control API listens: unix:/path or 127.0.0.1:PORT; unix:/run/howdah/control.sock, or control.sock in
     /// the state directory, if nothing is said.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address::<Address>)]
     control: Option<String>,
     /// Write messages to this file; standard error, if nothing is said.
     #[arg(long, value_name = "FILE")]
@@ -241,6 +243,20 @@ fn become_supervisor(start: &Start) -> Result<(), String> {
     Err(format!("the supervisor cannot be started: {}", start.become_supervisor()))
 }
 
+/// The text of an address that is one.
+pub fn parse_address<A: FromStr<Err: Display>>(text: &str) -> Result<String, String> {
+    text.parse::<A>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn parse_processes(text: &str) -> Result<Processes, String> {
+    let count = text.parse().ok().filter(|count| (1..=1024).contains(count));
+    match (text, count) {
+        ("auto", _) => Ok(Processes::default()),
+        (_, Some(count)) => Ok(Processes::Fixed(count)),
+        _ => Err("write 1 to 1024, or auto".to_owned()),
+    }
+}
+
 fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
@@ -284,8 +300,14 @@ mod tests {
 
     #[test]
     fn wrong_options_are_refused() {
-        for wrong in [&["--processes", "0"][..], &["--processes", "x"], &["--ini", "a"], &["--env", "=x"], &["a", "b"]]
-        {
+        for wrong in [
+            &["--processes", "0"][..],
+            &["--processes", "x"],
+            &["--listen", "24010"],
+            &["--ini", "a"],
+            &["--env", "=x"],
+            &["a", "b"],
+        ] {
             assert!(options(wrong).is_err(), "{wrong:?}");
         }
     }

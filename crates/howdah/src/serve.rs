@@ -2,7 +2,7 @@
 
 use crate::command_line::Serve;
 use crate::recognition::recognise;
-use howdah_config::{Address, PhpVersion};
+use howdah_config::{Address, PhpVersion, Processes};
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
 
@@ -79,7 +79,7 @@ fn application(options: &Serve, root: &Path, front_controller: Option<String>) -
     if let Some(script) = front_controller {
         application["front_controller"] = script.into();
     }
-    if let Some(processes) = options.processes {
+    if let Some(Processes::Fixed(processes)) = options.processes {
         application["processes"] = processes.into();
     }
     if options.reload != RELOAD_BY_DEFAULT {
@@ -139,14 +139,14 @@ fn utf8(path: &Path) -> Result<&str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_config::{Configuration, Processes, Reload};
+    use howdah_config::{Configuration, Reload};
 
     fn options(folder: &Path) -> Serve {
         Serve {
             folder: folder.to_owned(),
             listen: vec!["0.0.0.0:80".to_owned(), "unix:/run/x".to_owned()],
             php: Some("8.2".to_owned()),
-            processes: Some(3),
+            processes: Some(Processes::Fixed(3)),
             front_controller: None,
             php_ini: None,
             ini: vec![("memory_limit".to_owned(), "1G".to_owned())],

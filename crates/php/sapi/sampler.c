@@ -49,7 +49,8 @@ static _Atomic uint64_t began; /* 0: no request */
 static _Atomic uint32_t asked;
 /* The request that PHP's thread was asked about the last time. */
 static _Atomic uint64_t asked_of;
-static _Atomic uint32_t waits_for_begin;
+/* A request that has to be looked at before this wakes the sampler when it begins. */
+static _Atomic uint64_t sleeps_until;
 static _Atomic uint32_t sample_number;
 static _Atomic uint32_t written;
 
@@ -152,7 +153,8 @@ void howdah_sampler_begin(const struct howdah_request *request)
 	atomic_store(&asked, 0);
 	atomic_store(&written, 0);
 	atomic_store(&began, request->began);
-	if (atomic_load(&waits_for_begin) && atomic_exchange(&waits_for_begin, 0)) {
+	if (request->began + setup.slow_threshold < atomic_load(&sleeps_until)) {
+		atomic_store(&sleeps_until, 0);
 		__atomic_fetch_add((uint32_t *) setup.bell, 1, __ATOMIC_SEQ_CST);
 		syscall(SYS_futex, setup.bell, FUTEX_WAKE, 1, NULL, NULL, 0);
 	}
@@ -315,9 +317,9 @@ static uint64_t step(uint64_t now)
 		uint64_t tick = look_at_profile(now, rate < MOST_PER_SECOND ? rate : MOST_PER_SECOND);
 		next = tick < next ? tick : next;
 	}
-	/* Nothing more is to be seen of this request, or there is none. */
-	if (next == NEVER && (setup.slow_log >= 0 || rate > 0)) {
-		atomic_store(&waits_for_begin, 1);
+	/* What is slept for may be a request that ends before: the next one must not wait for it. A profile has its own beat. */
+	if (setup.slow_log >= 0 || (rate > 0 && next == NEVER)) {
+		atomic_store(&sleeps_until, next);
 		if (atomic_load(&began) != watched.began) {
 			return now;
 		}

@@ -31,7 +31,8 @@ pub fn start(application: &'static CStr, end: &'static WorkerEnd, sampling: &'st
         end: words.end.as_ptr(),
         slow_log: slow.map_or(-1, |(file, _)| file.as_raw_fd()),
         profile: sampling.profile.as_raw_fd(),
-        slow_threshold: slow.map_or(0, |(_, slow)| slow.threshold_ms.saturating_mul(1_000_000)),
+        // As a time from now it may be any, and no more than the clock has.
+        slow_threshold: slow.map_or(0, |(_, slow)| slow.threshold_ms.saturating_mul(1_000_000).min(u64::MAX / 2)),
         slow_samples: slow.map_or(0, |(_, slow)| slow.samples),
         has_limit: sampling.has_limit.into(),
     };

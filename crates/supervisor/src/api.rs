@@ -257,7 +257,10 @@ impl Supervisor {
     /// The processes of one application, each of them.
     fn processes(&mut self, ask: &Ask, status: &Value) -> Option<Answer> {
         let name = ask.of_application("status", "processes")?;
-        let mut processes = status["applications"].get(&name)?["processes"].clone();
+        let Some(application) = status["applications"].get(&name) else {
+            return Some(no_such_application(&name).into());
+        };
+        let mut processes = application["processes"].clone();
         processes["workers"] = self.describe_workers(&name);
         Some(
             Document::parse(&processes.to_string())

@@ -14,8 +14,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, oneshot};
 
@@ -44,6 +47,9 @@ enum Reach {
     Port,
 }
 
+/// Who is at the other end.
+struct Client(Option<AsyncFd<OwnedFd>>);
+
 // === impl ControlListener ===
 
 impl ControlListener {
@@ -51,7 +57,7 @@ impl ControlListener {
     ///
     /// # Errors
     /// When it cannot be watched.
-    pub fn new(socket: std::os::fd::OwnedFd, address: &Address) -> io::Result<ControlListener> {
+    pub fn new(socket: OwnedFd, address: &Address) -> io::Result<ControlListener> {
         Ok(match address {
             Address::Tcp(_) => ControlListener::Tcp(TcpListener::from_std(socket.into())?),
             Address::Unix(_) | Address::Abstract(_) => ControlListener::Unix(UnixListener::from_std(socket.into())?),
@@ -79,6 +85,32 @@ impl ControlListener {
     }
 }
 
+// === impl Client ===
+
+impl Client {
+    /// Who cannot be watched counts as there.
+    fn of(stream: &impl AsFd) -> Client {
+        let own = stream.as_fd().try_clone_to_owned();
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; an OwnedFd names the same descriptor as long as it lives"
+        )]
+        let watched = own.and_then(AsyncFd::new);
+        Client(watched.ok())
+    }
+
+    /// Waits until nobody reads at the other end. Who only has no more to send is there still. That a TCP connection is closed
+    /// is seen when something is written.
+    async fn left(&self) {
+        let Some(stream) = &self.0 else { return std::future::pending().await };
+        while let Ok(mut guard) = stream.ready(Interest::WRITABLE).await
+            && !guard.ready().is_write_closed()
+        {
+            guard.clear_ready();
+        }
+    }
+}
+
 /// Whether root or the user who runs howdah is at the other end.
 fn is_trusted(stream: &tokio::net::UnixStream) -> bool {
     let ours = rustix::process::geteuid().as_raw();
@@ -92,10 +124,11 @@ fn is_trusted(stream: &tokio::net::UnixStream) -> bool {
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asks: mpsc::UnboundedSender<Ask>, reach: Reach) {
+async fn serve(stream: impl AsyncRead + AsyncWrite + AsFd + Unpin, asks: mpsc::UnboundedSender<Ask>, reach: Reach) {
+    let client = Arc::new(Client::of(&stream));
     let service = service_fn(|request| {
-        let asks = asks.clone();
-        async move { Ok::<_, Infallible>(response(answer(request, &asks, reach).await)) }
+        let (asks, client) = (asks.clone(), client.clone());
+        async move { Ok::<_, Infallible>(response(answer(request, &asks, &client, reach).await)) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -110,7 +143,12 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asks: mpsc::Unbounde
     }
 }
 
-async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>, reach: Reach) -> Answer {
+async fn answer(
+    request: Request<Incoming>,
+    asks: &mpsc::UnboundedSender<Ask>,
+    client: &Client,
+    reach: Reach,
+) -> Answer {
     let (head, body) = request.into_parts();
     if is_of_a_web_page(&head.headers, reach) {
         let detail = "a web page may not use the control API; ask with curl or howdah, for localhost or an IP address";
@@ -130,9 +168,13 @@ async fn answer(request: Request<Incoming>, asks: &mpsc::UnboundedSender<Ask>, r
         reply,
     };
     let ended = || Refusal::new(503, "howdah is shutting down.", "it takes no more changes").into();
-    match asks.send(ask) {
-        Ok(()) => answer.await.unwrap_or_else(|_| ended()),
-        Err(_) => ended(),
+    if asks.send(ask).is_err() {
+        return ended();
+    }
+    tokio::select! {
+        answer = answer => answer.unwrap_or_else(|_| ended()),
+        // Nobody reads this. Who was asked sees that the reply is closed: a profile ends, a change goes on.
+        () = client.left() => ended(),
     }
 }
 

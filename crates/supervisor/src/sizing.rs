@@ -319,7 +319,7 @@ impl fmt::Display for Reason {
         }
         match self.memory_allows {
             Some(allows) if allows < self.max => write!(f, ", memory allows {allows}"),
-            _ => write!(f, ", \"max\" allows {}", self.max),
+            _ => write!(f, ", at most {}", self.max),
         }
     }
 }

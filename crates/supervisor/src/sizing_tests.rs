@@ -92,7 +92,7 @@ fn an_operator_reads_why() {
     let memory = Some(Memory { room: 1280 * MIB, worker: 10 << 20, room_for_more: 1280 * MIB });
     assert_eq!(
         sizing.reason(1, Instant::now()).to_string(),
-        "1 worker: 2 cores, too few requests yet to say what they wait for, \"max\" allows 512"
+        "1 worker: 2 cores, too few requests yet to say what they wait for, at most 512"
     );
     let now = Instant::now();
     let seen = Sample { usage: Some(usage(10.0, 1.3, 0.0)), memory, ..sample((0, 0, 12, 0), 0.0) };

@@ -156,7 +156,11 @@ impl SlowLog {
     }
 
     fn problem(&self, what: &str, error: &io::Error) -> String {
-        format!("{:?} cannot be {what}: {}; choose another file with \"path\"", self.path, words(error))
+        let advice = match error.kind() {
+            io::ErrorKind::NotFound => "`howdah restart` of its application opens it anew, if it was moved away",
+            _ => "choose another file with \"path\"",
+        };
+        format!("{:?} cannot be {what}: {}; {advice}", self.path, words(error))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::client::problem::Problem;
 use crate::client::source::Source;
+use crate::command_line::parse_address;
 use crate::places::Places;
 use clap::Args;
 use howdah_config::Endpoint;
@@ -23,7 +24,7 @@ use tokio::net::{TcpStream, UnixStream};
 pub struct Whom {
     /// Where howdah's control API listens: unix:/path or 127.0.0.1:PORT; found by the state directory, if nothing is
     /// said.
-    #[arg(long, value_name = "ADDR", global = true)]
+    #[arg(long, value_name = "ADDR", global = true, value_parser = parse_address::<Endpoint>)]
     control: Option<String>,
     /// The state directory of the howdah that is asked; /var/lib/howdah, or ~/.local/state/howdah, if nothing is said.
     #[arg(long, value_name = "DIR", global = true)]

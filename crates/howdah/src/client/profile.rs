@@ -160,8 +160,13 @@ impl Profile {
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_by_key(|(place, count)| (std::cmp::Reverse(*count), *place));
         let percent = |count: usize| 100.0 * count as f64 / self.samples() as f64;
-        let lines = counts.iter().take(PRINTED);
-        lines.map(|(place, count)| format!("{:5.1} %  {}\n", percent(*count), self.frames[*place].label())).collect()
+        let lines = counts.iter().take(PRINTED).map(|(place, count)| {
+            let frame = &self.frames[*place];
+            let is_alike = |other: &Frame| other.name == frame.name && other.file != frame.file;
+            let file = if self.frames.iter().any(is_alike) { format!(" in {}", frame.file) } else { String::new() };
+            format!("{:5.1} %  {}{file}\n", percent(*count), frame.label())
+        });
+        lines.collect()
     }
 
     fn flame_graph(&self, application: &str, wish: &Wish) -> Result<Vec<u8>, String> {

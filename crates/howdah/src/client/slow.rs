@@ -93,6 +93,7 @@ impl Request {
         let last = self.lines.last().unwrap_or(&Value::Null);
         let event = last.get("event").and_then(Value::as_str).unwrap_or_default();
         let is_limit = self.lines.iter().any(|line| line.get("event").is_some_and(|event| event == "limit"));
+        let least = if event == "end" { "" } else { "at least " };
         let end = match (event, is_limit) {
             (_, true) => ", ended by limits/timeout",
             ("end", false) => "",
@@ -100,7 +101,7 @@ impl Request {
         };
         let number = |name: &str| last.get(name).and_then(Value::as_u64).unwrap_or_default();
         let mut text = format!(
-            "{}  {}  {} {}\n  {} s{end}, {} s of CPU; {} of memory, {} at most; worker {}; {}\n",
+            "{}  {}  {} {}\n  {least}{} s{end}, {} s of CPU; {} of memory, {} at most; worker {}; {}\n",
             plain(&self.time()),
             self::text(last, "application"),
             self::text(last, "method"),

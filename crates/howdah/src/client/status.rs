@@ -50,7 +50,7 @@ fn fetch(server: &Server) -> Result<String, String> {
 }
 
 fn parse(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("the status is not JSON: {error}"))
+    serde_json::from_str(text).map_err(|_| "the answer is not JSON: that is no control API of howdah's".to_owned())
 }
 
 /// Requests each second.

@@ -19,13 +19,18 @@ pub(super) struct Automatic {
     promised: (u64, Instant),
     /// How much there was for its own when it was last looked at, in bytes.
     room: i64,
-    /// When an operator last heard that there is no memory for more workers.
+    /// Since when, and until when, there has been no memory for more workers.
+    lacks_memory: Option<(Instant, Instant)>,
+    /// When an operator last heard of that.
     told_of_memory: Option<Instant>,
 }
 
 /// After this, workers that have work have taken the memory for it.
 const NEW: Duration = Duration::from_secs(1);
 const TELL_OF_MEMORY: Duration = Duration::from_secs(60);
+/// There is no memory for more when that has been so for this long: what workers take is a guess when they are new, and too
+/// much of one.
+const LASTING: Duration = Duration::from_secs(3);
 /// What the router said is old after this: it says it again while it is so.
 const NEWS: Duration = QUICK.saturating_mul(3);
 
@@ -43,6 +48,7 @@ impl Automatic {
             waiting: (0, now),
             promised: (0, now),
             room: 0,
+            lacks_memory: None,
             told_of_memory: None,
         })
     }
@@ -89,10 +95,8 @@ impl Generation {
         let all = self.workers.staying();
         let leaving = self.workers.leaving();
         let grown_up = measured.iter().filter(|worker| !worker.is_young()).count();
-        let Some(Automatic { sizing, gauge, looked, waiting, promised, room, told_of_memory }) = &mut self.automatic
-        else {
-            return;
-        };
+        let Some(automatic) = &mut self.automatic else { return };
+        let Automatic { sizing, gauge, looked, waiting, promised, room, lacks_memory, told_of_memory } = automatic;
         *looked = Some(now);
         let waiting = if now.saturating_duration_since(waiting.1) < NEWS { waiting.0 } else { 0 };
         let promised = if now.saturating_duration_since(promised.1) < NEW { promised.0 } else { 0 };
@@ -112,7 +116,12 @@ impl Generation {
         };
         let decision = sizing.decide(sample, now);
         let is_news = told_of_memory.is_none_or(|told| now.saturating_duration_since(told) >= TELL_OF_MEMORY);
-        if let Some(allowed) = decision.lacks_memory.filter(|_| is_news) {
+        *lacks_memory = lacks_memory.filter(|(_, last)| now.saturating_duration_since(*last) < NEW);
+        if let Some(allowed) = decision.lacks_memory
+            && let (since, _) = *lacks_memory.insert((lacks_memory.map_or(now, |(since, _)| since), now))
+            && now.saturating_duration_since(since) >= LASTING
+            && is_news
+        {
             *told_of_memory = Some(now);
             tracing::warn!(
                 "{waiting} requests wait for a worker of {:?}, and the memory has room for {allowed} workers: raise \

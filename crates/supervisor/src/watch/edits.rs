@@ -3,6 +3,9 @@
 //! What is written together (a checkout, an install) is told once, when it has come to rest. When the kernel gives no more
 //! watches it is said once for each application, with what to do; the folders that are watched already stay so. What
 //! another machine writes on a network file system is not seen.
+//!
+//! A watch is of a folder, not of its path: when another folder has taken the place of an application's, that is told like an
+//! edit, and the new one is watched.
 
 use super::files::{is_watched, matters};
 use super::{Notice, Watched};
@@ -12,6 +15,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -21,6 +25,8 @@ use tokio::sync::mpsc::UnboundedSender;
 const REST: Duration = Duration::from_millis(200);
 /// When it is told in any case.
 const LONGEST_UNREST: Duration = Duration::from_secs(10);
+/// How often it is looked whether the folders of an application are still the same.
+const LOOK: Duration = Duration::from_millis(500);
 /// How often orders are looked for.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How far above the root a project may begin, as its composer.json shows.
@@ -33,9 +39,15 @@ struct Watching {
     inotify: OwnedFd,
     /// By watch: the application's folder, and what is watched below it.
     folders: HashMap<i32, (PathBuf, PathBuf)>,
+    /// The application's folders, and which ones they were when they were watched.
+    tops: Vec<(PathBuf, Option<Identity>)>,
+    looked: Instant,
     written: Option<Written>,
     exhausted: bool,
 }
+
+/// Device and inode: another folder has another one.
+type Identity = (u64, u64);
 
 /// Files that were written, and have not been told yet.
 struct Written {
@@ -60,6 +72,7 @@ pub fn run(orders: &Receiver<Vec<Watched>>, notices: &UnboundedSender<Notice>) {
         wait(&all);
         for watching in &mut all {
             watching.read();
+            watching.look(Instant::now());
             if let Some(notice) = watching.notice(Instant::now())
                 && notices.send(notice).is_err()
             {
@@ -101,6 +114,10 @@ fn project(folder: &Path) -> Option<PathBuf> {
     above.filter(|folder| folder.join("composer.json").is_file()).last().map(Path::to_owned)
 }
 
+fn identity(folder: &Path) -> Option<Identity> {
+    folder.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
 // === impl Watching ===
 
 impl Watching {
@@ -116,11 +133,43 @@ impl Watching {
                 return None;
             }
         };
-        let mut watching = Watching { watched, inotify, folders: HashMap::new(), written: None, exhausted: false };
-        for folder in folders(&watching.watched) {
+        let tops = folders(&watched).into_iter().map(|folder| (identity(&folder), folder));
+        let tops: Vec<_> = tops.map(|(identity, folder)| (folder, identity)).collect();
+        let mut watching = Watching {
+            watched,
+            inotify,
+            folders: HashMap::new(),
+            tops: tops.clone(),
+            looked: Instant::now(),
+            written: None,
+            exhausted: false,
+        };
+        for (folder, _) in tops {
             watching.add(&folder, &folder);
         }
         Some(watching)
+    }
+
+    /// Watches the folders that have taken the place of those that were watched.
+    fn look(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.looked) < LOOK {
+            return;
+        }
+        self.looked = now;
+        let is_another = |(folder, before): &&(PathBuf, Option<Identity>)| {
+            identity(folder).is_some_and(|identity| Some(identity) != *before)
+        };
+        let Some(replaced) = self.tops.iter().find(is_another).map(|(folder, _)| folder.clone()) else { return };
+        let Some(mut anew) = Watching::begin(self.watched.clone()) else { return };
+        anew.written = self.written.take();
+        anew.enter(replaced);
+        *self = anew;
+    }
+
+    fn enter(&mut self, file: PathBuf) {
+        let now = Instant::now();
+        let written = self.written.get_or_insert(Written { file, first: now, last: now });
+        written.last = now;
     }
 
     /// What was written until this one watches is told, too.
@@ -197,16 +246,15 @@ impl Watching {
                 files.push(folder.join(name));
             }
         }
-        for watch in gone {
-            self.folders.remove(&watch);
+        for (_, folder) in gone.iter().filter_map(|watch| self.folders.remove(watch)) {
+            // One that comes in its place may have its inode.
+            self.tops.iter_mut().filter(|(top, _)| *top == folder).for_each(|(_, identity)| *identity = None);
         }
         for (application, folder) in new_folders {
             files.extend(self.add(&application, &folder));
         }
-        let now = Instant::now();
         for file in files {
-            let written = self.written.get_or_insert(Written { file, first: now, last: now });
-            written.last = now;
+            self.enter(file);
         }
     }
 
@@ -236,6 +284,7 @@ mod tests {
         while Instant::now() < until {
             wait(std::slice::from_ref(watching));
             watching.read();
+            watching.look(Instant::now());
             if let Some(Notice::Edited { file, .. }) = watching.notice(Instant::now()) {
                 return Some(file);
             }
@@ -271,5 +320,28 @@ mod tests {
         std::fs::rename(project.join("src/new"), project.join("src/renamed")).unwrap();
         std::fs::write(project.join("vendor/composer/installed.php"), "").unwrap();
         assert!(next(&mut watching).is_some());
+    }
+
+    #[test]
+    fn a_folder_that_takes_the_place_of_another_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| std::fs::canonicalize(folder.path()).unwrap().join(name);
+        for name in ["app", "new"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        let mut watching = Watching::begin(watched(&at("app"))).unwrap();
+        std::fs::rename(at("app"), at("old")).unwrap();
+        std::fs::rename(at("new"), at("app")).unwrap();
+        assert_eq!(next(&mut watching), Some(at("app")));
+        std::fs::write(at("old/a.php"), "").unwrap();
+        std::fs::write(at("app/b.php"), "").unwrap();
+        assert_eq!(next(&mut watching), Some(at("app/b.php")));
+
+        std::fs::remove_dir_all(at("app")).unwrap();
+        std::fs::create_dir(at("app")).unwrap();
+        watching.looked = Instant::now().checked_sub(LOOK).unwrap();
+        assert_eq!(next(&mut watching), Some(at("app/b.php")), "the folder is told with it");
+        std::fs::write(at("app/c.php"), "").unwrap();
+        assert_eq!(next(&mut watching), Some(at("app/c.php")));
     }
 }
