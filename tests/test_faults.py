@@ -90,6 +90,46 @@ def test_a_worker_without_descriptors_answers_its_request_and_goes(shop):
     assert "replaced" not in server.stderr, "no rule was broken"
 
 
+def test_what_a_script_does_to_its_process_does_not_hit_the_next_request(shop, folder):
+    folder.php("limits.php", "posix_setrlimit(POSIX_RLIMIT_NOFILE, 5, 5); echo getmypid();")
+    folder.php("alarm.php", "pcntl_alarm(1); echo getmypid();")
+    folder.php("part.php", "<?php return 1;")
+    folder.php("whole.php", "require __DIR__ . '/part.php'; for ($i = 0; $i < 3; $i++) $open[] = fopen(__FILE__, 'r'); echo getmypid();")
+    server = shop(processes=1)
+    before = server.get("/limits.php").text
+    assert all(server.get("/whole.php").text not in ("", before) for _ in range(3))
+    armed = server.get("/alarm.php").text
+    for _ in range(15):
+        assert server.get("/whole.php").text == armed, "it has not died"
+        time.sleep(0.1)
+
+
+def test_a_worker_that_makes_what_it_shares_with_the_router_block_holds_up_nobody(shop, folder):
+    folder.php(
+        "block.php",
+        "$libc = FFI::cdef('int fcntl(int, int, int);'); foreach (scandir('/proc/self/fd') as $fd)"
+        " if (@readlink(\"/proc/self/fd/$fd\") === 'anon_inode:[eventfd]') { $libc->fcntl((int) $fd, 4, 0); echo 'done '; }",
+    )
+    server = shop()
+    needs_ffi(server)
+    assert "done" in server.get("/block.php").text
+    for _ in range(200):
+        assert server.get("/pid.php", timeout=5).status == 200
+
+
+def test_a_stopped_prototype_whose_workers_die_is_replaced(shop):
+    server = shop(processes=1)
+    before = server.get("/pid.php").text
+    server.prototype("shop").kill(signal.SIGSTOP)
+    assert server.get("/pid.php").text == before
+    time.sleep(11)
+    assert server.get("/pid.php").text == before, "nobody is missed: it is left alone"
+    os.kill(int(before), signal.SIGKILL)
+    wait_for(lambda: "tells of no worker that has died" in server.stderr, "the line", 40)
+    wait_for(lambda: server.get("/pid.php").status == 200, "another worker")
+    assert server.get("/pid.php").text != before
+
+
 @pytest.mark.parametrize("limits", [{}, {"requests": 1000}])
 def test_a_script_that_kills_each_worker_does_not_starve_the_others(shop, limits):
     server = shop(limits=limits)
@@ -366,18 +406,21 @@ def test_a_restart_needs_no_disk(folder, tmp_path):
             assert "a new configuration was not put in force (PUT /config/applications/shop/processes): " in server.stderr
 
 
-def test_a_slow_log_that_cannot_be_opened_any_more_is_no_reason_not_to_serve(folder, tmp_path):
+def test_logs_that_are_gone_are_no_reason_not_to_serve(folder, tmp_path):
     folder.php("pid.php", "echo getmypid();")
     logs = tmp_path / "logs"
     logs.mkdir()
     slow_log = {"threshold": 1, "path": str(logs / "slow")}
-    config = {"applications": {"shop": {"type": "php", "root": str(folder.root), "processes": 1, "slow_log": slow_log}}}
+    options = {"processes": 1, "slow_log": slow_log, "stderr": str(logs / "stderr")}
+    config = {"applications": {"shop": {"type": "php", "root": str(folder.root), **options}}}
     with Howdah.run(config) as server:
         shutil.rmtree(logs)
         before = server.get("/pid.php").text
         server.prototype("shop").kill()
         wait_for(lambda: server.get("/pid.php").text != before, "another worker")
-        assert re.search(r"applications/shop/slow_log: .* cannot be opened: .*slow requests are not written", server.stderr)
+        assert "cannot be opened" not in server.stderr, "they are open still"
+        answer = server.api("POST", "/control/applications/shop/restart")
+        assert answer.status == 500 and "applications/shop/slow_log: " in answer.json()["detail"]
 
 
 @needs_root

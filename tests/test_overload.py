@@ -1,10 +1,12 @@
 """Overload: how many workers an application gets by itself, how long requests wait, and which are refused."""
 
+import contextlib
 import json
 import os
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -130,6 +132,34 @@ def test_a_client_may_say_how_long_it_waits(site):
         assert late.result().status == 503 and 0.9 < late.took < 3
         (site.scratch / "go").touch()
         assert running.result().status == 200
+
+
+@pytest.mark.parametrize("headers", [(), [("Prefer", "wait=1")]])
+def test_a_body_that_comes_while_requests_queue_holds_up_nobody(site, headers):
+    """Whether it would be refused is foreseen before the body comes."""
+    with run(site, processes=2) as server:
+        until = time.monotonic() + 6
+        statuses = []
+
+        def ask():
+            while time.monotonic() < until:
+                statuses.append(server.get("/sleep.php").status)
+                time.sleep(0.05 if statuses[-1] == 503 else 0)
+
+        with ThreadPoolExecutor(200) as pool:
+            asking = [pool.submit(ask) for _ in range(200)]
+            wait_for(lambda: status(server)["requests"]["refused"] > 0, "the overload")
+            for _ in range(10):
+                with server.connect() as client:
+                    client.send_request("POST", "/hello.php", [("Content-Length", "100000"), *headers])
+                    client.send(b"x" * 1000)
+                    time.sleep(0.05)
+                    with contextlib.suppress(OSError):
+                        client.send(b"x" * 99000)
+                    assert client.response().status in (200, 503)
+            [it.result() for it in asking]
+        assert set(statuses) <= {200, 503} and statuses.count(200) > 50
+        assert server.get("/static.txt").text == "static" and server.get("/hello.php").status == 200
 
 
 # --- Lasting overload

@@ -375,6 +375,7 @@ static PHP_MINIT_FUNCTION(howdah)
 	(void) type;
 	(void) module_number;
 	howdah_follow_pcntl_fork();
+	howdah_follow_what_alters();
 	return SUCCESS;
 }
 
@@ -543,6 +544,7 @@ void howdah_php_run(const struct howdah_request *new_request)
 	howdah_sampler_finish();
 	SG(server_context) = NULL;
 	request = NULL;
+	howdah_disarm();
 	/* What the script blocked must not stay blocked for the next. */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);

@@ -129,6 +129,73 @@ void howdah_follow_pcntl_fork(void)
 	}
 }
 
+/* ---- what a script does to its process ---- */
+
+/* What cannot be taken back: the next request would find it so. */
+static int altered;
+static int has_alarm;
+
+static struct {
+	const char *name;
+	int *flag;
+	zend_internal_function *function;
+	zif_handler handler;
+} altering[] = {
+	{ .name = "posix_setrlimit", .flag = &altered },
+	{ .name = "posix_setsid", .flag = &altered },
+	{ .name = "posix_setpgid", .flag = &altered },
+	{ .name = "posix_setuid", .flag = &altered },
+	{ .name = "posix_setgid", .flag = &altered },
+	{ .name = "posix_seteuid", .flag = &altered },
+	{ .name = "posix_setegid", .flag = &altered },
+	{ .name = "posix_initgroups", .flag = &altered },
+	{ .name = "proc_nice", .flag = &altered },
+	{ .name = "pcntl_setpriority", .flag = &altered },
+	{ .name = "pcntl_setcpuaffinity", .flag = &altered },
+	{ .name = "pcntl_unshare", .flag = &altered },
+	{ .name = "pcntl_setns", .flag = &altered },
+	{ .name = "pcntl_alarm", .flag = &has_alarm },
+};
+#define ALTERING (sizeof(altering) / sizeof(altering[0]))
+
+static ZEND_NAMED_FUNCTION(note_and_call)
+{
+	for (size_t i = 0; i < ALTERING; i++) {
+		if ((void *) altering[i].function == (void *) EX(func)) {
+			*altering[i].flag = 1;
+			altering[i].handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+			return;
+		}
+	}
+}
+
+void howdah_follow_what_alters(void)
+{
+	for (size_t i = 0; i < ALTERING; i++) {
+		const char *name = altering[i].name;
+		zend_internal_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
+		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+			altering[i].function = function;
+			altering[i].handler = function->handler;
+			function->handler = note_and_call;
+		}
+	}
+}
+
+/* An alarm would kill the request that runs when it goes off. */
+void howdah_disarm(void)
+{
+	if (has_alarm) {
+		has_alarm = 0;
+		alarm(0);
+	}
+}
+
+int howdah_is_altered(void)
+{
+	return altered;
+}
+
 /* What a fork must not share with its siblings. (OpenSSL notices forks by itself.) */
 void howdah_php_after_fork(void)
 {

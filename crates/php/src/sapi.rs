@@ -61,6 +61,7 @@ struct Text {
 
 unsafe extern "C" {
     fn howdah_text_warning(text: *mut Text);
+    fn howdah_is_altered() -> c_int;
     pub fn howdah_php_startup(
         ini_file: *const c_char,
         ini_entries: *const c_char,
@@ -92,6 +93,12 @@ pub enum Exchange {
 thread_local! {
     static CURRENT: RefCell<Option<Exchange>> = const { RefCell::new(None) };
     static HEAD: RefCell<HeadWriter> = RefCell::new(HeadWriter::default());
+}
+
+/// Whether a script has altered the process for good: its limits, its priority, who it is.
+pub fn is_altered() -> bool {
+    // SAFETY: only reads a variable of this thread.
+    unsafe { howdah_is_altered() != 0 }
 }
 
 /// Makes this the request under way.

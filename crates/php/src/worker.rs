@@ -72,7 +72,7 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bo
         }
         let now = monotonic();
         ledger.finish(now, process_cpu_time().saturating_sub(cpu_at_birth));
-        if sampler::has_ended_a_request() {
+        if sampler::has_ended_a_request() || sapi::is_altered() {
             return;
         }
         served += 1;

@@ -159,7 +159,11 @@ impl Process {
                 let file = Arc::new(File::from(next(&mut descriptors)?));
                 self.tell(|| Command::ReopenLog(Arc::clone(&file)));
             }
-            ToRouter::TellLoad => self.supervisor.tell(&FromRouter::Load(self.load())),
+            ToRouter::TellLoad => {
+                // Once all of the threads have heard of it: each must be alive.
+                let answer = Arc::new(self.supervisor.tell_on_drop(FromRouter::Load(self.load())));
+                self.tell(|| Command::Answer(Arc::clone(&answer)));
+            }
             ToRouter::Boot(_) | ToRouter::Drain => return Err(io::Error::other("a second boot message")),
         }
         Ok(())

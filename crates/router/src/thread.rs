@@ -18,10 +18,11 @@ use crate::socket::Accepted;
 use crate::static_files::StaticFiles;
 use crate::warm_up::{Order, Warming};
 use howdah_channel::WorkerId;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub enum Command {
     WorkerDied(u64, WorkerId, Option<(u16, u32)>),
     /// Write the access log here from now on.
     ReopenLog(Arc<File>),
+    /// Drop this: a thread that hangs does not.
+    Answer(Arc<TellOnDrop>),
     /// Accept no more, finish, end.
     Drain,
 }
@@ -208,7 +211,18 @@ async fn serve(setup: Setup) {
 /// The eventfd only ends the sleep; what there is to do is in the mailboxes.
 async fn answer_bell(bell: AsyncFd<OwnedFd>) {
     while let Ok(mut ready) = bell.readable().await {
-        let _ = ready.try_io(|bell| Ok(rustix::io::read(bell, &mut [0u8; 8])?));
+        let _ = ready.try_io(|bell| Ok(empty(bell.get_ref())?));
+    }
+}
+
+/// Never waits: whether the eventfd does is what the workers say, who share it.
+fn empty(bell: &OwnedFd) -> rustix::io::Result<usize> {
+    const NO_OFFSET: u64 = u64::MAX;
+    let mut count = [0; 8];
+    match rustix::io::preadv2(bell, &mut [IoSliceMut::new(&mut count)], NO_OFFSET, ReadWriteFlags::NOWAIT) {
+        // Linux before 5.8.
+        Err(Errno::OPNOTSUPP) => rustix::io::read(bell, &mut count),
+        result => result,
     }
 }
 
@@ -348,6 +362,7 @@ impl Thread {
                     port.worker_died(worker, killer);
                 }
             }),
+            Command::Answer(answer) => drop(answer),
             Command::ReopenLog(file) => self.access_log.borrow_mut().reopen(Some(file)),
             Command::Drain => {
                 self.draining.set(true);

@@ -2,7 +2,7 @@
 //! PHP says.
 //!
 //! What is open stays open: when a path cannot be opened any more, the file that it named goes on. A named pipe must have
-//! a reader, as opening it never waits for one.
+//! a reader, as opening it never waits for one. Folders may be of others: links of theirs are not followed.
 
 use crate::system_error::words;
 use howdah_config::LogDestination;
@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::Arc;
 
 const MODE: u32 = 0o640;
@@ -20,14 +20,8 @@ const MODE: u32 = 0o640;
 /// Files to which an application writes in the place of our own standard output and error.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
-    stdout: Option<Output>,
-    stderr: Option<Output>,
-}
-
-#[derive(Clone, Debug)]
-struct Output {
-    path: PathBuf,
-    file: Arc<File>,
+    stdout: Option<Arc<File>>,
+    stderr: Option<Arc<File>>,
 }
 
 /// An access log that is open.
@@ -46,8 +40,8 @@ impl Outputs {
     /// With the place in the configuration, the path and the reason.
     pub fn open(application: &str, stdout: Option<&Path>, stderr: Option<&Path>) -> Result<Outputs, String> {
         let open = |option: &str, path: Option<&Path>| {
-            let output = path.map(|path| Output::open(path).map_err(|error| (path, error))).transpose();
-            output.map_err(|(path, error)| {
+            let output = path.map(|path| append_to(path).map(Arc::new).map_err(|error| (path, error)));
+            output.transpose().map_err(|(path, error)| {
                 let reason = explain(path, &error);
                 format!("applications/{application}/{option}: {path:?} cannot be opened: {reason}; choose another file")
             })
@@ -55,29 +49,13 @@ impl Outputs {
         Ok(Outputs { stdout: open("stdout", stdout)?, stderr: open("stderr", stderr)? })
     }
 
-    /// Opens them again, as they may have been renamed since. What cannot be opened stays as it is.
-    pub fn reopen(&mut self) {
-        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
-            match Output::open(&output.path) {
-                Ok(fresh) => *output = fresh,
-                Err(error) => tracing::error!("{:?} stays as it is: {}", output.path, explain(&output.path, &error)),
-            }
-        }
-    }
-
     /// Standard output and error.
     ///
     /// # Errors
     /// When there are no descriptors.
     pub fn files(&self) -> io::Result<[Option<File>; 2]> {
-        let copy = |output: &Option<Output>| output.as_ref().map(|output| output.file.try_clone()).transpose();
+        let copy = |output: &Option<Arc<File>>| output.as_ref().map(|file| file.try_clone()).transpose();
         Ok([copy(&self.stdout)?, copy(&self.stderr)?])
-    }
-}
-
-impl Output {
-    fn open(path: &Path) -> io::Result<Output> {
-        Ok(Output { path: path.to_owned(), file: Arc::new(append_to(path)?) })
     }
 }
 
@@ -144,10 +122,25 @@ pub fn write_errors_to(path: &Path) -> Result<(), String> {
     })
 }
 
-/// Does not wait: not for the reader of a named pipe, and not for a modem.
+/// Does not wait: not for the reader of a named pipe, and not for a modem. A link is followed if it is root's or ours: one of
+/// an application's user may lead to any file that we may write.
 pub(crate) fn append_to(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
-    let file = OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
+    let open = |more: OFlags| {
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | more).bits() as i32;
+        OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
+    };
+    let file = match open(OFlags::NOFOLLOW) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            let owner = path.symlink_metadata()?.uid();
+            if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+                return Err(io::Error::other(format!(
+                    "it is a symbolic link of user id {owner}, which is not followed"
+                )));
+            }
+            open(OFlags::empty())?
+        }
+        opened => opened?,
+    };
     // Whoever writes may wait: PHP would lose what does not fit into a pipe.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
@@ -167,6 +160,7 @@ fn explain(path: &Path, error: &io::Error) -> String {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::path::PathBuf;
 
     fn pipe_in(folder: &Path) -> PathBuf {
         let path = folder.join("log");
@@ -207,12 +201,27 @@ mod tests {
         let path = folder.path().join("logs/access.log");
         std::fs::create_dir(folder.path().join("logs")).unwrap();
         let mut log = AccessLog::open(&LogDestination::Path(path.clone())).unwrap();
-        let mut outputs = Outputs::open("shop", Some(&path), None).unwrap();
+        let outputs = Outputs::open("shop", Some(&path), None).unwrap();
         std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
         assert!(log.reopen());
-        outputs.reopen();
         log.descriptor().unwrap();
         assert!(outputs.files().unwrap()[0].is_some());
+    }
+
+    #[test]
+    fn a_link_of_somebody_elses_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        append_to(&link).unwrap();
+        assert!(target.exists(), "our own is");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+            std::fs::remove_file(&target).unwrap();
+            let error = Outputs::open("shop", None, Some(&link)).unwrap_err();
+            assert!(error.contains("a symbolic link of user id 65534"), "{error}");
+            assert!(!target.exists());
+        }
     }
 
     #[test]

@@ -64,10 +64,12 @@ pub fn plan(name: &str, application: &Application, start: &Start, strictness: St
     let confined = confinement::of(&application.isolation, &account)
         .map_err(|(option, problem)| at(&format!("/isolation/{option}"), problem))?;
     let cores = confined.machine().cores();
-    let slow_log =
+    let mut slow_log =
         SlowLog::of(name, application.slow_log.as_ref(), start).map_err(|problem| at("/slow_log", problem))?;
-    if strictness == Strictness::AsAsked {
-        slow_log.as_ref().map(SlowLog::open).transpose().map_err(|problem| at("/slow_log", problem))?;
+    match slow_log.as_mut().map(|log| log.open().map_err(|problem| at("/slow_log", problem))) {
+        Some(Err(problem)) if strictness == Strictness::AsAsked => return Err(problem),
+        Some(Err(problem)) => tracing::error!("{problem}; slow requests are not written"),
+        Some(Ok(())) | None => {}
     }
     let outputs = Outputs::open(name, application.stdout.as_deref(), application.stderr.as_deref())?;
     Ok(Plan {

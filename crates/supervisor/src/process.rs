@@ -124,6 +124,11 @@ impl Process {
         Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && stat.parent == own_pid())
     }
 
+    /// Whether it is dead, reaped or not.
+    pub fn is_dead(self) -> bool {
+        Stat::of(self.pid).is_none_or(|stat| stat.born != self.born || stat.dead)
+    }
+
     /// Kills it, if it is still there.
     pub fn kill(self) {
         // First the pidfd, then the look at whom it means: whoever gets the number afterwards is not meant.

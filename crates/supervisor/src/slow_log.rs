@@ -23,6 +23,7 @@ pub struct SlowLog {
     /// The file, in a folder of howdah's or of somebody else's.
     path: PathBuf,
     is_ours: bool,
+    file: Option<Arc<File>>,
     /// What is written there.
     pub requests: SlowRequests,
     is_rotating: Arc<AtomicBool>,
@@ -69,14 +70,14 @@ impl SlowLog {
         let threshold_ms = u64::try_from(wanted.threshold.as_millis()).unwrap_or(u64::MAX);
         let requests = SlowRequests { threshold_ms, samples: wanted.samples };
         let is_ours = wanted.path.is_none();
-        Ok(Some(SlowLog { path, is_ours, requests, is_rotating: Arc::default() }))
+        Ok(Some(SlowLog { path, is_ours, file: None, requests, is_rotating: Arc::default() }))
     }
 
-    /// Opens it for who writes.
+    /// Opens it for who writes. The file system may hang.
     ///
     /// # Errors
     /// With the path, the reason and what to do.
-    pub fn open(&self) -> Result<File, String> {
+    pub fn open(&mut self) -> Result<(), String> {
         let opened = || {
             if let Some(folder) = self.path.parent().filter(|_| self.is_ours) {
                 DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
@@ -86,7 +87,13 @@ impl SlowLog {
             }
             append_to(&self.path)
         };
-        opened().map_err(|error| self.problem("opened", &error))
+        self.file = Some(Arc::new(opened().map_err(|error| self.problem("opened", &error))?));
+        Ok(())
+    }
+
+    /// The file, if it could be opened.
+    pub fn file(&self) -> Option<&File> {
+        self.file.as_deref()
     }
 
     /// Puts what is in it aside if it has grown long: `.1` at the end of its name. On a thread, as the file system may hang.
@@ -208,7 +215,7 @@ mod tests {
 
     fn log(path: PathBuf) -> SlowLog {
         let requests = SlowRequests { threshold_ms: 1, samples: 1 };
-        SlowLog { path, is_ours: false, requests, is_rotating: Arc::default() }
+        SlowLog { path, is_ours: false, file: None, requests, is_rotating: Arc::default() }
     }
 
     #[test]
@@ -238,7 +245,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let log = log(path);
+        let mut log = log(path);
         for problem in [log.open().unwrap_err(), log.tail().unwrap_err()] {
             assert!(problem.contains("it is not a regular file; choose another"), "{problem}");
         }
@@ -248,8 +255,9 @@ mod tests {
     fn a_long_one_is_put_aside() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let log = log(path);
-        let mut writer = log.open().unwrap();
+        let mut log = log(path);
+        log.open().unwrap();
+        let mut writer = log.file().unwrap().try_clone().unwrap();
         writer.set_len(ROTATE_BYTES).unwrap();
         log.rotate().unwrap();
         assert_eq!(writer.metadata().unwrap().len(), ROTATE_BYTES);

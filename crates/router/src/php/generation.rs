@@ -189,10 +189,8 @@ impl Generation {
 
     /// A request comes: not if too many like it have killed their workers.
     pub(super) fn contain(&self, uri: &Uri, alike: Alike, now: Instant) -> Result<(), Failure> {
-        match self.has_killers.load(Ordering::Relaxed) && !self.killers().admit(alike, now) {
-            true => Err(self.refuse_killer(uri)),
-            false => Ok(()),
-        }
+        let is_refused = self.has_killers.load(Ordering::Relaxed) && !self.killers().admit(alike, now);
+        if is_refused { Err(self.refuse_killer(uri)) } else { Ok(()) }
     }
 
     fn refuse_killer(&self, uri: &Uri) -> Failure {
@@ -254,10 +252,9 @@ impl Generation {
             return Ok(());
         }
         let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
-        match self.queue().foresee(arrival) {
-            Ok(_) => Ok(()),
-            Err(_) => self.arrive(patience, Instant::now()).map(drop),
-        }
+        // Not in the match: the queue would stay locked for who looks at it next.
+        let is_foreseen = self.queue().foresee(arrival).is_err();
+        if is_foreseen { self.arrive(patience, Instant::now()).map(drop) } else { Ok(()) }
     }
 
     /// A request that waited was taken back.

@@ -23,9 +23,6 @@ use std::time::Instant;
 impl Generation {
     pub(super) fn start_prototype(&mut self, now: Instant) -> io::Result<()> {
         self.failure = None;
-        if self.proven {
-            self.plan.outputs.reopen();
-        }
         let plan = &self.plan;
         let [stdout, stderr] = plan.outputs.files()?;
         let later = match &stderr {
@@ -44,12 +41,7 @@ impl Generation {
         }
         let mut descriptors = self.descriptors()?;
         let mut files = vec![later, self.samples.try_clone()?];
-        let slow_log = plan.slow_log.as_ref().and_then(|log| {
-            let problem = |problem: &String| {
-                tracing::error!("{}; slow requests are not written", at_slow_log(&plan.name, problem))
-            };
-            log.open().inspect_err(problem).ok().map(|file| (file, log.requests))
-        });
+        let slow_log = plan.slow_log.as_ref().and_then(|log| Some((log.file()?.try_clone().ok()?, log.requests)));
         let slow_requests = slow_log.as_ref().map(|(_, requests)| *requests);
         files.extend(slow_log.map(|(file, _)| file.into()));
         descriptors.splice(1..1, files);
@@ -144,8 +136,4 @@ impl Generation {
         let named = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
         named.map_or(Told::Stranger, |pid| process::told(pid, prototype, group))
     }
-}
-
-fn at_slow_log(application: &str, problem: &str) -> String {
-    format!("applications/{application}/slow_log: {problem}")
 }

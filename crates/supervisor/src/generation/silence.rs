@@ -2,8 +2,8 @@
 //!
 //! It forks at once when it is told to, or says that it cannot. And it is asked now and then whether it is there: one that
 //! hangs would not tell the deaths of its workers, either. One that hangs is killed: its workers finish what they do (in a
-//! namespace of processes, they die with it), and another one starts. While nothing is to be forked, one that
-//! somebody has stopped is left alone.
+//! namespace of processes, they die with it), and another one starts. While nothing is to be forked, and no worker of it
+//! has died, one that somebody has stopped is left alone.
 
 use super::{Generation, Prototype};
 use crate::cgroup::Group;
@@ -20,6 +20,8 @@ pub(super) struct Silence {
     /// When it is asked whether it is there, and how often it has not said so.
     ask_at: Instant,
     unanswered: u32,
+    /// While it was stopped a worker of it was found dead.
+    untold_deaths: bool,
 }
 
 /// How long a prototype may take to fork the next worker, or to say that it cannot.
@@ -32,7 +34,7 @@ const FORK_GRACE: Duration = Duration::from_secs(1);
 impl Silence {
     /// A prototype starts.
     pub(super) fn begin(now: Instant) -> Silence {
-        Silence { answered: Some(now), ask_at: now + ASK_PAUSE, unanswered: 0 }
+        Silence { answered: Some(now), ask_at: now + ASK_PAUSE, unanswered: 0, untold_deaths: false }
     }
 
     /// It has forked, or could not.
@@ -89,8 +91,10 @@ impl Generation {
         }
         self.silence.ask_at = now + ASK_PAUSE;
         if self.is_stopped_by_others() {
+            self.look_for_untold_deaths();
             return;
         }
+        self.silence.untold_deaths = false;
         if self.silence.unanswered >= UNANSWERED_AT_MOST {
             let (name, seconds) = (&self.plan.name, ASK_PAUSE.as_secs() * u64::from(UNANSWERED_AT_MOST));
             tracing::error!("the prototype of {name:?} has not answered for {seconds} s; it is killed");
@@ -99,6 +103,20 @@ impl Generation {
             self.silence.unanswered += 1;
             link.send(ToPrototype::Answer, Vec::new());
         }
+    }
+
+    /// Nobody else tells that a worker has died. That is seen twice: who was stopped and goes on now tells it by itself.
+    fn look_for_untold_deaths(&mut self) {
+        let has_untold_deaths = self.has_untold_deaths();
+        if std::mem::replace(&mut self.silence.untold_deaths, has_untold_deaths) && has_untold_deaths {
+            let name = &self.plan.name;
+            tracing::error!("the prototype of {name:?} is stopped, and tells of no worker that has died; it is killed");
+            self.kill_prototype();
+        }
+    }
+
+    fn has_untold_deaths(&self) -> bool {
+        self.workers.alive().any(|(_, process)| process.is_some_and(Process::is_dead))
     }
 
     /// By an operator, with a signal, a debugger, or by freezing its control group.
