@@ -20,6 +20,7 @@ closes, and `Folder` does so by itself. Nothing here sleeps for a condition with
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import random
@@ -33,6 +34,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, Sequence
+
+import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXECUTABLE = Path(os.environ.get("HOWDAH", REPOSITORY / "target/release/howdah"))
@@ -675,3 +678,23 @@ class Howdah:
                 self.kill()
         else:
             self.kill()
+
+
+@contextlib.contextmanager
+def dead_file_system(folder):
+    """A folder that hangs whoever looks into it, like a network file system whose server is gone, until the end."""
+    point = folder / "dead"
+    point.mkdir()
+    libc = ctypes.CDLL(None)
+    with contextlib.ExitStack() as end:
+        try:
+            # Nobody answers what the kernel asks there.
+            device = os.open("/dev/fuse", os.O_RDWR)
+        except OSError as error:
+            pytest.skip(f"no FUSE: {error}")
+        end.callback(os.close, device)
+        options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+        if libc.mount(b"dead", bytes(point), b"fuse", 0, options) != 0:
+            pytest.skip("nothing can be mounted")
+        end.callback(libc.umount2, bytes(point), 2)
+        yield point

@@ -1,7 +1,6 @@
 """Deploys: releases behind a symbolic link, warm-up, reload. No release is half seen, and a bad one is not taken."""
 
 import contextlib
-import ctypes
 import json
 import os
 import random
@@ -12,7 +11,7 @@ import time
 
 import pytest
 
-from harness import EXECUTABLE, Connection, Howdah, wait_for
+from harness import EXECUTABLE, Connection, Howdah, dead_file_system, wait_for
 
 FATAL = "<?php missing_function();"
 SYNTAX_ERROR = "<?php echo ("
@@ -331,26 +330,6 @@ def test_a_file_system_that_hung_is_followed_again(site):
         site.swap("2")
         wait_for_version(server, "2")
         assert server.stderr.count("is not known where the paths") == 1
-
-
-@contextlib.contextmanager
-def dead_file_system(folder):
-    """A folder that hangs whoever looks into it, like a network file system whose server is gone, until the end."""
-    point = folder / "dead"
-    point.mkdir()
-    libc = ctypes.CDLL(None)
-    with contextlib.ExitStack() as end:
-        try:
-            # Nobody answers what the kernel asks there.
-            device = os.open("/dev/fuse", os.O_RDWR)
-        except OSError as error:
-            pytest.skip(f"no FUSE: {error}")
-        end.callback(os.close, device)
-        options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
-        if libc.mount(b"dead", bytes(point), b"fuse", 0, options) != 0:
-            pytest.skip("nothing can be mounted")
-        end.callback(libc.umount2, bytes(point), 2)
-        yield point
 
 
 # --- Warm-up

@@ -93,7 +93,7 @@ def test_a_worker_without_descriptors_answers_its_request_and_goes(shop):
 def test_what_a_script_does_to_its_process_does_not_hit_the_next_request(shop, folder):
     folder.php("limits.php", "posix_setrlimit(POSIX_RLIMIT_NOFILE, 5, 5); echo getmypid();")
     folder.php("alarm.php", "pcntl_alarm(1); echo getmypid();")
-    folder.php("part.php", "<?php return 1;")
+    folder.php("part.php", "return 1;")
     folder.php("whole.php", "require __DIR__ . '/part.php'; for ($i = 0; $i < 3; $i++) $open[] = fopen(__FILE__, 'r'); echo getmypid();")
     server = shop(processes=1)
     before = server.get("/limits.php").text
@@ -420,7 +420,7 @@ def test_logs_that_are_gone_are_no_reason_not_to_serve(folder, tmp_path):
         wait_for(lambda: server.get("/pid.php").text != before, "another worker")
         assert "cannot be opened" not in server.stderr, "they are open still"
         answer = server.api("POST", "/control/applications/shop/restart")
-        assert answer.status == 500 and "applications/shop/slow_log: " in answer.json()["detail"]
+        assert answer.status == 500 and "applications/shop/stderr: " in answer.json()["detail"]
 
 
 @needs_root

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import Howdah, wait_for
+from harness import Howdah, dead_file_system, wait_for
 
 NO_STATUS = "Failed to get status."
 
@@ -34,6 +34,20 @@ def test_a_status_is_refused_when_the_router_is_silent(server):
     finally:
         router.kill(signal.SIGCONT)
     assert server.api("GET", "/status").status == 200
+
+
+def test_an_event_loop_that_hangs_is_seen_and_its_router_replaced(folder, run):
+    folder.php("index.php", "echo 'here';")
+    share = {"routes": [{"match": {"uri": "/dead*"}, "action": {"share": f"{folder.scratch}$uri"}}, {"action": {"pass": "applications/app"}}]}
+    server = run({"applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}}, **share})
+    router = server.router()
+    with dead_file_system(folder.scratch):
+        with server.connect() as client:
+            client.send_request("GET", "/dead/file")
+            wait_for(lambda: server.api("GET", "/status").status == 500, "that one of its threads is missed")
+        wait_for(lambda: "has not answered for 60 s; it is killed" in server.stderr, "its end", 90)
+        wait_for(lambda: server.router() not in (None, router), "another one")
+        assert server.get("/").text == "here" and server.api("GET", "/status").status == 200
 
 
 def test_a_router_that_does_not_take_over_a_configuration_is_replaced(server):
