@@ -127,7 +127,13 @@ impl Supervisor {
                 self.stop_unused(now);
                 self.on_time(now);
             }
-            _ => self.router_drained(now),
+            _ => {
+                if end != ProcessEnd::Code(0) {
+                    let pid = router.pid.as_raw_pid();
+                    tracing::error!("the router (pid {pid}) {end} while howdah ended; the requests under way are lost");
+                }
+                self.router_drained(now);
+            }
         }
     }
 

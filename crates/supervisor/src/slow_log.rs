@@ -164,7 +164,9 @@ impl SlowLog {
 
     fn problem(&self, what: &str, error: &io::Error) -> String {
         let advice = match error.kind() {
-            io::ErrorKind::NotFound if self.file.is_some() => "`howdah restart` of its application opens it anew, if it was moved away",
+            io::ErrorKind::NotFound if self.file.is_some() => {
+                "`howdah restart` of its application opens it anew, if it was moved away"
+            }
             _ => "choose another file with \"path\"",
         };
         format!("{:?} cannot be {what}: {}; {advice}", self.path, words(error))
