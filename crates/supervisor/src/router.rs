@@ -128,7 +128,7 @@ impl Supervisor {
                 self.on_time(now);
             }
             _ => {
-                if end != ProcessEnd::Code(0) {
+                if matches!(self.stage, Stage::Draining(_)) && end != ProcessEnd::Code(0) {
                     let pid = router.pid.as_raw_pid();
                     tracing::error!("the router (pid {pid}) {end} while howdah ended; the requests under way are lost");
                 }
