@@ -158,10 +158,11 @@ static struct {
 };
 #define ALTERING (sizeof(altering) / sizeof(altering[0]))
 
+/* A closure of a function has a copy of it. */
 static ZEND_NAMED_FUNCTION(note_and_call)
 {
 	for (size_t i = 0; i < ALTERING; i++) {
-		if ((void *) altering[i].function == (void *) EX(func)) {
+		if (altering[i].function && zend_string_equals(altering[i].function->function_name, EX(func)->common.function_name)) {
 			*altering[i].flag = 1;
 			altering[i].handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 			return;
@@ -182,12 +183,17 @@ void howdah_follow_what_alters(void)
 	}
 }
 
-/* An alarm would kill the request that runs when it goes off. */
+/* An alarm would kill the request that runs when it goes off. One that has gone off while it was blocked is forgotten
+ * when it is ignored. */
 void howdah_disarm(void)
 {
 	if (has_alarm) {
+		struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
+
 		has_alarm = 0;
 		alarm(0);
+		sigaction(SIGALRM, &ignore, &before);
+		sigaction(SIGALRM, &before, NULL);
 	}
 }
 
@@ -200,6 +206,8 @@ int howdah_is_altered(void)
 void howdah_php_after_fork(void)
 {
 	howdah_forked = 0;
+	/* What preloaded code has done is how the application wants its workers. */
+	altered = has_alarm = 0;
 #if PHP_VERSION_ID >= 80200
 	RANDOM_G(combined_lcg_seeded) = false;
 	RANDOM_G(mt19937_seeded) = false;

@@ -294,6 +294,9 @@ static uint64_t look_at_profile(uint64_t now, uint32_t rate)
 		}
 		idle_ticks = watched.began ? 0 : idle_ticks + 1;
 	}
+	if (watched.began) {
+		idle_ticks = 0;
+	}
 	return idle_ticks < IDLE_TICKS ? next_tick : NEVER;
 }
 

@@ -142,6 +142,11 @@ impl Ask {
         self.method != "GET" || self.path.starts_with("/control/")
     }
 
+    /// Whether it is of no use without its client. A change is, as of a script that does not wait.
+    pub(crate) fn is_for_its_client(&self) -> bool {
+        self.of_application("control", "profile").is_some()
+    }
+
     /// The application whose `what` is meant, below this name.
     fn of_application(&self, name: &str, what: &str) -> Option<String> {
         match DocumentPath::parse(self.below(name)?.strip_prefix("/applications")?).ok()?.segments() {

@@ -168,13 +168,14 @@ async fn answer(
         reply,
     };
     let ended = || Refusal::new(503, "howdah is shutting down.", "it takes no more changes").into();
+    let is_for_its_client = ask.is_for_its_client();
     if asks.send(ask).is_err() {
         return ended();
     }
     tokio::select! {
         answer = answer => answer.unwrap_or_else(|_| ended()),
-        // Nobody reads this. Who was asked sees that the reply is closed: a profile ends, a change goes on.
-        () = client.left() => ended(),
+        // Nobody reads this. Who was asked sees that the reply is closed.
+        () = client.left(), if is_for_its_client => ended(),
     }
 }
 

@@ -2,7 +2,8 @@
 //! PHP says.
 //!
 //! What is open stays open: when a path cannot be opened any more, the file that it named goes on. A named pipe must have
-//! a reader, as opening it never waits for one. Folders may be of others: links of theirs are not followed.
+//! a reader, as opening it never waits for one. Links of others at the end of a path are not followed; what folders above
+//! it lead to is for the operator to say.
 
 use crate::system_error::words;
 use howdah_config::LogDestination;

@@ -105,7 +105,10 @@ fn wait(all: &[Watching]) {
 fn folders(watched: &Watched) -> BTreeSet<PathBuf> {
     let led_to = watched.led_to.iter().map(|pin| pin.leads_to.clone()).filter(|path| path.is_dir());
     let with_project = led_to.map(|folder| project(&folder).unwrap_or(folder));
-    let all: BTreeSet<PathBuf> = with_project.collect();
+    outermost(with_project.collect())
+}
+
+fn outermost(all: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     all.iter().filter(|path| !path.ancestors().skip(1).any(|above| all.contains(above))).cloned().collect()
 }
 
@@ -122,6 +125,11 @@ fn identity(folder: &Path) -> Option<Identity> {
 
 impl Watching {
     fn begin(watched: Watched) -> Option<Watching> {
+        let tops = folders(&watched);
+        Watching::begin_at(watched, tops)
+    }
+
+    fn begin_at(watched: Watched, tops: BTreeSet<PathBuf>) -> Option<Watching> {
         let inotify = match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
             Ok(inotify) => inotify,
             Err(error) => {
@@ -133,8 +141,11 @@ impl Watching {
                 return None;
             }
         };
-        let tops = folders(&watched).into_iter().map(|folder| (identity(&folder), folder));
-        let tops: Vec<_> = tops.map(|(identity, folder)| (folder, identity)).collect();
+        let identified = |folder: PathBuf| {
+            let identity = identity(&folder);
+            (folder, identity)
+        };
+        let tops: Vec<_> = tops.into_iter().map(identified).collect();
         let mut watching = Watching {
             watched,
             inotify,
@@ -160,7 +171,10 @@ impl Watching {
             identity(folder).is_some_and(|identity| Some(identity) != *before)
         };
         let Some(replaced) = self.tops.iter().find(is_another).map(|(folder, _)| folder.clone()) else { return };
-        let Some(mut anew) = Watching::begin(self.watched.clone()) else { return };
+        // What is not all there yet is where it was.
+        let known = self.tops.iter().map(|(folder, _)| folder.clone());
+        let tops = outermost(known.chain(folders(&self.watched)).collect());
+        let Some(mut anew) = Watching::begin_at(self.watched.clone(), tops) else { return };
         anew.written = self.written.take();
         anew.enter(replaced);
         *self = anew;
@@ -343,5 +357,28 @@ mod tests {
         assert_eq!(next(&mut watching), Some(at("app/b.php")), "the folder is told with it");
         std::fs::write(at("app/c.php"), "").unwrap();
         assert_eq!(next(&mut watching), Some(at("app/c.php")));
+    }
+
+    #[test]
+    fn a_project_that_comes_back_piece_by_piece_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = std::fs::canonicalize(folder.path()).unwrap().join("project");
+        let make = |names: &[&str]| {
+            for name in names {
+                match name.ends_with(".json") {
+                    true => std::fs::write(project.join(name), "{}").unwrap(),
+                    false => std::fs::create_dir(project.join(name)).unwrap(),
+                }
+            }
+        };
+        make(&["", "composer.json", "public", "src"]);
+        let mut watching = Watching::begin(watched(&project.join("public"))).unwrap();
+        std::fs::remove_dir_all(&project).unwrap();
+        assert!(next(&mut watching).is_some());
+        make(&[""]);
+        assert_eq!(next(&mut watching), Some(project.clone()));
+        make(&["src", "public", "composer.json"]);
+        std::fs::write(project.join("src/a.php"), "").unwrap();
+        assert_eq!(next(&mut watching), Some(project.join("src/a.php")));
     }
 }
