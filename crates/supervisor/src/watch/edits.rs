@@ -374,7 +374,7 @@ mod tests {
         make(&["", "composer.json", "public", "src"]);
         let mut watching = Watching::begin(watched(&project.join("public"))).unwrap();
         std::fs::remove_dir_all(&project).unwrap();
-        assert!(next(&mut watching).is_some());
+        watching.read();
         make(&[""]);
         assert_eq!(next(&mut watching), Some(project.clone()));
         make(&["src", "public", "composer.json"]);
