@@ -229,6 +229,15 @@ def command(server, *arguments, expect=0):
     return done.stdout if expect == 0 else done.stderr
 
 
+def test_a_slow_request_that_follows_a_slow_one_is_looked_at_in_time(site):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.3, "samples": 10})) as server:
+        # The next look at the first one would be 4.8 s after it began.
+        server.get("/sleep.php?s=3")
+        server.get("/busy.php?s=0.8")
+        samples = wait_for(lambda: of_url(server, "/busy.php?s=0.8"), "its sample", 5)
+        assert 0.3 <= samples[0]["elapsed"] < 0.55
+
+
 def test_the_command_tells_the_last_slow_requests(site):
     with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.1, "samples": 2})) as server:
         assert command(server, "slow") == "No request has been slow.\n"
