@@ -374,8 +374,7 @@ static PHP_MINIT_FUNCTION(howdah)
 {
 	(void) type;
 	(void) module_number;
-	howdah_follow_pcntl_fork();
-	howdah_follow_what_alters();
+	howdah_follow_functions();
 	return SUCCESS;
 }
 

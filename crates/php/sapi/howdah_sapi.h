@@ -86,8 +86,7 @@ void howdah_log(const char *message);
 
 /* process.c, for the SAPI */
 extern int howdah_forked; /* a script forked this process: it is neither a prototype nor a worker */
-void howdah_follow_pcntl_fork(void);
-void howdah_follow_what_alters(void);
+void howdah_follow_functions(void);
 void howdah_disarm(void);
 
 /* user_ini.c */

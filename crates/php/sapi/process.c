@@ -89,6 +89,21 @@ void howdah_die_with_prototype(int prototype_pid, int pidfd_of_supervisor, int p
 	}
 }
 
+/* ---- functions of PHP's that are followed ---- */
+
+/* Has this called instead; what was called before goes to `handler`. NULL if this PHP has no such function. */
+static zend_internal_function *follow(const char *name, zif_handler instead, zif_handler *handler)
+{
+	zend_internal_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
+
+	if (!function || function->type != ZEND_INTERNAL_FUNCTION) {
+		return NULL;
+	}
+	*handler = function->handler;
+	function->handler = instead;
+	return function;
+}
+
 /* ---- forks ---- */
 
 int howdah_forked;
@@ -116,16 +131,6 @@ static ZEND_NAMED_FUNCTION(fork_and_follow)
 		if (getppid() != parent) {
 			parent_died(PARENT_DIED);
 		}
-	}
-}
-
-void howdah_follow_pcntl_fork(void)
-{
-	zend_internal_function *function = zend_hash_str_find_ptr(CG(function_table), "pcntl_fork", sizeof("pcntl_fork") - 1);
-
-	if (function && function->type == ZEND_INTERNAL_FUNCTION) {
-		pcntl_fork = function->handler;
-		function->handler = fork_and_follow;
 	}
 }
 
@@ -170,16 +175,11 @@ static ZEND_NAMED_FUNCTION(note_and_call)
 	}
 }
 
-void howdah_follow_what_alters(void)
+void howdah_follow_functions(void)
 {
+	follow("pcntl_fork", fork_and_follow, &pcntl_fork);
 	for (size_t i = 0; i < ALTERING; i++) {
-		const char *name = altering[i].name;
-		zend_internal_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
-		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
-			altering[i].function = function;
-			altering[i].handler = function->handler;
-			function->handler = note_and_call;
-		}
+		altering[i].function = follow(altering[i].name, note_and_call, &altering[i].handler);
 	}
 }
 

@@ -292,7 +292,7 @@ static uint64_t look_at_profile(uint64_t now, uint32_t rate)
 		if (watched.began) {
 			ask(PROFILE, now);
 		}
-		idle_ticks = watched.began ? 0 : idle_ticks + 1;
+		idle_ticks++;
 	}
 	if (watched.began) {
 		idle_ticks = 0;

@@ -117,17 +117,18 @@ impl Generation {
         let decision = sizing.decide(sample, now);
         let is_news = told_of_memory.is_none_or(|told| now.saturating_duration_since(told) >= TELL_OF_MEMORY);
         *lacks_memory = lacks_memory.filter(|(_, last)| now.saturating_duration_since(*last) < NEW);
-        if let Some(allowed) = decision.lacks_memory
-            && let (since, _) = *lacks_memory.insert((lacks_memory.map_or(now, |(since, _)| since), now))
-            && now.saturating_duration_since(since) >= LASTING
-            && is_news
-        {
-            *told_of_memory = Some(now);
-            tracing::warn!(
-                "{waiting} requests wait for a worker of {:?}, and the memory has room for {allowed} workers: raise \
-                 processes/auto/memory if that is set; otherwise add memory, or bound what a request takes (memory_limit)",
-                self.plan.name
-            );
+        if let Some(allowed) = decision.lacks_memory {
+            let since = lacks_memory.map_or(now, |(since, _)| since);
+            *lacks_memory = Some((since, now));
+            if is_news && now.saturating_duration_since(since) >= LASTING {
+                *told_of_memory = Some(now);
+                tracing::warn!(
+                    "{waiting} requests wait for a worker of {:?}, and the memory has room for {allowed} workers: raise \
+                     processes/auto/memory if that is set; otherwise add memory, or bound what a request takes \
+                     (memory_limit)",
+                    self.plan.name
+                );
+            }
         }
         self.workers.want(decision.wanted.max(self.least()));
         self.send_away(decision.surplus);

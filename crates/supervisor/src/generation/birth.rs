@@ -41,9 +41,11 @@ impl Generation {
         }
         let mut descriptors = self.descriptors()?;
         let mut files = vec![later, self.samples.try_clone()?];
-        let slow_log = plan.slow_log.as_ref().and_then(|log| Some((log.file()?.try_clone().ok()?, log.requests)));
-        let slow_requests = slow_log.as_ref().map(|(_, requests)| *requests);
-        files.extend(slow_log.map(|(file, _)| file.into()));
+        let slow_log = plan.slow_log.as_ref().and_then(|log| Some((log.file()?, log.requests)));
+        let slow_requests = slow_log.map(|(_, requests)| requests);
+        if let Some((file, _)) = slow_log {
+            files.push(file.try_clone()?.into());
+        }
         descriptors.splice(1..1, files);
         if plan.limits.timeout.is_some() {
             self.overdue.begin(now);

@@ -12,7 +12,7 @@ use super::{Notice, Watched};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -40,7 +40,7 @@ struct Watching {
     /// By watch: the application's folder, and what is watched below it.
     folders: HashMap<i32, (PathBuf, PathBuf)>,
     /// The application's folders, and which ones they were when they were watched.
-    tops: Vec<(PathBuf, Option<Identity>)>,
+    tops: BTreeMap<PathBuf, Option<Identity>>,
     looked: Instant,
     written: Option<Written>,
     exhausted: bool,
@@ -141,21 +141,16 @@ impl Watching {
                 return None;
             }
         };
-        let identified = |folder: PathBuf| {
-            let identity = identity(&folder);
-            (folder, identity)
-        };
-        let tops: Vec<_> = tops.into_iter().map(identified).collect();
         let mut watching = Watching {
             watched,
             inotify,
             folders: HashMap::new(),
-            tops: tops.clone(),
+            tops: tops.iter().map(|folder| (folder.clone(), identity(folder))).collect(),
             looked: Instant::now(),
             written: None,
             exhausted: false,
         };
-        for (folder, _) in tops {
+        for folder in tops {
             watching.add(&folder, &folder);
         }
         Some(watching)
@@ -167,13 +162,11 @@ impl Watching {
             return;
         }
         self.looked = now;
-        let is_another = |(folder, before): &&(PathBuf, Option<Identity>)| {
-            identity(folder).is_some_and(|identity| Some(identity) != *before)
-        };
-        let Some(replaced) = self.tops.iter().find(is_another).map(|(folder, _)| folder.clone()) else { return };
+        let mut tops = self.tops.iter().map(|(folder, before)| (folder, before, identity(folder)));
+        let Some((replaced, ..)) = tops.find(|(_, before, now)| now.is_some() && now != *before) else { return };
+        let replaced = replaced.clone();
         // What is not all there yet is where it was.
-        let known = self.tops.iter().map(|(folder, _)| folder.clone());
-        let tops = outermost(known.chain(folders(&self.watched)).collect());
+        let tops = outermost(self.tops.keys().cloned().chain(folders(&self.watched)).collect());
         let Some(mut anew) = Watching::begin_at(self.watched.clone(), tops) else { return };
         anew.written = self.written.take();
         anew.enter(replaced);
@@ -262,7 +255,7 @@ impl Watching {
         }
         for (_, folder) in gone.iter().filter_map(|watch| self.folders.remove(watch)) {
             // One that comes in its place may have its inode.
-            self.tops.iter_mut().filter(|(top, _)| *top == folder).for_each(|(_, identity)| *identity = None);
+            self.tops.entry(folder).and_modify(|identity| *identity = None);
         }
         for (application, folder) in new_folders {
             files.extend(self.add(&application, &folder));
