@@ -12,22 +12,12 @@
 //! - [`sampling`]: what the supervisor asks of the thread that looks at a worker's stack
 //! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
 //! - [`request`], [`response`]: what a slot carries, in bytes
-//! - [`confinement`]: what of the machine an application sees
-//! - [`places`], [`warm_up`]: where a generation finds its scripts, and what it answers first
-//! - [`control`], [`lifecycle`]: the sockets beside the channel, between the supervisor and its children
-//! - [`BUILD_ID`]: whether both ends are of one build
 //!
 //! The router trusts nothing that a worker can write; a worker may be killed at any instruction. Neither may cost
 //! another request its answer.
 
 #[cfg(not(loom))]
 pub mod account;
-#[cfg(not(loom))]
-mod build_id;
-#[cfg(not(loom))]
-pub mod confinement;
-#[cfg(not(loom))]
-pub mod control;
 #[cfg(not(loom))]
 mod control_end;
 #[cfg(not(loom))]
@@ -37,16 +27,12 @@ mod futex;
 mod idle;
 #[cfg(not(loom))]
 mod layout;
-#[cfg(not(loom))]
-pub mod lifecycle;
 mod mailbox;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod offsets;
-#[cfg(not(loom))]
-pub mod places;
 #[cfg(not(loom))]
 mod recycle;
 #[cfg(not(loom))]
@@ -69,14 +55,10 @@ mod sync;
 #[cfg(not(loom))]
 mod view;
 #[cfg(not(loom))]
-pub mod warm_up;
-#[cfg(not(loom))]
 mod worker_end;
 
 #[cfg(not(loom))]
 pub use account::{Account, Ledger};
-#[cfg(not(loom))]
-pub use build_id::BUILD_ID;
 #[cfg(not(loom))]
 pub use control_end::ControlEnd;
 #[cfg(not(loom))]

@@ -8,9 +8,9 @@
 //! What fails is told with the option's path, what was tried, and what to do; PHP is not started then.
 
 use crate::rootfs;
-use howdah_channel::confinement::{Confinement, Users};
-use howdah_channel::control::ControlSocket;
-use howdah_channel::lifecycle::{FromPrototype, PrototypeBoot};
+use howdah_protocol::confinement::{Confinement, Users};
+use howdah_protocol::control::ControlSocket;
+use howdah_protocol::lifecycle::{FromPrototype, PrototypeBoot};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::CloneFlags;

@@ -7,12 +7,13 @@
 use crate::sampler::{self, Sampling};
 use crate::stderr::Stderr;
 use crate::{confine, ini, readable, sapi, worker};
-use howdah_channel::control::{ControlSocket, inherited};
-use howdah_channel::lifecycle::{
-    CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype, die_with_supervisor,
-};
 use howdah_channel::request::NAMES;
 use howdah_channel::{WorkerChannel, WorkerId};
+use howdah_protocol::control::ControlSocket;
+use howdah_protocol::inherited::inherited;
+use howdah_protocol::lifecycle::{
+    CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype, die_with_supervisor,
+};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

@@ -1,7 +1,7 @@
 //! Whether the application's user can read what the application names: asked by the prototype, who is that user by now
 //! and has that application's root directory.
 
-use howdah_channel::lifecycle::Need;
+use howdah_protocol::lifecycle::Need;
 use nix::unistd::{AccessFlags, User, access, geteuid};
 use std::fs::OpenOptions;
 use std::io;

@@ -6,7 +6,7 @@
 
 use crate::confine::{Problem, problem};
 use crate::sapi;
-use howdah_channel::confinement::{Confinement, Rootfs};
+use howdah_protocol::confinement::{Confinement, Rootfs};
 use rustix::fs::CWD;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive,

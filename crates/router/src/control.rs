@@ -3,8 +3,8 @@
 //! Nobody here waits for it: the supervisor may be busy with a disk for seconds. What it is told goes into a queue, and a
 //! thread of its own sends it. Nothing in the queue is lost while the supervisor lives; the router ends with it.
 
-use howdah_channel::control::ControlSocket;
-use howdah_channel::lifecycle::FromRouter;
+use howdah_protocol::control::ControlSocket;
+use howdah_protocol::lifecycle::FromRouter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::AsFd;

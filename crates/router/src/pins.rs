@@ -5,7 +5,7 @@
 //! below the base is found as requests ask for it, under the share's own policy for links. If two applications have the same
 //! link, and it leads elsewhere for each, the younger generation decides.
 
-use howdah_channel::places::Places;
+use howdah_protocol::places::Places;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -50,7 +50,7 @@ impl Pins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_channel::places::Pin;
+    use howdah_protocol::places::Pin;
 
     fn places(pins: &[(&str, &str)]) -> Places {
         let pins = pins.iter().map(|(link, leads_to)| Pin { link: link.into(), leads_to: leads_to.into() });

@@ -15,13 +15,14 @@ use crate::thread::{self, Command, Reconfiguration, Setup};
 use crate::tls::{Certificates, TlsConfigs};
 use crate::warm_up::Order;
 use howdah_channel::RouterEnd;
-use howdah_channel::control::{ControlSocket, inherited};
-use howdah_channel::lifecycle::{
+use howdah_config::Configuration;
+use howdah_protocol::control::ControlSocket;
+use howdah_protocol::inherited::inherited;
+use howdah_protocol::lifecycle::{
     CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter, die_with_supervisor,
 };
-use howdah_channel::places::Places;
-use howdah_channel::warm_up::WarmUpRequest;
-use howdah_config::Configuration;
+use howdah_protocol::places::Places;
+use howdah_protocol::warm_up::WarmUpRequest;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeMap;

@@ -4,9 +4,9 @@
 //! Nothing below a folder or file that begins with a dot is, except `.well-known`. Paths are bytes, as file names are.
 //!
 //! An application may have another root directory. All its paths are as it sees them; only looking whether a file exists
-//! begins there. They are those of a generation's [`Places`](howdah_channel::places::Places), where links are resolved.
+//! begins there. They are those of a generation's [`Places`](howdah_protocol::places::Places), where links are resolved.
 
-use howdah_channel::places::{Fixed, Target};
+use howdah_protocol::places::{Fixed, Target};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
 use std::io;

@@ -5,9 +5,9 @@
 use crate::cgroup::{self, Group};
 use crate::identity::Account;
 use crate::machine::Machine;
-use howdah_channel::confinement::{Confinement, Rootfs, Users};
-use howdah_channel::lifecycle::Identity;
 use howdah_config::{IdRange, Isolation};
+use howdah_protocol::confinement::{Confinement, Rootfs, Users};
+use howdah_protocol::lifecycle::Identity;
 use nix::unistd::{Gid, Uid, getgrouplist};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use std::ffi::CString;

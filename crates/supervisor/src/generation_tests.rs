@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::identity::Account;
-use howdah_channel::confinement::Confinement;
 use howdah_config::PhpVersion;
+use howdah_protocol::confinement::Confinement;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
 use std::time::Duration;

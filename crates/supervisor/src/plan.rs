@@ -11,8 +11,8 @@ use crate::resolution;
 use crate::slow_log::SlowLog;
 use crate::start::Start;
 use howdah_channel::MAX_WORKERS;
-use howdah_channel::warm_up::WarmUpRequest;
 use howdah_config::{Application, Scheme, Settings, WarmUp};
+use howdah_protocol::warm_up::WarmUpRequest;
 use std::path::Path;
 
 /// What becomes of a file that an application can do without, and that cannot be opened.

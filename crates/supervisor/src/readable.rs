@@ -3,8 +3,8 @@
 //! Only who has become that user, inside the application's root directory, can tell: the prototype looks, before it loads
 //! PHP. What it finds missing is its reason not to start.
 
-use howdah_channel::lifecycle::Need;
 use howdah_config::Application;
+use howdah_protocol::lifecycle::Need;
 
 /// What the application needs. Its options are named with its own name before them, if there is a configuration that the
 /// user knows of.

@@ -8,8 +8,8 @@ use crate::resolution::difference;
 use crate::shutdown::Stage;
 use crate::supervise::Supervisor;
 use crate::watch::{Notice, Watched};
-use howdah_channel::places::Pin;
 use howdah_config::Reload;
+use howdah_protocol::places::Pin;
 use std::path::PathBuf;
 use std::time::Instant;
 

@@ -5,8 +5,8 @@
 //! what to do, but for scripts, which may come later.
 
 use crate::confinement::inside;
-use howdah_channel::places::{Fixed, Pin, Places, Target};
 use howdah_config::{Application, PhpOptions};
+use howdah_protocol::places::{Fixed, Pin, Places, Target};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -13,7 +13,7 @@ use crate::silence::{ASK_PAUSE, ROUTER_PATIENCE};
 use crate::spawn;
 use crate::start::memory_file;
 use crate::supervise::Supervisor;
-use howdah_channel::lifecycle::{FromRouter, ProcessEnd, RouterBoot, RouterConfiguration, RouterLoad, ToRouter};
+use howdah_protocol::lifecycle::{FromRouter, ProcessEnd, RouterBoot, RouterConfiguration, RouterLoad, ToRouter};
 use rustix::process::Pid;
 use std::collections::BTreeSet;
 use std::io;

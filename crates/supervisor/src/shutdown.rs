@@ -3,7 +3,7 @@
 
 use crate::reap;
 use crate::supervise::Supervisor;
-use howdah_channel::lifecycle::ToRouter;
+use howdah_protocol::lifecycle::ToRouter;
 use std::time::{Duration, Instant};
 
 /// How long requests under way may take to finish.

@@ -8,8 +8,8 @@
 use crate::api::Answer;
 use crate::reap;
 use crate::supervise::Supervisor;
-use howdah_channel::lifecycle::ToRouter;
 use howdah_config::{Refusal, answer};
+use howdah_protocol::lifecycle::ToRouter;
 use std::time::{Duration, Instant};
 
 /// How long a router may take to serve by a configuration.

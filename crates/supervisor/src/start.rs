@@ -5,8 +5,8 @@
 
 use crate::identity::Account;
 use command_fds::{CommandFdExt, FdMapping};
-use howdah_channel::control;
-use howdah_channel::lifecycle::CONTROL_FD;
+use howdah_protocol::inherited;
+use howdah_protocol::lifecycle::CONTROL_FD;
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -62,9 +62,9 @@ impl Start {
 
     pub(crate) fn inherited() -> Result<Start, String> {
         let read = || {
-            control::keep_descriptors_from_children()?;
+            inherited::keep_descriptors_from_children()?;
             let mut text = String::new();
-            File::from(control::inherited(CONTROL_FD)?).read_to_string(&mut text)?;
+            File::from(inherited::inherited(CONTROL_FD)?).read_to_string(&mut text)?;
             serde_json::from_str(&text).map_err(io::Error::other)
         };
         read().map_err(|error| format!("the supervisor is started by `howdah serve` and `howdah run` only ({error})"))

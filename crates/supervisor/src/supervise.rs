@@ -19,7 +19,7 @@ use crate::sweep::Sweep;
 use crate::system_error::words;
 use crate::watch::{Notice, Watch};
 use howdah_channel::WorkerId;
-use howdah_channel::lifecycle::{FromPrototype, FromRouter, RouterLoad, ToRouter};
+use howdah_protocol::lifecycle::{FromPrototype, FromRouter, RouterLoad, ToRouter};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io::IsTerminal;

@@ -7,7 +7,7 @@
 
 use crate::change::{Origin, Progress, Step, first_line};
 use crate::supervise::Supervisor;
-use howdah_channel::warm_up::LONGEST_WARM_UP;
+use howdah_protocol::warm_up::LONGEST_WARM_UP;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

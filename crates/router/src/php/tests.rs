@@ -3,9 +3,9 @@
 use super::*;
 use crate::control::Supervisor;
 use howdah_channel::RouterEnd;
-use howdah_channel::control::ControlSocket;
-use howdah_channel::lifecycle::GenerationBoot;
 use howdah_channel::{Claim, ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd};
+use howdah_protocol::control::ControlSocket;
+use howdah_protocol::lifecycle::GenerationBoot;
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::advance;

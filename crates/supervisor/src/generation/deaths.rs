@@ -8,7 +8,7 @@ use super::{Generation, Prototype};
 use crate::php::Php;
 use crate::process;
 use howdah_channel::WorkerId;
-use howdah_channel::lifecycle::{CUT_OFF, ProcessEnd, ToRouter};
+use howdah_protocol::lifecycle::{CUT_OFF, ProcessEnd, ToRouter};
 use rustix::process::Pid;
 use std::time::Instant;
 

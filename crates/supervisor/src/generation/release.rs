@@ -2,8 +2,8 @@
 
 use super::{Generation, Prototype};
 use crate::start::memory_file;
-use howdah_channel::places::{Pin, Places};
-use howdah_channel::warm_up::WarmUpRequest;
+use howdah_protocol::places::{Pin, Places};
+use howdah_protocol::warm_up::WarmUpRequest;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;

@@ -9,7 +9,7 @@ use super::{Generation, Prototype};
 use crate::cgroup::Group;
 use crate::process::Process;
 use crate::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
-use howdah_channel::lifecycle::ToPrototype;
+use howdah_protocol::lifecycle::ToPrototype;
 use std::time::{Duration, Instant};
 
 /// What is known of a prototype's answers.

@@ -276,8 +276,8 @@ impl Watching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_channel::places::Pin;
     use howdah_config::Configuration;
+    use howdah_protocol::places::Pin;
 
     fn watched(root: &Path) -> Watched {
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root, "reload": "on-change"}}});

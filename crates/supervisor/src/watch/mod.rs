@@ -8,8 +8,8 @@ mod edits;
 mod files;
 mod swaps;
 
-use howdah_channel::places::Pin;
 use howdah_config::{Application, Reload};
+use howdah_protocol::places::Pin;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::task::{Context, Poll};

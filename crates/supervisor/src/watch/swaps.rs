@@ -9,8 +9,8 @@
 
 use super::{Notice, Watched};
 use crate::resolution::resolve;
-use howdah_channel::places::Pin;
 use howdah_config::Application;
+use howdah_protocol::places::Pin;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -24,8 +24,6 @@ pub const MESSAGE_DESCRIPTORS: usize = 253;
 /// In the place of a text that is too long: no JSON.
 const IN_FIRST_DESCRIPTOR: &[u8] = b"\0";
 
-const STANDARD_ERROR: RawFd = 2;
-
 /// One end of a control socket.
 #[derive(Debug)]
 pub struct ControlSocket {
@@ -157,34 +155,6 @@ impl AsRawFd for ControlSocket {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
-}
-
-/// Takes the descriptor that the parent left for this process at a known number, once, at its start.
-///
-/// # Errors
-/// When there is none.
-pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: only asks about the number; nothing is owned yet.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
-    // SAFETY: it is open (just asked), and the process was started with it for this very purpose: nobody else owns it.
-    Ok(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) })
-}
-
-/// Whatever whoever started this process has left open behind the standard streams is for none of its children.
-///
-/// # Errors
-/// When /proc does not tell what is open.
-pub fn keep_descriptors_from_children() -> io::Result<()> {
-    for entry in std::fs::read_dir("/proc/self/fd")? {
-        let number = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
-        if let Some(number) = number.filter(|number| *number > STANDARD_ERROR) {
-            // SAFETY: only asks for a flag; whoever owns the number goes on owning it. One that is closed is an error.
-            let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-            let _ = rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 use crate::build_id::BUILD_ID;
 use crate::confinement::Confinement;
 use crate::control::ControlSocket;
-use crate::layout::Geometry;
-use crate::state::WorkerId;
+use howdah_channel::Geometry;
+use howdah_channel::WorkerId;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, initgroups, setgid, setgroups, setuid};

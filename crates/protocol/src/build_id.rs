@@ -19,21 +19,21 @@ const TEXT: [u8; LEN] = text();
 
 /// All that both ends of a channel must agree on. Not hashed is what only one end does.
 const SOURCES: [&str; 15] = [
-    include_str!("account.rs"),
+    include_str!("../../channel/src/account.rs"),
     include_str!("confinement.rs"),
     include_str!("control.rs"),
-    include_str!("idle.rs"),
-    include_str!("layout.rs"),
+    include_str!("../../channel/src/idle.rs"),
+    include_str!("../../channel/src/layout.rs"),
     include_str!("lifecycle.rs"),
-    include_str!("mailbox.rs"),
-    include_str!("memory.rs"),
-    include_str!("request.rs"),
-    include_str!("response.rs"),
-    include_str!("ring.rs"),
-    include_str!("sampling.rs"),
-    include_str!("state.rs"),
-    include_str!("submission.rs"),
-    include_str!("view.rs"),
+    include_str!("../../channel/src/mailbox.rs"),
+    include_str!("../../channel/src/memory.rs"),
+    include_str!("../../channel/src/request.rs"),
+    include_str!("../../channel/src/response.rs"),
+    include_str!("../../channel/src/ring.rs"),
+    include_str!("../../channel/src/sampling.rs"),
+    include_str!("../../channel/src/state.rs"),
+    include_str!("../../channel/src/submission.rs"),
+    include_str!("../../channel/src/view.rs"),
 ];
 
 /// `0.1.0-1f2e3d4c5b6a7988`
