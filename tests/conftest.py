@@ -1,18 +1,16 @@
-"""Fixtures of the end-to-end tests. See harness.py for what they are made of."""
+"""Fixtures of the end-to-end tests. See support/ for what they are made of."""
 
 import atexit
-import itertools
 import os
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from harness import Folder, Howdah, Response, readable
-
-PHP = Path(__file__).parent / "php"
+from support.folders import Folder, readable
+from support.server import Howdah, stop_all
+from support.site import Site
 
 # Each start of pytest closes /tmp/pytest-of-USER to other users, www-data among them, also while another one runs
 # there. So each has a place of its own. (The workers of xdist inherit it.)
@@ -73,48 +71,6 @@ def run(folder):
     stop_all(servers)
 
 
-def stop_all(servers):
-    try:
-        for server in servers:
-            server.stop()
-    finally:
-        for server in servers:
-            server.kill()
-
-
-class Site(Folder):
-    """A folder with the scripts of tests/php and a server that stays for the tests of one file."""
-
-    def __init__(self, path, **how):
-        super().__init__(path)
-        self.copy(PHP)
-        self.numbers = itertools.count(1)
-        self.server = Howdah.serve(self, **how)
-
-    def page(self, code: str) -> str:
-        """Makes a script of its own, so that opcache never knows an older one, and returns its URL path."""
-        name = f"page{next(self.numbers)}.php"
-        self.php(name, code)
-        return "/" + name
-
-    def get(self, code: str, headers=(), query: str = "") -> Response:
-        """What a script answers to a GET request."""
-        return self.server.get(self.page(code) + query, headers)
-
-    def in_each_worker(self, count: int, code: str) -> list[Response]:
-        """What a script answers in `count` workers, each of which runs it once, at the same time."""
-        meeting = self.scratch / f"meeting{next(self.numbers)}"
-        meeting.mkdir()
-        meeting.chmod(0o777)
-        script = self.root / self.page(code)[1:]
-        target = f"/together.php?in={meeting}&count={count}&then={script}"
-        with ThreadPoolExecutor(count) as pool:
-            return [answer.result() for answer in [pool.submit(self.server.get, target) for _ in range(count)]]
-
-    def post(self, code: str, body, headers=(), query: str = "") -> Response:
-        return self.server.post(self.page(code) + query, body, headers)
-
-
 @pytest.fixture(scope="module")
 def site(request, tmp_path_factory):
     """A running Site. A module that wants other options than the default ones sets SITE = {"ini": …, …}."""
@@ -127,9 +83,6 @@ def site(request, tmp_path_factory):
 @pytest.fixture
 def server(site) -> Howdah:
     return site.server
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes users: run the tests as root")
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import REPOSITORY
-
-from .conftest import browser_of
+from support.applications import browser_of
+from support.server import REPOSITORY
 
 pytestmark = pytest.mark.xdist_group("examples")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from .browser import Browser, Upload
-from .conftest import browser_of, give
-from .mariadb import MariaDb
+from support.applications import browser_of, give
+from support.browser import Browser, Upload
+from support.mariadb import MariaDb
 
 pytestmark = pytest.mark.xdist_group("laravel")
 

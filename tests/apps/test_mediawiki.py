@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import wait_for
-
-from .browser import Browser, Page, Upload
-from .conftest import AS_ROOT, WWW_DATA, browser_of, give, next_second, png
+from support.applications import AS_ROOT, WWW_DATA, browser_of, give, next_second, png
+from support.browser import Browser, Page, Upload
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.xdist_group("mediawiki")
 

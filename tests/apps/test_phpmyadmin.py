@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from .browser import Browser, Page, Upload
-from .conftest import AS_ROOT, browser_of
-from .mariadb import Account, MariaDb
+from support.applications import AS_ROOT, browser_of
+from support.browser import Browser, Page, Upload
+from support.mariadb import Account, MariaDb
 
 pytestmark = [
     pytest.mark.xdist_group("phpmyadmin"),

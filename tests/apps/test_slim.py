@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from .browser import Browser, Upload
-from .conftest import browser_of
+from support.applications import browser_of
+from support.browser import Browser, Upload
 
 pytestmark = pytest.mark.xdist_group("slim")
 

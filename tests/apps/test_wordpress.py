@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from .browser import Browser, Page, Upload
-from .conftest import AS_ROOT, WWW_DATA, browser_of, give, png
+from support.applications import AS_ROOT, WWW_DATA, browser_of, give, png
+from support.browser import Browser, Page, Upload
 
 pytestmark = pytest.mark.xdist_group("wordpress")
 

@@ -1,0 +1,143 @@
+"""Logs that nobody reads: pipes that are full must not hold up a request, and nothing is lost at an orderly end."""
+
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from support.server import Howdah
+from support.waiting import wait_for
+
+
+class Fifo:
+    """A named pipe, of which the test reads when it likes."""
+
+    def __init__(self, path: Path):
+        os.mkfifo(path)
+        path.chmod(0o666)
+        self.path = path
+        # Open at both ends, so that nobody waits for the other one to come.
+        self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self.text = ""
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._read)
+
+    def fill(self) -> int:
+        """Writes until there is no room, and returns how much it wrote."""
+        filled = 0
+        for size in (4096, 1):
+            try:
+                while True:
+                    filled += os.write(self.descriptor, b"x" * size)
+            except BlockingIOError:
+                pass
+        return filled
+
+    def read(self) -> None:
+        """Reads from now on, into `text`."""
+        self.thread.start()
+
+    def _read(self) -> None:
+        while not self.ended.wait(0.001):
+            try:
+                self.text += os.read(self.descriptor, 1 << 20).decode()
+            except BlockingIOError:
+                pass
+
+    def close(self) -> None:
+        self.ended.set()
+        if self.thread.ident:
+            self.thread.join()
+        os.close(self.descriptor)
+
+
+@pytest.fixture
+def fifo(folder) -> Fifo:
+    folder.write("hello.txt", "hello")
+    fifo = Fifo(folder.scratch / "log")
+    yield fifo
+    fifo.close()
+
+
+def answers(server: Howdah) -> bool:
+    try:
+        server.connect().close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("place", ["a pipe", "standard output"])
+def test_an_access_log_that_nobody_reads_holds_up_no_request(folder, fifo, serve, place):
+    if place == "a pipe":
+        server = serve("--access-log", str(fifo.path), processes=1)
+    else:
+        server = serve(prefix=["sh", "-c", 'exec "$@" >"$0"', str(fifo.path)], ready=answers, processes=1)
+    requests = 500
+    with server.connect() as connection:
+        for n in range(requests):
+            assert connection.request("GET", f"/hello.txt?{n}-{'x' * 6000}").status == 200
+    fifo.read()
+    wait_for(lambda: "was not read in time" in server.stderr, "the loss to be told")
+    assert server.get("/hello.txt?after").status == 200
+    wait_for(lambda: re.search(r"/hello\.txt\?after.*\n", fifo.text), "the log to go on")
+    logged = [line for line in fifo.text.splitlines() if "/hello.txt" in line]
+    lost = sum(map(int, re.findall(r"the access log was not read in time.* lines=(\d+)", server.stderr)))
+    assert lost > 0 and len(logged) + lost == requests + 1
+    assert all(line.endswith('"-" "-"') for line in logged)
+
+
+def test_an_orderly_end_waits_for_the_access_log(fifo, serve):
+    server = serve("--access-log", str(fifo.path), processes=1)
+    for n in range(100):
+        assert server.get(f"/hello.txt?{n}-{'x' * 6000}").status == 200
+    server.send_signal(signal.SIGTERM)
+    fifo.read()
+    server.exit_code()
+    wait_for(lambda: fifo.text.count("/hello.txt") == 100, "all lines")
+
+
+def test_an_end_does_not_wait_for_ever_for_the_access_log(fifo, serve):
+    server = serve("--access-log", str(fifo.path), processes=1)
+    fifo.fill()
+    assert server.get("/hello.txt").status == 200
+    server.stop(timeout=10)
+
+
+def test_a_standard_error_that_nobody_reads_holds_up_no_request(folder, fifo, serve):
+    folder.php("bad-header.php", "header('A name: with a space'); echo 'hello';")
+    server = serve(prefix=["sh", "-c", 'exec "$@" 2>"$0"', str(fifo.path)], processes=1)
+    assert server.get("/bad-header.php").text == "hello"
+    fifo.fill()
+    for _ in range(100):
+        assert server.get("/bad-header.php").text == "hello"
+    fifo.read()
+    wait_for(lambda: fifo.text.count("a header that HTTP does not allow") == 101, "all lines")
+
+
+# --- Clients that leave
+
+
+def test_a_client_that_left_before_the_answer_is_in_the_log_with_nginxs_number(folder, tmp_path):
+    folder.php("wait.php", "touch(SCRATCH . '/began'); await(SCRATCH . '/go'); echo 'late';")
+    log = tmp_path / "access.log"
+    config = {
+        "access_log": {"path": str(log), "format": "$request_line $status $body_bytes_sent"},
+        "applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}},
+    }
+    with Howdah.run(config) as server:
+        with server.connect() as running:
+            running.send_request("GET", "/wait.php?runs")
+            wait_for((folder.scratch / "began").exists, "it runs")
+            with server.connect() as queued:
+                queued.send_request("GET", "/wait.php?waits")
+                wait_for(lambda: server.api("GET", "/status/applications/app/requests/waiting").json() == 1, "it waits")
+            wait_for(lambda: "GET /wait.php?waits HTTP/1.1 499 0" in log.read_text(), "the line")
+            assert server.api("GET", "/status/applications/app/requests/waiting").json() == 0, "nobody waits any more"
+        wait_for(lambda: "GET /wait.php?runs HTTP/1.1 499 0" in log.read_text(), "the line")
+        (folder.scratch / "go").touch()
+        assert server.get("/wait.php?stays").text == "late"
+        wait_for(lambda: log.read_text().count("\n") == 3, "one line each")

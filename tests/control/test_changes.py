@@ -1,0 +1,589 @@
+"""Changes while requests run: what did not change is not touched, what fails changes nothing, no request is lost."""
+
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+
+import pytest
+
+from support.client import Connection
+from support.folders import Folder
+from support.ports import free_port
+from support.processes import Process
+from support.requires import needs_root
+from support.server import Howdah
+from support.waiting import wait_for
+
+NOT_APPLIED = "Failed to apply new configuration."
+
+
+@pytest.fixture
+def scripts(folder) -> Folder:
+    folder.php("pid.php", "echo getmypid();")
+    folder.php("colour.php", "echo getenv('COLOUR') ?: 'none';")
+    folder.php("echo.php", "echo 'echo ', $_GET['x'];")
+    folder.php(
+        "wait.php",
+        "touch(SCRATCH . '/' . $_GET['name'] . '-started'); await(SCRATCH . '/' . $_GET['name'] . '-go'); echo 'waited';",
+    )
+    folder.write("file.txt", "file")
+    return folder
+
+
+def application(folder: Folder, **options) -> dict:
+    return {"type": "php", "root": str(folder.root), "processes": 2, **options}
+
+
+def two_applications(folder: Folder) -> dict:
+    """`shop` and `blog`, chosen by the Host header; `shop` if it is something else."""
+    return {
+        "listeners": {"127.0.0.1:{port}": {"pass": "routes"}},
+        "routes": [
+            {"match": {"host": "blog"}, "action": {"pass": "applications/blog"}},
+            {"action": {"pass": "applications/shop"}},
+        ],
+        "applications": {"shop": application(folder), "blog": application(folder)},
+    }
+
+
+class Waiting:
+    """A request that runs in PHP until it is told to go on."""
+
+    def __init__(self, connection: Connection, folder: Folder, name: str):
+        self.connection = connection
+        self.go = folder.scratch / f"{name}-go"
+        connection.send_request("GET", f"/wait.php?name={name}")
+        wait_for((folder.scratch / f"{name}-started").exists, f"{name} to run")
+
+    def response(self):
+        self.go.touch()
+        return self.connection.response()
+
+
+def change(server: Howdah, method: str, path: str, body=None) -> None:
+    answer = server.api(method, path, body)
+    assert (answer.status, answer.json()) == (200, {"success": "Reconfiguration done."})
+
+
+def refusal(server: Howdah, method: str, path: str, body=None) -> str:
+    """The detail of a change that cannot be put in force."""
+    before = server.api("GET", "/config")
+    answer = server.api(method, path, body)
+    assert (answer.status, answer.json()["error"]) == (500, NOT_APPLIED), answer
+    after = server.api("GET", "/config")
+    assert after.json() == before.json() and after.header("ETag") == before.header("ETag")
+    return answer.json()["detail"]
+
+
+def only_these(server: Howdah, expected: list[Process]) -> None:
+    """Waits until the prototypes and workers are these, and no others."""
+
+    def php() -> set[tuple[int, int]]:
+        return {(p.pid, p.started) for p in server.processes() if p.title.endswith(("worker", "prototype"))}
+
+    wanted = {(p.pid, p.started) for p in expected}
+    wait_for(lambda: php() == wanted, f"{wanted} alone")
+
+
+def php_processes(server: Howdah, *names: str) -> list[Process]:
+    return [p for name in names for p in [server.prototype(name), *server.workers(name, 2)]]
+
+
+# --- What is not changed is not touched
+
+
+def test_a_new_route_keeps_every_process(scripts, run):
+    server = run(two_applications(scripts))
+    before, router = php_processes(server, "shop", "blog"), server.router()
+    change(server, "PUT", "/config/routes/0/match/host", '"other"')
+    change(server, "POST", "/config/routes", {"action": {"return": 404}})
+    change(server, "PUT", "/config/settings", {"http": {"max_body_size": 1000}})
+    only_these(server, before)
+    assert server.router() == router
+
+
+def test_a_changed_application_restarts_only_itself(scripts, run):
+    server = run(two_applications(scripts))
+    shop, blog = php_processes(server, "shop"), php_processes(server, "blog")
+    change(server, "PUT", "/config/applications/blog/environment", {"COLOUR": "blue"})
+    assert server.get("/colour.php", {"Host": "blog"}).text == "blue"
+    assert server.get("/colour.php", {"Host": "shop"}).text == "none"
+    wait_for(lambda: not any(process.alive() for process in blog), "the old ones to go")
+    only_these(server, shop + php_processes(server, "blog"))
+
+
+def test_an_application_comes_and_goes(scripts, run):
+    server = run(two_applications(scripts))
+    shop = php_processes(server, "shop")
+    change(server, "PUT", "/config/applications/third", application(scripts))
+    third = php_processes(server, "third")
+    change(server, "DELETE", "/config/applications/third")
+    wait_for(lambda: not any(process.alive() for process in third), "it to go")
+    answer = server.api("DELETE", "/config/applications/shop")
+    assert answer.status == 400 and "shop" in answer.json()["detail"], "a route passes to it"
+    change(server, "DELETE", "/config/routes/1")
+    change(server, "DELETE", "/config/applications/shop")
+    wait_for(lambda: not any(process.alive() for process in shop), "it to go")
+    assert server.get("/pid.php").status == 404
+    only_these(server, php_processes(server, "blog"))
+
+
+def test_a_restart_is_for_one_application(scripts, run):
+    server = run(two_applications(scripts))
+    etag = server.api("GET", "/config").header("ETag")
+    for method in ("GET", "POST"):
+        shop, blog = php_processes(server, "shop"), php_processes(server, "blog")
+        answer = server.api(method, "/control/applications/blog/restart")
+        assert (answer.status, answer.json()) == (200, {"success": "Ok"})
+        wait_for(lambda: not any(process.alive() for process in blog), "the old ones to go")
+        only_these(server, shop + php_processes(server, "blog"))
+    assert server.api("GET", "/config").header("ETag") == etag
+
+
+def test_a_restart_takes_new_code_and_does_not_interrupt_the_old(scripts, run):
+    """With opcache.validate_timestamps=0 only a restart sees a deploy."""
+    options = {"admin": {"opcache.validate_timestamps": "0"}}
+    server = run({"applications": {"app": application(scripts, options=options)}})
+    scripts.php("version.php", "echo 1;")
+    with server.connect() as connection:
+        waiting = Waiting(connection, scripts, "old")
+        assert {server.get("/version.php").text for _ in range(4)} == {"1"}
+        scripts.php("version.php", "echo 2;")
+        assert {server.get("/version.php").text for _ in range(4)} == {"1"}
+        assert server.api("GET", "/control/applications/app/restart").status == 200
+        assert {server.get("/version.php").text for _ in range(4)} == {"2"}
+        assert waiting.response().text == "waited"
+
+
+# --- Connections and listeners
+
+
+def test_a_connection_outlives_changes(scripts, run):
+    server = run(two_applications(scripts))
+    with server.connect() as connection:
+        for number, colour in enumerate(("red", "green", "blue")):
+            assert connection.request("GET", f"/echo.php?x={number}").text == f"echo {number}"
+            change(server, "PUT", "/config/applications/shop/environment", {"COLOUR": colour})
+            assert connection.request("GET", "/colour.php").text == colour
+            change(server, "POST", "/config/routes", {"action": {"return": 404}})
+
+
+def test_a_change_is_in_force_when_it_is_answered(scripts, run):
+    server = run(two_applications(scripts))
+    with server.connect() as connection:
+        for status in range(400, 440):
+            change(server, "PUT", "/config/routes", [{"action": {"return": status}}])
+            assert connection.request("GET", "/").status == status
+            assert server.get("/").status == status
+
+
+def test_a_listener_is_added_and_removed(scripts, run):
+    server = run(two_applications(scripts))
+    port = free_port()
+    change(server, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/blog"})
+    with Connection(("127.0.0.1", port)) as connection:
+        assert connection.request("GET", "/echo.php?x=1").text == "echo 1"
+    change(server, "DELETE", f"/config/listeners/127.0.0.1:{port}")
+    with pytest.raises(ConnectionRefusedError):
+        Connection(("127.0.0.1", port))
+    assert server.get("/echo.php?x=2").text == "echo 2"
+
+
+@needs_root  # Not all kernels let others have the supervisor's filter.
+def test_who_has_connected_to_a_listener_that_is_removed_is_answered(scripts, run):
+    """Refused is fine; reset is not."""
+    server = run(two_applications(scripts))
+    port = free_port()
+    ends, stopped = Counter(), threading.Event()
+
+    def visit():
+        while not stopped.is_set():
+            try:
+                with Connection(("127.0.0.1", port)) as connection:
+                    ends[connection.request("GET", "/echo.php?x=1", {"Connection": "close"}).text] += 1
+            except ConnectionRefusedError:
+                time.sleep(0.002)
+            except Exception as error:
+                ends[repr(error)] += 1
+
+    with ThreadPoolExecutor(3) as pool:
+        visitors = [pool.submit(visit) for _ in range(3)]
+        try:
+            for _ in range(6):
+                answered = ends["echo 1"]
+                change(server, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/blog"})
+                wait_for(lambda: ends["echo 1"] > answered + 5, "visitors")
+                change(server, "DELETE", f"/config/listeners/127.0.0.1:{port}")
+        finally:
+            stopped.set()
+        for visitor in visitors:
+            visitor.result()
+    assert set(ends) == {"echo 1"}, ends
+
+
+def test_a_removed_listener_finishes_its_request(scripts, run):
+    server = run(two_applications(scripts))
+    port = free_port()
+    change(server, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/blog"})
+    with Connection(("127.0.0.1", port)) as busy, Connection(("127.0.0.1", port)) as idle:
+        assert idle.request("GET", "/echo.php?x=1").status == 200
+        waiting = Waiting(busy, scripts, "removed")
+        change(server, "DELETE", f"/config/listeners/127.0.0.1:{port}")
+        with pytest.raises(ConnectionRefusedError):
+            Connection(("127.0.0.1", port))
+        response = waiting.response()
+        assert (response.status, response.text) == (200, "waited")
+        assert busy.is_closed(), "nobody listens there any more"
+        assert idle.is_closed()
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["its first request", "a later one"])
+def test_a_removed_listener_waits_for_a_head_that_has_begun(scripts, run, used):
+    server = run(two_applications(scripts))
+    port = free_port()
+    change(server, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/blog"})
+    with Connection(("127.0.0.1", port)) as connection:
+        if used:
+            assert connection.request("GET", "/echo.php?x=1").status == 200
+        connection.send(b"GET /echo.php?x=2 HTTP/1.1\r\nHo")
+        # Longer than a first request is waited for that has not begun.
+        time.sleep(0 if used else 1.1)
+        change(server, "DELETE", f"/config/listeners/127.0.0.1:{port}")
+        time.sleep(0.3)
+        connection.send(b"st: x\r\n\r\n")
+        response = connection.response()
+        assert (response.status, response.header("connection")) == (200, "close")
+        assert connection.is_closed()
+
+
+def test_a_removed_application_finishes_its_request(scripts, run):
+    server = run(two_applications(scripts))
+    blog = php_processes(server, "blog")
+    with server.connect() as connection:
+        connection.host = "blog"
+        waiting = Waiting(connection, scripts, "removed")
+        change(server, "PUT", "/config/routes", [{"action": {"pass": "applications/shop"}}])
+        change(server, "DELETE", "/config/applications/blog")
+        response = waiting.response()
+        assert (response.status, response.text) == (200, "waited")
+        assert connection.request("GET", "/echo.php?x=1").text == "echo 1"
+    wait_for(lambda: not any(process.alive() for process in blog), "it to go")
+
+
+def test_a_listener_can_change_its_port_and_come_back(scripts, run):
+    server = run(two_applications(scripts))
+    first, second = server.port, free_port()
+    for port in (second, first, second, first):
+        change(server, "PUT", "/config/listeners", {f"127.0.0.1:{port}": {"pass": "routes"}})
+        with Connection(("127.0.0.1", port)) as connection:
+            assert connection.request("GET", "/echo.php?x=1").text == "echo 1"
+
+
+# --- What fails changes nothing
+
+
+@pytest.fixture
+def stable(scripts, run):
+    """A server whose processes, at the end of the test, are still those of its beginning."""
+    server = run(two_applications(scripts))
+    before, router = php_processes(server, "shop", "blog"), server.router()
+    yield server
+    only_these(server, before)
+    assert server.router() == router
+    assert server.get("/echo.php?x=1").text == server.get("/echo.php?x=1", {"Host": "blog"}).text == "echo 1"
+
+
+@pytest.mark.parametrize(
+    "options, named",
+    [
+        ({"root": "/no/such/root"}, ['applications/new/root: "/no/such/root" does not exist']),
+        ({"root": "/etc/passwd"}, ["applications/new/root", "is not a folder"]),
+        ({"working_directory": "/no/such/folder"}, ['applications/new/working_directory: "/no/such/folder"']),
+        ({"options": {"file": "/no/such/php.ini"}}, ['applications/new/options/file: "/no/such/php.ini"']),
+        ({"type": "php 5.3"}, ["applications/new/type", "PHP 5.3 was not found"]),
+        ({"user": "nobody-at-all"}, ["applications/new/user", "nobody-at-all"]),
+    ],
+)
+def test_an_application_that_this_machine_cannot_run(scripts, stable, options, named):
+    detail = refusal(stable, "PUT", "/config/applications/new", application(scripts, **options))
+    assert all(words in detail for words in named), detail
+    detail = refusal(stable, "PUT", "/config/applications/blog", application(scripts, **options))
+    assert named[0].replace("/new", "/blog") in detail
+
+
+@pytest.mark.parametrize(
+    "code, said",
+    [
+        ("throw new Exception('preloading failed');", "Uncaught Exception: preloading failed in "),
+        ("function broken(", "PHP Parse error: "),
+        ("posix_kill(getmypid(), 11);", "was killed by signal 11 (SIGSEGV)"),
+        ("fwrite(STDERR, \"first\\nl\u00e4st\\e[31m words\\n\"); exit(3);", "first\nl\u00e4st [31m words"),
+        ("fwrite(STDERR, str_repeat(\"noise\\n\", 100_000)); throw new Exception('the end');", "Exception: the end"),
+    ],
+)
+def test_an_application_that_does_not_boot(scripts, stable, code, said):
+    """The answer has its last words."""
+    preload = scripts.php("preload.php", f"defined('STDERR') || define('STDERR', fopen('php://stderr', 'w')); {code}")
+    options = {"admin": {"opcache.preload": str(preload), "display_errors": "0", "log_errors": "1"}}
+    for name, path, body in (
+        ("new", "/config/applications/new", application(scripts, options=options)),
+        ("blog", "/config/applications/blog/options", options),
+    ):
+        detail = refusal(stable, "PUT", path, body)
+        first, *lines = detail.splitlines()
+        assert first.startswith(f'the application "{name}" does not start: ')
+        assert said in detail and len(lines) <= 10 and len(detail) < 8000
+        for line in lines:
+            assert line.replace(" [31m", "\x1b[31m") in stable.stderr, "an operator sees it in the log, too"
+    (logged, _) = [line for line in stable.stderr.splitlines() if "was not put in force" in line]
+    assert said not in logged or not lines, "the log has it once"
+
+
+def test_what_an_application_says_later_goes_to_the_log(scripts, run):
+    preload = scripts.php("preload.php", "error_log('while it starts');")
+    scripts.php("later.php", "error_log('and later'); echo 1;")
+    options = {"admin": {"opcache.preload": str(preload), "log_errors": "1", "error_log": ""}}
+    server = run({"applications": {"app": application(scripts, options=options)}})
+    assert server.get("/later.php").text == "1"
+    wait_for(lambda: "while it starts" in server.stderr and "and later" in server.stderr)
+    before = os.readlink(f"/proc/{server.pid}/fd/2")
+    for process in php_processes(server, "app"):
+        assert os.readlink(f"/proc/{process.pid}/fd/2") == before, process
+
+
+def test_a_restart_that_fails_leaves_the_old_one(scripts, run):
+    preload = scripts.php("preload.php", "")
+    server = run({"applications": {"app": application(scripts, options={"admin": {"opcache.preload": str(preload)}})}})
+    before = php_processes(server, "app")
+    preload.write_text("<?php throw new Exception('preloading failed');")
+    answer = server.api("POST", "/control/applications/app/restart")
+    assert (answer.status, answer.json()["error"]) == (500, "Failed to restart app.")
+    assert answer.json()["detail"].startswith('the application "app" does not start: ')
+    only_these(server, before)
+    assert server.get("/echo.php?x=1").text == "echo 1"
+
+
+def test_a_port_that_is_taken(scripts, stable):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        detail = refusal(stable, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "routes"})
+        assert f"port {port} is in use" in detail
+        # Neither are the other listeners and applications of such a change there.
+        other = free_port()
+        config = stable.api("GET", "/config").json()
+        config["listeners"] = {f"127.0.0.1:{other}": {"pass": "routes"}, f"127.0.0.1:{port}": {"pass": "routes"}}
+        config["applications"]["new"] = application(scripts)
+        assert f"port {port} is in use" in refusal(stable, "PUT", "/config", config)
+        with pytest.raises(ConnectionRefusedError):
+            Connection(("127.0.0.1", other))
+    change(stable, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "routes"})
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:80", "unix:/no/such/folder/s", "unix:/etc/passwd"])
+def test_an_address_that_cannot_be(stable, address):
+    detail = refusal(stable, "PUT", "/config/listeners/" + address.replace("/", "%2F"), {"pass": "routes"})
+    assert address in detail
+
+
+def test_an_access_log_that_cannot_be(stable):
+    assert "/no/such/folder/log" in refusal(stable, "PUT", "/config/access_log", '"/no/such/folder/log"')
+
+
+def test_a_change_after_one_that_failed(scripts, stable):
+    """Whatever failed before, the next change is made."""
+    for number in range(5):
+        refusal(stable, "PUT", "/config/applications/new", application(scripts, root="/no/such/root"))
+        change(stable, "POST", "/config/routes", {"action": {"return": 200 + number}})
+    assert len(stable.api("GET", "/config/routes").json()) == 7
+
+
+def test_changes_that_boot_applications_wait_for_each_other(scripts, stable):
+    """Some of them fail: each client gets the answer to its own change."""
+
+    def put(number: int) -> tuple[int, str]:
+        root = str(scripts.root) if number % 2 else f"/no/such/root{number}"
+        answer = stable.api("PUT", f"/config/applications/new{number}", application(scripts, processes=1, root=root))
+        return answer.status, answer.json().get("detail", "")
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(put, range(10)))
+    for number, (status, detail) in enumerate(answers):
+        assert status == (200 if number % 2 else 500)
+        assert number % 2 or f"/no/such/root{number}" in detail
+    for number in (1, 3, 5, 7, 9):
+        stable.workers(f"new{number}", 1)
+        change(stable, "DELETE", f"/config/applications/new{number}")
+
+
+def test_who_asks_while_a_change_boots_is_answered(scripts, run):
+    server = run(two_applications(scripts))
+    preload = scripts.php("preload.php", "touch(SCRATCH . '/booting'); await(SCRATCH . '/go');")
+    options = {"admin": {"opcache.preload": str(preload)}}
+    with ThreadPoolExecutor(3) as pool:
+        slow = pool.submit(server.api, "PUT", "/config/applications/new", application(scripts, options=options))
+        wait_for((scripts.scratch / "booting").exists)
+        next_one = pool.submit(server.api, "POST", "/config/routes", {"action": {"return": 200}})
+        before = server.api("GET", "/config").json()
+        assert "new" not in before["applications"] and len(before["routes"]) == 2
+        assert server.api("GET", "/status").json()["applications"].keys() == {"shop", "blog"}
+        assert server.get("/echo.php?x=1").text == "echo 1"
+        assert not slow.done() and not next_one.done()
+        (scripts.scratch / "go").touch()
+        assert (slow.result().status, next_one.result().status) == (200, 200)
+    assert len(server.api("GET", "/config/routes").json()) == 3
+    server.workers("new", 2)
+
+
+def test_the_end_does_not_wait_for_a_change(scripts, run):
+    """SIGTERM while an application boots: whoever waits for it is told."""
+    server = run(two_applications(scripts))
+    preload = scripts.php("preload.php", "touch(SCRATCH . '/booting'); await(SCRATCH . '/never');")
+    options = {"admin": {"opcache.preload": str(preload)}}
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(server.api, "PUT", "/config/applications/new", application(scripts, options=options))
+        wait_for((scripts.scratch / "booting").exists)
+        server.stop(timeout=10)
+        assert slow.result().status in (500, 503)
+
+
+# --- The status
+
+
+def test_the_status_counts_connections_requests_and_processes(scripts, run):
+    server = run({"applications": {"app": application(scripts)}})
+    server.workers(count=2)
+
+    def status() -> dict:
+        return server.api("GET", "/status").json()
+
+    assert status()["requests"] == {"total": 0}, "those to the control API are none"
+    with server.connect() as idle, server.connect() as busy:
+        for number in range(3):
+            assert idle.request("GET", f"/echo.php?x={number}").status == 200
+        waiting = Waiting(busy, scripts, "counted")
+        now = status()
+        assert now["connections"] == {"accepted": 2, "active": 1, "idle": 1, "closed": 0}
+        assert now["applications"]["app"] == {
+            "processes": {"running": 2, "starting": 0, "idle": 1},
+            "requests": {"active": 1, "waiting": 0, "refused": 0},
+        }
+        assert waiting.response().status == 200
+        assert status()["requests"] == {"total": 4}
+    wait_for(lambda: status()["connections"] == {"accepted": 2, "active": 0, "idle": 0, "closed": 2})
+
+
+# --- No request is lost
+
+
+class Load(threading.Thread):
+    """Requests each 5 ms, over connections that stay and over new ones; each answer is verified."""
+
+    def __init__(self, server: Howdah):
+        super().__init__()
+        self.server, self.done, self.failures = server, threading.Event(), []
+        self.sent = 0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.join()
+
+    def run(self):
+        due = time.monotonic()
+        with self.server.connect() as kept:
+            connections = cycle([lambda: kept, lambda: kept, lambda: None])
+            while not self.done.is_set():
+                due += 0.005
+                time.sleep(max(0.0, due - time.monotonic()))
+                self.sent += 1
+                self.verify(next(connections)(), self.sent)
+
+    def verify(self, connection, number: int):
+        host = ("shop", "blog")[number % 2]
+        target, expected = [(f"/echo.php?x={number}", f"echo {number}"), ("/file.txt", "file")][number % 7 == 0]
+        try:
+            ask = connection.request if connection else self.server.request
+            answer = ask("GET", target, {"Host": host})
+            if (answer.status, answer.text) != (200, expected):
+                self.failures.append((number, answer.status, answer.text[:200]))
+        except (OSError, AssertionError) as error:
+            self.failures.append((number, repr(error)))
+
+
+def test_a_hundred_changes_under_load_lose_no_request(scripts, run):
+    config = two_applications(scripts)
+    config["routes"].insert(0, {"match": {"uri": "*.txt"}, "action": {"share": f"{scripts.root}$uri"}})
+    server = run(config)
+    other = free_port()
+    answered, expected = [], []
+
+    def ask(status: int, *request):
+        answered.append(server.api(*request).status)
+        expected.append(status)
+
+    descriptors = None
+    with Load(server) as load:
+        for number in range(10):
+            colour = {"COLOUR": str(number)}
+            ask(200, "PUT", "/config/applications/shop/environment", colour)
+            ask(200, "POST", "/config/routes", {"action": {"return": 404}})
+            ask(200, "PUT", f"/config/listeners/127.0.0.1:{other}", {"pass": "routes"})
+            ask(200, "POST", "/control/applications/blog/restart")
+            ask(500, "PUT", "/config/applications/new", application(scripts, root="/no/such/root"))
+            ask(200, "PUT", "/config/applications/new", application(scripts))
+            ask(200, "PUT", "/config/applications/shop/processes", str(1 + number % 3))
+            ask(200, "DELETE", f"/config/listeners/127.0.0.1:{other}")
+            ask(200, "DELETE", "/config/applications/new")
+            ask(200, "PUT", "/config/settings", {"http": {"max_body_size": 1000 + number}})
+            if number == 1:
+                descriptors = open_descriptors(server)
+    assert answered == expected
+    assert not load.failures, (len(load.failures), load.failures[:5])
+    assert load.sent > 200
+    wait_for(lambda: len(server.processes()) == 2 + 2 + 2 + len(server.workers("shop")), "the old ones to go")
+    wait_for(lambda: open_descriptors(server) <= descriptors, f"{descriptors} descriptors", timeout=10)
+
+
+def open_descriptors(server: Howdah) -> int:
+    """Those of the supervisor and of the router."""
+    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in (server.pid, server.router().pid))
+
+
+def test_a_new_router_has_the_newest_configuration(scripts, run):
+    server = run(two_applications(scripts))
+    change(server, "PUT", "/config/routes", [{"action": {"return": 418}}])
+    router = server.router()
+    router.kill()
+    wait_for(lambda: not router.alive())
+    assert server.get("/").status == 418
+    change(server, "PUT", "/config/routes", [{"action": {"pass": "applications/blog"}}])
+    assert server.get("/echo.php?x=1").text == "echo 1"
+
+
+def test_the_router_may_die_in_the_middle_of_changes(scripts, run):
+    """Each change is answered; afterwards what runs is what the API says."""
+    server = run(two_applications(scripts))
+    with ThreadPoolExecutor(4) as pool:
+        asked = [
+            pool.submit(server.api, "PUT", "/config/applications/blog/environment", {"COLOUR": str(number)})
+            for number in range(8)
+        ]
+        for _ in range(2):
+            server.router().kill()
+            time.sleep(0.1)
+        statuses = [answer.result().status for answer in asked]
+    assert set(statuses) <= {200, 500}, statuses
+    change(server, "POST", "/config/routes", {"action": {"return": 404}})
+    colour = server.api("GET", "/config/applications/blog/environment/COLOUR").json()
+    assert colour in {str(number) for number, status in enumerate(statuses) if status == 200}
+    assert server.get("/colour.php", {"Host": "blog"}).text == colour
+    only_these(server, php_processes(server, "shop", "blog"))

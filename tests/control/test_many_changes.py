@@ -1,0 +1,172 @@
+"""A thousand random changes of the configuration, under load: not one request fails, and nothing is left over."""
+
+import os
+import random
+import subprocess
+import threading
+import time
+
+import pytest
+
+from support.client import Connection
+from support.ports import free_port
+from support.server import Howdah
+from support.waiting import wait_for
+
+CHANGES = int(os.environ.get("HOWDAH_TEST_CHANGES", "1000"))
+REQUESTS_PER_SECOND = 200
+SEED = int(os.environ.get("HOWDAH_TEST_SEED", "20261121"))
+
+
+class Load:
+    """Verified requests, at a constant rate, until it is stopped. `stable` keeps its connection, `fresh` makes new ones."""
+
+    def __init__(self, server, targets, rate):
+        self.server, self.targets, self.pause = server, targets, len(targets) / rate
+        self.failures, self.count, self.stopped = [], 0, threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=target) for target in targets]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, path, expected, keeps):
+        connection, due = None, time.monotonic()
+        while not self.stopped.is_set():
+            try:
+                connection = connection or Connection((self.server.host, self.server.port))
+                answer = connection.request("GET", path)
+                if answer.status != 200 or expected not in answer.text:
+                    self.failures.append((path, answer.status, answer.text[:200]))
+                self.count += 1
+                if not keeps or answer.header("Connection") == "close":
+                    connection.close()
+                    connection = None
+            except Exception as error:
+                self.failures.append((path, repr(error)))
+                connection = None
+            due += self.pause
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def stop(self):
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """Two bundles for localhost."""
+    bundles = []
+    for name in ("one", "two"):
+        folder = tmp_path_factory.mktemp(name)
+        command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN={name}"
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+        bundles.append((folder / "cert.pem").read_text() + (folder / "key.pem").read_text())
+    return bundles
+
+
+def descriptors(server):
+    return {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in (server.pid, server.router().pid)}
+
+
+def prototypes(server):
+    return [process for process in server.processes() if process.title.endswith(" prototype")]
+
+
+@pytest.mark.xdist_group("heavy")
+def test_a_thousand_changes_lose_nothing(folder, certificates):
+    folder.php("stable.php", "echo 'stable';")
+    folder.php("touched.php", "echo 'touched ', getenv('VERSION');")
+    folder.write("file.txt", "a file")
+    root = str(folder.root)
+    stable = {"type": "php", "root": root, "processes": 1}
+    touched = lambda version: {
+        "type": "php",
+        "root": root,
+        "processes": 1,
+        "environment": {"VERSION": str(version)},
+        "warm_up": ["/touched.php"] * (version % 3),
+    }
+    step = lambda uri, target: {"match": {"uri": uri}, "action": {"pass": target}}
+    config = {
+        "routes": [
+            step("/stable.php", "applications/stable"),
+            step("/touched.php", "applications/touched"),
+            {"action": {"share": root + "$uri"}},
+        ],
+        "applications": {"stable": stable, "touched": touched(0)},
+    }
+    chance = random.Random(SEED)
+    ports = [free_port() for _ in range(4)]
+    with Howdah.run(config) as server:
+        for name, bundle in zip(("one", "two"), certificates):
+            assert server.api("PUT", f"/certificates/{name}", bundle).status == 200
+        main = f"127.0.0.1:{server.port}"
+        targets = [
+            ("/stable.php", "stable", True),
+            ("/stable.php", "stable", False),
+            ("/touched.php", "touched", True),
+            ("/touched.php", "touched", False),
+            ("/file.txt", "a file", True),
+        ]
+
+        def change(n):
+            """One change that must succeed."""
+            kind = chance.randrange(8)
+            port = chance.choice(ports)
+            if kind == 0:
+                step = {"match": {"uri": f"/never/{n}"}, "action": {"return": 404}}
+                routes = [step, *config["routes"]] if chance.random() < 0.5 else config["routes"]
+                return "PUT", "/config/routes", routes
+            if kind == 1:
+                return "PUT", "/config/applications/touched", touched(n)
+            if kind == 2:
+                return "PUT", "/config/applications/touched/processes", chance.choice([1, 2, {"max": 3, "spare": 1}])
+            if kind == 3:
+                return "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "routes"}
+            if kind == 4:
+                tls = {"certificate": chance.choice(["one", "two", ["one", "two"]])}
+                return "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "routes", "tls": tls}
+            if kind == 5:
+                return "DELETE", f"/config/listeners/127.0.0.1:{port}", None
+            if kind == 6:
+                return "GET", "/control/applications/touched/restart", None
+            return "PUT", "/config/settings", {"http": {"max_body_size": chance.randrange(1 << 20, 1 << 23)}}
+
+        def carry_out(n):
+            method, path, body = change(n)
+            answer = server.api(method, path, body)
+            # Only a listener that is not there can be missing.
+            assert answer.status == 200 or (method == "DELETE" and answer.status == 404), (n, path, answer.text)
+
+        before_pids = [worker.pid for worker in server.workers("stable", 1)]
+        for n in range(20):
+            carry_out(n)
+        load = Load(server, targets, REQUESTS_PER_SECOND)
+        began = time.monotonic()
+        try:
+            for n in range(20, CHANGES + 20):
+                carry_out(n)
+                assert not load.failures, (n, load.failures[:3])
+        finally:
+            seconds = time.monotonic() - began
+            load.stop()
+        print(f"{CHANGES} changes in {seconds:.1f} s, {load.count} requests, {len(load.failures)} failures")
+        assert not load.failures, load.failures[:5]
+        assert load.count > 50 * seconds, "the load must have been one"
+        # Back to what it was: then nothing is left of all that was in between.
+        assert server.api("PUT", "/config", {**config, "listeners": {main: {"pass": "routes"}}}).status == 200
+        assert [worker.pid for worker in server.workers("stable", 1)] == before_pids, "an application that did not change keeps its processes"
+        wait_for(lambda: len(prototypes(server)) == 2, "only two applications have processes")
+        # A second round of the same kind must need no more descriptors than the first has left.
+        wait_for(lambda: descriptors(server)[server.pid] < 60, "the supervisor's descriptors")
+        first = descriptors(server)
+        for n in range(100):
+            carry_out(n)
+        assert server.api("PUT", "/config", {**config, "listeners": {main: {"pass": "routes"}}}).status == 200
+        wait_for(lambda: len(prototypes(server)) == 2, "only two applications have processes")
+
+        def has_not_grown():
+            now = descriptors(server)
+            return all(now[pid] <= count + 3 for pid, count in first.items())
+
+        wait_for(has_not_grown, "descriptors do not grow")

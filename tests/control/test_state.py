@@ -1,0 +1,295 @@
+"""What outlives howdah, and the options of `howdah run`: the state directory, the pid file, the log, the user."""
+
+import grp
+import json
+import os
+import pwd
+import signal
+import stat
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from support.client import Connection
+from support.command_line import howdah, refused
+from support.control import INITIAL
+from support.folders import readable
+from support.processes import Process
+from support.requires import needs_root
+from support.server import EXECUTABLE, Howdah
+from support.waiting import wait_for
+
+
+def serving(server: Howdah) -> bool:
+    return server.stdout.startswith("howdah")
+
+
+def start_in(folder, *options: str) -> Howdah:
+    """A howdah whose state is in the folder."""
+    control = folder / "c"
+    words = ["run", "--state-dir", str(folder / "state"), "--control", f"unix:{control}", *options]
+    server = Howdah(lambda _: words, ready=serving)
+    server.control = control
+    return server
+
+
+@pytest.fixture
+def place(socket_path):
+    """A folder with a short name: sockets are in it."""
+    return socket_path.parent
+
+
+def application(folder, **options) -> dict:
+    return {"type": "php", "root": str(folder.root), "index": "index.php", "processes": 1, **options}
+
+
+def get(path) -> str:
+    """What a listener on a unix socket answers to GET /."""
+    with Connection(str(path)) as connection:
+        return connection.request("GET", "/").text
+
+
+# --- The configuration comes back
+
+
+def test_the_configuration_outlives_a_restart(place, folder):
+    folder.php("index.php", "echo 'hello';")
+    listener = f"unix:{place}/s"
+    config = {"listeners": {listener: {"pass": "applications/app"}}, "applications": {"app": application(folder)}}
+    with start_in(place) as server:
+        assert server.api("GET", "/config").json() == INITIAL
+        assert server.api("PUT", "/config", config).status == 200
+        assert server.api("PUT", "/config/applications/app/environment", {"A": "\xe4"}).status == 200
+        expected = server.api("GET", "/config")
+    with start_in(place) as server:
+        again = server.api("GET", "/config")
+        assert again.json() == expected.json() and again.header("ETag") == expected.header("ETag")
+        server.workers(count=1)
+        assert get(place / "s") == "hello"
+
+
+def test_the_state_is_for_its_owner(place):
+    with start_in(place) as server:
+        server.api("PUT", "/config/routes", [{"action": {"return": 200}}])
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (place / "state").iterdir()}
+        assert modes["conf.json"] == 0o600 and not any(mode & 0o077 for mode in modes.values()), modes
+        assert stat.S_IMODE((place / "state").stat().st_mode) == 0o700
+        assert not list((place / "state").glob("*.new")), "nothing is left beside it"
+
+
+def test_a_given_configuration_replaces_the_stored_one(place):
+    (place / "given.json").write_text('{"routes": [{"action": {"return": 204}}]}')
+    with start_in(place) as server:
+        server.api("PUT", "/config/routes", [{"action": {"return": 200}}])
+    with start_in(place, "--config", str(place / "given.json")) as server:
+        assert server.api("GET", "/config/routes/0/action/return").json() == 204
+    with start_in(place) as server:
+        assert server.api("GET", "/config/routes/0/action/return").json() == 204
+
+
+@pytest.mark.parametrize(
+    "stored, said",
+    [
+        ('{"routes": [', "the text ends too early"),
+        ("", "there is no configuration"),
+        ("\0" * 4096, "expected value"),
+        (b"\xff\xfe", "cannot be read"),
+        ('{"applications": {"x": {"type": "ruby"}}}', '"ruby"'),
+        ('{"applications": {"x": {"type": "php", "root": "/no/such/root"}}}', "/no/such/root"),
+        ('{"applications": {"x": {"type": "php 5.3", "root": "/tmp"}}}', "PHP 5.3 was not found"),
+    ],
+)
+def test_a_stored_configuration_that_does_not_apply_is_an_error_and_nothing_is_configured(place, stored, said):
+    (place / "state").mkdir()
+    file = place / "state/conf.json"
+    file.write_bytes(stored.encode() if isinstance(stored, str) else stored)
+    before = file.read_bytes()
+    with start_in(place) as server:
+        assert said in server.stderr and "empty" in server.stderr
+        assert server.api("GET", "/config").json() == INITIAL
+        assert file.read_bytes() == before, "what was there can be looked at"
+        assert server.api("POST", "/config/routes", {"action": {"return": 200}}).status == 200
+        kept = place / "state/conf.json.failed"
+        assert kept.read_bytes() == before and str(kept) in server.stderr
+    with start_in(place) as server:
+        assert len(server.api("GET", "/config/routes").json()) == 1
+
+
+def test_what_a_crash_left_behind_is_no_matter(place):
+    (place / "state").mkdir()
+    (place / "state/conf.json").write_text('{"routes": [{"action": {"return": 200}}]}')
+    (place / "state/.conf.json.new").write_text("{")
+    with start_in(place) as server:
+        assert len(server.api("GET", "/config/routes").json()) == 1
+        assert server.api("DELETE", "/config/routes").status == 200
+        assert not list((place / "state").glob("*.new")), "nothing is left beside it"
+
+
+def test_a_howdah_that_is_killed_comes_back(place):
+    server = start_in(place)
+    assert server.api("POST", "/config/routes", {"action": {"return": 200}}).status == 200
+    server.kill()
+    with start_in(place) as server:
+        assert len(server.api("GET", "/config/routes").json()) == 1
+
+
+def test_two_howdahs_do_not_share_a_state(place):
+    with start_in(place) as server:
+        line = refused(howdah("run", "--state-dir", place / "state", "--control", f"unix:{place}/other"))
+        assert "another howdah uses the state directory" in line and str(place / "state") in line
+        line = refused(howdah("run", "--state-dir", place / "else", "--control", f"unix:{place}/c"))
+        assert "in use" in line
+        assert server.api("GET", "/config").json() == INITIAL
+
+
+@pytest.mark.parametrize("option, word", [("--state-dir", "/proc/nowhere"), ("--control", "*:1"), ("--pid", "/no/pid")])
+def test_an_option_that_cannot_be_is_said(place, option, word):
+    options = {"--state-dir": place / "state", "--control": f"unix:{place}/c", option: word}
+    line = refused(howdah("run", *[part for pair in options.items() for part in pair]))
+    assert option in line and word in line
+    assert not (place / "c").exists()
+
+
+# --- A disk that takes nothing
+
+
+@contextmanager
+def small_disk(path):
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "none", str(path)])
+    if mounted.returncode:
+        pytest.skip("mounts nothing here")
+    try:
+        yield path
+    finally:
+        while path.is_mount():
+            subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["full", "read-only"])
+def test_a_disk_that_takes_nothing_is_an_error_and_nothing_changes(place, folder, how):
+    folder.php("index.php", "echo getmypid();")
+    config = {"listeners": {}, "applications": {"app": application(folder)}}
+    with small_disk(place / "state") as disk, start_in(place) as server:
+        assert server.api("PUT", "/config", config).status == 200
+        workers = server.workers(count=1)
+        if how == "read-only":
+            subprocess.run(["mount", "--bind", str(disk), str(disk)], check=True)
+            subprocess.run(["mount", "-o", "remount,bind,ro", str(disk)], check=True)
+        answer = server.api("PUT", "/config/applications/app/environment", {"A": "x" * 100_000})
+        assert answer.status == 500 and answer.json()["error"] == "Failed to apply new configuration."
+        assert "conf.json" in answer.json()["detail"] and "make room" in answer.json()["detail"]
+        assert server.api("GET", "/config").json() == config
+        assert server.workers(count=1) == workers
+        assert json.loads((disk / "conf.json").read_text()) == config
+        assert not list(disk.glob("*.new"))
+        assert "os error" not in answer.json()["detail"]
+        if how == "full":
+            assert server.api("PUT", "/config/routes", []).status == 200, "a small one has room"
+
+
+def test_a_state_directory_that_is_gone_is_an_error_and_nothing_changes(place):
+    with start_in(place) as server:
+        (place / "state").rename(place / "elsewhere")
+        answer = server.api("POST", "/config/routes", {"action": {"return": 200}})
+        assert answer.status == 500 and "conf.json" in answer.json()["detail"]
+        assert server.api("GET", "/config").json() == INITIAL
+        (place / "elsewhere").rename(place / "state")
+        assert server.api("POST", "/config/routes", {"action": {"return": 200}}).status == 200
+
+
+# --- The pid file
+
+
+def test_the_pid_file_is_there_before_the_control_socket(place):
+    pid, control = place / "howdah.pid", place / "c"
+    command = [str(EXECUTABLE), "run", "--state-dir", str(place / "state"), "--control", f"unix:{control}", "--pid", str(pid)]
+    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], stdout=subprocess.DEVNULL)
+    try:
+        while not control.exists():
+            assert process.poll() is None
+        assert pid.read_text() == f"{process.pid}\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert not pid.exists() and not control.exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_pid_file_of_somebody_else_stays(place):
+    with start_in(place, "--pid", str(place / "pid")) as server:
+        assert (place / "pid").read_text() == f"{server.pid}\n"
+        (place / "pid").write_text("1\n")
+    assert (place / "pid").read_text() == "1\n"
+
+
+def test_a_start_that_fails_leaves_no_pid_file_and_no_socket(place):
+    (place / "config.json").write_text('{"applications": {"x": {"type": "php", "root": "/no/such/root"}}}')
+    options = ["--state-dir", place / "state", "--control", f"unix:{place}/c", "--pid", place / "pid"]
+    assert "/no/such/root" in refused(howdah("run", *options, "--config", place / "config.json"))
+    assert not (place / "pid").exists() and not (place / "c").exists()
+
+
+# --- The log
+
+
+def test_messages_go_to_the_log_and_to_a_new_one_after_sigusr1(place):
+    log, old = place / "log", place / "log.1"
+    with start_in(place, "--log", str(log)) as server:
+
+        def fail(root: str):
+            answer = server.api("PUT", "/config/applications/x", {"type": "php", "root": root})
+            assert answer.status == 500
+
+        fail("/no/first")
+        wait_for(lambda: "/no/first" in log.read_text())
+        assert "/no/first" not in server.stderr
+        log.rename(old)
+        fail("/no/second")
+        assert "/no/second" in old.read_text()
+        server.send_signal(signal.SIGUSR1)
+        wait_for(log.exists, "the new log")
+        fail("/no/third")
+        assert "/no/third" in log.read_text() and "/no/third" not in old.read_text()
+        assert stat.S_IMODE(log.stat().st_mode) == 0o640
+
+
+# --- Users and folders
+
+
+@needs_root
+@pytest.mark.parametrize("group", [None, "daemon"])
+def test_router_and_php_are_another_user(place, folder, group):
+    readable(place)
+    folder.php("index.php", "echo 1;")
+    options = ["--user", "nobody", *(["--group", group] if group else [])]
+    config = {"listeners": {f"unix:{place}/s": {"pass": "applications/app"}}, "applications": {"app": application(folder)}}
+    with start_in(place, *options) as server:
+        assert server.api("PUT", "/config", config).status == 200
+        user = pwd.getpwnam("nobody")
+        gid = grp.getgrnam(group).gr_gid if group else user.pw_gid
+        for process in [server.router(), server.prototype(), *server.workers(count=1)]:
+            assert process.status("Uid").split() == [str(user.pw_uid)] * 4, process
+            assert process.status("Gid").split() == [str(gid)] * 4, process
+        assert Process.of(server.pid).status("Uid").split() == [str(os.geteuid())] * 4
+
+
+def test_a_user_that_does_not_exist_is_said(place):
+    options = ["--state-dir", place / "state", "--control", f"unix:{place}/c"]
+    assert "nobody-at-all" in refused(howdah("run", *options, "--user", "nobody-at-all"))
+    assert "no-group-at-all" in refused(howdah("run", *options, "--group", "no-group-at-all"))
+
+
+def test_temporary_files_have_their_folder(place, folder):
+    folder.php("index.php", "echo sys_get_temp_dir(), ' ', getenv('TMPDIR');")
+    (place / "tmp").mkdir(mode=0o777)
+    (place / "tmp").chmod(0o777)
+    config = {"listeners": {f"unix:{place}/s": {"pass": "applications/app"}}, "applications": {"app": application(folder)}}
+    with start_in(place, "--tmp-dir", str(place / "tmp")) as server:
+        assert server.api("PUT", "/config", config).status == 200
+        assert get(place / "s") == f"{place}/tmp {place}/tmp"
+    line = refused(howdah("run", "--tmp-dir", place / "missing"))
+    assert "--tmp-dir" in line and str(place / "missing") in line

@@ -1,0 +1,236 @@
+"""Every option of the language with a wrong value: the control API answers 400 and names the option.
+
+`EVERYTHING` has each option of the schema once (a test sees to that), so that none is forgotten.
+"""
+
+import copy
+import json
+import subprocess
+
+import pytest
+
+from support.server import REPOSITORY, Howdah, stop_all
+
+KEY = "QUFB" * 16
+OTHER_KEY = "QkJC" * 16
+
+EVERYTHING = {
+    "listeners": {
+        "*:8300": {
+            "pass": "applications/shop/index",
+            "backlog": 511,
+            "forwarded": {
+                "client_ip": "X-Forwarded-For",
+                "protocol": "X-Forwarded-Proto",
+                "source": ["10.0.0.0/8", "unix"],
+                "recursive": True,
+            },
+            "tls": {
+                "certificate": ["bundle"],
+                "conf_commands": {"minprotocol": "TLSv1.2"},
+                "session": {"cache_size": 10, "timeout": 60, "tickets": [KEY]},
+            },
+        },
+        "*:8301": {"pass": "upstreams/backends", "client_ip": {"header": "X-Real-IP", "source": "127.0.0.1", "recursive": False}},
+        "unix:@x": {"pass": "routes/main"},
+    },
+    "routes": {
+        "main": [
+            {
+                "match": {
+                    "arguments": {"a": "1"},
+                    "cookies": {"c": "!x"},
+                    "destination": "127.0.0.1:80",
+                    "headers": [{"X": "y*"}],
+                    "host": "~^www",
+                    "method": "GET",
+                    "query": "q",
+                    "scheme": "https",
+                    "source": "10.0.0.0-10.0.0.9",
+                    "uri": ["/a", "!/b"],
+                    "if": "$arg_x",
+                },
+                "action": {"pass": "applications/shop/index", "rewrite": "/new$uri", "response_headers": {"X-A": "$host"}},
+            },
+            {
+                "action": {
+                    "share": "/srv$uri",
+                    "index": "index.html",
+                    "types": ["image/*"],
+                    "chroot": "/srv/$host",
+                    "follow_symlinks": False,
+                    "traverse_mounts": False,
+                    "fallback": {"proxy": "http://127.0.0.1:8080"},
+                }
+            },
+            {"action": {"return": 301, "location": "https://$host"}},
+        ]
+    },
+    "upstreams": {"backends": {"servers": {"127.0.0.1:9000": {"weight": 0.5}}}},
+    "applications": {
+        "shop": {
+            "type": "php 8.2",
+            "targets": {
+                "index": {"root": "/srv", "script": "index.php"},
+                "other": {"root": "/srv", "index": "main.php", "front_controller": "main.php"},
+            },
+            "options": {"file": "/etc/php.ini", "admin": {"a": "1"}, "user": {"b": "2"}},
+            "limits": {"timeout": 10, "requests": 100, "memory": "128M", "queue_timeout": 5},
+            "retry": "idempotent",
+            "processes": {"max": 5, "spare": 1, "idle_timeout": 10},
+            "environment": {"E": "x"},
+            "working_directory": "/srv",
+            "user": "www-data",
+            "group": "www-data",
+            "stdout": "/var/log/out",
+            "stderr": "/var/log/err",
+            "warm_up": [{"target": "index", "uri": "/", "host": "shop", "scheme": "https", "headers": {"X-Warm": "1"}}],
+            "reload": "on-swap",
+            "resolve_links": True,
+            "slow_log": {"threshold": 0.5, "path": "/var/log/slow", "samples": 3},
+            "isolation": {
+                "namespaces": dict.fromkeys(("cgroup", "credential", "mount", "network", "pid", "uname"), True),
+                "uidmap": [{"container": 0, "host": 1000, "size": 1}],
+                "gidmap": [{"container": 0, "host": 1000, "size": 1}],
+                "rootfs": "/srv/root",
+                "automount": {"language_deps": True, "procfs": True, "tmpfs": True},
+                "cgroup": {"path": "shop"},
+                "new_privs": False,
+            },
+        },
+        "plain": {"type": "php", "root": "/srv", "script": "index.php"},
+        "folder": {"type": "php", "root": "/srv", "index": "main.php", "front_controller": "main.php", "processes": 2},
+        "sized": {"type": "php", "root": "/srv", "processes": {"auto": {"max": 9, "memory": 1073741824}}},
+    },
+    "settings": {
+        "listen_threads": 2,
+        "http": {
+            "header_read_timeout": 1,
+            "body_read_timeout": 1,
+            "send_timeout": 1,
+            "idle_timeout": 1,
+            "max_body_size": 1,
+            "body_buffer_size": 1,
+            "body_temp_path": "/tmp",
+            "discard_unsafe_fields": True,
+            "log_route": False,
+            "server_version": True,
+            "chunked_transform": True,
+            "static": {"mime_types": {"text/x-a": [".a"]}},
+            "compression": {"types": ["text/*"], "compressors": [{"encoding": "gzip", "level": 5, "min_length": 10}]},
+        },
+    },
+    "access_log": {"path": "/var/log/access", "format": "$uri", "if": "$status"},
+}
+WRONG = [[None]]
+NOT_HERE = {"telemetry", "endpoint", "protocol", "sampling_ratio", "batch_size"}
+
+
+def options(value, path=()):
+    """The paths of all options, below the names that users choose, too."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield (*path, key)
+            yield from options(member, (*path, key))
+    elif isinstance(value, list):
+        for index, element in enumerate(value):
+            yield from options(element, (*path, index))
+
+
+def with_wrong(path):
+    config = copy.deepcopy(EVERYTHING)
+    place = config
+    for step in path[:-1]:
+        place = place[step]
+    # An array is a form of `routes`; what is wrong then is a pass to a route with a name.
+    place[path[-1]] = 7 if path == ("routes",) else WRONG
+    return config
+
+
+def written(path):
+    return "/".join(str(step).replace("%", "%25").replace("/", "%2F") for step in path)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certificate")
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=x"
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    server = Howdah(lambda _: ["run"], ready=lambda server: "howdah" in server.stdout)
+    # Otherwise its name would be the first thing that is wrong.
+    bundle = (folder / "cert.pem").read_text() + (folder / "key.pem").read_text()
+    assert server.api("PUT", "/certificates/bundle", bundle).status == 200
+    yield server
+    stop_all([server])
+
+
+def test_no_option_is_forgotten():
+    """What the schema has and howdah does something with is in `EVERYTHING`."""
+    schema = json.loads((REPOSITORY / "crates/config/schema.json").read_text())
+    known = set()
+
+    def collect(node):
+        if isinstance(node, dict):
+            for name, option in node.get("properties", {}).items():
+                # `"not": {}` is what no value fits: an option of Unit that is refused.
+                if not (isinstance(option, dict) and option.get("not") == {}):
+                    known.add(name)
+            for member in node.values():
+                collect(member)
+        elif isinstance(node, list):
+            for element in node:
+                collect(element)
+
+    collect({key: value for key, value in schema.items() if key != "$defs"})
+    for name, definition in schema["$defs"].items():
+        if name not in ("conf_commands", "telemetry"):
+            collect(definition)
+    written_here = {step for path in options(EVERYTHING) for step in path if isinstance(step, str)}
+    assert known - written_here - NOT_HERE == set()
+
+
+@pytest.mark.parametrize("path", options(EVERYTHING), ids=written)
+def test_a_wrong_value_is_named(server, path):
+    answer = server.api("PUT", "/config", with_wrong(path))
+    assert answer.status == 400, answer.text
+    refusal = answer.json()
+    assert refusal["error"] == "Invalid configuration."
+    assert refusal["detail"].startswith(written(path)), refusal["detail"]
+    assert server.api("GET", "/config").json() == {"listeners": {}, "routes": [], "applications": {}}
+
+
+def test_telemetry_is_taken_with_a_warning(server):
+    settings = {"telemetry": {"endpoint": "http://127.0.0.1:4317", "protocol": "grpc", "sampling_ratio": 0.5, "batch_size": 20}}
+    try:
+        assert server.api("PUT", "/config/settings", settings).status == 200
+        assert "telemetry" in server.stderr
+        answer = server.api("PUT", "/config/settings", {"telemetry": {**settings["telemetry"], "endpoint": 5}})
+        assert answer.status == 400 and answer.json()["detail"].startswith("settings/telemetry/endpoint")
+    finally:
+        assert server.api("DELETE", "/config").status == 200
+        assert server.api("PUT", "/config", {"listeners": {}, "routes": [], "applications": {}}).status == 200
+
+
+def test_keys_never_come_back_and_need_not_be_sent_again(server):
+    listener = {"pass": "routes", "tls": {"certificate": "bundle", "session": {"tickets": [KEY]}}}
+    name = "/config/listeners/unix:@howdah-test-keys"
+    try:
+        assert server.api("PUT", name, listener).status == 200
+        for path in ("/", "/config", name, f"{name}/tls/session/tickets", f"{name}/tls/session/tickets/0"):
+            answer = server.api("GET", path)
+            assert KEY not in answer.text and "(hidden key " in answer.text
+        whole = server.api("GET", "/config").json()
+        whole["routes"] = [{"action": {"return": 204}}]
+        assert server.api("PUT", "/config", whole).status == 200, "what was read can be sent back"
+        stored = (server.directory / "state" / "conf.json").read_text()
+        assert KEY in stored and "hidden" not in stored
+        answer = server.api("PUT", f"{name}/tls/session/tickets", ["(hidden key)"])
+        assert answer.status == 400 and "stands for a key that howdah does not show" in answer.json()["detail"]
+        hidden = server.api("GET", f"{name}/tls/session/tickets/0").json()
+        assert server.api("PUT", f"{name}/tls/session/tickets", [OTHER_KEY, hidden]).status == 200
+        stored = json.loads((server.directory / "state" / "conf.json").read_text())
+        kept = stored["listeners"]["unix:@howdah-test-keys"]["tls"]["session"]["tickets"]
+        assert kept == [OTHER_KEY, KEY], "a key is known by what stands for it, not by its place"
+        assert KEY not in server.stderr
+    finally:
+        assert server.api("PUT", "/config", {"listeners": {}, "routes": [], "applications": {}}).status == 200

@@ -1,0 +1,247 @@
+"""Overload: how many workers an application gets by itself, how long requests wait, and which are refused."""
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from support.server import EXECUTABLE, Howdah
+from support.waiting import wait_for
+
+
+@pytest.fixture
+def site(folder):
+    folder.php("sleep.php", "usleep(50000); echo 'slept';")
+    folder.php("cpu.php", "$x = 0; for ($i = 0; $i < 200000; $i++) { $x = ($x * 31 + $i) % 1000003; } echo 'computed';")
+    folder.php("ten.php", "usleep(10000); echo 'slept';")
+    folder.php("wait.php", "await(SCRATCH . '/go'); echo 'let go';")
+    folder.php("hello.php", "echo 'hello';")
+    folder.php("count.php", "file_put_contents(SCRATCH . '/ran', '.', FILE_APPEND); echo 'counted';")
+    folder.write("static.txt", "static")
+    return folder
+
+
+def application(folder, **options):
+    return {"type": "php", "root": str(folder.root), **options}
+
+
+def run(folder, **options):
+    return Howdah.run({"applications": {"app": application(folder, **options)}})
+
+
+def status(server, name="app"):
+    return server.api("GET", f"/status/applications/{name}").json()
+
+
+def load(url, *steps, connections=1500, expect=None, socket=None):
+    """What became of requests at constant rates."""
+    program = EXECUTABLE.with_name("howdah-load")
+    command = [program, "--connections", str(connections), "--steps", ",".join(steps)]
+    if socket:
+        command += ["--socket", socket]
+    done = subprocess.run([*command, *(["--expect", expect] if expect else []), "--", url], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def url(server, path):
+    return f"http://127.0.0.1:{server.port}{path}"
+
+
+class Waiting:
+    """A request that waits in PHP, or in the queue before it."""
+
+    def __init__(self, server, path, headers=()):
+        self.answer, self.took = None, None
+        self.thread = threading.Thread(target=self._ask, args=(server, path, headers))
+        self.thread.start()
+
+    def _ask(self, server, path, headers):
+        began = time.monotonic()
+        self.answer = server.get(path, headers)
+        self.took = time.monotonic() - began
+
+    def result(self):
+        self.thread.join()
+        return self.answer
+
+
+# --- How many workers
+
+
+def test_code_that_waits_gets_many_workers_by_itself(site):
+    with run(site) as server:
+        assert status(server)["processes"]["running"] == max(2, os.cpu_count())
+        report = load(url(server, "/sleep.php"), "400:4", expect="slept")
+        assert report["outcomes"] == {"200": 1600}
+        now = status(server)["processes"]
+        # Twenty are busy at a time.
+        assert now["running"] >= 16, now
+        assert "waiting" in now["auto"]["why"] and now["auto"]["waiting_share"] > 0.8, now
+        assert now["auto"]["memory_allows"] > now["running"], now
+
+
+def test_code_that_computes_gets_few(site):
+    with run(site) as server:
+        threads = [threading.Thread(target=lambda: [server.get("/cpu.php") for _ in range(60)]) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        now = status(server)["processes"]
+        # A noisy machine steals processors: that looks like waiting.
+        assert now["running"] <= 4 * max(2, os.cpu_count()) + 2, now
+
+
+def test_auto_keeps_its_bounds(site):
+    for bounds, most in [({"max": 3}, 3), ({"memory": 1 << 20}, 1), ({"max": 1}, 1)]:
+        with run(site, processes={"auto": bounds}) as server:
+            load(url(server, "/sleep.php"), "200:1")
+            # Those of the start are there before anything has been weighed.
+            wait_for(lambda: status(server)["processes"]["running"] <= most, f"{bounds}")
+
+
+# --- How long a request waits
+
+
+def test_a_request_that_waits_too_long_is_answered_503(site):
+    with run(site, processes=1, limits={"queue_timeout": 0.5}) as server:
+        running = Waiting(server, "/wait.php")
+        wait_for(lambda: status(server)["processes"]["idle"] == 0, "it runs")
+        late = Waiting(server, "/count.php")
+        answer = late.result()
+        assert answer.status == 503 and int(answer.header("Retry-After")) >= 1
+        assert 0.4 < late.took < 2
+        (site.scratch / "go").touch()
+        assert running.result().status == 200
+        assert server.get("/hello.php").text == "hello"
+        assert not (site.scratch / "ran").exists(), "who was answered 503 must not run"
+        assert status(server)["requests"]["refused"] == 1
+        wait_for(lambda: "no worker takes a request in time" in server.stderr, "a line in the log")
+
+
+def test_a_client_may_say_how_long_it_waits(site):
+    with run(site, processes=1) as server:
+        running = Waiting(server, "/wait.php")
+        wait_for(lambda: status(server)["processes"]["idle"] == 0, "it runs")
+        late = Waiting(server, "/hello.php", [("Prefer", "respond-async, wait=1")])
+        assert late.result().status == 503 and 0.9 < late.took < 3
+        (site.scratch / "go").touch()
+        assert running.result().status == 200
+
+
+@pytest.mark.parametrize("headers", [(), [("Prefer", "wait=1")]])
+def test_a_body_that_comes_while_requests_queue_holds_up_nobody(site, headers):
+    """Whether it would be refused is foreseen before the body comes."""
+    with run(site, processes=2, limits={"queue_timeout": 1}) as server:
+        until = time.monotonic() + 6
+        statuses = []
+
+        def ask():
+            while time.monotonic() < until:
+                statuses.append(server.get("/sleep.php").status)
+                time.sleep(0.05 if statuses[-1] == 503 else 0)
+
+        with ThreadPoolExecutor(200) as pool:
+            asking = [pool.submit(ask) for _ in range(200)]
+            wait_for(lambda: status(server)["requests"]["refused"] > 0, "the overload")
+            for _ in range(10):
+                with server.connect() as client:
+                    client.send_request("POST", "/hello.php", [("Content-Length", "100000"), *headers])
+                    client.send(b"x" * 1000)
+                    time.sleep(0.05)
+                    with contextlib.suppress(OSError):
+                        client.send(b"x" * 99000)
+                    assert client.response().status in (200, 503)
+            [it.result() for it in asking]
+        assert set(statuses) <= {200, 503} and statuses.count(200) > 50
+        assert server.get("/hello.php", timeout=5).status == 200
+
+
+# --- Lasting overload
+
+
+def test_under_lasting_overload_the_capacity_is_used_and_the_rest_hears_at_once(site):
+    # Two workers, 10 ms each: 200 a second at most, whatever the processors do. Three times as many come.
+    with run(site, processes=2, limits={"queue_timeout": 5}) as server:
+        alone = load(url(server, "/ten.php"), "150:2", expect="slept")
+        assert alone["outcomes"] == {"200": 300}
+        seconds = 12
+        report = load(url(server, "/ten.php"), f"600:{seconds}", "100:3", expect="slept")
+        assert set(report["outcomes"]) == {"200", "503"}, report["outcomes"]
+        under_load = [second["ok"] for second in report["seconds"][3:seconds - 1]]
+        capacity = 2 / 0.0105
+        assert sum(under_load) / len(under_load) > 0.85 * capacity, under_load
+        # The bound of the standing delay is a tenth of queue_timeout.
+        slowest = max(second["p99"] for second in report["seconds"][4:seconds - 1])
+        assert slowest < 2 * 500, report["seconds"]
+        assert report["others"]["p50"] < 20, report["others"]
+        after = report["seconds"][-1]
+        assert after["ok"] == 100 and after["p99"] < 200, report["seconds"]
+        assert server.stderr.count("more requests come than are finished") == 1
+        assert "the overload is over" in server.stderr
+
+
+def test_one_applications_overload_leaves_others_alone(site):
+    config = {
+        "routes": [
+            {"match": {"uri": "/ten.php"}, "action": {"pass": "applications/app"}},
+            {"match": {"uri": "/hello.php"}, "action": {"pass": "applications/other"}},
+            {"action": {"share": f"{site.root}$uri"}},
+        ],
+        "applications": {
+            "app": application(site, processes=2, limits={"queue_timeout": 2}),
+            "other": application(site, processes=1),
+        },
+    }
+    with Howdah.run(config) as server:
+        overload = threading.Thread(target=load, args=(url(server, "/ten.php"), "600:5"))
+        overload.start()
+        time.sleep(1)
+        slowest = 0
+        for _ in range(50):
+            for path in ("/hello.php", "/static.txt"):
+                began = time.monotonic()
+                assert server.get(path).status == 200
+                slowest = max(slowest, time.monotonic() - began)
+            began = time.monotonic()
+            assert server.api("GET", "/status").status == 200
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 0.5, slowest
+        overload.join()
+
+
+def test_fifteen_hundred_clients_see_no_error(site):
+    with run(site) as server:
+        report = load(url(server, "/hello.php"), "15000:0.1", "100:2", "15000:0.1", expect="hello")
+        assert report["outcomes"] == {"200": 3200}
+
+
+def over_a_unix_socket(folder, socket, **options):
+    return {
+        "listeners": {f"unix:{socket}": {"pass": "applications/app"}, "127.0.0.1:{port}": {"pass": "applications/app"}},
+        "applications": {"app": application(folder, **options)},
+    }
+
+
+def test_fifteen_hundred_clients_of_a_unix_socket_see_no_error(site, tmp_path):
+    socket = tmp_path / "socket"
+    # However slow the machine is: none is to be refused for its turn.
+    with Howdah.run(over_a_unix_socket(site, socket, limits={"queue_timeout": 30})):
+        report = load("http://localhost/hello.php", "15000:1", expect="hello", socket=socket)
+        assert report["outcomes"] == {"200": 15000}
+        report = load("http://localhost/hello.php", "15000:0.1", "100:2", "15000:0.1", expect="hello", socket=socket)
+        assert report["outcomes"] == {"200": 3200}
+
+
+def test_overload_over_a_unix_socket_is_answered_too(site, tmp_path):
+    socket = tmp_path / "socket"
+    with Howdah.run(over_a_unix_socket(site, socket, processes=2, limits={"queue_timeout": 2})):
+        report = load("http://localhost/ten.php", "600:8", "100:2", expect="slept", socket=socket)
+        assert set(report["outcomes"]) == {"200", "503"}, report["outcomes"]
+        assert report["seconds"][-1]["ok"] == 100, report["seconds"]

@@ -1,0 +1,434 @@
+"""Slow code explained: the slow log, `limits/timeout`, live processes, profiles."""
+
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+import xml.etree.ElementTree
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from support.server import EXECUTABLE, Howdah
+from support.waiting import wait_for
+
+BUSY = """function hot(int $turns): int { for ($n = 0, $i = 0; $i < $turns; $i++) { $n += $i % 7; } return $n; }
+function busy(float $seconds): void { for ($end = microtime(true) + $seconds; microtime(true) < $end;) hot(20000); }
+"""
+
+
+@pytest.fixture
+def site(folder):
+    folder.php("pid.php", "echo getmypid();")
+    folder.php("busy.php", BUSY + "class Shop { function order() { busy((float) ($_GET['s'] ?? 1)); } }\n(new Shop)->order(); echo 'done';")
+    folder.php("sleep.php", "function nap($s) { return sleep($s); }\n$t = microtime(true); $left = nap($_GET['s'] ?? 1); echo json_encode([$left, microtime(true) - $t]);")
+    folder.php("sort.php", "$a = range(1, 1500000); mt_srand(5); shuffle($a);\n$t = microtime(true); sort($a); echo microtime(true) - $t;")
+    folder.php("fetch.php", "echo file_get_contents($_GET['url']);")
+    folder.php("shutdown.php", "register_shutdown_function(function () { file_put_contents(SCRATCH . '/shutdown', connection_status()); });\n$_GET['how'] == 'sleep' ? sleep(30) : busy(30);\n" + BUSY)
+    return folder
+
+
+def application(folder, **options):
+    return {"applications": {"app": {"type": "php", "root": str(folder.root), **options}}}
+
+
+def lines(server):
+    path = server.directory / "state" / "slow" / "app.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def of_url(server, url, event="sample"):
+    return [line for line in lines(server) if line["url"] == url and line["event"] == event]
+
+
+def names(line):
+    return ["::".join(filter(None, [frame.get("class"), frame["function"]])) for frame in line["backtrace"]]
+
+
+def in_background(act):
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+# --- The slow log
+
+
+def test_a_sleeping_script_is_explained_and_its_sleep_is_not_cut_short(site):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.3})) as server:
+        left, slept = server.get("/sleep.php?s=2").json()
+        assert left == 0 and slept >= 2
+        end = wait_for(lambda: of_url(server, "/sleep.php?s=2", "end"), "the line at the end")[0]
+        samples = of_url(server, "/sleep.php?s=2")
+        assert [line["sample"] for line in samples] == [1, 2, 3]
+        for line, at in zip(samples, (0.3, 0.6, 1.2)):
+            assert at <= line["elapsed"] < at + 0.25
+            assert names(line) == ["sleep", "nap", "{main}"]
+            assert line["native"]["function"] == "sleep" and "nanosleep" in line["native"]["waits_in"]
+            assert (line["backtrace"][1]["line"], line["backtrace"][2]["line"]) == (2, 3)
+            assert line["backtrace"][1]["file"] == line["script"] == str(site.root / "sleep.php")
+            assert (line["application"], line["method"], line["pid"]) == ("app", "GET", server.workers()[0].pid)
+            assert line["cpu"] < 0.2 and 2**18 < line["memory"] <= line["memory_peak"]
+            assert line["counters"]["included_files"] == 1
+            assert re.fullmatch(r"20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d\.\d{3}Z", line["time"])
+        assert {line["request"] for line in samples} == {end["request"]} and end["elapsed"] >= 2
+
+
+def test_what_is_not_slow_is_not_written(site):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 1})) as server:
+        for _ in range(200):
+            assert server.get("/pid.php").status == 200
+        server.get("/sleep.php?s=2")
+        wait_for(lambda: of_url(server, "/sleep.php?s=2", "end"), "the line at the end")
+        assert {line["url"] for line in lines(server)} == {"/sleep.php?s=2"}
+
+
+def test_a_busy_loop_is_explained(site):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.2, "samples": 2})) as server:
+        assert server.get("/busy.php?s=1").text == "done"
+        samples = wait_for(lambda: of_url(server, "/busy.php?s=1"), "samples")
+        assert len(samples) == 2
+        for line in samples:
+            assert names(line)[-3:] == ["busy", "Shop::order", "{main}"]
+            assert line["cpu"] > 0.05
+
+
+def test_a_long_function_of_phps_own_is_named(site):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.05, "samples": 20}, options={"admin": {"memory_limit": "512M"}})) as server:
+        assert server.get("/sort.php").status == 200
+        wait_for(lambda: of_url(server, "/sort.php", "end"), "the end")
+        sorting = [line for line in of_url(server, "/sort.php") if names(line) == ["sort", "{main}"]]
+        assert sorting and sorting[0]["native"]["function"] == "sort"
+
+
+class Slow(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.set()
+        self.server.go.wait(30)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"late")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def slow_server():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    server.asked, server.go = threading.Event(), threading.Event()
+    server.url = f"http://127.0.0.1:{server.server_port}/"
+    threading.Thread(target=server.serve_forever).start()
+    yield server
+    server.go.set()
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_wait_for_another_server_is_explained(site, slow_server):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.2, "samples": 1})) as server:
+        url = f"/fetch.php?url={slow_server.url}"
+        answers = []
+        asking = in_background(lambda: answers.append(server.get(url).text))
+        line = wait_for(lambda: of_url(server, url), "a sample")[0]
+        slow_server.go.set()
+        asking.join()
+        assert answers == ["late"]
+        assert names(line) == ["file_get_contents", "{main}"]
+        assert line["native"]["function"] == "file_get_contents" and "poll" in line["native"]["waits_in"]
+
+
+def test_what_was_seen_is_on_the_disk_when_a_worker_is_killed(site):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.1})) as server:
+        asking = in_background(lambda: server.get("/sleep.php?s=20"))
+        wait_for(lambda: of_url(server, "/sleep.php?s=20"), "a sample")
+        server.workers()[0].kill()
+        asking.join()
+        assert names(of_url(server, "/sleep.php?s=20")[0]) == ["sleep", "nap", "{main}"]
+
+
+# --- limits/timeout
+
+
+@pytest.mark.parametrize("how", ["sleep", "spin"])
+def test_shutdown_functions_run_when_a_request_takes_too_long(site, how):
+    with Howdah.run(application(site, processes=1, limits={"timeout": 1}, slow_log={"threshold": 0.5, "samples": 1})) as server:
+        pid = server.get("/pid.php").text
+        began = time.monotonic()
+        assert server.get(f"/shutdown.php?how={how}").status == 504
+        assert 1 <= time.monotonic() - began < 3
+        assert (site.scratch / "shutdown").read_text() == "2", "CONNECTION_TIMEOUT"
+        said = re.search(r"limits/timeout of the application \"app\" ends a request: (.*)", server.stderr).group(1)
+        assert f"GET /shutdown.php?how={how}, script {site.root}/shutdown.php, after 1." in said
+        assert f"in worker {pid}, at " in said and f"{{main}} {site.root}/shutdown.php:" in said and "KiB of memory" in said
+        assert bool(re.search(r"sleep in \w*nanosleep < ", said)) == (how == "sleep")
+        assert "killed" not in server.stderr
+        assert names(of_url(server, f"/shutdown.php?how={how}", "limit")[0])[-1] == "{main}"
+        assert server.get("/pid.php").text != pid, "another worker"
+
+
+def test_who_ignores_the_end_is_killed(site):
+    site.php("deaf.php", "pcntl_sigprocmask(SIG_SETMASK, array_merge(range(1, 31), range(34, 64))); sleep(60);")
+    with Howdah.run(application(site, processes=2, limits={"timeout": 1})) as server:
+        began = time.monotonic()
+        assert server.get("/deaf.php").status == 504
+        assert 1 <= time.monotonic() - began < 8
+        assert re.search(r"did not end it within 2 s; it is killed", server.stderr)
+        assert re.search(r"at sleep in \w*nanosleep < {main} ", server.stderr)
+        server.workers(count=2)
+
+
+def test_who_waits_for_another_server_is_killed_in_the_end(site, slow_server):
+    """PHP's streams go on waiting after a signal."""
+    with Howdah.run(application(site, processes=1, limits={"timeout": 1})) as server:
+        assert server.get(f"/fetch.php?url={slow_server.url}").status == 504
+        assert re.search(r"at file_get_contents in [\w.]*poll[\w.]* < {main} ", server.stderr)
+        assert server.get("/pid.php").status == 200
+
+
+def test_a_shutdown_function_without_end_is_killed_too(site):
+    site.php("stubborn.php", "register_shutdown_function(function () { while (true); }); sleep(60);")
+    with Howdah.run(application(site, processes=1, limits={"timeout": 1})) as server:
+        assert server.get("/stubborn.php").status == 504
+        assert "it is killed" in server.stderr
+        assert server.get("/pid.php").status == 200
+
+
+def test_a_response_that_has_begun_is_cut_off(site):
+    site.php("begun.php", "echo str_repeat('x', 10000); flush(); sleep(60);")
+    # Long enough for the response to begin on a busy machine, too.
+    with Howdah.run(application(site, processes=1, limits={"timeout": 4})) as server:
+        with server.connect() as connection:
+            connection.send(b"GET /begun.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            rest = connection.rest()
+        assert b" 200 OK" in rest and not rest.endswith(b"0\r\n\r\n")
+        assert server.get("/pid.php").status == 200
+
+
+def test_a_request_whose_client_has_left_is_ended_too(site):
+    with Howdah.run(application(site, processes=1, limits={"timeout": 1})) as server:
+        with server.connect() as connection:
+            connection.send(b"GET /sleep.php?s=60 HTTP/1.1\r\nHost: x\r\n\r\n")
+            wait_for(lambda: processes(server)["workers"][0]["state"] == "busy", "the request runs")
+        wait_for(lambda: "ends a request: GET /sleep.php?s=60" in server.stderr, "its end")
+        assert server.get("/pid.php").status == 200
+
+
+def processes(server):
+    return server.api("GET", "/status/applications/app/processes").json()
+
+
+# --- howdah slow
+
+
+def command(server, *arguments, expect=0):
+    words = [str(EXECUTABLE), *arguments, "--control", f"unix:{server.control}"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=server.directory)
+    assert done.returncode == expect, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout if expect == 0 else done.stderr
+
+
+def test_a_slow_request_that_follows_a_slow_one_is_looked_at_in_time(site):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.3, "samples": 10})) as server:
+        # The next look at the first one would be 4.8 s after it began.
+        server.get("/sleep.php?s=3")
+        server.get("/busy.php?s=0.8")
+        samples = wait_for(lambda: of_url(server, "/busy.php?s=0.8"), "its sample", 5)
+        assert 0.3 <= samples[0]["elapsed"] < 0.55
+
+
+def test_the_command_tells_the_last_slow_requests(site):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.1, "samples": 2})) as server:
+        assert command(server, "slow") == "No request has been slow.\n"
+        for turn in range(3):
+            server.get(f"/sleep.php?s=1&turn={turn}&x=%1b[2J")
+            wait_for(lambda: of_url(server, f"/sleep.php?s=1&turn={turn}&x=%1b[2J", "end"), "the end")
+        text = command(server, "slow", "app", "--last", "2")
+        assert "turn=0" not in text and text.index("turn=1") < text.index("turn=2")
+        assert re.search(r"app  GET /sleep\.php\?s=1&turn=2&x=%1b\[2J\n  1\.\d{3} s, 0\.\d{3} s of CPU; .* of memory", text)
+        assert re.search(r"after 0\.1\d\d s:\n    sleep in \w+\n    nap  \S+/sleep\.php:2\n    {main}  \S+/sleep\.php:3\n  after 0\.\d+ s: the same\n", text)
+        printed = [json.loads(line) for line in command(server, "slow", "--json", "--last", "1").splitlines()]
+        assert [line["event"] for line in printed] == ["sample", "sample", "end"]
+
+
+def test_without_a_slow_log_the_command_says_what_to_set(site):
+    with Howdah.run(application(site, processes=1)) as server:
+        assert 'applications/app/slow_log is not set; {"threshold": 1}' in command(server, "slow", expect=1)
+        assert 'no application "shop"' in command(server, "slow", "shop", expect=1)
+        assert server.get("/pid.php").status == 200
+
+
+def test_a_slow_log_has_a_file_of_its_own(site, tmp_path):
+    slow = {"threshold": 0.1, "path": str(tmp_path / "slow.jsonl")}
+    with Howdah.run(application(site, processes=1, slow_log=slow)) as server:
+        server.get("/sleep.php?s=1")
+        wait_for(lambda: '"end"' in (tmp_path / "slow.jsonl").read_text(), "the line at the end")
+        # The next configuration appends to it.
+        answer = server.api("PUT", "/config/applications/app/slow_log/threshold", 0.2)
+        assert answer.status == 200, answer.text
+        server.get("/sleep.php?s=1")
+        wait_for(lambda: (tmp_path / "slow.jsonl").read_text().count('"end"') == 2, "both")
+        answer = server.api("PUT", "/config/applications/app/slow_log/path", json.dumps(str(tmp_path / "missing" / "slow.jsonl")))
+        assert answer.status == 500 and "applications/app/slow_log: " in answer.text and "choose another file" in answer.text
+        assert server.get("/pid.php").status == 200
+
+
+# --- howdah top
+
+
+def test_top_tells_what_each_worker_does(site):
+    with Howdah.run(application(site, processes=2)) as server:
+        assert server.get("/pid.php").status == 200
+        asking = [in_background(lambda url=url: server.get(url)) for url in ("/busy.php?s=4&n=1", "/sleep.php?s=4")]
+        wait_for(lambda: all(worker["state"] == "busy" for worker in processes(server)["workers"]), "both are busy")
+        text = command(server, "top", "--once")
+        status = processes(server)
+        for thread in asking:
+            thread.join()
+        assert (status["running"], status["starting"], status["idle"]) == (2, 0, 0)
+        busy, idle = sorted(status["workers"], key=lambda worker: -worker["cpu"])
+        assert {busy["pid"], idle["pid"]} == {worker.pid for worker in server.workers()}
+        assert (busy["method"], busy["url"], busy["script"]) == ("GET", "/busy.php?s=4&n=1", str(site.root / "busy.php"))
+        assert busy["cpu"] > 0.2 > idle["cpu"] and 0 < busy["seconds"] < 5 and busy["memory"] > 2**18
+        assert sum(worker["requests"] for worker in status["workers"]) == 1
+        assert re.search(rf"app +{busy['pid']} +busy +\d\.\d +\d+ +\S+ \S+ +\d  GET /busy\.php\?s=4&n=1  \({site.root}/busy\.php\)", text)
+        wait_for(lambda: {worker["state"] for worker in processes(server)["workers"]} == {"idle"}, "both are idle")
+        assert set(json.loads(command(server, "top", "app", "--once", "--json"))) == {"app"}
+        assert server.api("GET", "/status").json()["applications"]["app"]["processes"] == {"running": 2, "starting": 0, "idle": 2}
+
+
+def test_a_request_that_goes_on_after_its_response_is_finishing(site):
+    site.php("finish.php", "fastcgi_finish_request(); await(SCRATCH . '/go');")
+    with Howdah.run(application(site, processes=1)) as server:
+        assert server.get("/finish.php").status == 200
+        wait_for(lambda: processes(server)["workers"][0]["state"] == "finishing", "it goes on")
+        (site.scratch / "go").touch()
+        wait_for(lambda: processes(server)["workers"][0]["state"] == "idle", "it ended")
+
+
+def test_what_a_client_writes_does_not_reach_the_terminal(site):
+    with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.1, "samples": 1}, limits={"timeout": 1})) as server:
+        target = "/sleep.php?s=3&x=\xc2\x9b31m\xe2\x80\xae\\"
+        with server.connect() as connection:
+            connection.send(b"GET " + target.encode("latin-1") + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+            wait_for(lambda: processes(server)["workers"][0]["url"], "the request runs")
+            text = command(server, "top", "--once")
+            connection.response()
+        wait_for(lambda: "ends a request" in server.stderr, "the limit")
+        printed = text + command(server, "slow") + server.stderr
+        assert "/sleep.php?s=3&x=\\u{9b}31m\\u{202e}\\" in printed
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text + command(server, "slow"))
+        assert "‮" not in text + command(server, "slow")
+
+
+# --- howdah profile
+
+
+def test_a_profile_finds_the_hot_function(site):
+    with Howdah.run(application(site, processes=2)) as server:
+        asking = in_background(lambda: server.get("/busy.php?s=3"))
+        said = command(server, "profile", "app", "--seconds", "2", "--rate", "199", "--output", "p.svg")
+        asking.join()
+        assert re.match(r"\d+ samples of 1 worker, 199 a second and worker\.\n *\d+\.\d %  hot\n", said), said
+        svg = (server.directory / "p.svg").read_text()
+        assert xml.etree.ElementTree.fromstring(svg).tag.endswith("svg")
+        assert "hot (" in svg and "Shop::order (" in svg and "{main} busy.php (" in svg and "<script" in svg
+        scope = json.loads((server.directory / "p.speedscope.json").read_text())
+        frames = [frame["name"] for frame in scope["shared"]["frames"]]
+        samples = scope["profiles"][0]["samples"]
+        assert len(samples) > 150 and len(samples) == len(scope["profiles"][0]["weights"])
+        stacks = [[frames[place] for place in sample] for sample in samples]
+        assert sum(stack[:4] == ["{main} busy.php", "Shop::order", "busy", "hot"] for stack in stacks) > 0.8 * len(stacks)
+
+
+def test_a_profile_sees_functions_of_phps_own(site):
+    site.php("hash.php", "$s = str_repeat('x', 4000000); for ($end = microtime(true) + 2; microtime(true) < $end;) md5($s);")
+    with Howdah.run(application(site, processes=1)) as server:
+        asking = in_background(lambda: server.get("/hash.php"))
+        said = command(server, "profile", "app", "--seconds", "1")
+        asking.join()
+        assert re.search(r"^ *(9\d|100)\.\d %  md5$", said, re.M), said
+
+
+def test_other_requests_to_the_api_are_answered_meanwhile_and_a_second_profile_is_refused(site):
+    with Howdah.run(application(site, processes=1)) as server:
+        profiling = in_background(lambda: server.api("POST", "/control/applications/app/profile", {"seconds": 2}))
+        wait_for(lambda: server.api("POST", "/control/applications/app/profile", {"seconds": 0}).status == 409, "it profiles")
+        began = time.monotonic()
+        assert server.api("GET", "/status").status == 200
+        assert server.api("PUT", "/config/settings", {"listen_threads": 1}).status == 200
+        assert time.monotonic() - began < 1
+        assert server.api("POST", "/control/applications/none/profile").status == 404
+        assert server.api("GET", "/control/applications/app/profile").status == 405
+        profiling.join()
+        answer = server.api("POST", "/control/applications/app/profile", {"rate": 0})
+        assert (answer.status, answer.json()["detail"]) == (400, "rate: 0 is not a whole number from 1 to 1000, of samples a second")
+
+
+def test_a_profile_that_nobody_waits_for_any_more_ends(site):
+    with Howdah.run(application(site, processes=1)) as server:
+        client = subprocess.Popen([EXECUTABLE, "profile", "app", "--seconds", "60", "--control", f"unix:{server.control}"])
+        ask = lambda: server.api("POST", "/control/applications/app/profile", {"seconds": 0}).status
+        wait_for(lambda: ask() == 409, "it profiles")
+        client.send_signal(signal.SIGINT)
+        client.wait()
+        wait_for(lambda: ask() == 400, "its end", 5)
+
+
+def test_a_profile_ends_with_its_application(site):
+    with Howdah.run(application(site, processes=1)) as server:
+        answers = []
+        profiling = in_background(lambda: answers.append(server.api("POST", "/control/applications/app/profile", {"seconds": 20})))
+        wait_for(lambda: server.api("POST", "/control/applications/app/profile", {"seconds": 0}).status == 409, "it profiles")
+        assert server.api("POST", "/control/applications/app/restart").status == 200
+        profiling.join()
+        assert answers[0].status == 500 and "restarted meanwhile" in answers[0].text
+
+
+def test_idle_workers_are_not_sampled_and_that_is_said(site):
+    with Howdah.run(application(site, processes=2)) as server:
+        said = command(server, "profile", "app", "--seconds", "0.5", expect=1)
+        assert "no request of \"app\" ran within 0.5 s" in said
+        assert "cannot be written" in command(server, "profile", "app", "--output", "/nowhere/p.svg", expect=1)
+
+
+# --- Whatever PHP does, sampling does it no harm
+
+
+STRANGE = {
+    "fork": "$pid = pcntl_fork(); for ($end = microtime(true) + 0.3; microtime(true) < $end;) md5('x'); if (!$pid) exit(0); pcntl_waitpid($pid, $s); echo pcntl_wexitstatus($s);",
+    "exit": "register_shutdown_function(function () { busy(0.1); echo 'bye'; }); busy(0.1); exit('0');",
+    "fiber": "$f = new Fiber(function () { while (true) { busy(0.02); Fiber::suspend(1); } }); $f->start(); for ($i = 0; $i < 10; $i++) $f->resume(); echo 0;",
+    "generator": "function g($d) { if ($d > 0) yield from g($d - 1); else for ($i = 0; $i < 20; $i++) { busy(0.01); yield $i; } } foreach (g(20) as $x); echo 0;",
+    "deep": "function deep($n) { return $n ? 1 + deep($n - 1) : (busy(0.1) ?? 0); } echo deep(20000) - 20000;",
+    "exception": "for ($end = microtime(true) + 0.2; microtime(true) < $end;) try { throw new Exception('x'); } catch (Exception $e) {} echo 0;",
+    "callback": "for ($end = microtime(true) + 0.2; microtime(true) < $end;) { $a = range(1, 500); usort($a, fn($x, $y) => $y <=> $x); } echo 0;",
+    "eval": "for ($end = microtime(true) + 0.2; microtime(true) < $end;) eval('$x = new class { function __call($n, $a) { return 1; } }; $x->y();'); echo 0;",
+    "ticks": "pcntl_async_signals(true); $n = 0; pcntl_signal(SIGALRM, function () use (&$n) { $n++; }); pcntl_alarm(1); busy(1.5); echo $n - 1;",
+    "error": "busy(0.1); http_response_code(200); echo 0; ini_set('display_errors', '0'); undefined_function();",
+    "memory": "for ($end = microtime(true) + 0.2; microtime(true) < $end;) { $a = []; for ($i = 0; $i < 2000; $i++) { $o = new stdClass; $o->o = $o; $a[] = $o; } } echo 0;",
+    "fibers_in_generators": "function g() { yield Fiber::suspend(busy(0.02)); } $f = new Fiber(function () { for ($i = 0; $i < 8; $i++) foreach (g() as $x); }); $f->start(); while (!$f->isTerminated()) $f->resume(); echo 0;",
+}
+
+
+@pytest.mark.parametrize("jit", ["", "tracing", "function"])
+def test_sampling_does_no_harm(site, jit):
+    for name, code in STRANGE.items():
+        site.php(f"{name}.php", BUSY.replace("function hot", "function hot") + code)
+    admin = {"opcache.jit_buffer_size": "32M", "opcache.jit": jit} if jit else {}
+    slow = {"threshold": 0.01, "samples": 100}
+    with Howdah.run(application(site, processes=2, slow_log=slow, options={"admin": admin})) as server:
+        pids = {worker.pid for worker in server.workers(count=2)}
+        profiling = in_background(lambda: server.api("POST", "/control/applications/app/profile", {"seconds": 15, "rate": 1000}))
+        for _ in range(2):
+            for name in STRANGE:
+                answer = server.get(f"/{name}.php")
+                assert answer.status == 200 and answer.text.rstrip()[:1] == "0" or name in ("error",), (name, answer.text)
+        assert {worker.pid for worker in server.workers()} == pids, "none has died"
+        assert "Allowed memory" not in server.stderr
+        profiling.join()
+        for line in lines(server):
+            for frame in line.get("backtrace", []):
+                assert re.fullmatch(r"[\w\\{}@:/.$-]+", frame["function"]), frame

@@ -1,0 +1,649 @@
+"""What goes wrong around howdah, and what its clients and its log get of it: docs/faults.md, line by line."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from support.client import ProtocolError
+from support.requires import needs_root
+from support.server import Howdah
+from support.waiting import wait_for
+
+DEATHS = {
+    "segfault": "posix_kill(getmypid(), SIGSEGV); sleep(60);",
+    "killed": "posix_kill(getmypid(), SIGKILL); sleep(60);",
+    "nameless": "posix_kill(getmypid(), 34); sleep(60);",
+    "exits": "FFI::cdef('void _exit(int);')->_exit(1);",
+    "exits-well": "FFI::cdef('void _exit(int);')->_exit(0);",
+    "aborts": "FFI::cdef('void abort(void);')->abort();",
+    "closes": "$c = FFI::cdef('int close(int);'); for ($fd = 0; $fd < 256; $fd++) { $c->close($fd); }",
+}
+"""Scripts that end their worker, or cut it off from the router."""
+
+
+@pytest.fixture
+def shop(folder, run):
+    """Starts an application with these options, and others if it is told their configuration."""
+    for name, code in DEATHS.items():
+        folder.php(f"{name}.php", code)
+    folder.php("pid.php", "echo getmypid();")
+    folder.php("slow.php", "touch(SCRATCH . '/slow'); await(SCRATCH . '/go'); echo getmypid();")
+    folder.write("file.txt", "a file")
+
+    def start(*words, config={}, how={}, **options):
+        application = {
+            "type": "php",
+            "root": str(folder.root),
+            "processes": 2,
+            "options": {"admin": {"ffi.enable": "1"}},
+            **options,
+        }
+        routes = [
+            {"match": {"uri": "*.txt"}, "action": {"share": f"{folder.root}$uri"}},
+            {"action": {"pass": "applications/shop"}},
+        ]
+        return run({"applications": {"shop": application}, "routes": routes, **config}, *words, **how)
+
+    return start
+
+
+def needs_ffi(server):
+    if server.get("/exits.php").status == 500:
+        pytest.skip("this PHP has no FFI")
+
+
+# --- Workers
+
+
+@pytest.mark.parametrize("death", [name for name in DEATHS if name != "closes"])
+def test_a_worker_that_dies_costs_its_own_request(shop, death):
+    server = shop()
+    needs_ffi(server)
+    server.workers("shop", count=2)
+    with ThreadPoolExecutor(8) as pool:
+        deaths = [pool.submit(server.get, f"/{death}.php") for _ in range(2)]
+        others = [pool.submit(server.get, "/pid.php") for _ in range(50)]
+    assert {answer.result().status for answer in deaths} == {502}
+    assert {answer.result().status for answer in others} == {200}
+    server.workers("shop", count=2)
+    wait_for(lambda: f"its request, GET /{death}.php, is answered 502" in server.stderr, "the line of the router")
+
+
+def test_a_worker_without_descriptors_answers_its_request_and_goes(shop):
+    server = shop(processes=1)
+    needs_ffi(server)
+    for _ in range(5):
+        before = server.get("/pid.php").text
+        began = time.monotonic()
+        assert server.get("/closes.php").status in (200, 502)
+        wait_for(lambda: server.get("/pid.php").text != before, "another worker")
+        assert time.monotonic() - began < 5
+    wait_for(lambda: "exited with code 74, as a script has closed its descriptors" in server.stderr, "the line")
+    assert "replaced" not in server.stderr, "no rule was broken"
+
+
+def test_what_a_script_does_to_its_process_does_not_hit_the_next_request(shop, folder):
+    folder.php("limits.php", "Closure::fromCallable('posix_setrlimit')->__invoke(POSIX_RLIMIT_NOFILE, 5, 5) || exit('not done'); posix_setrlimit(POSIX_RLIMIT_NOFILE, 5, 5); echo getmypid();")
+    folder.php("alarm.php", "$closure = pcntl_alarm(...); echo $closure(1) ?: getmypid();")
+    folder.php("part.php", "return 1;")
+    folder.php("whole.php", "require __DIR__ . '/part.php'; for ($i = 0; $i < 3; $i++) $open[] = fopen(__FILE__, 'r'); echo getmypid();")
+    server = shop(processes=1)
+    before = server.get("/limits.php").text
+    assert all(server.get("/whole.php").text not in ("", before) for _ in range(3))
+    armed = server.get("/alarm.php").text
+    for _ in range(15):
+        assert server.get("/whole.php").text == armed, "it has not died"
+        time.sleep(0.1)
+
+
+def test_a_worker_that_makes_what_it_shares_with_the_router_block_holds_up_nobody(shop, folder):
+    folder.php(
+        "block.php",
+        "$libc = FFI::cdef('int fcntl(int, int, int);'); foreach (scandir('/proc/self/fd') as $fd)"
+        " if (@readlink(\"/proc/self/fd/$fd\") === 'anon_inode:[eventfd]') { $libc->fcntl((int) $fd, 4, 0); echo 'done '; }",
+    )
+    server = shop()
+    needs_ffi(server)
+    assert "done" in server.get("/block.php").text
+    for _ in range(200):
+        assert server.get("/pid.php", timeout=5).status == 200
+
+
+def test_a_stopped_prototype_whose_workers_die_is_replaced(shop):
+    server = shop(processes=1)
+    before = server.get("/pid.php").text
+    server.prototype("shop").kill(signal.SIGSTOP)
+    assert server.get("/pid.php").text == before
+    time.sleep(11)
+    assert server.get("/pid.php").text == before, "nobody is missed: it is left alone"
+    os.kill(int(before), signal.SIGKILL)
+    wait_for(lambda: "tells of no worker that has died" in server.stderr, "the line", 40)
+    wait_for(lambda: server.get("/pid.php").status == 200, "another worker")
+    assert server.get("/pid.php").text != before
+
+
+@pytest.mark.parametrize("limits", [{}, {"requests": 1000}])
+def test_a_script_that_kills_each_worker_does_not_starve_the_others(shop, limits):
+    server = shop(limits=limits)
+    needs_ffi(server)
+    paths = [path for _ in range(10) for death in DEATHS for path in (f"/{death}.php", "/pid.php")]
+    taken = []
+
+    def ask(path):
+        began = time.monotonic()
+        answer = server.get(path)
+        taken.append((path, time.monotonic() - began))
+        return path, answer.status
+
+    with ThreadPoolExecutor(6) as pool:
+        statuses = list(pool.map(ask, paths))
+    assert {status for path, status in statuses if path == "/pid.php"} == {200}
+    # 503: it is known by then what they do.
+    assert {status for path, status in statuses if path not in ("/pid.php", "/closes.php")} <= {502, 503}
+    assert max(seconds for path, seconds in taken if path == "/pid.php") < 5, sorted(taken, key=lambda it: it[1])[-5:]
+    server.workers("shop", count=2)
+    assert server.get("/pid.php").status == 200
+
+
+@pytest.mark.parametrize("killer, good", [("/killed.php", "/pid.php"), ("/page.php?x=bad", "/page.php?x=good")])
+def test_many_clients_of_a_script_that_kills_workers_do_not_starve_the_others(shop, folder, killer, good):
+    folder.php("page.php", "if ($_GET['x'] === 'bad') { posix_kill(getmypid(), SIGKILL); sleep(60); } echo 'fine';")
+    server = shop()
+    seconds, until = 4, time.monotonic() + 4
+    answers = {killer: [], good: []}
+
+    def ask(path):
+        while time.monotonic() < until:
+            began = time.monotonic()
+            answer = server.get(path)
+            answers[path].append((answer.status, time.monotonic() - began))
+            if answer.status == 503:
+                assert answer.header("Retry-After") == "1"
+                time.sleep(0.01)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, list(answers) * 4))
+    kills, others = (Counter(status for status, _ in answers[path]) for path in answers)
+    assert set(kills) == {502, 503} and set(others) == {200}, (kills, others)
+    # Ten at once and twenty a second run; on a slow machine fewer.
+    assert kills[502] <= 20 * (seconds + 1) + 10 + 8, kills
+    assert others[200] > 50 * seconds, others
+    slowest = sorted(seconds for _, seconds in answers[good])
+    assert slowest[len(slowest) * 9 // 10] < 0.5, slowest[-20:]
+    path = killer.partition("?")[0]
+    assert server.stderr.count(f"requests for {path} kill the workers that run them: 20 a second are run") == 1
+    server.workers("shop", count=2)
+    assert server.get("/pid.php").status == 200
+
+
+def test_pages_that_are_rewritten_to_one_script_are_told_apart(folder):
+    folder.php("index.php", "if ($_SERVER['REQUEST_URI'] === '/bad') posix_kill(getmypid(), SIGKILL); echo 'fine';")
+    app = {"type": "php", "root": str(folder.root), "processes": 2}
+    routes = [{"action": {"rewrite": "/index.php", "pass": "applications/app"}}]
+    with Howdah.run({"routes": routes, "applications": {"app": app}}) as server:
+        with ThreadPoolExecutor(8) as pool:
+            bad = Counter(answer.status for answer in pool.map(server.get, ["/bad"] * 60))
+            good = Counter(answer.status for answer in pool.map(server.get, ["/good"] * 60))
+        assert set(bad) == {502, 503} and good == {200: 60}, (bad, good)
+
+
+def test_what_dies_after_its_answer_is_contained_too(shop, folder):
+    folder.php("after.php", "echo 'answered'; fastcgi_finish_request(); posix_kill(getmypid(), SIGKILL); sleep(60);")
+    server = shop()
+    statuses = Counter()
+    # The word of a death may come after the next requests.
+    for _ in range(4):
+        with ThreadPoolExecutor(8) as pool:
+            statuses.update(answer.status for answer in pool.map(server.get, ["/after.php"] * 20))
+    assert statuses[200] > 0 and statuses[503] > 0 and set(statuses) == {200, 503}, statuses
+    assert server.get("/pid.php").status == 200
+
+
+def test_who_is_killed_by_others_is_not_blamed(shop, folder):
+    folder.php("slow.php", "register_shutdown_function(fn() => sleep(60)); while (true);")
+    server = shop(processes=12, limits={"timeout": 1})
+    # All of them are killed, as they take too long: that is no reason to refuse the next ones.
+    with ThreadPoolExecutor(12) as pool:
+        for _ in range(2):
+            statuses = Counter(answer.status for answer in pool.map(server.get, ["/slow.php"] * 12))
+            assert statuses == {504: 12}
+    assert server.stderr.count("was killed by signal 9") + server.stderr.count("is killed") >= 12, server.stderr
+
+
+def test_a_request_that_may_run_twice_is_run_once_more(shop, folder):
+    folder.php("once.php", "if (!file_exists(SCRATCH . '/died')) { touch(SCRATCH . '/died'); posix_kill(getmypid(), SIGKILL); } echo 'alive';")
+    server = shop(retry="idempotent")
+    again = lambda: (folder.scratch / "died").unlink()
+    assert server.get("/once.php?secret").text == "alive"
+    wait_for(lambda: "its request, GET /once.php, is run once more" in server.stderr, "the line")
+    assert "answered 502" not in server.stderr.replace("if any, is answered 502", "")
+    again()
+    assert server.request("HEAD", "/once.php").status == 200
+    again()
+    assert server.post("/once.php", "x=1").status == 502, "it may have been ordered and paid"
+    again()
+    assert server.request("GET", "/once.php", body="x=1").status == 502, "its body is gone"
+    # Once, not for ever.
+    deaths = server.stderr.count("another worker is started")
+    assert server.get("/segfault.php").status == 502
+    wait_for(lambda: server.stderr.count("another worker is started") == deaths + 2, "two deaths")
+    assert "its request, GET /segfault.php, is answered 502" in server.stderr
+
+
+def test_what_has_begun_to_answer_is_not_run_twice(shop, folder):
+    folder.php(
+        "begun.php",
+        "file_put_contents(SCRATCH . '/runs', 'x', FILE_APPEND); echo 'a'; ob_flush(); flush(); usleep(100000); posix_kill(getmypid(), SIGKILL);",
+    )
+    server = shop(retry="idempotent")
+    with pytest.raises((ProtocolError, ConnectionError)):
+        server.get("/begun.php")
+    assert (folder.scratch / "runs").read_text() == "x"
+    wait_for(lambda: re.search(r"a worker died; its request, GET /\S+, is cut off", server.stderr), "the line")
+
+
+def test_without_the_option_nothing_runs_twice(shop, folder):
+    folder.php("count.php", "file_put_contents(SCRATCH . '/runs', 'x', FILE_APPEND); posix_kill(getmypid(), SIGKILL);")
+    server = shop()
+    assert server.get("/count.php").status == 502
+    assert (folder.scratch / "runs").read_text() == "x"
+
+
+# --- Prototype and router
+
+
+def test_a_prototype_that_hangs_is_replaced(shop, folder):
+    server = shop(processes="auto")
+    server.workers("shop", count=2)
+    hangs = server.prototype("shop")
+    hangs.kill(signal.SIGSTOP)
+    with ThreadPoolExecutor(6) as pool:
+        answers = [pool.submit(server.get, "/slow.php") for _ in range(6)]
+        wait_for(lambda: "has not forked a worker within" in server.stderr, "the line", timeout=40)
+        wait_for(lambda: not hangs.alive(), "its end")
+        (folder.scratch / "go").touch()
+        assert {answer.result().status for answer in answers} <= {200, 503}
+    assert server.stderr.count("has not forked a worker within") == 1
+    wait_for(lambda: server.get("/pid.php").status == 200, "another one")
+    assert server.prototype("shop").pid != hangs.pid
+
+
+def test_worker_prototype_and_router_may_die_at_the_same_time(shop):
+    server = shop()
+    for _ in range(3):
+        doomed = [server.router(), server.prototype("shop"), *server.workers("shop", count=2)]
+        for process in doomed:
+            # An idle worker goes by itself as soon as its prototype is dead.
+            with suppress(ProcessLookupError):
+                process.kill()
+        assert server.get("/pid.php").status == 200
+        assert not [process for process in doomed if process.alive()]
+    wait_for(lambda: "another one is started" in server.stderr, "the line about the router")
+    wait_for(lambda: 'the prototype of "shop" is started again' in server.stderr, "the line about the prototype")
+    server.router(), server.prototype("shop"), server.workers("shop", count=2)
+    wait_for(lambda: server.zombies() == [])
+
+
+# --- Disks
+
+
+@contextmanager
+def small_disk(path: Path, size: str = "256k"):
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "none", str(path)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"mounts nothing here: {mounted.stderr!r}")
+    try:
+        yield path
+    finally:
+        while path.is_mount():
+            subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    ballast = disk / "ballast"
+    with open(ballast, "wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 512):
+                pass
+        except OSError:
+            pass
+    return ballast
+
+
+@needs_root
+def test_a_full_disk_costs_lines_of_the_access_log_and_no_request(shop, tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        log = disk / "access.log"
+        server = shop(config={"access_log": {"path": str(log), "format": "$request_line $status end"}})
+        for outage in (1, 2):
+            assert server.get("/file.txt?before").status == 200
+            wait_for(lambda: log.read_text().count("before") == outage)
+            ballast = fill(disk)
+            assert {server.get(f"/pid.php?{'lost' * 500}").status for _ in range(20)} == {200}
+            wait_for(lambda: server.stderr.count("cannot write the access log") >= outage, "the line")
+            ballast.unlink()
+        assert server.get("/file.txt?after").status == 200
+        wait_for(lambda: "after" in log.read_text())
+        whole = re.compile(r"GET /\S+ HTTP/1.1 200 end")
+        torn = [line for line in log.read_text().splitlines() if not whole.fullmatch(line)]
+        threads = int(server.router().status("Threads"))
+        assert len(torn) <= 2 * threads, "what was cut off is a line of its own"
+        assert server.stderr.count("cannot write the access log") <= 2 * threads, "it is said once for each outage"
+
+
+@needs_root
+def test_a_full_disk_is_an_answer_to_who_sends_a_large_body(shop, folder, tmp_path):
+    folder.php("size.php", "echo strlen(file_get_contents('php://input'));")
+    with small_disk(tmp_path / "disk") as disk:
+        http = {"body_temp_path": str(disk), "body_buffer_size": 1000, "max_body_size": 10_000_000}
+        server = shop(config={"settings": {"http": http}})
+        assert server.post("/size.php", b"x" * 100_000).text == "100000"
+        ballast = fill(disk)
+        try:
+            assert server.post("/size.php", b"x" * 500_000).status == 500
+        except (ProtocolError, ConnectionError):
+            pass  # It was answered before the body was read.
+        wait_for(lambda: "cannot write a request's body to a temporary file" in server.stderr, "the line")
+        assert server.post("/size.php", b"x" * 900).text == "900", "what fits into memory needs no disk"
+        ballast.unlink()
+        assert server.post("/size.php", b"x" * 100_000).text == "100000"
+        assert os.statvfs(disk).f_bfree == os.statvfs(disk).f_blocks, "nothing is left behind"
+
+
+@needs_root
+def test_a_full_disk_cuts_off_a_response_that_its_client_does_not_take(shop, folder, tmp_path):
+    folder.php("large.php", "for ($n = 0; $n < 400; $n++) { echo str_repeat('x', 100000); }")
+    with small_disk(tmp_path / "disk") as disk:
+        server = shop(config={"settings": {"http": {"body_temp_path": str(disk)}}})
+        with server.connect() as client:
+            client.send_request("GET", "/large.php")
+            wait_for(lambda: "cannot keep a response" in server.stderr, "the line")
+            assert server.get("/pid.php").status == 200, "its worker is free again"
+            with pytest.raises((ProtocolError, ConnectionError)):
+                client.response("GET")
+        assert os.statvfs(disk).f_bfree == os.statvfs(disk).f_blocks
+
+
+@needs_root
+def test_howdahs_own_log_on_a_full_disk_is_no_reason_to_end(shop, tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        log = disk / "howdah.log"
+        server = shop("--log", str(log), stderr=str(disk / "php.log"))
+        ballast = fill(disk)
+        for _ in range(3):
+            assert server.get("/killed.php").status == 502
+            assert server.get("/pid.php").status == 200
+        ballast.unlink()
+        before = log.stat().st_size
+        assert server.get("/killed.php").status == 502
+        wait_for(lambda: log.stat().st_size > before, "it is written again")
+        assert "panicked" not in log.read_text()
+
+
+@needs_root
+def test_a_restart_needs_no_disk(folder, tmp_path):
+    folder.php("pid.php", "echo getmypid();")
+    with small_disk(tmp_path / "s") as disk:
+        config = {"applications": {"shop": {"type": "php", "root": str(folder.root), "processes": 1}}}
+        with Howdah.run(config, "--state-dir", str(disk), "--control", f"unix:{tmp_path}/c") as server:
+            server.control = tmp_path / "c"
+            before = server.get("/pid.php").text
+            ballast = fill(disk)
+            assert server.api("PUT", "/config/applications/shop/processes", "2").status == 500
+            assert server.api("GET", "/control/applications/shop/restart").status == 200
+            assert server.get("/pid.php").text != before
+            ballast.unlink()
+            assert 'the application "shop" was restarted after' in server.stderr
+            assert "a new configuration was not put in force (PUT /config/applications/shop/processes): " in server.stderr
+
+
+def test_logs_that_are_gone_are_no_reason_not_to_serve(folder, tmp_path):
+    folder.php("pid.php", "echo getmypid();")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    slow_log = {"threshold": 1, "path": str(logs / "slow")}
+    options = {"processes": 1, "slow_log": slow_log, "stderr": str(logs / "stderr")}
+    config = {"applications": {"shop": {"type": "php", "root": str(folder.root), **options}}}
+    with Howdah.run(config) as server:
+        shutil.rmtree(logs)
+        before = server.get("/pid.php").text
+        server.prototype("shop").kill()
+        wait_for(lambda: server.get("/pid.php").text != before, "another worker")
+        assert "cannot be opened" not in server.stderr, "they are open still"
+        answer = server.api("POST", "/control/applications/shop/restart")
+        assert answer.status == 500 and "applications/shop/stderr: " in answer.json()["detail"]
+
+
+@needs_root
+def test_a_read_only_state_is_read_and_changes_are_refused(folder, tmp_path):
+    folder.php("index.php", "echo 'hello';")
+    with small_disk(tmp_path / "state") as disk:
+        application = {"type": "php", "root": str(folder.root), "processes": 1, "slow_log": {"threshold": 1}}
+        config = {"applications": {"shop": application}}
+        state = ("--state-dir", str(disk))
+
+        def start(words):
+            control = f"unix:{tmp_path}/c"
+            server = Howdah(lambda _: ["run", *state, "--control", control, *words], ready=lambda it: "howdah" in it.stdout)
+            server.control = tmp_path / "c"
+            return server
+
+        with start([]) as server:
+            assert server.api("PUT", "/config", {"listeners": {}, **config}).status == 200
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with start([]) as server:
+            server.workers("shop", count=1)
+            assert "slow requests are not written" in server.stderr
+            assert "is on a read-only file system" in server.stderr and "--state-dir" in server.stderr
+            answer = server.api("PUT", "/config/applications/shop/processes", "2")
+            assert answer.status == 500 and "Read-only file system" in answer.json()["detail"]
+            assert server.api("GET", "/config/applications/shop/processes").json() == 1
+            server.workers("shop", count=1)
+            assert server.api("PUT", "/certificates/x", "x").status >= 400
+            assert server.api("GET", "/control/applications/shop/restart").status == 200, "what stores nothing works"
+        # A configuration that is given at the start need not be stored.
+        application.pop("slow_log")
+        given = tmp_path / "given.json"
+        given.write_text(json.dumps({"listeners": {}, **config}))
+        with start(["--config", str(given)]) as server:
+            server.workers("shop", count=1)
+
+
+# --- Descriptors
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def few_descriptors(soft: int, hard: int) -> dict:
+    return {"prefix": ("prlimit", f"--nofile={soft}:{hard}")}
+
+
+def test_beyond_the_limit_of_descriptors_connections_wait(shop):
+    server = shop(how=few_descriptors(256, 256))
+    router = server.router().pid
+    held = [server.connect() for _ in range(300)]
+    try:
+        wait_for(lambda: "as many as the limit of descriptors allows; others wait in the backlog" in server.stderr, "the line")
+        before = cpu_seconds(router)
+        time.sleep(1)  # A sample of the time, not a wait.
+        assert cpu_seconds(router) - before < 0.4, "it waits, and does not spin"
+        # Whoever is in is served, with what that takes: files, bodies.
+        assert held[0].request("GET", "/pid.php").status == 200
+        assert held[1].request("GET", "/file.txt").status == 200
+        assert held[2].request("POST", "/pid.php", body=b"x" * 3_000_000).status == 200
+        assert server.stderr.count("as many as the limit") == 1, "it is said once, while it lasts"
+        held[-1].send_request("GET", "/pid.php")
+        for client in held[:200]:
+            client.close()
+        assert held[-1].response("GET").status == 200, "it was only late"
+    finally:
+        for client in held:
+            client.close()
+    assert len(os.listdir(f"/proc/{router}/fd")) <= 256
+    assert server.get("/pid.php").status == 200
+
+
+def test_idle_connections_make_way_when_there_is_no_room(shop):
+    server = shop(how=few_descriptors(256, 256))
+    clients = []
+    try:
+        for _ in range(400):
+            clients.append(server.connect())
+            assert clients[-1].request("GET", "/pid.php").status == 200
+    finally:
+        for client in clients:
+            client.close()
+
+
+def limit_of(pid: int) -> tuple[int, int]:
+    text = Path(f"/proc/{pid}/limits").read_text()
+    soft, hard = re.search(r"Max open files\s+(\d+)\s+(\d+)", text).groups()
+    return int(soft), int(hard)
+
+
+def test_the_limit_of_descriptors_is_raised_for_us_and_not_for_php(shop):
+    server = shop(how=few_descriptors(500, 5000))
+    assert limit_of(server.pid) == limit_of(server.router().pid) == (5000, 5000)
+    assert limit_of(server.prototype("shop").pid) == limit_of(server.workers("shop")[0].pid) == (500, 5000)
+    assert "descriptors" not in server.stderr
+
+
+def test_a_low_limit_of_descriptors_is_told_at_the_start(shop):
+    server = shop(how=few_descriptors(1000, 1000))
+    assert "no more than 1000 descriptors may be open" in server.stderr and "ulimit -Hn" in server.stderr
+
+
+@needs_root
+def test_a_short_backlog_is_told_at_the_start(shop):
+    script = 'echo 128 > /proc/sys/net/core/somaxconn && exec "$@"'
+    if subprocess.run(["unshare", "--net", "sh", "-c", script, "sh", "true"], capture_output=True).returncode:
+        pytest.skip("no network namespaces here")
+    server = shop(how={"prefix": ("unshare", "--net", "sh", "-c", script, "sh")})
+    assert "no more than 128 connections may wait" in server.stderr
+    assert "sysctl -w net.core.somaxconn=4096" in server.stderr
+
+
+# --- Processes that cannot be made
+
+
+@needs_root
+def test_without_forks_the_workers_that_live_go_on_and_requests_wait(shop):
+    server = shop(user="www-data")
+    first, second = server.workers("shop", count=2)
+    prototype = server.prototype("shop").pid
+    # The limit of another user's process is for a privileged root only.
+    like_php = ("setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups")
+    limit = lambda most: subprocess.run([*like_php, "prlimit", "--pid", str(prototype), f"--nproc={most}:"], check=True)
+    usual = re.search(r"Max processes\s+(\S+)", Path(f"/proc/{prototype}/limits").read_text())[1]
+    limit(1)
+    first.kill()
+    wait_for(lambda: 'cannot fork a worker of "shop"' in server.stderr, "the line")
+    assert {server.get("/pid.php").text for _ in range(20)} == {str(second.pid)}
+    second.kill()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(server.get, "/pid.php")
+        wait_for(lambda: server.stderr.count("cannot fork") > 4, "more attempts")
+        limit(usual)
+        assert waiting.result().status == 200
+    server.workers("shop", count=2)
+    assert server.stderr.count("cannot fork") < 40, "it is tried with more and more patience"
+
+
+# --- Clocks
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+
+static volatile long *offset;
+
+__attribute__((constructor)) static void map(void)
+{
+	int file = open(getenv("CLOCK_OFFSET"), O_RDONLY | O_CLOEXEC);
+	offset = mmap(NULL, sizeof(long), PROT_READ, MAP_SHARED, file, 0);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	static int (*real)(clockid_t, struct timespec *);
+	if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+	int result = real(clock, now);
+	if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) now->tv_sec += *offset;
+	return result;
+}
+
+time_t time(time_t *out)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (out) *out = now.tv_sec;
+	return now.tv_sec;
+}
+
+int gettimeofday(struct timeval *now, void *zone)
+{
+	struct timespec precise;
+	clock_gettime(CLOCK_REALTIME, &precise);
+	now->tv_sec = precise.tv_sec;
+	now->tv_usec = precise.tv_nsec / 1000;
+	return 0;
+}
+"""
+
+
+def test_a_wall_clock_that_jumps_disturbs_nothing(shop, folder, tmp_path):
+    """Seconds before 1970, and years ahead: as seen by all of howdah and PHP, while requests run."""
+    library, offset = tmp_path / "clock.so", tmp_path / "offset"
+    (tmp_path / "clock.c").write_text(CLOCK)
+    if subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], capture_output=True).returncode:
+        pytest.skip("no C compiler here")
+    library.chmod(0o755)
+    offset.write_bytes((0).to_bytes(8, "little", signed=True))
+    offset.chmod(0o644)
+    folder.php("time.php", "usleep(50000); echo time();")
+    environ = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(offset)}
+    server = shop(how={"environ": environ}, limits={"timeout": 5})
+    before = {process.pid for process in server.processes()}
+    day = 86400
+    with server.connect() as client, ThreadPoolExecutor(2) as pool:
+        for jump in (0, day, -day, 3650 * day, -3650 * day, 0):
+            requests = [pool.submit(server.get, "/time.php") for _ in range(4)]
+            with open(offset, "r+b") as file:
+                file.write(jump.to_bytes(8, "little", signed=True))
+            seen = int(client.request("GET", "/time.php").text)
+            assert abs(seen - (time.time() + jump)) < 60, "the clock is what the test says"
+            assert client.request("GET", "/file.txt").status == 200
+            assert {request.result().status for request in requests} == {200}
+    assert {process.pid for process in server.processes()} == before, "nobody was ended for it"
+    assert "WARN" not in server.stderr and "ERROR" not in server.stderr
+
+
+@needs_root
+def test_a_monotonic_clock_of_another_namespace_is_as_good(shop):
+    prefix = ("unshare", "--time", "--monotonic", "100000000", "--boottime", "100000000")
+    if subprocess.run([*prefix, "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces of time here")
+    server = shop(how={"prefix": prefix}, limits={"requests": 20, "timeout": 5})
+    assert {server.get("/pid.php").status for _ in range(100)} == {200}
+    server.prototype("shop").kill()
+    assert server.get("/pid.php").status == 200

@@ -1,0 +1,105 @@
+"""`processes` and `limits`: how many workers an application has, and for how long."""
+
+import threading
+import time
+
+import pytest
+
+from support.server import Howdah
+from support.waiting import wait_for
+
+
+@pytest.fixture
+def site(folder):
+    folder.php("pid.php", "echo getmypid();")
+    folder.php("wait.php", "await(SCRATCH . '/go'); echo getmypid();")
+    folder.php("sleep.php", "sleep(60); echo 'slept';")
+    folder.php("spin.php", "while (true);")
+    return folder
+
+
+def application(folder, **options):
+    return {"applications": {"app": {"type": "php", "root": str(folder.root), **options}}}
+
+
+def processes(server):
+    return server.api("GET", "/status/applications/app/processes").json()
+
+
+class Clients:
+    """Requests that wait in PHP until they are let go."""
+
+    def __init__(self, server, folder, count, path="/wait.php"):
+        self.go = folder.scratch / "go"
+        self.answers = []
+        self.threads = [threading.Thread(target=self._ask, args=(server, path)) for _ in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def _ask(self, server, path):
+        self.answers.append(server.get(path))
+
+    def let_go(self):
+        self.go.touch()
+        for thread in self.threads:
+            thread.join()
+        return self.answers
+
+
+def test_spare_processes_are_there_before_they_are_needed(site):
+    with Howdah.run(application(site, processes={"max": 6, "spare": 3, "idle_timeout": 1})) as server:
+        wait_for(lambda: processes(server)["running"] == 3, "3 spare processes")
+        clients = Clients(server, site, 2)
+        # Two are busy: two more make the spare ones three again.
+        wait_for(lambda: processes(server)["running"] == 5, "two busy ones and three spare ones")
+        assert all(answer.status == 200 for answer in clients.let_go())
+        wait_for(lambda: processes(server)["running"] == 3, "idle ones beyond spare have left")
+
+
+def test_there_are_never_more_processes_than_max(site):
+    with Howdah.run(application(site, processes={"max": 3, "spare": 0, "idle_timeout": 1})) as server:
+        clients = Clients(server, site, 10)
+        wait_for(lambda: processes(server)["running"] == 3, "three processes")
+        for _ in range(20):
+            assert processes(server)["running"] <= 3
+            time.sleep(0.02)
+        answers = clients.let_go()
+        assert [answer.status for answer in answers] == [200] * 10
+        assert len({answer.text for answer in answers}) <= 3
+        wait_for(lambda: processes(server)["running"] == 0, "none is needed")
+        assert server.get("/pid.php").status == 200, "and one comes when it is"
+
+
+def test_a_process_ends_after_its_requests(site):
+    with Howdah.run(application(site, processes=1, limits={"requests": 3})) as server:
+        pids = [server.get("/pid.php").text for _ in range(9)]
+        assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 3]
+
+
+def test_no_request_is_lost_when_processes_end_after_each_one(site):
+    with Howdah.run(application(site, processes=2, limits={"requests": 1})) as server:
+        answers = []
+
+        def ask():
+            answers.extend(server.get("/pid.php") for _ in range(50))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [answer.status for answer in answers] == [200] * 200
+        assert len({answer.text for answer in answers}) == 200
+
+
+@pytest.mark.parametrize("path", ["/sleep.php", "/spin.php"])
+def test_a_request_that_takes_too_long_is_ended(site, path):
+    with Howdah.run(application(site, processes=2, limits={"timeout": 1})) as server:
+        before = server.get("/pid.php").status
+        began = time.monotonic()
+        answer = server.get(path)
+        assert (before, answer.status) == (200, 504)
+        assert 1 <= time.monotonic() - began < 10
+        assert 'limits/timeout' in server.stderr
+        wait_for(lambda: processes(server)["running"] == 2, "another process")
+        assert server.get("/pid.php").status == 200

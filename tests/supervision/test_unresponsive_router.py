@@ -1,0 +1,103 @@
+"""A router that does not answer is replaced, the control API never waits for it without end, and says what is in force."""
+
+import contextlib
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support.file_systems import dead_file_system
+from support.server import Howdah
+from support.waiting import wait_for
+
+NO_STATUS = "Failed to get status."
+
+
+@pytest.fixture
+def server(folder, run) -> Howdah:
+    folder.php("index.php", "echo getenv('COLOUR') ?: 'none';")
+    return run({"applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}}})
+
+
+COLOUR = "/config/applications/app/environment"
+
+
+def test_a_status_is_refused_when_the_router_is_silent(server):
+    router = server.router()
+    router.kill(signal.SIGSTOP)
+    try:
+        for path in ("/status", "/"):
+            answer = server.api("GET", path)
+            assert (answer.status, answer.json()["error"]) == (500, NO_STATUS)
+        assert server.api("GET", "/config").status == 200
+    finally:
+        router.kill(signal.SIGCONT)
+    assert server.api("GET", "/status").status == 200
+
+
+def test_an_event_loop_that_hangs_is_seen_and_its_router_replaced(folder, run):
+    folder.php("index.php", "echo 'here';")
+    share = {"routes": [{"match": {"uri": "/dead*"}, "action": {"share": f"{folder.scratch}$uri"}}, {"action": {"pass": "applications/app"}}]}
+    server = run({"applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}}, **share})
+    router = server.router()
+    with dead_file_system(folder.scratch):
+        with server.connect() as client:
+            client.send_request("GET", "/dead/file")
+            wait_for(lambda: server.api("GET", "/status").status == 500, "that one of its threads is missed")
+        wait_for(lambda: "has not answered for 60 s; it is killed" in server.stderr, "its end", 90)
+        wait_for(lambda: server.router() not in (None, router), "another one")
+        assert server.get("/").text == "here" and server.api("GET", "/status").status == 200
+
+
+def test_a_router_that_does_not_take_over_a_configuration_is_replaced(server):
+    assert server.get("/").text == "none"
+    router = server.router()
+    router.kill(signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(server.api, "PUT", COLOUR, {"COLOUR": "red"})
+        wait_for(lambda: len(server.titled('howdah: "app" prototype')) == 2, "the new generation")
+        wait_for(lambda: len(server.titled('howdah: "app" worker')) == 2, "its worker")
+        assert "COLOUR" not in server.api("GET", "/config").text, "it is not in force yet"
+        assert change.result().status == 200
+    assert server.router() != router
+    assert server.get("/").text == "red" and server.api("GET", COLOUR).json() == {"COLOUR": "red"}
+    server.workers(count=1)
+    assert server.api("PUT", COLOUR, {"COLOUR": "blue"}).status == 200 and server.get("/").text == "blue"
+
+
+def stop_routers_of(server: Howdah, ended: threading.Event) -> None:
+    """Stops each router of the server as soon as it is one: before that the supervisor waits for it.
+
+    A router needs some milliseconds to take over: on a busy machine the scheduler must not make this one wait."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    while not ended.wait(0.0002):
+        for child in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"howdah: router"):
+                    os.kill(int(child), signal.SIGSTOP)
+
+
+def test_a_change_that_no_router_takes_over_has_failed(server):
+    before = server.api("GET", "/config")
+    server.router().kill(signal.SIGSTOP)
+    ended = threading.Event()
+    stopping = threading.Thread(target=stop_routers_of, args=(server, ended))
+    stopping.start()
+    try:
+        answer = server.api("PUT", COLOUR, {"COLOUR": "red"})
+    finally:
+        ended.set()
+        stopping.join()
+        for router in server.titled("howdah: router"):
+            router.kill(signal.SIGCONT)
+    assert answer.status == 500 and "no router took it over" in answer.json()["detail"], answer
+    after = server.api("GET", "/config")
+    assert (after.text, after.header("ETag")) == (before.text, before.header("ETag"))
+    assert "COLOUR" not in (server.directory / "state" / "conf.json").read_text()
+    assert server.get("/").text == "none"
+    server.workers(count=1)
+    assert server.api("PUT", COLOUR, {"COLOUR": "blue"}).status == 200 and server.get("/").text == "blue"

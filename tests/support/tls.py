@@ -1,0 +1,88 @@
+"""Certificates made by openssl, and a client that checks them."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+from support.client import Connection
+from support.server import Howdah
+
+
+def openssl(*arguments, cwd, **how) -> bytes:
+    return subprocess.run(["openssl", *map(str, arguments)], cwd=cwd, check=True, capture_output=True, **how).stdout
+
+
+class Authority:
+    """A root, an intermediate, and what it signs: bundles as PEM."""
+
+    EC = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.number = 0
+        authority = ("-addext", "basicConstraints=critical,CA:TRUE")
+        self._request("root", "/C=DE/O=Howdah Tests/CN=Root", *authority, "-x509", "-days", "30")
+        self._signed("middle", "/O=Howdah Tests/CN=Middle", "root", "basicConstraints=critical,CA:TRUE")
+        self.root = str(folder / "root.pem")
+
+    def bundle(self, *names: str, key=EC, days: int = 30) -> str:
+        """A certificate for these hosts, the intermediate's, and the key. Names without a host are the common name."""
+        self.number += 1
+        file = f"leaf{self.number}"
+        extension = "subjectAltName=" + ",".join(f"DNS:{name}" for name in names)
+        self._signed(file, f"/C=DE/ST=Berlin/O=Shop/OU={self.number}/CN={names[0]}", "middle", extension, key, days)
+        return "".join((self.folder / part).read_text() for part in (f"{file}.pem", "middle.pem", f"{file}.key"))
+
+    def _request(self, file, subject, *more, key=EC):
+        openssl(
+            "req", "-newkey", *key, "-nodes", "-keyout", f"{file}.key", "-out", f"{file}.pem", "-subj", subject, *more,
+            cwd=self.folder,
+        )  # fmt: skip
+
+    def _signed(self, file, subject, issuer, extension, key=EC, days=30):
+        self._request(file, subject, key=key)
+        (self.folder / f"{file}.ext").write_text(extension)
+        openssl(
+            "x509", "-req", "-in", f"{file}.pem", "-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key", "-days", days,
+            "-extfile", f"{file}.ext", "-out", f"{file}.pem", "-CAcreateserial", cwd=self.folder,
+        )  # fmt: skip
+
+
+class Client:
+    """Makes connections that believe the authority."""
+
+    def __init__(self, authority: Authority, server: Howdah, name: str = "shop.example"):
+        self.context = ssl.create_default_context(cafile=authority.root)
+        self.server = server
+        self.name = name
+        self.session = None
+
+    def connect(self, address=None, timeout: float = 30) -> Connection:
+        connection = Connection(address or (self.server.host, self.server.port), timeout)
+        try:
+            plain = connection.socket
+            connection.socket = self.context.wrap_socket(plain, server_hostname=self.name, session=self.session)
+        except BaseException:
+            connection.close()
+            raise
+        connection.host = self.name
+        return connection
+
+    def get(self, target: str = "/", headers=()):
+        with self.connect() as connection:
+            response = connection.request("GET", target, headers)
+            self.resumed = connection.socket.session_reused
+            self.session = connection.socket.session
+            return response
+
+    def common_name(self) -> str:
+        with self.connect() as connection:
+            return dict(pair[0] for pair in connection.socket.getpeercert()["subject"])["commonName"]
+
+
+def put(server: Howdah, name: str, pem: str):
+    answer = server.api("PUT", f"/certificates/{name}", pem)
+    assert answer.status == 200 and answer.json() == {"success": "Certificate chain uploaded."}, answer.text
+    return answer
