@@ -35,60 +35,22 @@
 #![forbid(unsafe_code)]
 
 mod api;
-mod backoff;
-mod banner;
 mod boot;
-mod certificates;
-mod cgroup;
-mod change;
-mod confinement;
-mod control_socket;
-mod gauge;
+mod control;
+mod event_loop;
 mod generation;
-pub mod identity;
-mod link;
-mod listen;
-pub mod logs;
-mod machine;
-mod patience;
-pub mod php;
-mod pid_file;
+mod os;
 mod plan;
-mod planning;
-mod pool;
-mod process;
-mod processes;
-mod profile;
-mod readable;
-mod reap;
-mod reload;
-mod resolution;
-mod resources;
-mod respawn;
-mod router;
-mod said;
-mod shutdown;
-mod signals;
-mod silence;
-mod sizing;
-mod slow_log;
-mod spawn;
-mod start;
-mod state;
-mod status;
-mod supervise;
-mod sweep;
-mod switch;
-pub mod system_error;
-mod warming;
-mod watch;
-mod workers;
+mod policy;
+mod store;
 
 use howdah_background_writer::standard_error;
 use std::process::ExitCode;
 
-pub use spawn::ROUTER_TITLE;
-pub use start::{SUPERVISOR_TITLE, Start};
+pub use boot::start::{SUPERVISOR_TITLE, Start};
+pub use os::spawn::ROUTER_TITLE;
+pub use os::{identity, logs, system_error};
+pub use plan::php;
 
 /// The supervisor, in the process that [`Start::become_supervisor`] made.
 pub fn main() -> ExitCode {

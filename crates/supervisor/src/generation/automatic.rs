@@ -1,9 +1,9 @@
-//! An application whose number of workers is found by itself: what is measured, decided ([`crate::sizing`]), and done.
+//! An application whose number of workers is found by itself: what is measured, decided ([`crate::policy::sizing`]), and done.
 
 use super::{Generation, Plan};
-use crate::gauge::{Gauge, Measured};
-use crate::pool::{Policy, Seen};
-use crate::sizing::{QUICK, Reason, Sample, Sizing};
+use crate::generation::gauge::{Gauge, Measured};
+use crate::policy::pool::{Policy, Seen};
+use crate::policy::sizing::{QUICK, Reason, Sample, Sizing};
 use std::time::{Duration, Instant};
 
 /// What is remembered from one look to the next.

@@ -5,12 +5,12 @@
 
 use super::silence::Silence;
 use super::{Generation, Prototype};
-use crate::link::Link;
-use crate::patience::Patience;
-use crate::process::{self, Told};
-use crate::resources;
-use crate::said::Said;
-use crate::spawn;
+use crate::generation::boot_output::Said;
+use crate::os::link::Link;
+use crate::os::process::{self, Told};
+use crate::os::resources;
+use crate::os::spawn;
+use crate::policy::patience::Patience;
 use howdah_protocol::BUILD_ID;
 use howdah_protocol::lifecycle::{PrototypeBoot, SlowRequests, ToPrototype};
 use rustix::process::Pid;
@@ -36,7 +36,7 @@ impl Generation {
         if let Some(cgroup) = &plan.confined.cgroup
             && let Err(problem) = cgroup.admit(pid)
         {
-            crate::reap::kill(pid);
+            crate::os::reap::kill(pid);
             return Err(io::Error::other(format!("applications/{}/isolation/cgroup/path: {problem}", plan.name)));
         }
         let mut descriptors = self.descriptors()?;
@@ -52,7 +52,7 @@ impl Generation {
         }
         link.send(ToPrototype::Boot(Box::new(self.boot_message(slow_requests))), descriptors);
         if let Err(error) = link.check() {
-            crate::reap::kill(pid);
+            crate::os::reap::kill(pid);
             return Err(io::Error::other(format!("it cannot be told what to do: {error}")));
         }
         self.prototype = Prototype::Up {

@@ -5,8 +5,8 @@
 //! and none is started before all are dead.
 
 use super::{Generation, Prototype};
-use crate::php::Php;
-use crate::process;
+use crate::os::process;
+use crate::plan::php::Php;
 use howdah_channel::WorkerId;
 use howdah_protocol::lifecycle::{CUT_OFF, ProcessEnd, ToRouter};
 use rustix::process::Pid;

@@ -1,7 +1,7 @@
-//! An application's number of workers follows what it has to do: the policy of [`crate::pool`], carried out.
+//! An application's number of workers follows what it has to do: the policy of [`crate::policy::pool`], carried out.
 
 use super::Generation;
-use crate::pool::{Policy, Pool, Seen};
+use crate::policy::pool::{Policy, Pool, Seen};
 use howdah_channel::WorkerId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@
 //! their client has gone. One that does so for ever would keep its prototype for ever.
 
 use super::{Generation, Prototype};
-use crate::process;
-use crate::reap;
+use crate::os::process;
+use crate::os::reap;
 use std::time::{Duration, Instant};
 
 /// How long scripts may go on when nobody waits for them.

@@ -5,7 +5,7 @@
 //! router complains for the second time.
 
 use super::Generation;
-use crate::processes::request;
+use crate::api::processes::request;
 use howdah_channel::WorkerId;
 use howdah_channel::account::{Current, monotonic};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Which release of an application a generation runs, and how it is warmed.
 
 use super::{Generation, Prototype};
-use crate::start::memory_file;
+use crate::boot::start::memory_file;
 use howdah_protocol::places::{Pin, Places};
 use howdah_protocol::warm_up::WarmUpRequest;
 use std::io;

@@ -6,9 +6,9 @@
 //! has died, one that somebody has stopped is left alone.
 
 use super::{Generation, Prototype};
-use crate::cgroup::Group;
-use crate::process::Process;
-use crate::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
+use crate::control::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
+use crate::os::cgroup::Group;
+use crate::os::process::Process;
 use howdah_protocol::lifecycle::ToPrototype;
 use std::time::{Duration, Instant};
 

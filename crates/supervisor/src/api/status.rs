@@ -1,0 +1,160 @@
+//! What howdah does, as `GET /status` tells it, in NGINX Unit's form and order. `draining`, which is ours, has former
+//! generations that still finish something.
+
+use crate::event_loop::Supervisor;
+use crate::policy::sizing::Reason;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The status. Members are told in this order.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    modules: Modules,
+    connections: Connections,
+    requests: Requests,
+    applications: BTreeMap<String, Application>,
+    /// Ours: former generations that still finish something.
+    draining: BTreeMap<String, Draining>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Draining {
+    generations: u64,
+    processes: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Modules {
+    /// One, or several: as Unit has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    php: Option<Versions>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Versions {
+    One(Module),
+    Several(Vec<Module>),
+}
+
+/// A PHP that can be used.
+#[derive(Debug, Serialize)]
+struct Module {
+    version: String,
+    /// Its executable.
+    lib: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+struct Connections {
+    accepted: u64,
+    active: u64,
+    idle: u64,
+    closed: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Requests {
+    total: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Application {
+    processes: Processes,
+    requests: ActiveRequests,
+}
+
+#[derive(Debug, Serialize)]
+struct Processes {
+    running: usize,
+    starting: usize,
+    idle: usize,
+    /// Ours: why there are so many, if that is found by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto: Option<Auto>,
+}
+
+#[derive(Debug, Serialize)]
+struct Auto {
+    /// All of it, in a sentence.
+    why: String,
+    cores: f64,
+    waiting_share: Option<f64>,
+    memory_allows: Option<usize>,
+    max: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct ActiveRequests {
+    active: u64,
+    /// Ours: in the queue.
+    waiting: u64,
+    /// Ours: answered 503 for the queue's sake.
+    refused: u64,
+}
+
+/// The status, with the router's latest numbers.
+pub fn of(supervisor: &Supervisor) -> Status {
+    let load = &supervisor.load;
+    let open = load.connections_accepted.saturating_sub(load.connections_closed);
+    let mut applications = BTreeMap::new();
+    for (name, id) in &supervisor.in_force().generations {
+        let Some(generation) = supervisor.generation_in_force(name) else { continue };
+        let active = load.requests_active.get(id).copied().unwrap_or_default();
+        let (running, starting) = generation.process_counts();
+        let idle = running.saturating_sub(usize::try_from(active).unwrap_or(usize::MAX));
+        let processes = Processes { running, starting, idle, auto: generation.reason().map(Auto::from) };
+        let of_router = |numbers: &BTreeMap<u64, u64>| numbers.get(id).copied().unwrap_or_default();
+        let (waiting, refused) = (of_router(&load.requests_waiting), of_router(&load.requests_refused));
+        applications
+            .insert(name.clone(), Application { processes, requests: ActiveRequests { active, waiting, refused } });
+    }
+    let mut draining = BTreeMap::<String, Draining>::new();
+    for generation in supervisor.generations.iter().filter(|generation| supervisor.is_former(generation.id())) {
+        let former = draining.entry(generation.name().to_owned()).or_default();
+        former.generations += 1;
+        former.processes += generation.process_counts().0;
+    }
+    Status {
+        modules: Modules { php: versions(supervisor) },
+        connections: Connections {
+            accepted: load.connections_accepted,
+            active: load.connections_active,
+            idle: open.saturating_sub(load.connections_active),
+            closed: load.connections_closed,
+        },
+        requests: Requests { total: load.requests_total },
+        applications,
+        draining,
+    }
+}
+
+/// The PHPs that there are. Of one that runs its full version is known.
+fn versions(supervisor: &Supervisor) -> Option<Versions> {
+    let full = |php: &crate::plan::php::Php| {
+        let mut running = supervisor.generations.iter().filter(|generation| generation.php() == php);
+        running.find_map(|generation| Some(generation.loaded()?.version.clone()))
+    };
+    let module = |php: crate::plan::php::Php| Module {
+        version: full(&php).unwrap_or_else(|| php.version.to_string()),
+        lib: php.executable,
+    };
+    let mut modules: Vec<_> = crate::plan::php::installed().into_iter().map(module).collect();
+    match modules.len() {
+        0 | 1 => modules.pop().map(Versions::One),
+        _ => Some(Versions::Several(modules)),
+    }
+}
+
+impl From<Reason> for Auto {
+    fn from(reason: Reason) -> Auto {
+        Auto {
+            why: reason.to_string(),
+            cores: reason.cores,
+            waiting_share: reason.waiting_share,
+            memory_allows: reason.memory_allows,
+            max: reason.max,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! From what the command line asked for to a supervisor that starts its first configuration.
+
+pub mod banner;
+pub mod start;
+
+use crate::api::control_socket::ControlListener;
+use crate::boot::start::Start;
+use crate::control::change::{Current, Origin};
+use crate::control::shutdown::Stage;
+use crate::control::watch::Watch;
+use crate::event_loop::Supervisor;
+use crate::os::listen::{ChosenBy, Listeners};
+use crate::os::pid_file::PidFile;
+use crate::os::reap;
+use crate::os::resources;
+use crate::os::signals::Signals;
+use crate::os::sweep::Sweep;
+use crate::store::certificates::Certificates;
+use crate::store::state_directory::State;
+use howdah_channel::MAX_THREADS;
+use howdah_config::{Address, Configuration, Context, Document};
+use std::collections::BTreeSet;
+use std::thread::available_parallelism;
+use std::time::Instant;
+use tokio::sync::mpsc;
+
+/// Prepares everything.
+///
+/// # Errors
+/// One sentence for the person at the terminal.
+pub fn boot(start: Start) -> Result<Supervisor, String> {
+    let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
+    // Before the control socket and the file with our process id show others that there is somebody to send them to.
+    let signals = Signals::listen().map_err(system)?;
+    let sweep = Sweep::new();
+    resources::raise_descriptors();
+    resources::granted().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    reap::adopt_orphans().map_err(system)?;
+    let state = start.state_dir.as_deref().map(State::open).transpose()?;
+    let certificates = match &state {
+        Some(state) => Certificates::load(state.folder())?,
+        None => Certificates::default(),
+    };
+    let (document, configuration, origin) = first_configuration(&start, state.as_ref(), &certificates.names())?;
+    let cores = available_parallelism().map_or(1, usize::from);
+    let threads = configuration.settings.listen_threads.map_or(cores, |threads| threads as usize);
+    let pid_file = start.pid_file.as_deref().map(PidFile::write).transpose()?;
+    let mut control_listeners = Listeners::default();
+    let (asks, control) = mpsc::unbounded_channel();
+    if let Some(address) = &start.control {
+        let address: Address = address.parse().map_err(|error| format!("--control: {error}"))?;
+        if matches!(address, Address::Tcp(tcp) if !tcp.ip().is_loopback()) {
+            return Err(format!(
+                "--control: {address} can be reached from elsewhere, and the control API asks for no password; \
+                 write 127.0.0.1:PORT or unix:/path, and go there with ssh"
+            ));
+        }
+        let id = control_listeners.open(&address, ChosenBy::Control)?;
+        control_listeners.listen(id, None, ChosenBy::Control)?;
+        let socket = control_listeners.descriptor(id).map_err(system)?;
+        let listener = ControlListener::new(socket, &address).map_err(system)?;
+        tokio::spawn(listener.serve(asks));
+    }
+    let mut supervisor = Supervisor {
+        threads: u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS),
+        listeners: Listeners::default(),
+        control_listeners,
+        generations: Vec::new(),
+        current: Current::nothing(),
+        change: None,
+        start_failure: None,
+        asks: Default::default(),
+        watch: Watch::new(),
+        due_reloads: Default::default(),
+        astray: Default::default(),
+        status_asks: Vec::new(),
+        control,
+        state,
+        certificates,
+        load: Default::default(),
+        next_generation: 1,
+        next_talker: 0,
+        signals,
+        router: None,
+        router_backoff: Default::default(),
+        router_due: None,
+        stage: Stage::Booting,
+        sweep,
+        recent_deaths: Default::default(),
+        start,
+        _pid_file: pid_file,
+    };
+    supervisor.begin_change(document, configuration, origin, &[], Instant::now());
+    Ok(supervisor)
+}
+
+fn first_configuration(
+    start: &Start,
+    state: Option<&State>,
+    certificates: &BTreeSet<String>,
+) -> Result<(Document, Configuration, Origin), String> {
+    let read = |text: &str| {
+        let document = Document::parse(text)?;
+        let context = Context { certificates: Some(certificates) };
+        Configuration::of_in(&document, context).map(|configuration| (document, configuration))
+    };
+    if let Some(text) = &start.configuration {
+        let (document, configuration) = read(text).map_err(|error| error.to_string())?;
+        return Ok((document, configuration, Origin::Start));
+    }
+    let kept = || state.map(State::keep_failed).unwrap_or_default();
+    match state.map(State::configuration).transpose().map(Option::flatten) {
+        Ok(None) => {}
+        Ok(Some(text)) => match read(&text) {
+            Ok((document, configuration)) => return Ok((document, configuration, Origin::Stored)),
+            Err(error) => {
+                tracing::error!(
+                    "the stored configuration is not right; howdah starts with an empty one, and {}: {error}",
+                    kept()
+                );
+            }
+        },
+        Err(reason) => tracing::error!("howdah starts with an empty configuration, and {}: {reason}", kept()),
+    }
+    // It is not stored before the first change: what was there can be looked at.
+    Ok((Document::initial(), Configuration::default(), Origin::Nothing))
+}

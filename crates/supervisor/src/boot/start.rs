@@ -1,0 +1,80 @@
+//! From the command line to the supervisor: what it needs, and how it gets there.
+//!
+//! The command line replaces itself: same process, a new title. What the supervisor needs travels in a memfd, so that
+//! no argument shows it in `ps`.
+
+use crate::os::identity::Account;
+use command_fds::{CommandFdExt, FdMapping};
+use howdah_protocol::inherited;
+use howdah_protocol::lifecycle::CONTROL_FD;
+use rustix::fs::MemfdFlags;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The supervisor's `argv[0]`.
+pub const SUPERVISOR_TITLE: &str = "howdah (supervisor)";
+
+/// What a supervisor needs to start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// The configuration's text; `None` is the stored one, or else an empty one.
+    pub configuration: Option<String>,
+    /// Who the router becomes, and each application that does not name a user.
+    pub account: Account,
+    /// What `howdah serve` recognised, in words; `None` for `howdah run`.
+    pub recognised: Option<String>,
+    /// Where the configuration is stored; `None` is nowhere.
+    pub state_dir: Option<PathBuf>,
+    /// Where the control API listens, as in a listener; `None` is nowhere.
+    pub control: Option<String>,
+    /// The file that is to have the supervisor's process id.
+    pub pid_file: Option<PathBuf>,
+    /// The file that standard error is, to be opened anew at SIGUSR1.
+    pub log_file: Option<PathBuf>,
+    /// The folder of temporary files, if it is not the system's.
+    pub tmp_dir: Option<PathBuf>,
+}
+
+// === impl Start ===
+
+impl Start {
+    /// Replaces this process with the supervisor. Returns if that fails.
+    pub fn become_supervisor(&self) -> io::Error {
+        let text = match serde_json::to_vec(self).map_err(io::Error::other).and_then(|text| memory_file(&text)) {
+            Ok(text) => text,
+            Err(error) => return error,
+        };
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(SUPERVISOR_TITLE);
+        if let Some(folder) = &self.tmp_dir {
+            command.env("TMPDIR", folder);
+        }
+        match command.fd_mappings(vec![FdMapping { parent_fd: text, child_fd: CONTROL_FD }]) {
+            Ok(command) => command.exec(),
+            Err(error) => io::Error::other(error),
+        }
+    }
+
+    pub(crate) fn inherited() -> Result<Start, String> {
+        let read = || {
+            inherited::keep_descriptors_from_children()?;
+            let mut text = String::new();
+            File::from(inherited::inherited(CONTROL_FD)?).read_to_string(&mut text)?;
+            serde_json::from_str(&text).map_err(io::Error::other)
+        };
+        read().map_err(|error| format!("the supervisor is started by `howdah serve` and `howdah run` only ({error})"))
+    }
+}
+
+/// A file in memory with this content, to be read from its beginning.
+pub(crate) fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(rustix::fs::memfd_create("howdah", MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file.into())
+}

@@ -1,0 +1,77 @@
+//! A router that does not answer: how long it is waited for, and what comes then.
+//!
+//! It is asked for its load now and then; one that does not answer for long hangs, and is killed. Another one is started.
+//! One that does not take over a configuration is killed, and another one started with it. If that one does not, either,
+//! the change has failed: the configuration before it is in force again. Whoever asked for the status hears that there is
+//! none.
+
+use crate::api::Answer;
+use crate::event_loop::Supervisor;
+use crate::os::reap;
+use howdah_config::{Refusal, answer};
+use howdah_protocol::lifecycle::ToRouter;
+use std::time::{Duration, Instant};
+
+/// How long a router may take to serve by a configuration.
+pub const ROUTER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long routers may take, one after the other, to serve by a new one.
+pub const SWITCH_PATIENCE: Duration = Duration::from_secs(25);
+/// How long a router may take to say how it is.
+pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is asked, whoever wants to know.
+pub const ASK_PAUSE: Duration = Duration::from_secs(10);
+/// So many questions it may leave without an answer: a machine that swaps is slow. They are counted, not timed, as the
+/// supervisor itself may have been stopped meanwhile.
+pub const UNANSWERED_AT_MOST: u32 = 6;
+
+// === impl Supervisor ===
+
+impl Supervisor {
+    /// When somebody has been silent for too long.
+    pub(crate) fn silence_deadline(&self) -> Option<Instant> {
+        let router = self.router.as_ref().map(|router| router.answer_by.into_iter().chain([router.ask_at]));
+        let router = router.into_iter().flatten();
+        let status = self.status_asks.first().map(|(since, _)| *since + STATUS_PATIENCE);
+        router.chain(status).chain(self.switched_at().map(|since| since + SWITCH_PATIENCE)).min()
+    }
+
+    /// Loses patience with whom it is time for.
+    pub(crate) fn on_silence(&mut self, now: Instant) {
+        let overdue = self.status_asks.iter().take_while(|(since, _)| *since + STATUS_PATIENCE <= now).count();
+        for (_, ask) in self.status_asks.drain(..overdue) {
+            let detail = "the router does not answer; it may be overloaded, or stopped: ask again";
+            let _ = ask.reply.send(Answer::from(Refusal::new(500, answer::text::NO_STATUS, detail)));
+        }
+        self.ask_router(now);
+        let gives_up = self.switched_at().is_some_and(|since| since + SWITCH_PATIENCE <= now);
+        if let Some(router) = &mut self.router
+            && let Some(answer_by) = router.answer_by
+            && (gives_up || answer_by <= now)
+        {
+            router.answer_by = None;
+            tracing::error!(
+                "the router (pid {}) does not take over its configuration; it is killed",
+                router.pid.as_raw_pid()
+            );
+            reap::kill(router.pid);
+        }
+        if gives_up {
+            let seconds = SWITCH_PATIENCE.as_secs();
+            self.switch_back(&format!("no router took it over in {seconds} seconds; howdah's log says more"), now);
+        }
+    }
+
+    /// Asks it how it is, and loses patience with one that has not said it for long.
+    fn ask_router(&mut self, now: Instant) {
+        let Some(router) = self.router.as_mut().filter(|router| router.ask_at <= now) else { return };
+        router.ask_at = now + ASK_PAUSE;
+        if router.unanswered < UNANSWERED_AT_MOST {
+            router.unanswered += 1;
+            router.link.send(ToRouter::TellLoad, Vec::new());
+        } else {
+            let (pid, seconds) = (router.pid.as_raw_pid(), ASK_PAUSE.as_secs() * u64::from(UNANSWERED_AT_MOST));
+            tracing::error!("the router (pid {pid}) has not answered for {seconds} s; it is killed");
+            reap::kill(router.pid);
+        }
+    }
+}

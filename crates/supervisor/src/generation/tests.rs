@@ -1,0 +1,308 @@
+//! What a prototype may say, and what comes of it: with a program in its place that does nothing.
+
+use super::*;
+use crate::os::identity::Account;
+use howdah_config::PhpVersion;
+use howdah_protocol::confinement::Confinement;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// A generation of two workers whose prototype runs this shell script.
+struct Fake {
+    generation: Generation,
+    now: Instant,
+    _folder: tempfile::TempDir,
+}
+
+impl Fake {
+    fn new(script: &str) -> Fake {
+        let folder = tempfile::tempdir().unwrap();
+        let executable = folder.path().join("howdah-php8.2");
+        std::fs::write(&executable, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let plan = Plan {
+            needs: Vec::new(),
+            name: "shop".to_owned(),
+            php: Php { version: "8.2".parse::<PhpVersion>().unwrap(), executable },
+            account: Account::default(),
+            options: PhpOptions::default(),
+            confined: Confined::default(),
+            outputs: Outputs::default(),
+            environment: BTreeMap::new(),
+            working_directory: None,
+            pool: crate::policy::pool::Policy::new(howdah_config::Processes::Fixed(2), 2.0),
+            limits: Default::default(),
+            deploy: Default::default(),
+            slow_log: None,
+        };
+        let now = Instant::now();
+        let mut generation = Generation::new(1, plan, 1, now).unwrap();
+        generation.on_time(now);
+        Fake { generation, now, _folder: folder }
+    }
+
+    /// One whose workers have been ordered.
+    fn booted(script: &str) -> Fake {
+        let mut fake = Fake::new(script);
+        fake.hear(FromPrototype::Booted { php_version: "8.2.0".to_owned(), opcache: true });
+        assert_eq!(fake.generation.workers.alive().count(), 2);
+        fake
+    }
+
+    fn hear(&mut self, message: FromPrototype) {
+        self.generation.on_message(message, self.now);
+    }
+
+    fn prototype(&self) -> Pid {
+        match self.generation.prototype {
+            Prototype::Up { pid, .. } => pid,
+            _ => panic!("there is no prototype"),
+        }
+    }
+
+    /// Waits for the prototype's death, and tells the generation of it.
+    fn reap_prototype(&mut self) -> ProcessEnd {
+        let pid = self.prototype();
+        let (_, status) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap().unwrap();
+        let end = status.terminating_signal().map_or(ProcessEnd::Code(0), ProcessEnd::Signal);
+        assert!(self.generation.on_death(pid, end, self.now));
+        end
+    }
+
+    /// The prototype is killed for what it said, and nobody else.
+    fn assert_breach(mut self) {
+        assert_eq!(self.reap_prototype(), ProcessEnd::Signal(9));
+        let failure = self.generation.failure().unwrap();
+        assert!(failure.contains("broke the rules"), "{failure}");
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        if let Prototype::Up { pid, .. } = self.generation.prototype {
+            reap::kill_group(pid, pid);
+            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+        }
+    }
+}
+
+/// Somebody whom nobody may harm.
+struct Neighbour(Child);
+
+impl Neighbour {
+    fn new() -> Neighbour {
+        Neighbour(Command::new("sleep").arg("1000").spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+
+    fn assert_alive(&mut self) {
+        assert!(self.0.try_wait().unwrap().is_none(), "the neighbour is dead");
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const FIRST: WorkerId = WorkerId { index: 0, incarnation: 0 };
+const UNKNOWN: WorkerId = WorkerId { index: 7, incarnation: 7 };
+const SLEEP: &str = "exec sleep 1000";
+/// Beyond the most that Linux gives out.
+const GONE: i32 = i32::MAX;
+
+#[tokio::test]
+async fn a_stranger_that_is_called_a_worker_lives_and_the_prototype_dies() {
+    for worker in [FIRST, UNKNOWN] {
+        let mut neighbour = Neighbour::new();
+        let mut fake = Fake::booted(SLEEP);
+        fake.hear(FromPrototype::Started { worker, pid: neighbour.pid() });
+        fake.assert_breach();
+        neighbour.assert_alive();
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_is_not_killed_when_all_workers_are_replaced() {
+    let mut neighbour = Neighbour::new();
+    let mut fake = Fake::booted(SLEEP);
+    fake.generation.replace_workers(fake.now);
+    fake.hear(FromPrototype::Started { worker: FIRST, pid: neighbour.pid() });
+    fake.assert_breach();
+    neighbour.assert_alive();
+}
+
+#[tokio::test]
+async fn numbers_that_name_no_process_are_no_workers() {
+    for pid in [0, -1, i32::MIN, 1, std::process::id() as i32] {
+        let mut fake = Fake::booted(SLEEP);
+        fake.hear(FromPrototype::Started { worker: FIRST, pid });
+        fake.assert_breach();
+    }
+}
+
+#[tokio::test]
+async fn a_prototype_that_boots_twice_or_tells_an_unknown_death_is_killed() {
+    let end = ProcessEnd::Code(0);
+    for message in [
+        FromPrototype::Booted { php_version: String::new(), opcache: true },
+        FromPrototype::Failed { reason: String::new() },
+        FromPrototype::Exited { worker: UNKNOWN, pid: 1, end },
+    ] {
+        let mut fake = Fake::booted(SLEEP);
+        fake.hear(message);
+        fake.assert_breach();
+    }
+}
+
+#[tokio::test]
+async fn what_a_prototype_said_before_its_death_harms_nobody_after_it() {
+    let mut neighbour = Neighbour::new();
+    let mut fake = Fake::booted("exit 0");
+    let pid = fake.prototype();
+    rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+    fake.hear(FromPrototype::Started { worker: UNKNOWN, pid: neighbour.pid() });
+    fake.generation.on_death(pid, ProcessEnd::Code(0), fake.now);
+    neighbour.assert_alive();
+}
+
+#[tokio::test]
+async fn a_prototype_that_does_not_start_is_killed_after_a_minute_and_its_application_named() {
+    let mut fake = Fake::new(SLEEP);
+    fake.generation.on_time(fake.now + Duration::from_secs(59));
+    assert_eq!(fake.generation.next_deadline(), Some(fake.now + LONGEST_START));
+    assert_eq!(fake.generation.failure(), None);
+    fake.generation.on_time(fake.now + LONGEST_START);
+    assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
+    assert!(fake.generation.failure().unwrap().contains("more than 60 s"));
+}
+
+#[tokio::test]
+async fn a_prototype_that_forks_no_worker_has_not_started() {
+    let mut fake = Fake::booted(SLEEP);
+    fake.generation.on_time(fake.now + LONGEST_START);
+    fake.generation.on_time(fake.now + LONGEST_START);
+    assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
+}
+
+#[tokio::test]
+async fn a_prototype_that_does_not_say_that_it_is_there_is_killed() {
+    use crate::control::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
+    for answers in [true, false] {
+        let mut fake = Fake::booted(SLEEP);
+        for index in [0, 1] {
+            fake.hear(FromPrototype::Started { worker: WorkerId { index, incarnation: 0 }, pid: GONE });
+        }
+        for asked in 1..=UNANSWERED_AT_MOST {
+            fake.generation.on_time(fake.now + ASK_PAUSE * asked);
+        }
+        if answers {
+            fake.hear(FromPrototype::IsThere);
+        }
+        fake.generation.on_time(fake.now + ASK_PAUSE * (UNANSWERED_AT_MOST + 1));
+        match answers {
+            true => assert!(rustix::process::test_kill_process(fake.prototype()).is_ok()),
+            false => assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9)),
+        }
+    }
+}
+
+/// The dead of whom the router has been told.
+fn told_dead(generation: &Generation) -> Vec<WorkerId> {
+    let died = |notice: &ToRouter| match notice {
+        ToRouter::WorkerDied { worker, .. } => Some(*worker),
+        _ => None,
+    };
+    generation.notices.iter().filter_map(died).collect()
+}
+
+#[tokio::test]
+async fn a_worker_of_which_its_prototype_could_not_say_anything_counts_as_alive_until_it_is_dead() {
+    reap::adopt_orphans().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let mut fake = Fake::booted(&format!("sleep 1000 & echo $! >> {}; wait", file.display()));
+    let worker = Pid::from_raw(pids(&file, 1)[0]).unwrap();
+    reap::kill(fake.prototype());
+    fake.reap_prototype();
+    fake.generation.settle_nameless(fake.now);
+    assert_eq!(told_dead(&fake.generation), [], "both may be the process that lives");
+
+    fake.generation.on_time(fake.now + Duration::from_secs(60));
+    let (_, status) = rustix::process::waitpid(Some(worker), rustix::process::WaitOptions::empty()).unwrap().unwrap();
+    assert_eq!(status.terminating_signal(), Some(9), "its time is over");
+    fake.generation.settle_nameless(fake.now);
+    assert_eq!(told_dead(&fake.generation), [FIRST, WorkerId { index: 1, incarnation: 0 }]);
+}
+
+#[tokio::test]
+async fn workers_that_were_never_forked_are_dead_with_their_prototype() {
+    let mut fake = Fake::booted(SLEEP);
+    reap::kill(fake.prototype());
+    fake.reap_prototype();
+    assert_eq!(told_dead(&fake.generation).len(), 2);
+}
+
+/// The process ids that a script writes to its standard output would end in ours: it names them in a file.
+fn pids(path: &std::path::Path, count: usize) -> Vec<i32> {
+    for _ in 0..3000 {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if text.lines().count() >= count {
+            return text.lines().map(|line| line.parse().unwrap()).collect();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the script wrote no {count} lines");
+}
+
+#[tokio::test]
+async fn a_worker_that_lives_cannot_be_told_dead() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let mut fake = Fake::booted(&format!("sleep 1000 & echo $! >> {}; wait", file.display()));
+    let pid = pids(&file, 1)[0];
+    fake.hear(FromPrototype::Started { worker: FIRST, pid });
+    assert!(fake.generation.is_proven());
+    fake.hear(FromPrototype::Exited { worker: FIRST, pid, end: ProcessEnd::Code(0) });
+    assert_eq!(fake.generation.workers.alive().count(), 2, "it counts as alive");
+    assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
+    let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL);
+}
+
+#[tokio::test]
+async fn a_prototype_that_moves_without_being_asked_to_is_killed() {
+    let mut neighbour = Neighbour::new();
+    let mut fake = Fake::new(SLEEP);
+    fake.hear(FromPrototype::Moved { pid: neighbour.pid() });
+    fake.assert_breach();
+    neighbour.assert_alive();
+}
+
+#[tokio::test]
+async fn a_prototype_cannot_move_into_somebody_else() {
+    let mut neighbour = Neighbour::new();
+    let mut fake = Fake::new(SLEEP);
+    fake.generation.plan.confined.confinement = Some(Confinement { pid: true, ..Confinement::default() });
+    fake.hear(FromPrototype::Moved { pid: neighbour.pid() });
+    fake.assert_breach();
+    neighbour.assert_alive();
+}
+
+#[tokio::test]
+async fn what_does_not_end_by_itself_is_killed_after_a_while() {
+    let mut fake = Fake::booted("trap '' TERM; while true; do sleep 1; done");
+    let now = fake.now;
+    fake.generation.stop(now);
+    let at = fake.generation.next_deadline().expect("it is waited for, but not for ever");
+    assert!(at > now + Duration::from_secs(30));
+    fake.generation.on_time(at - Duration::from_secs(1));
+    fake.generation.on_time(at);
+    assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
+    assert!(fake.generation.next_deadline().is_none());
+}

@@ -1,0 +1,360 @@
+//! The listening sockets. The supervisor opens them, as it may be root, and keeps them for as long as it lives, so
+//! that no connection is refused while a router is replaced.
+//!
+//! Fails with one sentence that names the address and says what to do.
+
+use crate::os::resources;
+use crate::os::system_error::words;
+use howdah_config::Address;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use socket2::{SockFilter, SockRef};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Who may connect to a Unix socket is decided by the permissions of its folder.
+const SOCKET_MODE: u32 = 0o666;
+/// The control API is for the owner.
+const CONTROL_MODE: u32 = 0o600;
+/// When the kernel does not tell.
+const DEFAULT_BACKLOG: i32 = 4096;
+
+/// A filter of packets (it sees them from the TCP header on) that drops the first of a handshake: SYN without ACK. What
+/// belongs to a handshake under way passes, and all else.
+const NO_NEW_HANDSHAKES: [SockFilter; 5] = [
+    // The byte with the flags;
+    SockFilter::new(0x30, 0, 0, 13),
+    // of which ACK and SYN;
+    SockFilter::new(0x54, 0, 0, 0x12),
+    // if that is SYN alone, the last line is next;
+    SockFilter::new(0x15, 1, 0, 0x02),
+    // whole;
+    SockFilter::new(0x06, 0, 0, u32::MAX),
+    // nothing of it.
+    SockFilter::new(0x06, 0, 0, 0),
+];
+
+/// How a listener is chosen, for errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// `--listen`
+    Option,
+    /// `listeners` in the configuration
+    Configuration,
+    /// `--control`
+    Control,
+}
+
+/// All listening sockets by number. A number is not given again.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    sockets: BTreeMap<u64, Socket>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
+    /// As it is configured.
+    configured: Address,
+    /// Where it really listens: with the port that the kernel chose.
+    address: Address,
+    /// Removed when the socket is closed.
+    _file: Option<SocketFile>,
+}
+
+/// A Unix socket's file. It is removed with the listener, if nobody has put another in its place.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    device_and_inode: (u64, u64),
+}
+
+// === impl Listeners ===
+
+impl Listeners {
+    /// The socket that listens on this address already.
+    pub fn find(&self, address: &Address) -> Option<u64> {
+        self.sockets.iter().find(|(_, socket)| socket.configured == *address).map(|(id, _)| *id)
+    }
+
+    /// Takes this address, too. Nobody can connect before [`Self::listen`]. Returns the socket's number.
+    pub fn open(&mut self, address: &Address, chosen_by: ChosenBy) -> Result<u64, String> {
+        let mode = if chosen_by == ChosenBy::Control { CONTROL_MODE } else { SOCKET_MODE };
+        let opened = match address {
+            Address::Tcp(address) => open_tcp(*address),
+            Address::Unix(path) => open_unix(path, mode),
+            Address::Abstract(name) => open_abstract(name),
+        };
+        let socket = opened.map_err(|error| self.refusal(address, 0, &error, chosen_by))?;
+        self.last += 1;
+        self.sockets.insert(self.last, socket);
+        Ok(self.last)
+    }
+
+    /// The listener of ours that keeps this address from being listened on: the same port, of all addresses or of one.
+    fn overlapping(&self, wanted: &Address, id: u64) -> Option<&Address> {
+        let Address::Tcp(wanted) = wanted else { return None };
+        let overlaps = |address: &&Address| match address {
+            Address::Tcp(own) => {
+                own.port() == wanted.port()
+                    && own.is_ipv4() == wanted.is_ipv4()
+                    && (own.ip().is_unspecified() || wanted.ip().is_unspecified() || own.ip() == wanted.ip())
+            }
+            _ => false,
+        };
+        let others = self.sockets.iter().filter(|(other, _)| **other != id);
+        others.map(|(_, socket)| &socket.address).find(overlaps)
+    }
+
+    /// Why the socket with this number, or none yet, cannot listen on this address.
+    fn refusal(&self, address: &Address, id: u64, error: &io::Error, chosen_by: ChosenBy) -> String {
+        match self.overlapping(address, id) {
+            Some(own) if error.kind() == io::ErrorKind::AddrInUse => format!(
+                "cannot listen on {address}: howdah itself listens on {own}; make two changes of it, the first without {own}"
+            ),
+            _ => explain(address, error, chosen_by),
+        }
+    }
+
+    /// Clients may connect from now on; so many connections may wait, or as many as the kernel allows.
+    pub fn listen(&self, id: u64, backlog: Option<u32>, chosen_by: ChosenBy) -> Result<(), String> {
+        let backlog = backlog.map_or_else(default_backlog, to_kernel);
+        let Some(socket) = self.sockets.get(&id) else { return Ok(()) };
+        let address = &socket.configured;
+        rustix::net::listen(&socket.fd, backlog).map_err(|error| self.refusal(address, id, &error.into(), chosen_by))
+    }
+
+    /// A copy of a socket, for a router.
+    pub fn descriptor(&self, id: u64) -> io::Result<OwnedFd> {
+        self.sockets.get(&id).ok_or(io::ErrorKind::NotFound)?.fd.try_clone()
+    }
+
+    /// Where they really listen, by number.
+    pub fn addresses(&self) -> impl Iterator<Item = (u64, &Address)> {
+        self.sockets.iter().map(|(id, socket)| (*id, &socket.address))
+    }
+
+    /// Lets nobody else into the backlogs of all TCP listeners but these, which are about to be closed: who comes in between
+    /// the router's last look into a backlog and the last close would be reset. A client that comes now asks again after
+    /// a second, and is refused then, or let in by who listens there next.
+    pub fn close_doors(&self, ids: &[u64]) {
+        for (_, socket) in self.sockets.iter().filter(|(id, socket)| socket.is_tcp() && !ids.contains(id)) {
+            if let Err(error) = SockRef::from(&socket.fd).attach_filter(&NO_NEW_HANDSHAKES) {
+                // Some kernels want it to be root's.
+                tracing::debug!(%error, address = %socket.address, "who connects while this listener is closed may be reset");
+            }
+        }
+    }
+
+    /// Lets clients in again, as nothing is closed after all.
+    pub fn open_doors(&self) {
+        for socket in self.sockets.values().filter(|socket| socket.is_tcp()) {
+            // Fails where the door was never closed.
+            let _ = SockRef::from(&socket.fd).detach_filter();
+        }
+    }
+
+    /// Closes all but these.
+    pub fn keep(&mut self, ids: &[u64]) {
+        self.sockets.retain(|id, _| ids.contains(id));
+    }
+
+    /// Closes them: once the router has done so too, connections are refused.
+    pub fn close(&mut self) {
+        self.sockets.clear();
+    }
+}
+
+// === impl Socket ===
+
+impl Socket {
+    fn is_tcp(&self) -> bool {
+        matches!(self.address, Address::Tcp(_))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if device_and_inode(&self.path).is_ok_and(|found| found == self.device_and_inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn open_tcp(address: SocketAddr) -> io::Result<Socket> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket(family)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if address.is_ipv6() {
+        // So that [::]:80 and *:80 can be listeners side by side.
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    rustix::net::bind(&fd, &address)?;
+    let real = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
+    Ok(Socket { fd, configured: Address::Tcp(address), address: Address::Tcp(real), _file: None })
+}
+
+fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
+    let address = SocketAddrUnix::new(path)?;
+    remove_stale(path, &address)?;
+    let fd = socket(AddressFamily::UNIX)?;
+    // A mode that is set afterwards may be that of another file, which somebody has put in its place.
+    let usual = rustix::process::umask(Mode::from_raw_mode(!mode & 0o777));
+    let bound = rustix::net::bind(&fd, &address);
+    rustix::process::umask(usual);
+    bound?;
+    let file = SocketFile { path: path.to_owned(), device_and_inode: device_and_inode(path)? };
+    let address = Address::Unix(path.to_owned());
+    Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
+}
+
+fn open_abstract(name: &str) -> io::Result<Socket> {
+    let fd = socket(AddressFamily::UNIX)?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    let address = Address::Abstract(name.to_owned());
+    Ok(Socket { fd, configured: address.clone(), address, _file: None })
+}
+
+/// Removes the file of a socket on which nobody listens any more.
+fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
+    let Ok(metadata) = path.symlink_metadata() else {
+        return Ok(());
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    match rustix::net::connect(socket(AddressFamily::UNIX)?, address) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        _ => Err(Errno::ADDRINUSE.into()),
+    }
+}
+
+fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
+    path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+fn to_kernel(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+fn default_backlog() -> i32 {
+    resources::longest_backlog().map_or(DEFAULT_BACKLOG, to_kernel)
+}
+
+fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String {
+    let place = match chosen_by {
+        ChosenBy::Option => "with --listen",
+        ChosenBy::Configuration => "in \"listeners\"",
+        ChosenBy::Control => "with --control",
+    };
+    match (error.kind(), address) {
+        (io::ErrorKind::AddrInUse, Address::Tcp(tcp)) => {
+            let next = Address::Tcp(SocketAddr::new(tcp.ip(), tcp.port().checked_add(1).unwrap_or(8080)));
+            format!("port {} is in use by another program; choose another {place}, as in {next}", tcp.port())
+        }
+        (io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Abstract(_)) => {
+            format!("{address} is in use by another program; choose another {place}")
+        }
+        (io::ErrorKind::AlreadyExists, _) => {
+            format!(
+                "cannot listen on {address}: there is a file that is not a socket; remove it or choose another path"
+            )
+        }
+        (io::ErrorKind::PermissionDenied, Address::Tcp(_)) => {
+            format!("cannot listen on {address}: permission denied; use a port above 1023 or start howdah as root")
+        }
+        (io::ErrorKind::PermissionDenied, Address::Unix(_) | Address::Abstract(_)) => {
+            format!("cannot listen on {address}: permission denied; choose a folder in which you may write")
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            format!("cannot listen on {address}: this machine does not have the address; choose another {place}")
+        }
+        (io::ErrorKind::NotFound, _) => {
+            format!("cannot listen on {address}: the folder does not exist; create it or choose another {place}")
+        }
+        _ => format!("cannot listen on {address}: {}; choose another {place}", words(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(address: &Address) -> Result<Listeners, String> {
+        let mut listeners = Listeners::default();
+        let id = listeners.open(address, ChosenBy::Option)?;
+        listeners.listen(id, None, ChosenBy::Option).map(|()| listeners)
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_named() {
+        let first = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let (_, address) = first.addresses().next().unwrap();
+        let error = open(address).unwrap_err();
+        assert!(
+            error.contains("is in use by another program; choose another with --listen, as in 127.0.0.1:"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_closed_door_lets_in_who_was_there_and_nobody_else_until_it_is_opened() {
+        let listeners = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let (id, Address::Tcp(address)) = listeners.addresses().next().unwrap() else { panic!("TCP") };
+        let connect = || std::net::TcpStream::connect_timeout(address, std::time::Duration::from_millis(100));
+        let early = connect().unwrap();
+        listeners.close_doors(&[id]);
+        connect().expect("not its door");
+        listeners.close_doors(&[]);
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        connect().expect_err("a closed door");
+        assert!(rustix::net::accept(&listeners.sockets[&id].fd).is_ok(), "it was there before");
+        listeners.open_doors();
+        connect().expect("an open door");
+        drop(early);
+    }
+
+    #[test]
+    fn a_listener_of_our_own_in_the_way_is_named() {
+        let mut listeners = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let Address::Tcp(first) = *listeners.addresses().next().unwrap().1 else { panic!("no port") };
+        let error = listeners.open(&format!("*:{}", first.port()).parse().unwrap(), ChosenBy::Configuration);
+        let error = error.unwrap_err();
+        assert!(error.contains(&format!("howdah itself listens on {first}; make two changes")), "{error}");
+    }
+
+    #[test]
+    fn a_stale_socket_file_is_replaced_and_a_living_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let address = Address::Unix(path.clone());
+        let listeners = open(&address).unwrap();
+        assert!(open(&address).unwrap_err().contains("is in use by another program"));
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, SOCKET_MODE);
+        drop(listeners);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_not_a_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "x").unwrap();
+        assert!(open(&Address::Unix(path.clone())).unwrap_err().contains("there is a file that is not a socket"));
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,236 @@
+//! Log files. The supervisor opens them, as it may be root; the router writes the access log, and applications write what
+//! PHP says.
+//!
+//! What is open stays open: when a path cannot be opened any more, the file that it named goes on. A named pipe must have
+//! a reader, as opening it never waits for one. Links of others at the end of a path are not followed; what folders above
+//! it lead to is for the operator to say.
+
+use crate::os::system_error::words;
+use howdah_config::LogDestination;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+const MODE: u32 = 0o640;
+
+/// Files to which an application writes in the place of our own standard output and error.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    stdout: Option<Arc<File>>,
+    stderr: Option<Arc<File>>,
+}
+
+/// An access log that is open.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    destination: LogDestination,
+    file: Arc<OwnedFd>,
+}
+
+// === impl Outputs ===
+
+impl Outputs {
+    /// Opens the application's `stdout` and `stderr`.
+    ///
+    /// # Errors
+    /// With the place in the configuration, the path and the reason.
+    pub fn open(application: &str, stdout: Option<&Path>, stderr: Option<&Path>) -> Result<Outputs, String> {
+        let open = |option: &str, path: Option<&Path>| {
+            let output = path.map(|path| append_to(path).map(Arc::new).map_err(|error| (path, error)));
+            output.transpose().map_err(|(path, error)| {
+                let reason = explain(path, &error);
+                format!("applications/{application}/{option}: {path:?} cannot be opened: {reason}; choose another file")
+            })
+        };
+        Ok(Outputs { stdout: open("stdout", stdout)?, stderr: open("stderr", stderr)? })
+    }
+
+    /// Standard output and error.
+    ///
+    /// # Errors
+    /// When there are no descriptors.
+    pub fn files(&self) -> io::Result<[Option<File>; 2]> {
+        let copy = |output: &Option<Arc<File>>| output.as_ref().map(|file| file.try_clone()).transpose();
+        Ok([copy(&self.stdout)?, copy(&self.stderr)?])
+    }
+}
+
+// === impl AccessLog ===
+
+impl AccessLog {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// With the place in the configuration, the path and the reason.
+    pub fn open(destination: &LogDestination) -> Result<AccessLog, String> {
+        let file = match destination {
+            LogDestination::Stdout => io::stdout()
+                .as_fd()
+                .try_clone_to_owned()
+                .map_err(|error| format!("access_log: standard output cannot be used: {}", words(&error)))?,
+            LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| {
+                format!("access_log: {path:?} cannot be opened: {}; choose another file", explain(path, &error))
+            })?,
+        };
+        Ok(AccessLog { destination: destination.clone(), file: Arc::new(file) })
+    }
+
+    /// Whether it is a log with this destination.
+    pub fn writes_to(&self, destination: &LogDestination) -> bool {
+        self.destination == *destination
+    }
+
+    /// Whether both have the same destination.
+    pub fn is_same_as(&self, other: &AccessLog) -> bool {
+        self.writes_to(&other.destination)
+    }
+
+    /// Opens its path again, as the file may have been renamed since; if it cannot be, it stays as it is. `false` if it has
+    /// none.
+    pub fn reopen(&mut self) -> bool {
+        if matches!(self.destination, LogDestination::Stdout) {
+            return false;
+        }
+        match AccessLog::open(&self.destination) {
+            Ok(fresh) => *self = fresh,
+            Err(reason) => tracing::error!("the access log stays as it is: {reason}"),
+        }
+        true
+    }
+
+    /// A descriptor of it, for a router.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone()
+    }
+}
+
+/// Makes this file our standard error, and that of the children that are started from now on.
+///
+/// # Errors
+/// A sentence.
+pub fn write_errors_to(path: &Path) -> Result<(), String> {
+    let redirected = append_to(path).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
+    redirected.map_err(|error| {
+        format!("the log {path:?} cannot be opened: {}; choose another with --log", explain(path, &error))
+    })
+}
+
+/// Does not wait: not for the reader of a named pipe, and not for a modem. A link is followed if it is root's or ours: one of
+/// an application's user may lead to any file that we may write.
+pub(crate) fn append_to(path: &Path) -> io::Result<File> {
+    let open = |more: OFlags| {
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | more).bits() as i32;
+        OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
+    };
+    let file = match open(OFlags::NOFOLLOW) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            let owner = path.symlink_metadata()?.uid();
+            if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+                return Err(io::Error::other(format!(
+                    "it is a symbolic link of user id {owner}, which is not followed"
+                )));
+            }
+            open(OFlags::empty())?
+        }
+        opened => opened?,
+    };
+    // Whoever writes may wait: PHP would lose what does not fit into a pipe.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+/// Why a log cannot be opened: mostly its folder is not there.
+fn explain(path: &Path, error: &io::Error) -> String {
+    let missing = path.parent().filter(|folder| error.kind() == io::ErrorKind::NotFound && !folder.is_dir());
+    match (missing, Errno::from_io_error(error)) {
+        (Some(folder), _) => format!("there is no folder {folder:?}"),
+        (None, Some(Errno::NXIO)) => "it is a pipe that nobody reads; start its reader first".to_owned(),
+        (None, _) => words(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::path::PathBuf;
+
+    fn pipe_in(folder: &Path) -> PathBuf {
+        let path = folder.join("log");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_an_error_and_no_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = pipe_in(folder.path());
+        let error = AccessLog::open(&LogDestination::Path(path.clone())).unwrap_err();
+        assert!(error.contains("it is a pipe that nobody reads"), "{error}");
+        let error = Outputs::open("shop", None, Some(&path)).unwrap_err();
+        assert!(error.starts_with("applications/shop/stderr: ") && error.contains("nobody reads"), "{error}");
+        assert!(write_errors_to(&path).unwrap_err().contains("nobody reads"));
+    }
+
+    #[test]
+    fn a_pipe_with_a_reader_makes_its_writers_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = pipe_in(folder.path());
+        let mut options = OpenOptions::new();
+        let mut reader = options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path).unwrap();
+        let outputs = Outputs::open("shop", Some(&path), None).unwrap();
+        let [stdout, stderr] = outputs.files().unwrap();
+        let mut stdout = stdout.unwrap();
+        assert!(stderr.is_none() && !fcntl_getfl(&stdout).unwrap().contains(OFlags::NONBLOCK));
+        stdout.write_all(b"hello").unwrap();
+        let mut said = [0; 5];
+        reader.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"hello");
+    }
+
+    #[test]
+    fn a_log_whose_path_is_gone_stays_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("logs/access.log");
+        std::fs::create_dir(folder.path().join("logs")).unwrap();
+        let mut log = AccessLog::open(&LogDestination::Path(path.clone())).unwrap();
+        let outputs = Outputs::open("shop", Some(&path), None).unwrap();
+        std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
+        assert!(log.reopen());
+        log.descriptor().unwrap();
+        assert!(outputs.files().unwrap()[0].is_some());
+    }
+
+    #[test]
+    fn a_link_of_somebody_elses_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        append_to(&link).unwrap();
+        assert!(target.exists(), "our own is");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+            std::fs::remove_file(&target).unwrap();
+            let error = Outputs::open("shop", None, Some(&link)).unwrap_err();
+            assert!(error.contains("a symbolic link of user id 65534"), "{error}");
+            assert!(!target.exists());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none/x.log");
+        let error = AccessLog::open(&LogDestination::Path(path.clone())).unwrap_err();
+        let missing = path.parent().unwrap();
+        assert!(error.contains(&format!("there is no folder {missing:?}; choose another file")), "{error}");
+    }
+}

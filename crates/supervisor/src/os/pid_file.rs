@@ -1,0 +1,66 @@
+//! The file with the supervisor's process id. It is locked for as long as the supervisor lives, so that a second start
+//! neither overwrites nor removes it.
+
+use crate::os::system_error::words;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Ours; removed at the end, unless somebody else's is in its place by then.
+#[derive(Debug)]
+pub struct PidFile {
+    path: PathBuf,
+    _lock: File,
+}
+
+// === impl PidFile ===
+
+impl PidFile {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// A sentence: when it cannot be written, or is another howdah's.
+    pub fn write(path: &Path) -> Result<PidFile, String> {
+        let problem =
+            |error: io::Error| format!("--pid: {path:?} cannot be written: {}; choose another file", words(&error));
+        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(problem)?;
+        // A file system without locks is no reason not to start.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(format!(
+                "--pid: {path:?} is the file of another howdah, which runs; stop it, or choose another file"
+            ));
+        }
+        let text = format!("{}\n", std::process::id());
+        file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(problem)?;
+        Ok(PidFile { path: path.to_owned(), _lock: file })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let ours = std::process::id().to_string();
+        if std::fs::read_to_string(&self.path).is_ok_and(|text| text.trim() == ours) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_howdah_that_runs_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pid");
+        let first = PidFile::write(&path).unwrap();
+        assert!(PidFile::write(&path).unwrap_err().contains("another howdah, which runs"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), std::process::id().to_string());
+        drop(first);
+        assert!(!path.exists());
+        std::fs::write(&path, "99999999\n").unwrap();
+        drop(PidFile::write(&path).unwrap());
+    }
+}

@@ -1,0 +1,272 @@
+//! The slow logs: the supervisor opens them, as it may be root, and reads their ends for who asks; workers write them.
+//!
+//! What is in one comes of the application and of its clients: it is handed on, and nothing is made of it here.
+
+use crate::api::{Answer, no_such_application};
+use crate::boot::start::Start;
+use crate::event_loop::Supervisor;
+use crate::os::logs::append_to;
+use crate::os::system_error::words;
+use howdah_config::{Refusal, answer};
+use howdah_protocol::lifecycle::SlowRequests;
+use rustix::fs::OFlags;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A slow log.
+#[derive(Clone, Debug)]
+pub struct SlowLog {
+    /// The file, in a folder of howdah's or of somebody else's.
+    path: PathBuf,
+    is_ours: bool,
+    file: Option<Arc<File>>,
+    /// What is written there.
+    pub requests: SlowRequests,
+    is_rotating: Arc<AtomicBool>,
+}
+
+const FOLDER: &str = "slow";
+const FOLDER_MODE: u32 = 0o700;
+/// A file that is longer is put aside. The workers write no more once it is four times as long.
+const ROTATE_BYTES: u64 = 16 << 20;
+/// How much of the end is read for who asks.
+const TAIL_BYTES: u64 = 4 << 20;
+
+// === impl Supervisor ===
+
+impl Supervisor {
+    /// The end of an application's slow log.
+    pub(crate) fn show_slow_log(&self, name: &str) -> Result<Answer, Refusal> {
+        let generation = self.generation_in_force(name).ok_or_else(|| no_such_application(name))?;
+        let log = generation.slow_log().ok_or_else(|| {
+            let detail = format!(
+                "applications/{name}/slow_log is not set; {{\"threshold\": 1}} has requests written down that take \
+                 longer than a second"
+            );
+            Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
+        })?;
+        log.tail().map(Answer::bytes).map_err(|problem| Refusal::new(500, "The slow log cannot be read.", problem))
+    }
+}
+
+// === impl SlowLog ===
+
+impl SlowLog {
+    /// The slow log that an application asks for, if it does.
+    ///
+    /// # Errors
+    /// With the option and what to do.
+    pub fn of(name: &str, wanted: Option<&howdah_config::SlowLog>, start: &Start) -> Result<Option<SlowLog>, String> {
+        let Some(wanted) = wanted else { return Ok(None) };
+        let path = match (&wanted.path, &start.state_dir) {
+            (Some(path), _) => path.clone(),
+            (None, Some(folder)) => folder.join(FOLDER).join(file_name(name)),
+            (None, None) => return Err("without a state directory it needs a \"path\"".to_owned()),
+        };
+        let threshold_ms = u64::try_from(wanted.threshold.as_millis()).unwrap_or(u64::MAX);
+        let requests = SlowRequests { threshold_ms, samples: wanted.samples };
+        let is_ours = wanted.path.is_none();
+        Ok(Some(SlowLog { path, is_ours, file: None, requests, is_rotating: Arc::default() }))
+    }
+
+    /// Opens it for who writes. The file system may hang.
+    ///
+    /// # Errors
+    /// With the path, the reason and what to do.
+    pub fn open(&mut self) -> Result<(), String> {
+        let opened = || {
+            if let Some(folder) = self.path.parent().filter(|_| self.is_ours) {
+                DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+            }
+            if std::fs::metadata(&self.path).is_ok_and(|it| !it.is_file()) {
+                return Err(not_regular());
+            }
+            append_to(&self.path)
+        };
+        self.file = Some(Arc::new(opened().map_err(|error| self.problem("opened", &error))?));
+        Ok(())
+    }
+
+    /// The file, if it could be opened.
+    pub fn file(&self) -> Option<&File> {
+        self.file.as_deref()
+    }
+
+    /// Puts what is in it aside if it has grown long: `.1` at the end of its name. On a thread, as the file system may hang.
+    pub fn rotate_if_long(&self) {
+        if self.is_rotating.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let log = self.clone();
+        let rotate = move || {
+            if let Err(error) = log.rotate() {
+                tracing::warn!("{}", log.problem("put aside", &error));
+            }
+            log.is_rotating.store(false, Ordering::SeqCst);
+        };
+        if std::thread::Builder::new().name("slow log".to_owned()).spawn(rotate).is_err() {
+            self.is_rotating.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Workers keep it open, and append: it is copied and emptied. What they write between the two is lost. The folder may be
+    /// of others: no link is followed, and what was put aside before goes only when there is something in its place.
+    fn rotate(&self) -> io::Result<()> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        if !std::fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
+            return Ok(());
+        }
+        // Two applications may have one log.
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let no_link = OFlags::NOFOLLOW.bits() as i32 | OFlags::NONBLOCK.bits() as i32;
+        let mut file = OpenOptions::new().read(true).write(true).custom_flags(no_link).open(&self.path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.len() <= ROTATE_BYTES {
+            return Ok(());
+        }
+        let mut temporary = self.aside().into_os_string();
+        temporary.push(".new");
+        let _ = std::fs::remove_file(&temporary);
+        let copied = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(metadata.permissions().mode())
+            .open(&temporary)
+            .and_then(|mut copy| io::copy(&mut file, &mut copy))
+            .and_then(|_| std::fs::rename(&temporary, self.aside()));
+        if copied.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+        copied?;
+        file.set_len(0)
+    }
+
+    fn aside(&self) -> PathBuf {
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(".1");
+        aside.into()
+    }
+
+    /// Its last lines, whole ones; before them those that were put aside, if there is room.
+    ///
+    /// # Errors
+    /// With the path and the reason.
+    pub fn tail(&self) -> Result<Vec<u8>, String> {
+        let last = tail(&self.path, TAIL_BYTES).map_err(|error| self.problem("read", &error))?;
+        let room = TAIL_BYTES.saturating_sub(last.len() as u64);
+        let before = tail(&self.aside(), room).unwrap_or_default();
+        Ok([before, last].concat())
+    }
+
+    fn problem(&self, what: &str, error: &io::Error) -> String {
+        let advice = match error.kind() {
+            io::ErrorKind::NotFound if self.file.is_some() => {
+                "`howdah restart` of its application opens it anew, if it was moved away"
+            }
+            _ => "choose another file with \"path\"",
+        };
+        format!("{:?} cannot be {what}: {}; {advice}", self.path, words(error))
+    }
+}
+
+fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(not_regular());
+    }
+    let len = metadata.len();
+    let from = len.saturating_sub(most);
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    if from > 0 {
+        let cut = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
+        bytes.drain(..cut);
+    }
+    Ok(bytes)
+}
+
+/// It is read, too, and grows for ever: no pipe, and no device.
+fn not_regular() -> io::Error {
+    io::Error::other("it is not a regular file")
+}
+
+/// The name of an application's file: any name may be an application's.
+fn file_name(application: &str) -> String {
+    let mut name = String::new();
+    for byte in application.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
+            b'.' if !name.is_empty() => name.push('.'),
+            byte => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name + ".jsonl"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn log(path: PathBuf) -> SlowLog {
+        let requests = SlowRequests { threshold_ms: 1, samples: 1 };
+        SlowLog { path, is_ours: false, file: None, requests, is_rotating: Arc::default() }
+    }
+
+    #[test]
+    fn every_name_has_a_file_of_its_own_in_the_folder() {
+        for (application, file) in [
+            ("shop", "shop.jsonl"),
+            ("a.b-c_d", "a.b-c_d.jsonl"),
+            ("../etc", "%2E.%2Fetc.jsonl"),
+            ("ä %", "%C3%A4%20%25.jsonl"),
+        ] {
+            assert_eq!(file_name(application), file);
+        }
+    }
+
+    #[test]
+    fn a_tail_has_whole_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "first\nsecond\nthird\n").unwrap();
+        assert_eq!(tail(&path, 100).unwrap(), b"first\nsecond\nthird\n");
+        assert_eq!(tail(&path, 10).unwrap(), b"third\n");
+        assert_eq!(tail(&path, 3).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_pipe_is_none_and_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let mut log = log(path);
+        for problem in [log.open().unwrap_err(), log.tail().unwrap_err()] {
+            assert!(problem.contains("it is not a regular file; choose another"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_long_one_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = log(path);
+        log.open().unwrap();
+        let mut writer = log.file().unwrap().try_clone().unwrap();
+        writer.set_len(ROTATE_BYTES).unwrap();
+        log.rotate().unwrap();
+        assert_eq!(writer.metadata().unwrap().len(), ROTATE_BYTES);
+        writer.write_all(b"\nold\n").unwrap();
+        log.rotate().unwrap();
+        writer.write_all(b"new\n").unwrap();
+        assert_eq!(writer.metadata().unwrap().len(), 4, "it is the same file");
+        assert_eq!(log.tail().unwrap(), b"old\nnew\n");
+    }
+}

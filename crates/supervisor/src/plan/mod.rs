@@ -1,0 +1,8 @@
+//! A configuration becomes what is to be started: paths resolved, confinement prepared, PHP found.
+
+pub mod application;
+pub mod confinement;
+pub mod php;
+pub mod planning;
+pub mod readable;
+pub mod resolution;

@@ -1,0 +1,325 @@
+//! Where the paths of an application lead: symbolic links are resolved when a generation is planned, all at one moment,
+//! so that a deploy that swaps a link is not half seen.
+//!
+//! File systems may be slow, or hang: this is for threads that may wait. What is not there is an error with the option and
+//! what to do, but for scripts, which may come later.
+
+use crate::plan::confinement::inside;
+use howdah_config::{Application, PhpOptions};
+use howdah_protocol::places::{Fixed, Pin, Places, Target};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Where everything was at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolution {
+    /// For the router: resolved, unless the application wants it otherwise.
+    pub places: Places,
+    /// For the workers, likewise.
+    pub working_directory: Option<PathBuf>,
+    /// Each path of the configuration, and where it led, as seen from outside of a rootfs. In any case.
+    pub led_to: Vec<Pin>,
+}
+
+/// The option below the application, and a sentence.
+type Problem = (String, String);
+
+/// Settings of php.ini that name folders or scripts, with colons between.
+const SETTINGS: [&str; 5] =
+    ["auto_append_file", "auto_prepend_file", "include_path", "opcache.preload", "open_basedir"];
+
+/// Links that are swapped while they are looked at are looked at again, so often at most.
+const ATTEMPTS: usize = 5;
+
+/// Looks where everything is.
+///
+/// # Errors
+/// The option, and a sentence.
+pub fn resolve(application: &Application) -> Result<Resolution, Problem> {
+    let mut found = once(application)?;
+    for _ in 0..ATTEMPTS {
+        let again = once(application)?;
+        if again == found {
+            return Ok(found);
+        }
+        found = again;
+    }
+    Err(("/root".to_owned(), "its symbolic links do not come to rest; is a deploy under way?".to_owned()))
+}
+
+fn once(application: &Application) -> Result<Resolution, Problem> {
+    let mut finder = Finder {
+        rootfs: application.isolation.rootfs.as_deref(),
+        resolves: application.resolve_links,
+        pins: Vec::new(),
+        led_to: Vec::new(),
+    };
+    let mut targets = Vec::new();
+    for (name, target) in application.targets() {
+        let option = name.map_or("/root".to_owned(), |name| format!("/targets/{name}/root"));
+        let root = finder.find(&target.root).map_err(|problem| (option.clone(), problem))?;
+        let mut fixed = |script: &Option<String>| {
+            let script = script.as_ref()?;
+            // From where the root has led, lest the two be of different releases.
+            let filename = finder.find_script(&target.root, &root, script);
+            Some(Fixed { name: script.clone(), filename })
+        };
+        let (script, front_controller) = (fixed(&target.script), fixed(&target.front_controller));
+        let name = name.map(str::to_owned);
+        targets.push(Target { name, root, script, index: target.index.clone(), front_controller });
+    }
+    let working_directory = application.working_directory.as_ref().map(|folder| finder.find(folder));
+    let working_directory =
+        working_directory.transpose().map_err(|problem| ("/working_directory".to_owned(), problem))?;
+    let Finder { mut pins, led_to, .. } = finder;
+    pins.sort();
+    pins.dedup();
+    let places = Places { targets, rootfs: application.isolation.rootfs.clone(), pins };
+    Ok(Resolution { places, working_directory, led_to })
+}
+
+// === impl Resolution ===
+
+impl Resolution {
+    /// PHP's settings with those that name folders or scripts of the release naming them where they are: PHP itself would
+    /// look where a link leads whenever it uses them. Not below a rootfs.
+    pub fn settings(&self, options: &PhpOptions) -> PhpOptions {
+        let options = options.clone();
+        if self.places.rootfs.is_some() {
+            return options;
+        }
+        PhpOptions { admin: self.pinned(options.admin), user: self.pinned(options.user), file: options.file }
+    }
+
+    fn pinned(&self, mut settings: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        for (_, value) in settings.iter_mut().filter(|(name, _)| SETTINGS.contains(&name.as_str())) {
+            let paths: Vec<_> = value.split(':').map(|path| self.pinned_path(path)).collect();
+            *value = paths.join(":");
+        }
+        settings
+    }
+
+    fn pinned_path(&self, path: &str) -> String {
+        let at = |folder: &Path| self.places.pins.iter().find(|pin| pin.link == folder);
+        let pinned = Path::new(path).ancestors().find_map(at).and_then(|pin| {
+            let rest = path.strip_prefix(pin.link.to_str()?)?;
+            Some(format!("{}{rest}", pin.leads_to.to_str()?))
+        });
+        pinned.unwrap_or_else(|| path.to_owned())
+    }
+}
+
+/// The path that leads elsewhere, and where it leads now.
+pub fn difference<'a>(old: &[Pin], new: &'a [Pin]) -> Option<&'a Pin> {
+    new.iter().find(|pin| !old.contains(pin))
+}
+
+struct Finder<'a> {
+    rootfs: Option<&'a Path>,
+    resolves: bool,
+    pins: Vec<Pin>,
+    led_to: Vec<Pin>,
+}
+
+// === impl Finder ===
+
+impl Finder<'_> {
+    /// Where this path leads, for the application.
+    fn find(&mut self, path: &Path) -> Result<PathBuf, String> {
+        let resolved = self.canonical(path).ok_or_else(|| format!("{path:?} cannot be found; correct the path"))?;
+        if resolved.to_str().is_none() {
+            return Err(format!("{path:?} leads to {resolved:?}, which is not UTF-8; rename it"));
+        }
+        self.led_to.push(Pin { link: self.outside(path), leads_to: self.outside(&resolved) });
+        if !self.resolves {
+            return Ok(path.to_owned());
+        }
+        if let Some(pin) = pin(path, &resolved, |path| self.canonical(path)) {
+            self.pins.push(Pin { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) });
+        }
+        Ok(resolved)
+    }
+
+    fn find_script(&mut self, configured_root: &Path, root: &Path, script: &str) -> PathBuf {
+        let (configured, below) = (configured_root.join(script), root.join(script));
+        // One that is not there yet is looked for when it is asked for.
+        let resolved = self.canonical(&below).filter(|resolved| resolved.to_str().is_some());
+        let resolved = resolved.unwrap_or_else(|| below.clone());
+        self.led_to.push(Pin { link: self.outside(&configured), leads_to: self.outside(&resolved) });
+        if !self.resolves {
+            return below;
+        }
+        // A link in the name of the script: what lies beside it is of the same release.
+        if let Some(folders) = Path::new(script).parent()
+            && let Some(led_to) = resolved.parent()
+            && let Some(pin) = pin(&configured_root.join(folders), led_to, |path| self.canonical(path))
+        {
+            self.pins.push(Pin { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) });
+        }
+        resolved
+    }
+
+    /// Without links, as who has this root directory sees it.
+    fn canonical(&self, path: &Path) -> Option<PathBuf> {
+        let Some(rootfs) = self.rootfs else { return std::fs::canonicalize(path).ok() };
+        let outside = inside(Some(rootfs), path)?;
+        let below = outside.strip_prefix(std::fs::canonicalize(rootfs).ok()?).ok()?.to_owned();
+        Some(Path::new("/").join(below))
+    }
+
+    fn outside(&self, path: &Path) -> PathBuf {
+        match self.rootfs {
+            Some(rootfs) => rootfs.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_owned(),
+        }
+    }
+}
+
+/// The link of a path that leads elsewhere: without the names that follow it in both. `/srv/current` for
+/// `/srv/current/public`, if that is `/srv/releases/1/public`.
+fn pin(path: &Path, resolved: &Path, canonical: impl Fn(&Path) -> Option<PathBuf>) -> Option<Pin> {
+    let (mut link, mut leads_to) = (path, resolved);
+    while link != leads_to
+        && link.file_name() == leads_to.file_name()
+        && let (Some(above), Some(leads_above)) = (link.parent(), leads_to.parent())
+        && canonical(above).as_deref() == Some(leads_above)
+    {
+        (link, leads_to) = (above, leads_above);
+    }
+    (link != leads_to).then(|| Pin { link: link.to_owned(), leads_to: leads_to.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_config::Configuration;
+    use std::fs::create_dir_all;
+    use std::os::unix::fs::symlink;
+
+    /// Two releases, the first one current; a folder that both share; an application that is all of it.
+    struct Deployed {
+        folder: tempfile::TempDir,
+    }
+
+    impl Deployed {
+        fn new() -> Deployed {
+            let folder = tempfile::tempdir().unwrap();
+            let deployed = Deployed { folder };
+            for release in ["1", "2"] {
+                create_dir_all(deployed.at(&format!("releases/{release}/public"))).unwrap();
+                std::fs::write(deployed.at(&format!("releases/{release}/public/index.php")), "").unwrap();
+            }
+            symlink("releases/1", deployed.at("current")).unwrap();
+            deployed
+        }
+
+        /// As the tests write it, resolved: the temporary folder may lie behind a link itself.
+        fn at(&self, path: &str) -> PathBuf {
+            std::fs::canonicalize(self.folder.path()).unwrap().join(path)
+        }
+
+        fn application(&self, options: &str) -> Application {
+            let options = options.replace("$", self.at("").to_str().unwrap());
+            let text = format!(r#"{{"applications": {{"x": {{"type": "php", {options}}}}}}}"#);
+            Configuration::parse(&text).unwrap().applications.remove("x").unwrap()
+        }
+
+        fn pins(&self, resolution: &Resolution) -> Vec<(String, String)> {
+            let base = self.at("");
+            let below = |path: &Path| path.strip_prefix(&base).unwrap_or(path).to_str().unwrap().to_owned();
+            resolution.places.pins.iter().map(|pin| (below(&pin.link), below(&pin.leads_to))).collect()
+        }
+    }
+
+    fn pair(link: &str, leads_to: &str) -> (String, String) {
+        (link.to_owned(), leads_to.to_owned())
+    }
+
+    #[test]
+    fn all_paths_are_of_one_release_and_what_lies_beside_them_is_pinned() {
+        let deployed = Deployed::new();
+        let options = r#""root": "$current/public", "front_controller": "index.php", "working_directory": "$current""#;
+        let found = resolve(&deployed.application(options)).unwrap();
+        let target = found.places.target(None).unwrap();
+        assert_eq!(target.root, deployed.at("releases/1/public"));
+        let front = target.front_controller.as_ref().unwrap();
+        assert_eq!((&*front.name, &front.filename), ("index.php", &deployed.at("releases/1/public/index.php")));
+        assert_eq!(found.working_directory, Some(deployed.at("releases/1")));
+        assert_eq!(deployed.pins(&found), [pair("current", "releases/1")]);
+    }
+
+    #[test]
+    fn a_link_in_the_name_of_a_script_is_resolved() {
+        let deployed = Deployed::new();
+        let found = resolve(&deployed.application(r#""root": "$", "script": "current/public/index.php""#)).unwrap();
+        let target = found.places.target(None).unwrap();
+        assert_eq!(target.root, deployed.at("").components().collect::<PathBuf>());
+        assert_eq!(target.script.as_ref().unwrap().filename, deployed.at("releases/1/public/index.php"));
+        assert_eq!(deployed.pins(&found), [pair("current", "releases/1")]);
+        let found = resolve(&deployed.application(r#""root": "$current", "script": "later.php""#)).unwrap();
+        let script = found.places.target(None).unwrap().script.clone().unwrap();
+        assert_eq!(script.filename, deployed.at("releases/1/later.php"));
+    }
+
+    #[test]
+    fn a_swap_is_a_difference() {
+        let deployed = Deployed::new();
+        for options in [r#""root": "$current/public""#, r#""root": "$current/public", "resolve_links": false"#] {
+            let application = deployed.application(options);
+            let old = resolve(&application).unwrap();
+            std::fs::remove_file(deployed.at("current")).unwrap();
+            assert!(resolve(&application).unwrap_err().1.contains("cannot be found"));
+            symlink("releases/2", deployed.at("current")).unwrap();
+            let new = resolve(&application).unwrap();
+            let expected = Pin { link: deployed.at("current/public"), leads_to: deployed.at("releases/2/public") };
+            assert_eq!(difference(&old.led_to, &new.led_to), Some(&expected));
+            assert_eq!(difference(&new.led_to, &new.led_to), None);
+            std::fs::remove_file(deployed.at("current")).unwrap();
+            symlink("releases/1", deployed.at("current")).unwrap();
+        }
+    }
+
+    #[test]
+    fn links_stay_if_the_application_wants_it_so() {
+        let deployed = Deployed::new();
+        let options = r#""root": "$current/public", "script": "index.php", "resolve_links": false"#;
+        let found = resolve(&deployed.application(options)).unwrap();
+        let target = found.places.target(None).unwrap();
+        assert_eq!(target.root, deployed.at("current/public"));
+        assert_eq!(target.script.as_ref().unwrap().filename, deployed.at("current/public/index.php"));
+        assert_eq!(deployed.pins(&found), []);
+    }
+
+    #[test]
+    fn settings_of_php_that_name_the_release_are_resolved() {
+        let deployed = Deployed::new();
+        let settings = r#""opcache.preload": "$current/preload.php", "include_path": ".:$current/lib:/usr/share/php:$currently",
+            "error_log": "$current/log""#;
+        let application =
+            deployed.application(&format!(r#""root": "$current", "options": {{"admin": {{{settings}}}}}"#));
+        let found = resolve(&application).unwrap().settings(&application.options).admin;
+        let at = |path: &str| deployed.at(path).to_str().unwrap().to_owned();
+        assert_eq!(found["opcache.preload"], at("releases/1/preload.php"));
+        assert_eq!(found["include_path"], format!(".:{}:/usr/share/php:{}", at("releases/1/lib"), at("currently")));
+        assert_eq!(found["error_log"], at("current/log"));
+    }
+
+    #[test]
+    fn below_a_rootfs_links_lead_where_the_application_sees_them_lead() {
+        let deployed = Deployed::new();
+        symlink("/releases/2", deployed.at("absolute")).unwrap();
+        let options = r#""root": "/absolute/public", "isolation": {"rootfs": "$"}"#;
+        let found = resolve(&deployed.application(options)).unwrap();
+        assert_eq!(found.places.target(None).unwrap().root, Path::new("/releases/2/public"));
+        assert_eq!(deployed.pins(&found), [pair("absolute", "releases/2")]);
+    }
+
+    #[test]
+    fn a_folder_that_is_a_link_further_down_is_pinned_itself() {
+        let deployed = Deployed::new();
+        create_dir_all(deployed.at("shared/uploads")).unwrap();
+        symlink("../../shared/uploads", deployed.at("releases/1/uploads")).unwrap();
+        let found = resolve(&deployed.application(r#""root": "$current/uploads""#)).unwrap();
+        assert_eq!(deployed.pins(&found), [pair("current/uploads", "shared/uploads")]);
+    }
+}

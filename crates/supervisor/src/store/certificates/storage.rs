@@ -1,0 +1,85 @@
+//! The files of certificates: `certs/NAME` in the state directory.
+
+use crate::store::state_directory::{replace, tighten};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The folder, which exists unless nothing can be written.
+#[derive(Debug)]
+pub struct Storage {
+    folder: PathBuf,
+}
+
+const FOLDER: &str = "certs";
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+// === impl Storage ===
+
+impl Storage {
+    /// The folder below the state directory; it is made if it is not there.
+    pub fn open(state_directory: &Path) -> Result<Storage, String> {
+        let folder = state_directory.join(FOLDER);
+        match DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::ReadOnlyFilesystem => Err(format!(
+                "the folder of certificates {folder:?} cannot be made: {error}; choose another --state-dir"
+            )),
+            _ => {
+                tighten(&folder, FOLDER_MODE);
+                Ok(Storage { folder })
+            }
+        }
+    }
+
+    /// All files by name, hidden ones aside: those are left over from a crash.
+    pub fn read(&self) -> Vec<(String, io::Result<Vec<u8>>)> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+            Err(error) => {
+                tracing::error!("the certificates in {:?} cannot be read: {error}", self.folder);
+                return Vec::new();
+            }
+        };
+        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+        names.filter(|name| !name.starts_with('.')).map(|name| (name.clone(), self.read_file(&name))).collect()
+    }
+
+    /// Writes a file, whole or not at all.
+    pub fn write(&self, name: &str, content: &str) -> Result<(), String> {
+        let path = self.folder.join(name);
+        replace(&path, content.as_bytes())
+            .map_err(|error| format!("{path:?} cannot be written: {error}; make room, or choose another --state-dir"))
+    }
+
+    /// Whether there is a file with this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.folder.join(name).is_file()
+    }
+
+    /// Removes a file. That it is gone already is as good.
+    pub fn remove(&self, name: &str) -> Result<(), String> {
+        let path = self.folder.join(name);
+        match std::fs::remove_file(&path).and_then(|()| self.sync()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(format!("{path:?} cannot be removed: {error}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read_file(&self, name: &str) -> io::Result<Vec<u8>> {
+        let path = self.folder.join(name);
+        if !path.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a file"));
+        }
+        tighten(&path, FILE_MODE);
+        std::fs::read(path)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
+    }
+}
