@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::answer::text;
+use crate::document::answer::text;
 
 /// The longest part of a configuration that a message repeats, in characters.
 const QUOTE_CHARS: usize = 100;

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use crate::json::{self, Value};
-use crate::{SCHEMA, print};
+use crate::SCHEMA;
+use crate::json::{self, Value, print};
 
 const BEGIN: &str = "<!-- table: ";
 const END: &str = "<!-- end of table -->";

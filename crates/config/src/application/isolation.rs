@@ -1,0 +1,301 @@
+//! `isolation`: what the processes of an application share with the rest of the machine.
+
+use std::path::PathBuf;
+
+use crate::error::{Error, quoted};
+use crate::read::node::{Node, Object, Options};
+
+pub(crate) const OPTIONS: Options =
+    Options { known: &["namespaces", "uidmap", "gidmap", "rootfs", "automount", "cgroup", "new_privs"], refused: &[] };
+pub(crate) const NAMESPACE_OPTIONS: Options =
+    Options { known: &["cgroup", "credential", "mount", "network", "pid", "uname"], refused: &[] };
+pub(crate) const MAP_OPTIONS: Options = Options { known: &["container", "host", "size"], refused: &[] };
+pub(crate) const AUTOMOUNT_OPTIONS: Options = Options { known: &["language_deps", "procfs", "tmpfs"], refused: &[] };
+pub(crate) const CGROUP_OPTIONS: Options = Options { known: &["path"], refused: &[] };
+
+/// What the processes of an application share with the rest of the machine: everything, unless said otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Isolation {
+    /// What they have for themselves.
+    pub namespaces: Namespaces,
+    /// The users of their user namespace; empty is the one as whom they run. Only with [`Namespaces::credential`].
+    pub uidmap: Vec<IdRange>,
+    /// The groups of their user namespace, likewise.
+    pub gidmap: Vec<IdRange>,
+    /// The folder that is `/` for them, an absolute path that is not `/`.
+    pub rootfs: Option<PathBuf>,
+    /// What is mounted below [`rootfs`](Self::rootfs).
+    pub automount: Automount,
+    /// Their control group; `None` is howdah's own.
+    pub cgroup: Option<Cgroup>,
+    /// Whether a program that they start may gain privileges, as from a set-user-ID bit: yes.
+    pub new_privs: bool,
+}
+
+/// A control group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// What the path is below.
+    pub base: CgroupBase,
+    /// Without a slash at the beginning and without `..`; not empty.
+    pub path: PathBuf,
+}
+
+/// What the path of a control group is below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupBase {
+    /// The control group of howdah: the path was relative.
+    Own,
+    /// The root of control groups: the path was absolute.
+    Root,
+}
+
+/// Namespaces of their own. None of them, unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces {
+    /// Control groups.
+    pub cgroup: bool,
+    /// Users and groups.
+    pub credential: bool,
+    /// Mount points.
+    pub mount: bool,
+    /// Network devices, addresses and ports.
+    pub network: bool,
+    /// Processes.
+    pub pid: bool,
+    /// The name of the machine.
+    pub uname: bool,
+}
+
+/// Some users or groups of the machine, and who they are in a user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    /// The first one in the namespace.
+    pub container: u32,
+    /// The first one on the machine.
+    pub host: u32,
+    /// How many, at least 1. Neither range goes beyond the greatest number.
+    pub size: u32,
+}
+
+/// What is mounted below a `rootfs`: everything, unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Automount {
+    /// What PHP needs: its libraries, extensions and settings.
+    pub language_deps: bool,
+    /// `/proc`.
+    pub procfs: bool,
+    /// A file system in memory, as `/tmp`.
+    pub tmpfs: bool,
+}
+
+// === impl Isolation ===
+
+impl Default for Isolation {
+    fn default() -> Self {
+        Self {
+            namespaces: Namespaces::default(),
+            uidmap: Vec::new(),
+            gidmap: Vec::new(),
+            rootfs: None,
+            automount: Automount::default(),
+            cgroup: None,
+            new_privs: true,
+        }
+    }
+}
+
+impl Isolation {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let object = node.object(&OPTIONS)?;
+        let namespaces = object.read("namespaces", Namespaces::read)?.unwrap_or_default();
+        if !namespaces.credential
+            && let Some(map) = object.get("uidmap").or(object.get("gidmap"))
+        {
+            let problem = "there is no user namespace for it; add \"namespaces\": {\"credential\": true}, or remove it";
+            return Err(map.error(problem));
+        }
+        Ok(Self {
+            namespaces,
+            uidmap: object.read("uidmap", read_map)?.unwrap_or_default(),
+            gidmap: object.read("gidmap", read_map)?.unwrap_or_default(),
+            rootfs: object.read("rootfs", read_rootfs)?,
+            automount: object.read("automount", Automount::read)?.unwrap_or_default(),
+            cgroup: object.read("cgroup", Cgroup::read)?,
+            new_privs: object.read("new_privs", Node::boolean)?.unwrap_or(true),
+        })
+    }
+}
+
+fn read_rootfs(node: &Node<'_>) -> Result<PathBuf, Error> {
+    let path = node.absolute_path()?;
+    if path.parent().is_none() {
+        return Err(node.error("\"/\" is no other root; write the folder that is to be /, or remove the option"));
+    }
+    Ok(path)
+}
+
+fn read_map(node: &Node<'_>) -> Result<Vec<IdRange>, Error> {
+    node.elements()?.map(|node| IdRange::read(&node)).collect()
+}
+
+// === impl Cgroup ===
+
+impl Cgroup {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let path = node.object(&CGROUP_OPTIONS)?.require("path", "the path of the control group")?;
+        let text = path.nonempty_string()?;
+        let names: Vec<&str> = text.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+        if names.is_empty() || names.contains(&"..") {
+            let problem = format!("{} is not a path of a control group; write one without \"..\"", quoted(&text));
+            return Err(path.error(problem));
+        }
+        let base = if text.starts_with('/') { CgroupBase::Root } else { CgroupBase::Own };
+        Ok(Self { base, path: names.iter().collect() })
+    }
+}
+
+// === impl Namespaces ===
+
+impl Namespaces {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let object = node.object(&NAMESPACE_OPTIONS)?;
+        let has = |key| flag(&object, key, false);
+        Ok(Self {
+            cgroup: has("cgroup")?,
+            credential: has("credential")?,
+            mount: has("mount")?,
+            network: has("network")?,
+            pid: has("pid")?,
+            uname: has("uname")?,
+        })
+    }
+}
+
+fn flag(object: &Object<'_>, key: &str, default: bool) -> Result<bool, Error> {
+    Ok(object.read(key, Node::boolean)?.unwrap_or(default))
+}
+
+// === impl IdRange ===
+
+impl IdRange {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let object = node.object(&MAP_OPTIONS)?;
+        let number = |key, meaning, least| object.require(key, meaning)?.integer(least..=u32::MAX, "");
+        let container = number("container", "the first number in the namespace", 0)?;
+        let host = number("host", "the first number on the machine", 0)?;
+        let size: u32 = number("size", "how many there are", 1)?;
+        let first: u32 = u32::max(container, host);
+        if first.checked_add(size - 1).is_none() {
+            let problem = format!("{size} numbers from {first} on go beyond {}; lower \"size\"", u32::MAX);
+            return Err(node.error(problem));
+        }
+        Ok(Self { container, host, size })
+    }
+}
+
+// === impl Automount ===
+
+impl Default for Automount {
+    fn default() -> Self {
+        Self { language_deps: true, procfs: true, tmpfs: true }
+    }
+}
+
+impl Automount {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let object = node.object(&AUTOMOUNT_OPTIONS)?;
+        Ok(Self {
+            language_deps: flag(&object, "language_deps", true)?,
+            procfs: flag(&object, "procfs", true)?,
+            tmpfs: flag(&object, "tmpfs", true)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn read(json: &str) -> Result<Isolation, String> {
+        let value = json::parse(json).expect("JSON");
+        Isolation::read(&Node::root(&value)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let json = r#"{
+            "namespaces": {"cgroup": true, "credential": true, "mount": true, "network": true, "pid": true, "uname": true},
+            "uidmap": [{"container": 1000, "host": 100000, "size": 1}],
+            "gidmap": [{"container": 0, "host": 4294967295, "size": 1}],
+            "rootfs": "/srv/root/", "automount": {"language_deps": false, "procfs": false, "tmpfs": false},
+            "cgroup": {"path": "shop//web"}, "new_privs": false}"#;
+        let expected = Isolation {
+            namespaces: Namespaces {
+                cgroup: true,
+                credential: true,
+                mount: true,
+                network: true,
+                pid: true,
+                uname: true,
+            },
+            uidmap: vec![IdRange { container: 1000, host: 100_000, size: 1 }],
+            gidmap: vec![IdRange { container: 0, host: u32::MAX, size: 1 }],
+            rootfs: Some("/srv/root".into()),
+            automount: Automount { language_deps: false, procfs: false, tmpfs: false },
+            cgroup: Some(Cgroup { base: CgroupBase::Own, path: "shop/web".into() }),
+            new_privs: false,
+        };
+        assert_eq!(read(json), Ok(expected));
+        assert_eq!(read("{}"), Ok(Isolation::default()));
+        let absolute = read(r#"{"cgroup": {"path": "/a"}}"#).expect("isolation").cgroup;
+        assert_eq!(absolute, Some(Cgroup { base: CgroupBase::Root, path: "a".into() }));
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        let range = |range: &str| format!(r#"{{"namespaces": {{"credential": true}}, "uidmap": [{range}]}}"#);
+        let cases = [
+            (r#"{"namespaces": {"pid": 1}}"#.to_owned(), "namespaces/pid: expected true or false, found the number 1"),
+            (r#"{"namespaces": {"user": true}}"#.to_owned(), "namespaces/user: there is no such option; remove it"),
+            (
+                r#"{"gidmap": []}"#.to_owned(),
+                "gidmap: there is no user namespace for it; \
+                 add \"namespaces\": {\"credential\": true}, or remove it",
+            ),
+            (range(r#"{"container": 1, "host": 1}"#), "uidmap/0: \"size\" is missing; add how many there are"),
+            (
+                range(r#"{"container": -1, "host": 1, "size": 1}"#),
+                "uidmap/0/container: -1 is out of range; write 0 to 4294967295",
+            ),
+            (
+                range(r#"{"container": 0, "host": 1, "size": 0}"#),
+                "uidmap/0/size: 0 is out of range; write 1 to 4294967295",
+            ),
+            (
+                range(r#"{"container": 0, "host": 2, "size": 4294967295}"#),
+                "uidmap/0: 4294967295 numbers from 2 on go beyond 4294967295; lower \"size\"",
+            ),
+            (r#"{"rootfs": "srv"}"#.to_owned(), "rootfs: \"srv\" is not an absolute path; begin it with \"/\""),
+            (
+                r#"{"rootfs": "/"}"#.to_owned(),
+                "rootfs: \"/\" is no other root; write the folder that is to be /, or remove the option",
+            ),
+            (
+                r#"{"automount": {"tmpfs": "no"}}"#.to_owned(),
+                "automount/tmpfs: expected true or false, found the string \"no\"",
+            ),
+            (r#"{"cgroup": {}}"#.to_owned(), "cgroup: \"path\" is missing; add the path of the control group"),
+            (
+                r#"{"cgroup": {"path": "../x"}}"#.to_owned(),
+                "cgroup/path: \"../x\" is not a path of a control group; write one without \"..\"",
+            ),
+            (r#"{"new_privs": 0}"#.to_owned(), "new_privs: expected true or false, found the number 0"),
+            (r#"{"chroot": "/x"}"#.to_owned(), "chroot: there is no such option; remove it"),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(&json), Err(expected.to_owned()), "{json}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Which scripts an application runs: one set of `root`, `script`, `index`, `front_controller`, or `targets` with one each.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::read::node::{Node, Object, Options};
+
+pub(crate) const OPTIONS: Options = Options { known: &["root", "script", "index", "front_controller"], refused: &[] };
+
+const DEFAULT_INDEX: &str = "index.php";
+
+/// The targets of an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Targets {
+    /// `root` and so on stand in the application itself.
+    Single(Target),
+    /// `targets`: by name, at least one.
+    Named(BTreeMap<String, Target>),
+}
+
+/// Which scripts run for which requests.
+///
+/// `script`, `index` and `front_controller` are paths below the root, without a leading slash and without `..`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The folder of the scripts, an absolute path.
+    pub root: PathBuf,
+    /// The script that runs for every request.
+    pub script: Option<String>,
+    /// The script that runs for a folder: `index.php` if nothing else is said.
+    pub index: String,
+    /// The script that runs for what is not a script itself. `None` if there is a `script`.
+    pub front_controller: Option<String>,
+}
+
+// === impl Targets ===
+
+impl Targets {
+    /// From the options of an application.
+    pub(crate) fn read(application: &Object<'_>) -> Result<Self, Error> {
+        let Some(targets) = application.get("targets") else {
+            return Target::read(application).map(Self::Single);
+        };
+        if let Some(other) = OPTIONS.known.iter().find_map(|key| application.get(key)) {
+            return Err(other.error("this option does not go together with \"targets\"; move it into each target"));
+        }
+        let named: BTreeMap<_, _> = targets
+            .named()?
+            .map(|(name, node)| Ok((name.to_owned(), Target::read(&node.object(&OPTIONS)?)?)))
+            .collect::<Result<_, _>>()?;
+        if named.is_empty() {
+            return Err(targets.error("there is no target; add one, or write \"root\" in place of \"targets\""));
+        }
+        Ok(Self::Named(named))
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    fn read(object: &Object<'_>) -> Result<Self, Error> {
+        let root = object.require("root", "the absolute path of the folder of the scripts")?.absolute_path()?;
+        let script = object.read("script", read_script)?;
+        if script.is_some()
+            && let Some(front_controller) = object.get("front_controller")
+        {
+            return Err(front_controller.error("\"script\" runs for every request already; remove one of them"));
+        }
+        Ok(Self {
+            root,
+            script,
+            index: object.read("index", read_script)?.unwrap_or_else(|| DEFAULT_INDEX.to_owned()),
+            front_controller: object.read("front_controller", read_script)?,
+        })
+    }
+}
+
+fn read_script(node: &Node<'_>) -> Result<String, Error> {
+    node.path_below("the root")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Application, Configuration};
+
+    fn parse(options: &str) -> Result<Application, String> {
+        let text = format!(r#"{{"applications": {{"x": {{"type": "php", {options}}}}}}}"#);
+        let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
+        Ok(configuration.applications.remove("x").expect("application"))
+    }
+
+    fn target(script: Option<&str>, index: &str, front_controller: Option<&str>) -> Target {
+        Target {
+            root: "/srv/shop".into(),
+            script: script.map(str::to_owned),
+            index: index.to_owned(),
+            front_controller: front_controller.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn an_application_has_one_target_or_named_ones() {
+        let cases = [
+            (r#""root": "/srv/shop/""#, target(None, "index.php", None)),
+            (r#""root": "/srv/shop", "script": "/app.php""#, target(Some("app.php"), "index.php", None)),
+            (r#""root": "/srv/shop", "index": "x.php""#, target(None, "x.php", None)),
+            (r#""root": "/srv/shop", "front_controller": "a/b.php""#, target(None, "index.php", Some("a/b.php"))),
+        ];
+        for (options, expected) in cases {
+            let single = parse(options).expect(options);
+            assert_eq!(single.target(None), Some(&expected));
+            assert_eq!(single.target(Some("a")), None);
+            assert_eq!(single.targets().collect::<Vec<_>>(), [(None, &expected)]);
+
+            let named = parse(&format!(r#""targets": {{"b": {{{options}}}, "a": {{{options}}}}}"#)).expect(options);
+            assert_eq!(named.target(None), None);
+            assert_eq!(named.target(Some("a")), Some(&expected));
+            assert_eq!(named.target(Some("c")), None);
+            assert_eq!(named.targets().collect::<Vec<_>>(), [(Some("a"), &expected), (Some("b"), &expected)]);
+        }
+    }
+
+    #[test]
+    fn a_wrong_target_is_refused() {
+        let cases = [
+            (r#""index": "x.php""#, ": \"root\" is missing; add the absolute path of the folder of the scripts"),
+            (r#""root": "srv/shp""#, "/root: \"srv/shp\" is not an absolute path; begin it with \"/\""),
+            (
+                r#""root": "/srv", "targets": {}"#,
+                "/root: this option does not go together with \"targets\"; move it into each target",
+            ),
+            (r#""targets": {}"#, "/targets: there is no target; add one, or write \"root\" in place of \"targets\""),
+            (
+                r#""targets": {"a": {}}"#,
+                "/targets/a: \"root\" is missing; add the absolute path of the folder of the scripts",
+            ),
+            (
+                r#""targets": {"a": {"root": "/srv", "processes": 1}}"#,
+                "/targets/a/processes: there is no such option; remove it",
+            ),
+            (
+                r#""root": "/srv", "script": "a.php", "front_controller": "a.php""#,
+                "/front_controller: \"script\" runs for every request already; remove one of them",
+            ),
+            (
+                r#""root": "/srv", "script": "../a.php""#,
+                "/script: \"../a.php\" must be a file below the root, without \"..\"",
+            ),
+            (r#""root": "/srv", "index": """#, "/index: the string is empty; write a value or remove the option"),
+            (r#""root": "/srv", "script": "/""#, "/script: \"/\" must be a file below the root, without \"..\""),
+        ];
+        for (options, expected) in cases {
+            assert_eq!(parse(options), Err(format!("applications/x{expected}")), "{options}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `listeners`: where requests come in, and where each of them goes first.
+
+pub(crate) mod forwarded;
+
+use std::collections::HashMap;
+
+use crate::address::{self, Address};
+use crate::error::{Error, quoted};
+use crate::listener::forwarded::Forwarded;
+use crate::read::node::{Node, Options};
+use crate::read::scope::Scope;
+use crate::routing::pass::Pass;
+use crate::tls::Tls;
+
+pub(crate) const OPTIONS: Options = Options {
+    known: &["pass", "tls", "forwarded", "client_ip", "backlog"],
+    refused: &[("application", "write \"pass\": \"applications/NAME\" in its place")],
+};
+
+/// What the kernel takes.
+const MAX_BACKLOG: i64 = i32::MAX as i64;
+
+/// A socket on which requests come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Where it listens.
+    pub address: Address,
+    /// Where its requests go.
+    pub pass: Pass,
+    /// TLS; `None` is none.
+    pub tls: Option<Tls>,
+    /// Which proxies may say who the client is; `None` is nobody.
+    pub forwarded: Option<Forwarded>,
+    /// How many connections wait to be accepted; `None` is as many as the system allows.
+    pub backlog: Option<u32>,
+}
+
+/// The listeners, in the order of the text, each with an address of its own.
+pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listener>, Error> {
+    let mut listeners = Vec::new();
+    let mut keys = HashMap::new();
+    for (key, node) in node.named()? {
+        let address = address::parse(key).map_err(|problem| node.error(problem))?;
+        if let Some(other) = keys.insert(address.clone(), key) {
+            return Err(node.error(format_args!("this is the same address as {}; remove one", quoted(other))));
+        }
+        let object = node.object(&OPTIONS)?;
+        let pass = object.require("pass", "where its requests go, as in \"pass\": \"routes\"")?;
+        listeners.push(Listener {
+            address,
+            pass: Pass::read(&pass, scope)?,
+            tls: object.read("tls", |node| Tls::read(node, scope))?,
+            forwarded: Forwarded::read(&object)?,
+            backlog: object.read("backlog", read_backlog)?.flatten(),
+        });
+    }
+    Ok(listeners)
+}
+
+/// -1 leaves it to the system.
+fn read_backlog(node: &Node<'_>) -> Result<Option<u32>, Error> {
+    let backlog: i64 = node.integer(-1..=MAX_BACKLOG, "connections, or -1 to leave it to the system")?;
+    Ok(u32::try_from(backlog).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Configuration;
+
+    fn parse(listeners: &str) -> Result<Vec<String>, String> {
+        Configuration::parse(&format!(r#"{{"routes": [], "listeners": {listeners}}}"#))
+            .map(|configuration| configuration.listeners.iter().map(|l| l.address.to_string()).collect())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn listeners_keep_their_order() {
+        let json = r#"{"unix:/x": {"pass": "routes"}, "*:9": {"pass": "routes"}, "*:8": {"pass": "routes"}}"#;
+        assert_eq!(parse(json), Ok(vec!["unix:/x".to_owned(), "*:9".to_owned(), "*:8".to_owned()]));
+    }
+
+    #[test]
+    fn a_backlog_is_a_number() {
+        for (json, expected) in [("0", Some(0)), ("511", Some(511)), ("-1", None), ("2147483647", Some(2_147_483_647))]
+        {
+            let text = format!(r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes", "backlog": {json}}}}}}}"#);
+            assert_eq!(Configuration::parse(&text).expect(json).listeners[0].backlog, expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_listener_is_refused() {
+        let cases = [
+            (
+                r#"{"8080": {"pass": "routes"}}"#,
+                "listeners/8080: \"8080\" is not an address to listen on; write *:8080 or 127.0.0.1:8080",
+            ),
+            (
+                r#"{"*:80": {}}"#,
+                "listeners/*:80: \"pass\" is missing; add where its requests go, as in \"pass\": \"routes\"",
+            ),
+            (r#"{"*:80": {"pas": "routes"}}"#, "listeners/*:80/pas: there is no such option; did you mean \"pass\"?"),
+            (
+                r#"{"*:80": {"application": "shop"}}"#,
+                "listeners/*:80/application: howdah does not have this option of NGINX Unit; \
+                 write \"pass\": \"applications/NAME\" in its place",
+            ),
+            (
+                r#"{"*:80": {"pass": "routes", "backlog": -2}}"#,
+                "listeners/*:80/backlog: -2 is out of range; \
+                 write -1 to 2147483647 connections, or -1 to leave it to the system",
+            ),
+            (r#"{"*:80": {"pass": "routes", "tls": true}}"#, "listeners/*:80/tls: expected an object, found true"),
+            (
+                r#"{"*:80": {"pass": "routes"}, "0.0.0.0:80": {"pass": "routes"}}"#,
+                "listeners/0.0.0.0:80: this is the same address as \"*:80\"; remove one",
+            ),
+            (r#"{"unix:/x/y": "routes"}"#, "listeners/unix:%2Fx%2Fy: expected an object, found the string \"routes\""),
+            ("[]", "listeners: expected an object, found an array"),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(parse(json), Err(expected.to_owned()), "{json}");
+        }
+    }
+}

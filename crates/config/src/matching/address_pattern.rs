@@ -1,0 +1,272 @@
+//! `source`, `destination`: patterns for the ends of a connection.
+//!
+//! `192.0.2.1`, `192.0.2.0/24`, `192.0.2.1-192.0.2.9`, each with or without `:80` or `:8000-8080` behind it; IPv6
+//! likewise, in brackets if there are ports; `*:80` for any IP address; `unix` for Unix sockets; `!` negates.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use crate::error::{Error, quoted};
+use crate::matching::request::Peer;
+use crate::read::node::Node;
+
+const ADVICE: &str =
+    "write one such as 192.0.2.1, 192.0.2.0/24, 192.0.2.1-192.0.2.9, [2001:db8::/32]:443, *:80 or unix";
+
+/// What `source` and `destination` accept: at least one of the positive patterns (if there are any) and none of the
+/// negative.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressPatterns {
+    positive: Vec<AddressPattern>,
+    negative: Vec<AddressPattern>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum AddressPattern {
+    Ip { addresses: Addresses, ports: RangeInclusive<u16> },
+    Unix,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Addresses {
+    Any,
+    /// Both of the same family; the first is not behind the last.
+    Range(RangeInclusive<IpAddr>),
+}
+
+// === impl AddressPatterns ===
+
+impl AddressPatterns {
+    /// From a string or an array of strings.
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let mut patterns = Self { positive: Vec::new(), negative: Vec::new() };
+        let read = |node: &Node<'_>| {
+            let text = node.string()?;
+            let negated = text.strip_prefix('!');
+            let pattern = AddressPattern::parse(negated.unwrap_or(&text))
+                .map_err(|problem| node.error(format_args!("{} {problem}", quoted(&text))))?;
+            Ok((negated.is_some(), pattern))
+        };
+        for (negated, pattern) in node.one_or_many(read)? {
+            if negated { &mut patterns.negative } else { &mut patterns.positive }.push(pattern);
+        }
+        Ok(patterns)
+    }
+
+    /// Whether there is none, so that any peer is accepted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.positive.is_empty() && self.negative.is_empty()
+    }
+
+    /// Whether these patterns accept the peer.
+    pub fn matches(&self, peer: Peer) -> bool {
+        let peer = canonical(peer);
+        (self.positive.is_empty() || self.positive.iter().any(|pattern| pattern.matches(peer)))
+            && !self.negative.iter().any(|pattern| pattern.matches(peer))
+    }
+}
+
+/// An IPv4 address that is written as an IPv6 one is the same address.
+fn canonical(peer: Peer) -> Peer {
+    match peer {
+        Peer::Ip(address) => Peer::Ip(SocketAddr::new(address.ip().to_canonical(), address.port())),
+        Peer::Unix => Peer::Unix,
+    }
+}
+
+// === impl AddressPattern ===
+
+impl AddressPattern {
+    /// The pattern, or what is wrong with the text, said of the text.
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "unix" {
+            return Ok(Self::Unix);
+        }
+        let unknown = || format!("is not a pattern for addresses; {ADVICE}");
+        let (addresses, ports) = split_ports(text).ok_or_else(unknown)?;
+        let ports = match ports {
+            Some(ports) => parse_ports(ports)?,
+            None => 0..=u16::MAX,
+        };
+        if addresses == "*" {
+            if ports == (0..=u16::MAX) {
+                return Err("matches any address; add a port, as in *:80, or remove the option".into());
+            }
+            return Ok(Self::Ip { addresses: Addresses::Any, ports });
+        }
+        let range = match (addresses.split_once('/'), addresses.split_once('-')) {
+            (Some((address, bits)), _) => block(address.parse().map_err(|_| unknown())?, bits)?,
+            (None, Some((first, last))) => {
+                let (first, last) = (first.parse().map_err(|_| unknown())?, last.parse().map_err(|_| unknown())?);
+                range(first, last)?
+            }
+            (None, None) => {
+                let address: IpAddr = addresses.parse().map_err(|_| unknown())?;
+                address.to_canonical()..=address.to_canonical()
+            }
+        };
+        Ok(Self::Ip { addresses: Addresses::Range(range), ports })
+    }
+
+    fn matches(&self, peer: Peer) -> bool {
+        match (self, peer) {
+            (Self::Unix, Peer::Unix) => true,
+            (Self::Ip { addresses, ports }, Peer::Ip(address)) => {
+                ports.contains(&address.port()) && addresses.contain(address.ip())
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Addresses {
+    fn contain(&self, ip: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Range(range) => range.start().is_ipv4() == ip.is_ipv4() && range.contains(&ip),
+        }
+    }
+}
+
+/// The addresses and the ports, without brackets.
+fn split_ports(text: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(text) = text.strip_prefix('[') {
+        let (addresses, ports) = text.split_once(']')?;
+        return match ports {
+            "" => Some((addresses, None)),
+            ports => Some((addresses, Some(ports.strip_prefix(':')?))),
+        };
+    }
+    // One colon only: what has more is IPv6, which has ports behind brackets only.
+    match text.split_once(':') {
+        Some((addresses, ports)) if !ports.contains(':') => Some((addresses, Some(ports))),
+        _ => Some((text, None)),
+    }
+}
+
+fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(first..=last),
+        (Some(_), Some(_)) => Err("has a range of ports whose first is behind its last; swap them".into()),
+        _ => Err("has a port that is not a number up to 65535; write one such as :80 or :8000-8080".into()),
+    }
+}
+
+fn range(first: IpAddr, last: IpAddr) -> Result<RangeInclusive<IpAddr>, String> {
+    let (first, last) = (first.to_canonical(), last.to_canonical());
+    if first.is_ipv4() != last.is_ipv4() {
+        return Err("is a range between IPv4 and IPv6; write two patterns".into());
+    }
+    if first > last {
+        return Err("is a range whose first address is behind its last; swap them".into());
+    }
+    Ok(first..=last)
+}
+
+/// The addresses that have their first `bits` bits in common with this one.
+fn block(address: IpAddr, bits: &str) -> Result<RangeInclusive<IpAddr>, String> {
+    let width: u32 = if address.is_ipv4() { 32 } else { 128 };
+    let digits_only = bits.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(bits) = bits.parse::<u32>().ok().filter(|bits| digits_only && *bits <= width) else {
+        return Err(format!("has no number of bits behind the slash; write 0 to {width}"));
+    };
+    // A shift by all bits of the type is none that the processor knows.
+    Ok(match address {
+        IpAddr::V4(address) => {
+            let host = u32::MAX.checked_shr(bits).unwrap_or(0);
+            let network = address.to_bits() & !host;
+            IpAddr::V4(network.into())..=IpAddr::V4((network | host).into())
+        }
+        IpAddr::V6(address) => {
+            let host = u128::MAX.checked_shr(bits).unwrap_or(0);
+            let network = address.to_bits() & !host;
+            IpAddr::V6(network.into())..=IpAddr::V6((network | host).into())
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn read(json: &str) -> Result<AddressPatterns, String> {
+        let value = json::parse(json).expect("JSON");
+        AddressPatterns::read(&Node::root(&value)).map_err(|error| error.to_string())
+    }
+
+    fn peer(text: &str) -> Peer {
+        if text == "unix" { Peer::Unix } else { Peer::Ip(text.parse().expect(text)) }
+    }
+
+    #[test]
+    fn addresses_match_by_address_and_port() {
+        let cases = [
+            ("192.0.2.1", "192.0.2.1:5", true),
+            ("192.0.2.1", "[::ffff:192.0.2.1]:5", true),
+            ("192.0.2.1", "192.0.2.2:5", false),
+            ("192.0.2.1:80", "192.0.2.1:80", true),
+            ("192.0.2.1:80", "192.0.2.1:81", false),
+            ("192.0.2.0/24", "192.0.2.255:5", true),
+            ("192.0.2.77/24", "192.0.2.0:5", true),
+            ("192.0.2.0/24", "192.0.3.0:5", false),
+            ("0.0.0.0/0", "8.8.8.8:5", true),
+            ("0.0.0.0/0", "[::1]:5", false),
+            ("192.0.2.1/32", "192.0.2.1:5", true),
+            ("192.0.2.0/24:8000-8080", "192.0.2.9:8080", true),
+            ("192.0.2.0/24:8000-8080", "192.0.2.9:8081", false),
+            ("192.0.2.1-192.0.2.200", "192.0.2.200:5", true),
+            ("192.0.2.1-192.0.2.200:80", "192.0.2.201:80", false),
+            ("::1", "[::1]:5", true),
+            ("[::1]", "[::1]:5", true),
+            ("[::1]:80", "[::1]:81", false),
+            ("2001:db8::/32", "[2001:db8:ffff::1]:5", true),
+            ("[2001:db8::/32]:443", "[2001:db9::]:443", false),
+            ("[2001:db8::-2001:db8::ff]:80-90", "[2001:db8::fe]:85", true),
+            ("::/0", "[2001:db8::]:1", true),
+            ("*:80", "[::1]:80", true),
+            ("*:80", "1.2.3.4:80", true),
+            ("*:80", "1.2.3.4:81", false),
+            ("*:80", "unix", false),
+            ("unix", "unix", true),
+            ("unix", "1.2.3.4:80", false),
+            ("!unix", "1.2.3.4:80", true),
+            ("!10.0.0.0/8", "10.1.2.3:80", false),
+        ];
+        for (pattern, address, expected) in cases {
+            let patterns = read(&format!("\"{pattern}\"")).expect(pattern);
+            assert_eq!(patterns.matches(peer(address)), expected, "{pattern} {address}");
+        }
+        let both = read(r#"["192.0.2.1-192.0.2.10", "!192.0.2.9"]"#).expect("patterns");
+        assert!(both.matches(peer("192.0.2.8:1")));
+        assert!(!both.matches(peer("192.0.2.9:1")));
+    }
+
+    #[test]
+    fn a_wrong_address_is_refused() {
+        let cases = [
+            ("localhost", "\"localhost\" is not a pattern for addresses; write one such as 192.0.2.1"),
+            ("192.0.2", "is not a pattern for addresses"),
+            ("", "is not a pattern for addresses"),
+            ("[::1", "is not a pattern for addresses"),
+            ("[::1]80", "is not a pattern for addresses"),
+            ("*", "matches any address; add a port, as in *:80, or remove the option"),
+            ("192.0.2.0/33", "has no number of bits behind the slash; write 0 to 32"),
+            ("::/129", "write 0 to 128"),
+            ("192.0.2.0/+1", "has no number of bits behind the slash"),
+            ("192.0.2.9-192.0.2.1", "is a range whose first address is behind its last; swap them"),
+            ("[192.0.2.9-::1]", "is a range between IPv4 and IPv6; write two patterns"),
+            ("*:90-80", "has a range of ports whose first is behind its last; swap them"),
+            ("*:65536", "has a port that is not a number up to 65535"),
+            ("*:", "has a port that is not a number up to 65535"),
+        ];
+        for (pattern, expected) in cases {
+            let error = read(&format!("\"{pattern}\"")).expect_err(pattern);
+            assert!(error.contains(expected), "{pattern}: {error}");
+        }
+        assert!(read("[]").unwrap().is_empty() && read("[]").unwrap().matches(Peer::Unix));
+        assert_eq!(read("[5]"), Err("0: expected a string; write \"5\", with quotes".to_owned()));
+    }
+}

@@ -1,0 +1,176 @@
+//! `match`: which requests a step is for.
+
+use crate::error::{Error, quoted};
+use crate::matching::address_pattern::AddressPatterns;
+use crate::matching::fields::{Fields, Kind};
+use crate::matching::pattern::{Anchor, Patterns, Subject};
+use crate::matching::predicate::Predicate;
+use crate::matching::request::{Request, Scheme};
+use crate::read::node::{Node, Options};
+use crate::read::scope::Scope;
+
+pub(crate) const OPTIONS: Options = Options {
+    known: &[
+        "method",
+        "host",
+        "uri",
+        "query",
+        "arguments",
+        "cookies",
+        "headers",
+        "source",
+        "destination",
+        "scheme",
+        "if",
+    ],
+    refused: &[],
+};
+
+/// Which requests a step is for: those that match every option. An empty one (the default) matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// Cheap ones first: one that does not match saves the others.
+    tests: Vec<Test>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    Scheme(Scheme),
+    Method(Patterns),
+    Host(Patterns),
+    Uri(Patterns),
+    Source(AddressPatterns),
+    Destination(AddressPatterns),
+    Query(Patterns),
+    Fields(Fields),
+    If(Predicate),
+}
+
+// === impl Condition ===
+
+impl Condition {
+    pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
+        let object = node.object(&OPTIONS)?;
+        let patterns = |key, subject| object.read(key, |node| Patterns::read(node, subject, scope));
+        let fields = |key, kind| Ok(object.read(key, |node| Fields::read(node, kind, scope))?.map(Test::Fields));
+        let tests = [
+            object.read("scheme", read_scheme)?.map(Test::Scheme),
+            patterns("method", Subject::Method)?.map(Test::Method),
+            patterns("host", Subject::Host)?.map(Test::Host),
+            patterns("uri", Subject::Uri)?.map(Test::Uri),
+            object.read("source", AddressPatterns::read)?.map(Test::Source),
+            object.read("destination", AddressPatterns::read)?.map(Test::Destination),
+            patterns("query", Subject::Query)?.map(Test::Query),
+            fields("arguments", Kind::Arguments)?,
+            fields("headers", Kind::Headers)?,
+            fields("cookies", Kind::Cookies)?,
+            object.read("if", Predicate::read)?.map(Test::If),
+        ];
+        Ok(Self { tests: tests.into_iter().flatten().collect() })
+    }
+
+    /// Whether the step is for this request.
+    pub fn matches<R: Request + ?Sized>(&self, request: &R) -> bool {
+        self.tests.iter().all(|test| test.matches(request))
+    }
+
+    /// What the URI of a matching request must be like, one way or another; `None` if nothing is known.
+    pub(crate) fn uri_anchors(&self) -> Option<Vec<Anchor<'_>>> {
+        self.tests.iter().find_map(|test| if let Test::Uri(patterns) = test { patterns.anchors() } else { None })
+    }
+
+    /// What the host of a matching request must be like, one way or another; `None` if nothing is known.
+    pub(crate) fn host_anchors(&self) -> Option<Vec<Anchor<'_>>> {
+        self.tests.iter().find_map(|test| if let Test::Host(patterns) = test { patterns.anchors() } else { None })
+    }
+}
+
+// === impl Test ===
+
+impl Test {
+    fn matches<R: Request + ?Sized>(&self, request: &R) -> bool {
+        match self {
+            Self::Scheme(scheme) => request.scheme() == *scheme,
+            Self::Method(patterns) => patterns.matches(request.method().as_bytes()),
+            Self::Host(patterns) => patterns.matches(request.host().as_bytes()),
+            Self::Uri(patterns) => patterns.matches(request.uri().as_bytes()),
+            Self::Source(patterns) => patterns.matches(request.source()),
+            Self::Destination(patterns) => patterns.matches(request.destination()),
+            Self::Query(patterns) => patterns.matches(request.query()),
+            Self::Fields(fields) => fields.matches(request),
+            Self::If(predicate) => predicate.holds(request),
+        }
+    }
+}
+
+fn read_scheme(node: &Node<'_>) -> Result<Scheme, Error> {
+    let text = node.string()?;
+    match text.to_ascii_lowercase().as_str() {
+        "http" => Ok(Scheme::Http),
+        "https" => Ok(Scheme::Https),
+        _ => Err(node.error(format_args!("{} is not a scheme; write \"http\" or \"https\"", quoted(&text)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::matching::request::Peer;
+    use crate::matching::test_request::TestRequest;
+
+    fn read(json: &str) -> Result<Condition, String> {
+        let value = json::parse(json).expect("JSON");
+        Condition::read(&Node::root(&value), &Scope::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_option_must_match() {
+        let request = TestRequest { uri: "/x.php", ..TestRequest::default() };
+        let request = request.with_query("a=1&b=x+y").with_cookies("c=1").with_header("User-Agent", "curl/8");
+        let cases = [
+            ("{}", true),
+            (r#"{"uri": "*.php"}"#, true),
+            (r#"{"uri": "*.php", "host": "example.com", "method": ["get", "HEAD"]}"#, true),
+            (r#"{"uri": "*.php", "host": "example.org"}"#, false),
+            (r#"{"uri": "*.php", "method": "!GET"}"#, false),
+            (r#"{"uri": "/", "host": "example.com"}"#, false),
+            (r#"{"scheme": "http"}"#, true),
+            (r#"{"scheme": "HTTPS"}"#, false),
+            (r#"{"query": "a=1&b=x y"}"#, true),
+            (r#"{"query": "a=1"}"#, false),
+            (r#"{"arguments": {"a": "1"}, "cookies": {"c": "1"}, "headers": {"user-agent": "CURL*"}}"#, true),
+            (r#"{"arguments": {"a": "1"}, "cookies": {"c": "2"}}"#, false),
+            (r#"{"source": "192.0.2.0/24", "destination": "*:80"}"#, true),
+            (r#"{"source": "192.0.2.0/24", "destination": "*:81"}"#, false),
+            (r#"{"if": "$arg_a"}"#, true),
+            (r#"{"if": "$arg_none"}"#, false),
+            (r#"{"uri": "~\\.php$", "if": "!$arg_a"}"#, false),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json).expect(json).matches(&request), expected, "{json}");
+        }
+        assert!(Condition::default().matches(&request));
+        let unix = TestRequest { source: Peer::Unix, ..request };
+        assert!(read(r#"{"source": "unix"}"#).expect("condition").matches(&unix));
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        let cases = [
+            (r#"{"url": "/"}"#, "url: there is no such option; did you mean \"uri\"?"),
+            (r#"{"scheme": "ftp"}"#, "scheme: \"ftp\" is not a scheme; write \"http\" or \"https\""),
+            (r#"{"scheme": ["http"]}"#, "scheme: expected a string, found an array"),
+            (r#"{"query": {}}"#, "query: expected a string or an array of strings, found an object"),
+            (r#"{"source": "here"}"#, "source: \"here\" is not a pattern for addresses; write one such as"),
+            (r#"{"destination": 80}"#, "destination: expected a string or an array of strings, found the number 80"),
+            (r#"{"headers": {"A": 1}}"#, "headers/A: expected a string or an array of strings, found the number 1"),
+            (r#"{"if": "$"}"#, "if: \"$\" has a \"$\" without the name of a variable"),
+            (r#"{"method": "~("}"#, "method: \"~(\" is not a regular expression"),
+        ];
+        for (json, expected) in cases {
+            let error = read(json).expect_err(json);
+            assert!(error.starts_with(expected), "{json}: {error}");
+        }
+    }
+}

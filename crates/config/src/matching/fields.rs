@@ -1,0 +1,190 @@
+//! `arguments`, `cookies`, `headers`: conditions on named parts of a request.
+//!
+//! An object names parts, each with its patterns, and all of them must match; of an array of objects, one must. A part
+//! that is not there does not match, not even a negated pattern; one that is there several times must match each time.
+
+use crate::error::{Error, quoted};
+use crate::matching::pattern::{Patterns, Subject};
+use crate::matching::request::Request;
+use crate::read::node::Node;
+use crate::read::percent;
+use crate::read::scope::Scope;
+
+/// A condition on arguments, cookies or headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fields {
+    kind: Kind,
+    /// One of these must match, if there is one.
+    alternatives: Vec<Vec<Field>>,
+}
+
+/// Which parts of a request are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Arguments,
+    Cookies,
+    Headers,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Field {
+    /// Headers in lower case.
+    name: Name,
+    patterns: Patterns,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Name {
+    Bytes(Vec<u8>),
+    Header(String),
+}
+
+// === impl Fields ===
+
+impl Fields {
+    /// From an object or an array of objects.
+    pub fn read(node: &Node<'_>, kind: Kind, scope: &Scope<'_>) -> Result<Self, Error> {
+        let alternatives = if node.is_array() {
+            node.elements()?.map(|node| read_object(&node, kind, scope)).collect::<Result<Vec<_>, _>>()?
+        } else if node.is_object() {
+            vec![read_object(node, kind, scope)?]
+        } else {
+            return Err(node.expected("an object or an array of objects"));
+        };
+        Ok(Self { kind, alternatives })
+    }
+
+    pub fn matches<R: Request + ?Sized>(&self, request: &R) -> bool {
+        self.alternatives.is_empty()
+            || self.alternatives.iter().any(|fields| fields.iter().all(|field| self.field_matches(field, request)))
+    }
+
+    fn field_matches<R: Request + ?Sized>(&self, field: &Field, request: &R) -> bool {
+        let mut present = false;
+        let mut all_match = true;
+        let mut visit = |value: &[u8]| {
+            present = true;
+            all_match = all_match && field.patterns.matches(value);
+        };
+        match (&field.name, self.kind) {
+            (Name::Header(name), _) => request.for_each_header(name, &mut visit),
+            (Name::Bytes(name), Kind::Cookies) => request.for_each_cookie(name, &mut visit),
+            (Name::Bytes(name), _) => {
+                let arguments = request.arguments().iter().filter(|argument| *argument.name == **name);
+                arguments.for_each(|argument| visit(&argument.value));
+            }
+        }
+        present && all_match
+    }
+}
+
+fn read_object(node: &Node<'_>, kind: Kind, scope: &Scope<'_>) -> Result<Vec<Field>, Error> {
+    let read = |(name, node): (&str, Node<'_>)| {
+        let name = kind.name(name).map_err(|problem| node.error(format_args!("{} {problem}", quoted(name))))?;
+        Ok(Field { name, patterns: Patterns::read(&node, kind.subject(), scope)? })
+    };
+    node.named()?.map(read).collect()
+}
+
+// === impl Kind ===
+
+impl Kind {
+    fn subject(self) -> Subject {
+        match self {
+            Self::Arguments => Subject::Query,
+            Self::Cookies => Subject::Cookie,
+            Self::Headers => Subject::Header,
+        }
+    }
+
+    fn name(self, name: &str) -> Result<Name, &'static str> {
+        match self {
+            Self::Arguments => percent::decode_bytes(&name.replace('+', "%20")).map(Name::Bytes),
+            Self::Cookies => Ok(Name::Bytes(name.into())),
+            Self::Headers if is_token(name) => Ok(Name::Header(name.to_ascii_lowercase())),
+            Self::Headers => Err("is not the name of a header; write one such as \"User-Agent\""),
+        }
+    }
+}
+
+/// Whether the text may name a header (RFC 9110, 5.6.2).
+pub(crate) fn is_token(text: &str) -> bool {
+    let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_token_byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::matching::test_request::TestRequest;
+
+    fn read(json: &str, kind: Kind) -> Result<Fields, String> {
+        let value = json::parse(json).expect("JSON");
+        Fields::read(&Node::root(&value), kind, &Scope::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_object_wants_all_of_its_names_and_an_array_one_object() {
+        let request = TestRequest::default().with_query("key=foo&key=bar&a%20b=x%2Fy&e");
+        let cases = [
+            (r#"{"key": "*"}"#, true),
+            (r#"{"key": "b*"}"#, false),
+            (r#"{"key": ["foo", "bar"]}"#, true),
+            (r#"{"key": "!baz"}"#, true),
+            (r#"{"key": "!bar"}"#, false),
+            (r#"{"Key": "*"}"#, false),
+            (r#"{"none": "!x"}"#, false),
+            (r#"{"a+b": "x/y", "key": "*"}"#, true),
+            (r#"{"a%20b": "x%2fy"}"#, true),
+            (r#"{"e": ""}"#, true),
+            (r#"{"e": "", "none": "*"}"#, false),
+            (r#"[{"none": "*"}, {"e": ""}]"#, true),
+            (r#"[{"none": "*"}, {"e": "x"}]"#, false),
+            ("{}", true),
+            ("[]", true),
+            (r#"[{"none": "*"}, {}]"#, true),
+            (r#"{"e": []}"#, true),
+            (r#"{"none": []}"#, false),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json, Kind::Arguments).expect(json).matches(&request), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn headers_disregard_case_and_cookies_do_not() {
+        let request = TestRequest::default()
+            .with_header("User-Agent", "cURL/8")
+            .with_header("X-A", "1")
+            .with_header("X-A", "2")
+            .with_cookies("session=Abc; lang=de");
+        let cases = [
+            (Kind::Headers, r#"{"user-agent": "curl*"}"#, true),
+            (Kind::Headers, r#"{"USER-AGENT": "~^curl/\\d$"}"#, true),
+            (Kind::Headers, r#"{"X-A": "1"}"#, false),
+            (Kind::Headers, r#"{"X-A": "!3"}"#, true),
+            (Kind::Cookies, r#"{"session": "Abc", "lang": ["de", "en"]}"#, true),
+            (Kind::Cookies, r#"{"session": "abc"}"#, false),
+            (Kind::Cookies, r#"{"Session": "*"}"#, false),
+        ];
+        for (kind, json, expected) in cases {
+            assert_eq!(read(json, kind).expect(json).matches(&request), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_condition_is_refused() {
+        let cases = [
+            (Kind::Arguments, "\"a\"", "expected an object or an array of objects, found the string \"a\""),
+            (Kind::Arguments, r#"{"a": 1}"#, "a: expected a string or an array of strings, found the number 1"),
+            (Kind::Arguments, r#"[{"a%": "x"}]"#, "0/a%25: \"a%\" has a \"%\" without two hexadecimal digits"),
+            (Kind::Headers, r#"{"a b": "x"}"#, "a b: \"a b\" is not the name of a header; write one such as"),
+            (Kind::Cookies, r#"{"a": "~("}"#, "a: \"~(\" is not a regular expression"),
+        ];
+        for (kind, json, expected) in cases {
+            let error = read(json, kind).expect_err(json);
+            assert!(error.starts_with(expected), "{json}: {error}");
+        }
+    }
+}

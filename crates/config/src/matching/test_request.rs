@@ -1,0 +1,116 @@
+//! A request for tests.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use crate::matching::request::{self, Argument, Peer, Request, Scheme};
+use crate::template::variable::{Variable, Variables};
+
+#[derive(Clone)]
+pub(crate) struct TestRequest {
+    pub method: &'static str,
+    pub scheme: Scheme,
+    pub host: &'static str,
+    pub uri: &'static str,
+    pub query: Cow<'static, [u8]>,
+    pub arguments: Vec<Argument<'static>>,
+    pub source: Peer,
+    pub destination: Peer,
+    pub headers: Vec<(String, String)>,
+    /// How often the host or the URI were asked for.
+    pub asked: Cell<usize>,
+}
+
+impl TestRequest {
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        self
+    }
+
+    pub fn with_cookies(self, cookies: &str) -> Self {
+        self.with_header("cookie", cookies)
+    }
+
+    pub fn with_query(mut self, query: &'static str) -> Self {
+        self.query = request::decode_query(query);
+        self.arguments = request::parse_arguments(query);
+        self
+    }
+}
+
+impl Default for TestRequest {
+    fn default() -> Self {
+        Self {
+            method: "GET",
+            scheme: Scheme::Http,
+            host: "example.com",
+            uri: "/",
+            query: Cow::Borrowed(b""),
+            arguments: Vec::new(),
+            source: Peer::Ip("192.0.2.1:4711".parse().expect("address")),
+            destination: Peer::Ip("127.0.0.1:80".parse().expect("address")),
+            headers: Vec::new(),
+            asked: Cell::new(0),
+        }
+    }
+}
+
+impl Variables for TestRequest {
+    fn write(&self, variable: &Variable, out: &mut String) {
+        let mut last = Vec::new();
+        let mut keep = |value: &[u8]| last = value.to_vec();
+        match variable {
+            Variable::Host => keep(self.host.as_bytes()),
+            Variable::Uri => keep(self.uri.as_bytes()),
+            Variable::Method => keep(self.method.as_bytes()),
+            Variable::Header(name) => self.for_each_header(name, &mut keep),
+            Variable::Cookie(name) => self.for_each_cookie(name.as_bytes(), &mut keep),
+            Variable::Argument(name) => {
+                let named = self.arguments.iter().filter(|argument| *argument.name == *name.as_bytes());
+                named.for_each(|argument| keep(&argument.value));
+            }
+            _ => {}
+        }
+        out.push_str(&String::from_utf8_lossy(&last));
+    }
+}
+
+impl Request for TestRequest {
+    fn method(&self) -> &str {
+        self.method
+    }
+
+    fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    fn host(&self) -> &str {
+        self.asked.set(self.asked.get() + 1);
+        self.host
+    }
+
+    fn uri(&self) -> &str {
+        self.asked.set(self.asked.get() + 1);
+        self.uri
+    }
+
+    fn query(&self) -> &[u8] {
+        &self.query
+    }
+
+    fn arguments(&self) -> &[Argument<'_>] {
+        &self.arguments
+    }
+
+    fn source(&self) -> Peer {
+        self.source
+    }
+
+    fn destination(&self) -> Peer {
+        self.destination
+    }
+
+    fn for_each_header(&self, name: &str, visit: &mut dyn FnMut(&[u8])) {
+        self.headers.iter().filter(|(header, _)| header == name).for_each(|(_, value)| visit(value.as_bytes()));
+    }
+}

@@ -1,0 +1,301 @@
+//! `action`: what is done with a request.
+
+use std::borrow::Cow;
+
+use crate::address::{Endpoint, parse_endpoint};
+use crate::error::{Error, quoted};
+use crate::read::node::{Node, Object, Options};
+use crate::read::percent;
+use crate::read::scope::Scope;
+use crate::routing::pass::Pass;
+use crate::routing::response_headers::{self, HeaderChange};
+use crate::routing::share::Share;
+use crate::template::text::Template;
+use crate::template::variable::Variables;
+
+pub(crate) const OPTIONS: Options = Options {
+    known: &[
+        "pass",
+        "share",
+        "proxy",
+        "return",
+        "rewrite",
+        "response_headers",
+        "index",
+        "types",
+        "chroot",
+        "follow_symlinks",
+        "traverse_mounts",
+        "fallback",
+        "location",
+    ],
+    refused: &[],
+};
+
+/// These go together with every kind of action.
+const COMPANIONS: &[&str] = &["rewrite", "response_headers"];
+
+/// An action has exactly one of these options, which makes it what it is; and these go together with each.
+const KINDS: [(&str, &[&str]); 4] = [
+    ("pass", &[]),
+    ("share", &["index", "types", "chroot", "follow_symlinks", "traverse_mounts", "fallback"]),
+    ("proxy", &[]),
+    ("return", &["location"]),
+];
+
+/// What is done with a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    /// `rewrite`: what the request's path becomes first, for this action and all that follow. Percent-encoded.
+    pub rewrite: Option<Template>,
+    /// Then, what answers.
+    pub kind: ActionKind,
+    /// `response_headers`: what is changed in the headers of the response, each name once, in this order.
+    pub response_headers: Vec<HeaderChange>,
+}
+
+/// What answers a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ActionKind {
+    /// It goes on.
+    Pass(Pass),
+    /// It is answered with a file.
+    Share(Share),
+    /// It is answered by an HTTP server.
+    Proxy(Endpoint),
+    /// It is answered at once, with a status, and a short page if that is an error.
+    Return {
+        /// From 200 to 999.
+        status: u16,
+        /// The `Location` header.
+        location: Option<RedirectTarget>,
+    },
+}
+
+/// A `Location` header with variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedirectTarget(Template);
+
+// === impl Action ===
+
+impl Action {
+    pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
+        let object = node.object(&OPTIONS)?;
+        let mut kinds = KINDS.iter().filter(|(kind, _)| object.get(kind).is_some());
+        let (Some((kind, companions)), None) = (kinds.next(), kinds.next()) else {
+            let advice = "an action has exactly one of \"pass\", \"share\", \"proxy\" and \"return\"; write one";
+            return Err(node.error(advice));
+        };
+        let strays = OPTIONS.known.iter().filter(|key| *key != kind);
+        let mut strays = strays.filter(|key| !companions.contains(key) && !COMPANIONS.contains(key));
+        if let Some(stray) = strays.find_map(|key| object.get(key)) {
+            return Err(stray.error(format_args!("this option does not go together with {kind:?}; remove it")));
+        }
+        Ok(Self {
+            rewrite: object.read("rewrite", read_rewrite)?,
+            kind: ActionKind::read(&object, scope)?,
+            response_headers: object.read("response_headers", response_headers::read_all)?.unwrap_or_default(),
+        })
+    }
+}
+
+fn read_rewrite(node: &Node<'_>) -> Result<Template, Error> {
+    let template = read_text(node)?;
+    if template.as_constant().is_some_and(|text| !text.starts_with('/')) {
+        let problem = format!("{} is no path of a request; begin it with \"/\"", quoted(&template.to_string()));
+        return Err(node.error(problem));
+    }
+    Ok(template)
+}
+
+/// A text that is not empty and has no control characters of its own.
+fn read_text(node: &Node<'_>) -> Result<Template, Error> {
+    let text = node.nonempty_string()?;
+    if text.chars().any(char::is_control) {
+        return Err(node.error(format_args!("{} has a control character; remove it", quoted(&text))));
+    }
+    Template::read(node)
+}
+
+// === impl ActionKind ===
+
+impl ActionKind {
+    /// From an object that has the option of one kind.
+    fn read(object: &Object<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
+        if let Some(pass) = object.get("pass") {
+            return Pass::read(&pass, scope).map(Self::Pass);
+        }
+        if let Some(proxy) = object.get("proxy") {
+            return read_proxy(&proxy).map(Self::Proxy);
+        }
+        if let Some(status) = object.get("return") {
+            return Ok(Self::Return {
+                status: status.integer(200..=999, "(an HTTP status)")?,
+                location: object.read("location", RedirectTarget::read)?,
+            });
+        }
+        Share::read(object, scope).map(Self::Share)
+    }
+}
+
+fn read_proxy(node: &Node<'_>) -> Result<Endpoint, Error> {
+    let text = node.nonempty_string()?;
+    let Some(address) = text.strip_prefix("http://") else {
+        let advice = if text.starts_with("https://") {
+            "howdah speaks plain HTTP to other servers; write http://"
+        } else {
+            "write one such as \"http://127.0.0.1:8080\" or \"http://unix:/path\""
+        };
+        return Err(node.error(format_args!("{} is not an address of an HTTP server; {advice}", quoted(&text))));
+    };
+    parse_endpoint(address).map_err(|problem| node.error(problem))
+}
+
+// === impl RedirectTarget ===
+
+impl RedirectTarget {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let template = Template::read(node)?;
+        // What is the same for every request is encoded once. A dollar sign would become a variable again.
+        let Some(constant) = template.as_constant() else {
+            return Ok(Self(template));
+        };
+        let encoded = percent::encode_uri(constant).replace('$', "${dollar}");
+        Ok(Self(Template::parse(&encoded)?))
+    }
+
+    /// The header's value for one request: visible ASCII only. May be empty; there is then no header.
+    pub fn render<V: Variables + ?Sized>(&self, variables: &V) -> Cow<'_, str> {
+        match self.0.as_constant() {
+            Some(constant) => Cow::Borrowed(constant),
+            None => Cow::Owned(percent::encode_uri(&self.0.render(variables)).into_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Configuration;
+    use crate::matching::test_request::TestRequest;
+    use crate::routing::pass::Destination;
+
+    fn action(json: &str) -> Result<Action, String> {
+        let text = format!(r#"{{"routes": {{"r": [{{"action": {json}}}], "s": []}}}}"#);
+        let configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
+        Ok(configuration.routes.find(Some("r")).expect("route").steps()[0].action.clone())
+    }
+
+    #[test]
+    fn an_action_is_one_of_its_kinds() {
+        let endpoint = |text: &str| text.parse::<Endpoint>().expect(text);
+        let cases = [
+            (r#"{"pass": "routes/s"}"#, ActionKind::Pass(Pass::To(Destination::Routes(Some("s".into()))))),
+            (r#"{"pass": "routes/$host"}"#, ActionKind::Pass(Pass::Computed("routes/$host".parse().expect("pass")))),
+            (r#"{"return": 404}"#, ActionKind::Return { status: 404, location: None }),
+            (r#"{"proxy": "http://127.0.0.1:8080"}"#, ActionKind::Proxy(endpoint("127.0.0.1:8080"))),
+            (r#"{"proxy": "http://[::1]:80"}"#, ActionKind::Proxy(endpoint("[::1]:80"))),
+            (r#"{"proxy": "http://unix:/run/x"}"#, ActionKind::Proxy(endpoint("unix:/run/x"))),
+        ];
+        for (json, expected) in cases {
+            let expected = Action { rewrite: None, kind: expected, response_headers: Vec::new() };
+            assert_eq!(action(json), Ok(expected), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_location_becomes_a_header() {
+        let request = TestRequest { host: "x.org", uri: "/a b", ..TestRequest::default() };
+        let request = request.with_query("bad=%0d%0aSet-Cookie:1&dollar=$");
+        let cases = [
+            ("https://x.org/?a=b%20c", "https://x.org/?a=b%20c"),
+            ("/neu ä", "/neu%20%C3%A4"),
+            ("/a${dollar}b", "/a$b"),
+            ("https://$host$uri", "https://x.org/a%20b"),
+            ("/$arg_bad", "/%0D%0ASet-Cookie:1"),
+            ("$arg_none", ""),
+            ("", ""),
+            (r"/a\r\nb: c", "/a%0D%0Ab:%20c"),
+        ];
+        for (location, expected) in cases {
+            let action = action(&format!(r#"{{"return": 301, "location": "{location}"}}"#)).expect(location);
+            let ActionKind::Return { status: 301, location: Some(target) } = action.kind else { panic!("{location}") };
+            assert_eq!(target.render(&request), expected, "{location}");
+        }
+    }
+
+    #[test]
+    fn every_kind_has_rewrite_and_response_headers() {
+        for kind in
+            [r#""pass": "routes/s""#, r#""share": "/x$uri""#, r#""proxy": "http://127.0.0.1:1""#, r#""return": 200"#]
+        {
+            let json =
+                format!(r#"{{{kind}, "rewrite": "/new$uri", "response_headers": {{"X-A": "$host", "ETag": null}}}}"#);
+            let action = action(&json).expect(kind);
+            assert_eq!(action.rewrite, Some("/new$uri".parse().expect("template")));
+            let names: Vec<_> = action.response_headers.iter().map(|change| change.name.as_str()).collect();
+            assert_eq!(names, ["x-a", "etag"]);
+        }
+    }
+
+    #[test]
+    fn a_wrong_action_is_refused() {
+        let one = "an action has exactly one of \"pass\", \"share\", \"proxy\" and \"return\"; write one";
+        let cases = [
+            ("{}", format!(": {one}")),
+            (r#"{"pass": "routes/s", "return": 200}"#, format!(": {one}")),
+            (r#"{"index": "x"}"#, format!(": {one}")),
+            (
+                r#"{"pass": "routes/s", "fallback": {"return": 200}}"#,
+                "/fallback: this option does not go together with \"pass\"; remove it".into(),
+            ),
+            (
+                r#"{"proxy": "http://127.0.0.1:1", "location": "/"}"#,
+                "/location: this option does not go together with \"proxy\"; remove it".into(),
+            ),
+            (r#"{"shared": "/x"}"#, "/shared: there is no such option; did you mean \"share\"?".into()),
+            (r#"{"return": 100}"#, "/return: 100 is out of range; write 200 to 999 (an HTTP status)".into()),
+            (
+                r#"{"return": 301, "location": "/$url"}"#,
+                "/location: \"/$url\" has no variable \"url\" to fill in; did you mean \"uri\"?".into(),
+            ),
+            (
+                r#"{"proxy": "127.0.0.1:80"}"#,
+                "/proxy: \"127.0.0.1:80\" is not an address of an HTTP server; \
+                 write one such as \"http://127.0.0.1:8080\" or \"http://unix:/path\""
+                    .into(),
+            ),
+            (
+                r#"{"proxy": "https://127.0.0.1:80"}"#,
+                "/proxy: \"https://127.0.0.1:80\" is not an address of an HTTP server; \
+                 howdah speaks plain HTTP to other servers; write http://"
+                    .into(),
+            ),
+            (
+                r#"{"proxy": "http://localhost:80/"}"#,
+                "/proxy: \"localhost:80/\" is not an address to connect to; write an IP address and a port, \
+                 as in 127.0.0.1:8080 or [::1]:8080, or unix:/path"
+                    .into(),
+            ),
+            (
+                r#"{"return": 200, "rewrite": "new"}"#,
+                "/rewrite: \"new\" is no path of a request; begin it with \"/\"".into(),
+            ),
+            (
+                r#"{"return": 200, "rewrite": "/a\tb"}"#,
+                r#"/rewrite: "/a\tb" has a control character; remove it"#.into(),
+            ),
+            (
+                r#"{"return": 200, "rewrite": null}"#,
+                "/rewrite: expected a string, found null; remove the option to have its default".into(),
+            ),
+            (
+                r#"{"return": 200, "response_headers": {"X": 1}}"#,
+                "/response_headers/X: expected a string; write \"1\", with quotes".into(),
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(action(json), Err(format!("routes/r/0/action{expected}")), "{json}");
+        }
+    }
+}

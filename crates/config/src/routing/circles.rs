@@ -1,0 +1,142 @@
+//! Routes must not pass requests in a circle.
+//!
+//! What a step matches does not change on the way, so that a request that came back to a route would never leave it.
+//! Two kinds of pass are left out, since a request may leave after all: one that rewrites the path, and one with
+//! variables. The router counts those.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, quoted};
+use crate::read::node::Node;
+use crate::routing::action::{Action, ActionKind};
+use crate::routing::pass::{Destination, Pass};
+use crate::routing::routes::Step;
+
+/// How many routes of a circle its error names.
+const CIRCLE_NAMES: usize = 5;
+
+/// An error if a route passes requests to itself, over however many others. The unnamed route is `""`.
+///
+/// Without recursion, since a configuration may chain as many routes as its size allows.
+pub(crate) fn refuse(node: &Node<'_>, routes: &BTreeMap<&str, &[Step]>) -> Result<(), Error> {
+    let next: BTreeMap<&str, Vec<&str>> = routes
+        .iter()
+        .map(|(name, steps)| (*name, steps.iter().flat_map(|step| passes(&step.action)).collect()))
+        .collect();
+    // Once a route is in here, everything that it leads to is known to end, or is being followed.
+    let mut seen = BTreeMap::new();
+    for start in next.keys() {
+        let mut followed = vec![(*start, 0)];
+        while let Some((name, position)) = followed.last_mut() {
+            seen.insert(*name, Following::Yes);
+            let Some(target) = next.get(name).and_then(|targets| targets.get(*position)) else {
+                seen.insert(*name, Following::Done);
+                followed.pop();
+                continue;
+            };
+            *position += 1;
+            match seen.get(target) {
+                Some(Following::Done) => {}
+                Some(Following::Yes) => {
+                    let circle: Vec<&str> = followed.iter().map(|(name, _)| *name).collect();
+                    return Err(circle_error(node, &circle, target));
+                }
+                None => followed.push((target, 0)),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum Following {
+    Yes,
+    Done,
+}
+
+/// The name of the route to which the action passes requests as they are, its fallbacks included.
+fn passes(action: &Action) -> Option<&str> {
+    if action.rewrite.is_some() {
+        return None;
+    }
+    match &action.kind {
+        ActionKind::Pass(Pass::To(Destination::Routes(name))) => Some(name.as_deref().unwrap_or_default()),
+        ActionKind::Share(share) => share.fallback.as_deref().and_then(passes),
+        ActionKind::Pass(_) | ActionKind::Proxy(_) | ActionKind::Return { .. } => None,
+    }
+}
+
+/// `followed` are the routes on the way, of which the last leads back to `target`.
+fn circle_error(node: &Node<'_>, followed: &[&str], target: &str) -> Error {
+    let advice = "a request would never leave it; remove one of its passes";
+    if target.is_empty() {
+        return node.error(format_args!("a step passes requests back to \"routes\", a circle: {advice}"));
+    }
+    let circle = followed.iter().skip_while(|name| **name != target).map(|name| quoted(name));
+    let mut names: Vec<String> = circle.take(CIRCLE_NAMES + 1).collect();
+    if names.len() > CIRCLE_NAMES {
+        names[CIRCLE_NAMES] = "...".to_owned();
+    }
+    names.push(quoted(target));
+    node.error(format_args!("the routes {} pass requests in a circle: {advice}", names.join(" → ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Configuration;
+
+    fn parse(routes: &str) -> Result<(), String> {
+        let parsed = Configuration::parse(&format!(r#"{{"routes": {routes}}}"#));
+        parsed.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn pass(name: &str) -> String {
+        format!(r#"{{"action": {{"pass": "routes/{name}"}}}}"#)
+    }
+
+    #[test]
+    fn routes_may_meet_again_but_not_lead_in_a_circle() {
+        let fallback =
+            r#"{"action": {"share": "/x$uri", "fallback": {"share": "/y$uri", "fallback": {"pass": "routes/a"}}}}"#;
+        let diamond = format!(r#"{{"a": [{}, {}], "b": [{}], "c": [{2}], "d": []}}"#, pass("b"), pass("c"), pass("d"));
+        assert_eq!(parse(&diamond), Ok(()));
+        let advice = "a request would never leave it; remove one of its passes";
+        let cases = [
+            (
+                format!(r#"{{"a": [{}]}}"#, pass("a")),
+                format!("routes: the routes \"a\" → \"a\" pass requests in a circle: {advice}"),
+            ),
+            (
+                format!(r#"{{"0": [{}], "a": [{}], "b": [{fallback}]}}"#, pass("a"), pass("b")),
+                format!("routes: the routes \"a\" → \"b\" → \"a\" pass requests in a circle: {advice}"),
+            ),
+            (
+                r#"[{"match": {"uri": "/x"}, "action": {"pass": "routes"}}]"#.to_owned(),
+                format!("routes: a step passes requests back to \"routes\", a circle: {advice}"),
+            ),
+        ];
+        for (routes, expected) in cases {
+            assert_eq!(parse(&routes), Err(expected), "{routes}");
+        }
+    }
+
+    #[test]
+    fn a_circle_that_a_request_may_leave_is_accepted() {
+        let rewriting = r#"[{"match": {"uri": "/x"}, "action": {"rewrite": "/y", "pass": "routes"}}]"#;
+        assert_eq!(parse(rewriting), Ok(()));
+        assert_eq!(parse(r#"{"a": [{"action": {"pass": "routes/$host"}}]}"#), Ok(()));
+    }
+
+    #[test]
+    fn a_long_chain_of_routes_is_followed() {
+        let chain = |last: usize| {
+            let routes: Vec<String> = (0..20_000)
+                .map(|i| format!(r#""{i:05}": [{{"action": {{"pass": "routes/{:05}"}}}}]"#, (i + 1).min(last)))
+                .collect();
+            format!(r#"{{{}, "20000": []}}"#, routes.join(","))
+        };
+        assert_eq!(parse(&chain(20_000)), Ok(()));
+        let error = parse(&chain(10_000)).expect_err("a circle");
+        assert!(error.contains("\"10000\" → \"10000\""), "{error}");
+    }
+}

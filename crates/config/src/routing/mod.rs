@@ -1,0 +1,10 @@
+//! What becomes of a request: routes, their actions, and where a `pass` leads.
+
+pub(crate) mod action;
+mod circles;
+pub(crate) mod pass;
+pub(crate) mod response_headers;
+mod route_index;
+pub(crate) mod routes;
+pub(crate) mod share;
+pub(crate) mod upstream;

@@ -1,0 +1,94 @@
+//! `response_headers`: what is changed in the headers of a response.
+
+use crate::error::{Error, quoted};
+use crate::matching::fields::is_token;
+use crate::read::node::Node;
+use crate::template::text::Template;
+
+/// What says where a message ends is not up to the configuration.
+const FRAMING: [&str; 6] = ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];
+
+/// A change to the headers of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderChange {
+    /// In lower case.
+    pub name: String,
+    /// What takes the place of all headers with this name; `None` (`null`) removes them.
+    pub value: Option<Template>,
+}
+
+/// The changes in the order of the text; each name once.
+pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<HeaderChange>, Error> {
+    let mut changes: Vec<HeaderChange> = Vec::new();
+    for (key, node) in node.named()? {
+        if !is_token(key) {
+            return Err(node.error("this is not the name of a header; write one such as \"Cache-Control\""));
+        }
+        let name = key.to_ascii_lowercase();
+        if FRAMING.contains(&name.as_str()) {
+            return Err(node.error("howdah sets this header itself, since it says where the response ends; remove it"));
+        }
+        if changes.iter().any(|change| change.name == name) {
+            return Err(node.error("this header is there twice; remove one"));
+        }
+        let value = if node.is_null() { None } else { Some(read_value(&node)?) };
+        changes.push(HeaderChange { name, value });
+    }
+    Ok(changes)
+}
+
+fn read_value(node: &Node<'_>) -> Result<Template, Error> {
+    let text = node.string()?;
+    if text.chars().any(|c| c.is_control() && c != '\t') {
+        return Err(node.error(format_args!("{} has a control character; remove it", quoted(&text))));
+    }
+    Template::read(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn read(json: &str) -> Result<Vec<HeaderChange>, String> {
+        let value = json::parse(json).expect("JSON");
+        read_all(&Node::root(&value)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn headers_are_set_or_removed() {
+        let change = |name: &str, value: Option<&str>| HeaderChange {
+            name: name.into(),
+            value: value.map(|value| value.parse().expect(value)),
+        };
+        let json =
+            r#"{"Cache-Control": "max-age=60, public", "X-Host": "${host}:$uri", "x-powered-by": null, "Y": ""}"#;
+        let expected = [
+            change("cache-control", Some("max-age=60, public")),
+            change("x-host", Some("${host}:$uri")),
+            change("x-powered-by", None),
+            change("y", Some("")),
+        ];
+        assert_eq!(read(json).as_deref(), Ok(expected.as_slice()));
+        assert_eq!(read("{}"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_wrong_header_is_refused() {
+        let cases = [
+            (r#"{"A B": "x"}"#, "A B: this is not the name of a header; write one such as \"Cache-Control\""),
+            (
+                r#"{"Content-Length": "5"}"#,
+                "Content-Length: howdah sets this header itself, since it says where the response ends; remove it",
+            ),
+            (r#"{"A": "x", "a": null}"#, "a: this header is there twice; remove one"),
+            (r#"{"A": "x\r\nB: y"}"#, r#"A: "x\r\nB: y" has a control character; remove it"#),
+            (r#"{"A": "$url"}"#, "A: \"$url\" has no variable \"url\" to fill in; did you mean \"uri\"?"),
+            (r#"{"A": false}"#, "A: expected a string; write \"false\", with quotes"),
+            ("[]", "expected an object, found an array"),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json), Err(expected.to_owned()), "{json}");
+        }
+    }
+}

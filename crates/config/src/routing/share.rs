@@ -1,0 +1,198 @@
+//! `share`: the action that answers with a file.
+
+use std::path::Path;
+
+use crate::error::{Error, quoted};
+use crate::matching::pattern::{Patterns, Subject};
+use crate::read::node::{Node, Object};
+use crate::read::scope::Scope;
+use crate::routing::action::Action;
+use crate::template::path::PathTemplate;
+
+const DEFAULT_INDEX: &str = "index.html";
+
+/// Answers with a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// Where the file may be: absolute paths, tried in this order. There is one at least.
+    pub paths: Vec<PathTemplate>,
+    /// The names of a folder's index file, tried in this order. May be empty. Each is a path below the folder.
+    pub index: Vec<String>,
+    /// The MIME types (in lower case, without parameters; empty if not known) of files that are sent; `None` is all.
+    /// They do not concern the index file of a folder.
+    pub types: Option<Patterns>,
+    /// Whether symbolic links are followed: `Some(true)` anywhere, `Some(false)` never, `None` while they stay
+    /// inside the share's base, which is [`chroot`](Self::chroot), or else [`PathTemplate::constant_prefix`].
+    pub follow_symlinks: Option<bool>,
+    /// Whether the way to a file may lead over mount points below the share's base: yes.
+    pub traverse_mounts: bool,
+    /// An absolute path that contains every file which the share answers with. It bounds the file that is found;
+    /// it is not put before the paths. A path may still turn out to be outside; it is then not found.
+    pub chroot: Option<PathTemplate>,
+    /// What is done if no file is found. Without it, the answer is 404.
+    pub fallback: Option<Box<Action>>,
+}
+
+// === impl Share ===
+
+impl Share {
+    /// From the options of an action that has the option `share`.
+    pub(crate) fn read(object: &Object<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
+        let chroot = object.read("chroot", read_chroot)?;
+        let share = object.require("share", "the path of the files")?;
+        let paths = share.one_or_many(|node| read_path(node, chroot.as_ref()))?;
+        if paths.is_empty() {
+            return Err(share.error("the array is empty; add a path, as in \"/srv/shop$uri\""));
+        }
+        let index = object.read("index", |node| node.one_or_many(|node| node.path_below("the folder")))?;
+        Ok(Self {
+            paths,
+            index: index.unwrap_or_else(|| vec![DEFAULT_INDEX.to_owned()]),
+            types: object.read("types", |node| Patterns::read(node, Subject::MimeType, scope))?,
+            follow_symlinks: object.read("follow_symlinks", Node::boolean)?,
+            traverse_mounts: object.read("traverse_mounts", Node::boolean)?.unwrap_or(true),
+            chroot,
+            fallback: object.read("fallback", |node| Action::read(node, scope))?.map(Box::new),
+        })
+    }
+}
+
+fn read_chroot(node: &Node<'_>) -> Result<PathTemplate, Error> {
+    let path = PathTemplate::read(node)?;
+    if path.has_parent() {
+        return Err(node.error("write the path without \"..\""));
+    }
+    Ok(path)
+}
+
+fn read_path(node: &Node<'_>, chroot: Option<&PathTemplate>) -> Result<PathTemplate, Error> {
+    let path = PathTemplate::read(node)?;
+    let Some(chroot) = chroot else { return Ok(path) };
+    let problem = |problem: &str| node.error(format_args!("{} {problem}", quoted(&path.to_string())));
+    if path.has_parent() {
+        return Err(problem("has a \"..\", which does not go together with \"chroot\"; write the path without it"));
+    }
+    let Some(folder) = chroot.as_constant() else { return Ok(path) };
+    let constant = Path::new(path.constant_prefix());
+    // `Path` disregards doubled and trailing slashes.
+    if !constant.starts_with(folder) && !Path::new(folder).starts_with(constant) {
+        return Err(problem(&format!("is outside of \"chroot\", which is {}; change one of them", quoted(folder))));
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Configuration;
+    use crate::routing::action::ActionKind;
+
+    fn parse(json: &str) -> Result<Share, String> {
+        let text = format!(r#"{{"routes": {{"r": [{{"action": {json}}}], "s": []}}}}"#);
+        let configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
+        match &configuration.routes.find(Some("r")).expect("route").steps()[0].action.kind {
+            ActionKind::Share(share) => Ok(share.clone()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn share(paths: &[&str]) -> Share {
+        Share {
+            paths: paths.iter().map(|path| PathTemplate::parse(path).expect(path)).collect(),
+            index: vec!["index.html".to_owned()],
+            types: None,
+            follow_symlinks: None,
+            traverse_mounts: true,
+            chroot: None,
+            fallback: None,
+        }
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let chroot = |path: &str| Some(PathTemplate::parse(path).expect(path));
+        let cases = [
+            (r#"{"share": "/srv$uri"}"#, share(&["/srv$uri"])),
+            (
+                r#"{"share": "/srv$uri", "follow_symlinks": false, "traverse_mounts": false, "index": []}"#,
+                Share {
+                    follow_symlinks: Some(false),
+                    traverse_mounts: false,
+                    index: Vec::new(),
+                    ..share(&["/srv$uri"])
+                },
+            ),
+            (
+                r#"{"share": ["/srv/shop$uri", "/$host$uri"], "chroot": "/srv/"}"#,
+                Share { chroot: chroot("/srv/"), ..share(&["/srv/shop$uri", "/$host$uri"]) },
+            ),
+            (
+                r#"{"share": "/srv/$host/x$uri", "chroot": "/srv/$host/", "index": ["a.html", "b/c"]}"#,
+                Share {
+                    chroot: chroot("/srv/$host/"),
+                    index: vec!["a.html".into(), "b/c".into()],
+                    ..share(&["/srv/$host/x$uri"])
+                },
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(parse(json), Ok(expected), "{json}");
+        }
+        let typed = parse(r#"{"share": "/x$uri", "types": ["image/*", "!image/gif"]}"#).expect("share");
+        let types = typed.types.expect("types");
+        assert!(types.matches(b"image/png") && !types.matches(b"image/gif") && !types.matches(b""));
+        let fallback = parse(r#"{"share": "/x$uri", "fallback": {"pass": "routes/s"}}"#).expect("share").fallback;
+        assert!(matches!(fallback.expect("fallback").kind, ActionKind::Pass(_)));
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        let cases = [
+            (r#"{"share": []}"#, "share: the array is empty; add a path, as in \"/srv/shop$uri\""),
+            (r#"{"share": "srv$uri"}"#, "share: \"srv$uri\" is not an absolute path; begin it with \"/\""),
+            (r#"{"share": ["/x", "$uri"]}"#, "share/1: \"$uri\" is not an absolute path; begin it with \"/\""),
+            (r#"{"share": "/$url"}"#, "share: \"/$url\" has no variable \"url\" to fill in; did you mean \"uri\"?"),
+            (
+                r#"{"share": "/x$uri", "index": "../a"}"#,
+                "index: \"../a\" must be a file below the folder, without \"..\"",
+            ),
+            (
+                r#"{"share": "/srv/a$uri", "chroot": "/srv/b"}"#,
+                "share: \"/srv/a$uri\" is outside of \"chroot\", which is \"/srv/b\"; change one of them",
+            ),
+            (
+                r#"{"share": "/srv/b/../a$uri", "chroot": "/srv/b"}"#,
+                "share: \"/srv/b/../a$uri\" has a \"..\", which does not go together with \"chroot\"; \
+                 write the path without it",
+            ),
+            (r#"{"share": "/srv$uri", "chroot": "/srv/../x"}"#, "chroot: write the path without \"..\""),
+            (
+                r#"{"share": "/srv$uri", "chroot": "srv"}"#,
+                "chroot: \"srv\" is not an absolute path; begin it with \"/\"",
+            ),
+            (
+                r#"{"share": "/x$uri", "types": 1}"#,
+                "types: expected a string or an array of strings, found the number 1",
+            ),
+            (
+                r#"{"share": "/x$uri", "types": "~("}"#,
+                "types: \"~(\" is not a regular expression (unclosed group); correct it",
+            ),
+            (
+                r#"{"share": "/x$uri", "follow_symlinks": 0}"#,
+                "follow_symlinks: expected true or false, found the number 0",
+            ),
+            (
+                r#"{"share": "/x$uri", "traverse_mounts": "no"}"#,
+                "traverse_mounts: expected true or false, found the string \"no\"",
+            ),
+            (
+                r#"{"share": "/x$uri", "fallback": {"share": "/y$uri", "fallback": {"pass": "routes/t"}}}"#,
+                "fallback/fallback/pass: \"routes/t\" names a route that does not exist; did you mean \"r\"?",
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(parse(json), Err(format!("routes/r/0/action/{expected}")), "{json}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `upstreams`: groups of servers that share their requests.
+
+use std::collections::BTreeMap;
+
+use crate::address::{Endpoint, parse_endpoint};
+use crate::error::{Error, quoted};
+use crate::read::node::{Node, Options};
+
+pub(crate) const OPTIONS: Options = Options { known: &["servers"], refused: &[] };
+pub(crate) const SERVER_OPTIONS: Options = Options { known: &["weight"], refused: &[] };
+
+const MAX_WEIGHT: f64 = 1_000_000.0;
+
+/// Servers that share their requests by weight. At least one has a weight above 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upstream {
+    /// In the order of the text, each endpoint once.
+    pub servers: Vec<UpstreamServer>,
+}
+
+/// A server of an upstream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpstreamServer {
+    /// Where it listens, for HTTP.
+    pub endpoint: Endpoint,
+    /// Its share of the requests, in relation to the other servers', 0 to 1,000,000: 1. With 0 it gets none.
+    pub weight: f64,
+}
+
+pub(crate) fn read_all(node: &Node<'_>) -> Result<BTreeMap<String, Upstream>, Error> {
+    node.named()?.map(|(name, node)| Ok((name.to_owned(), Upstream::read(&node)?))).collect()
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let object = node.object(&OPTIONS)?;
+        let servers = object.require("servers", "\"servers\": {\"127.0.0.1:8080\": {}}")?;
+        let mut keys = BTreeMap::new();
+        let mut all: Vec<UpstreamServer> = Vec::new();
+        for (key, node) in servers.named()? {
+            let endpoint = parse_endpoint(key).map_err(|problem| node.error(problem))?;
+            if let Some(other) = keys.insert(endpoint.clone(), key) {
+                return Err(node.error(format_args!("this is the same address as {}; remove one", quoted(other))));
+            }
+            let weight = node.object(&SERVER_OPTIONS)?.read("weight", |node| node.number(0.0..=MAX_WEIGHT, ""))?;
+            all.push(UpstreamServer { endpoint, weight: weight.unwrap_or(1.0) });
+        }
+        if all.iter().all(|server| server.weight == 0.0) {
+            return Err(servers.error("no server would get a request; add one with a weight above 0"));
+        }
+        Ok(Self { servers: all })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Configuration;
+
+    fn parse(upstream: &str) -> Result<Vec<(String, f64)>, String> {
+        let parsed = Configuration::parse(&format!(r#"{{"upstreams": {{"u": {upstream}}}}}"#));
+        let configuration = parsed.map_err(|error| error.to_string())?;
+        let servers = configuration.upstreams["u"].servers.iter();
+        Ok(servers.map(|server| (server.endpoint.to_string(), server.weight)).collect())
+    }
+
+    #[test]
+    fn servers_keep_their_order_and_weight() {
+        let json = r#"{"servers": {"unix:/x": {"weight": 0.5}, "[::1]:9": {}, "10.0.0.1:8": {"weight": 0}}}"#;
+        let expected = [("unix:/x", 0.5), ("[::1]:9", 1.0), ("10.0.0.1:8", 0.0)];
+        assert_eq!(parse(json), Ok(expected.map(|(endpoint, weight)| (endpoint.to_owned(), weight)).to_vec()));
+    }
+
+    #[test]
+    fn a_wrong_upstream_is_refused() {
+        let cases = [
+            ("{}", ": \"servers\" is missing; add \"servers\": {\"127.0.0.1:8080\": {}}"),
+            (r#"{"servers": {}}"#, "/servers: no server would get a request; add one with a weight above 0"),
+            (
+                r#"{"servers": {"127.0.0.1:1": {"weight": 0}}}"#,
+                "/servers: no server would get a request; add one with a weight above 0",
+            ),
+            (
+                r#"{"servers": {"127.0.0.1:1": {"weight": 1000001}}}"#,
+                "/servers/127.0.0.1:1/weight: 1000001 is out of range; write 0 to 1000000",
+            ),
+            (
+                r#"{"servers": {"127.0.0.1:1": {"weight": -0.1}}}"#,
+                "/servers/127.0.0.1:1/weight: -0.1 is out of range; write 0 to 1000000",
+            ),
+            (
+                r#"{"servers": {"127.0.0.1:1": {"weight": "1"}}}"#,
+                "/servers/127.0.0.1:1/weight: expected a number (write 0 to 1000000), found the string \"1\"",
+            ),
+            (
+                r#"{"servers": {"localhost:1": {}}}"#,
+                "/servers/localhost:1: \"localhost:1\" is not an address to connect to; write an IP address and a \
+                 port, as in 127.0.0.1:8080 or [::1]:8080, or unix:/path",
+            ),
+            (
+                r#"{"servers": {"[::1]:1": {}, "[0::1]:1": {}}}"#,
+                "/servers/[0::1]:1: this is the same address as \"[::1]:1\"; remove one",
+            ),
+            (
+                r#"{"servers": {"127.0.0.1:1": {"max": 1}}}"#,
+                "/servers/127.0.0.1:1/max: there is no such option; remove it",
+            ),
+            (r#"{"server": {}}"#, "/server: there is no such option; did you mean \"servers\"?"),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(parse(json), Err(format!("upstreams/u{expected}")), "{json}");
+        }
+    }
+}

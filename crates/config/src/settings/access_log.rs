@@ -1,0 +1,166 @@
+//! `access_log`: where each request is logged, and in which form.
+
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::matching::predicate::Predicate;
+use crate::read::node::{Node, Options};
+use crate::template::text::Template;
+
+pub(crate) const OPTIONS: Options = Options { known: &["path", "format", "if"], refused: &[] };
+
+/// The combined format of other servers.
+const COMBINED: &str = "$remote_addr - - [$time_local] \"$request_line\" $status $body_bytes_sent \
+                        \"$header_referer\" \"$header_user_agent\"";
+
+/// How requests are logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// Where to.
+    pub destination: LogDestination,
+    /// What a line says.
+    pub format: LogFormat,
+    /// Which requests are logged: those for which it holds; `None` is all.
+    pub condition: Option<Predicate>,
+}
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogDestination {
+    /// To the end of a file; the path is absolute.
+    Path(PathBuf),
+    /// To standard output: `"-"`.
+    Stdout,
+}
+
+/// What a line of a log says. A variable without a value is a `-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The template, without a line break: the combined format, unless said otherwise.
+    Text(Template),
+    /// An object with these members in this order, at least one, each a string.
+    Json(Vec<(String, Template)>),
+}
+
+// === impl AccessLog ===
+
+impl AccessLog {
+    /// From `"/path"`, `"-"` or an object.
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        if !node.is_object() {
+            let destination = LogDestination::read(node)?;
+            return Ok(Self { destination, format: LogFormat::combined(), condition: None });
+        }
+        let object = node.object(&OPTIONS)?;
+        let path = object.require("path", "the log's path, or \"-\" for standard output")?;
+        Ok(Self {
+            destination: LogDestination::read(&path)?,
+            format: object.read("format", LogFormat::read)?.unwrap_or_else(LogFormat::combined),
+            condition: object.read("if", Predicate::read)?,
+        })
+    }
+}
+
+// === impl LogDestination ===
+
+impl LogDestination {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        match node.string()?.as_str() {
+            "-" => Ok(Self::Stdout),
+            _ => node.absolute_path().map(Self::Path),
+        }
+    }
+}
+
+// === impl LogFormat ===
+
+impl LogFormat {
+    /// The combined format.
+    pub fn combined() -> Self {
+        Self::Text(Template::parse(COMBINED).expect("a test reads it"))
+    }
+
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        if !node.is_object() {
+            if !node.is_string() {
+                return Err(node.expected("a string or an object of strings"));
+            }
+            if node.string()?.contains(['\r', '\n']) {
+                return Err(node.error("the format has a line break; howdah adds the one at the end; remove it"));
+            }
+            return Template::read(node).map(Self::Text);
+        }
+        let members = node.named()?.map(|(name, node)| Ok((name.to_owned(), Template::read(&node)?)));
+        let members = members.collect::<Result<Vec<_>, Error>>()?;
+        if members.is_empty() {
+            return Err(node.error("the object is empty; add a member, as in \"uri\": \"$request_uri\""));
+        }
+        Ok(Self::Json(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Configuration;
+    use crate::matching::test_request::TestRequest;
+
+    fn parse(json: &str) -> Result<AccessLog, String> {
+        let parsed = Configuration::parse(&format!(r#"{{"access_log": {json}}}"#));
+        parsed.map(|configuration| configuration.access_log.expect("log")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_log_is_a_path_or_standard_output() {
+        let path = LogDestination::Path("/var/log/x.log".into());
+        let cases = [
+            (r#""/var/log/x.log""#, path.clone()),
+            (r#"{"path": "/var/log/x.log"}"#, path),
+            (r#""-""#, LogDestination::Stdout),
+            (r#"{"path": "-"}"#, LogDestination::Stdout),
+        ];
+        for (json, destination) in cases {
+            assert_eq!(parse(json), Ok(AccessLog { destination, format: LogFormat::combined(), condition: None }));
+        }
+    }
+
+    #[test]
+    fn a_line_is_text_or_json() {
+        let template = |text: &str| Template::parse(text).expect(text);
+        let text = parse(r#"{"path": "-", "format": "$method \"$uri\""}"#).expect("log");
+        assert_eq!(text.format, LogFormat::Text(template("$method \"$uri\"")));
+        let json = parse(r#"{"path": "-", "format": {"u": "$uri", "a": "x"}}"#).expect("log");
+        assert_eq!(json.format, LogFormat::Json(vec![("u".into(), template("$uri")), ("a".into(), template("x"))]));
+        let condition = parse(r#"{"path": "-", "if": "!$arg_quiet"}"#).expect("log").condition.expect("condition");
+        assert!(condition.holds(&TestRequest::default()));
+        assert!(!condition.holds(&TestRequest::default().with_query("quiet=1")));
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        let cases = [
+            (r#""x.log""#, ": \"x.log\" is not an absolute path; begin it with \"/\""),
+            ("{}", ": \"path\" is missing; add the log's path, or \"-\" for standard output"),
+            ("false", ": expected a string; write \"false\", with quotes"),
+            (
+                r#"{"path": "-", "format": "$url"}"#,
+                "/format: \"$url\" has no variable \"url\" to fill in; did you mean \"uri\"?",
+            ),
+            (r#"{"path": "-", "format": 5}"#, "/format: expected a string or an object of strings, found the number 5"),
+            (
+                r#"{"path": "-", "format": "a\nb"}"#,
+                "/format: the format has a line break; howdah adds the one at the end; remove it",
+            ),
+            (
+                r#"{"path": "-", "format": {}}"#,
+                "/format: the object is empty; add a member, as in \"uri\": \"$request_uri\"",
+            ),
+            (r#"{"path": "-", "format": {"a": 1}}"#, "/format/a: expected a string; write \"1\", with quotes"),
+            (r#"{"path": "-", "if": 1}"#, "/if: expected a string; write \"1\", with quotes"),
+            (r#"{"path": "-", "formt": ""}"#, "/formt: there is no such option; did you mean \"format\"?"),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(parse(json), Err(format!("access_log{expected}")), "{json}");
+        }
+    }
+}

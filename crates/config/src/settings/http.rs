@@ -1,0 +1,214 @@
+//! `settings/http`: limits, time-outs and habits of HTTP.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::read::node::{Node, Options};
+use crate::read::scope::Scope;
+use crate::settings::compression::Compression;
+use crate::settings::mime_types::MimeTypes;
+
+pub(crate) const OPTIONS: Options = Options {
+    known: &[
+        "header_read_timeout",
+        "body_read_timeout",
+        "send_timeout",
+        "idle_timeout",
+        "max_body_size",
+        "body_buffer_size",
+        "body_temp_path",
+        "discard_unsafe_fields",
+        "log_route",
+        "server_version",
+        "chunked_transform",
+        "static",
+        "compression",
+    ],
+    refused: &[
+        ("header_buffer_size", HEAD_ADVICE),
+        ("large_header_buffer_size", HEAD_ADVICE),
+        ("large_header_buffers", HEAD_ADVICE),
+        ("websocket", "WebSockets pass through a \"proxy\" as they are; remove it"),
+    ],
+};
+
+const HEAD_ADVICE: &str = "the head of a request may have 64 KiB, without any setting; remove it";
+
+pub(crate) const STATIC_OPTIONS: Options = Options { known: &["mime_types"], refused: &[] };
+
+const MAX_SECONDS: u64 = i32::MAX as u64 / 1000;
+const MAX_BODY_BYTES: u64 = 1 << 40;
+const MAX_BUFFER_BYTES: u64 = 1 << 30;
+
+/// Limits, time-outs and habits of HTTP. The time-outs are 1 to 2,147,483 seconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http {
+    /// How long a client may take for the header of a request: 30 s.
+    pub header_read_timeout: Duration,
+    /// How long a client may send nothing while its body is read: 30 s.
+    pub body_read_timeout: Duration,
+    /// How long a client may take nothing of the response: 30 s.
+    pub send_timeout: Duration,
+    /// How long a connection may stay open between requests: 180 s.
+    pub idle_timeout: Duration,
+    /// The longest body of a request, in bytes, from 1 to 1 TiB: 8 MiB.
+    pub max_body_size: u64,
+    /// How much of a body is kept in memory before it goes to a file, in bytes, up to 1 GiB: 16 KiB.
+    pub body_buffer_size: u64,
+    /// The folder of these files, an absolute path; `None` is the system's folder for temporary files.
+    pub body_temp_path: Option<PathBuf>,
+    /// Whether headers whose names have other characters than letters, digits and dashes are left out: true.
+    pub discard_unsafe_fields: bool,
+    /// Whether the log tells for each request which steps of routes it took: false.
+    pub log_route: bool,
+    /// Whether the `Server` header has the version: true.
+    pub server_version: bool,
+    /// Whether bodies of requests that come in chunks are accepted: false.
+    pub chunked_transform: bool,
+    /// `static/mime_types`: the types of files, before the built-in ones.
+    pub mime_types: MimeTypes,
+    /// Which responses are compressed, and how: none.
+    pub compression: Compression,
+}
+
+// === impl Http ===
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            header_read_timeout: Duration::from_secs(30),
+            body_read_timeout: Duration::from_secs(30),
+            send_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(180),
+            max_body_size: 8 << 20,
+            body_buffer_size: 16 << 10,
+            body_temp_path: None,
+            discard_unsafe_fields: true,
+            log_route: false,
+            server_version: true,
+            chunked_transform: false,
+            mime_types: MimeTypes::default(),
+            compression: Compression::default(),
+        }
+    }
+}
+
+impl Http {
+    pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
+        let object = node.object(&OPTIONS)?;
+        let default = Self::default();
+        let timeout = |key, default| Ok(object.read(key, read_seconds)?.unwrap_or(default));
+        let bytes = |key, range, default| Ok(object.read(key, |node| node.integer(range, "bytes"))?.unwrap_or(default));
+        let flag = |key, default| Ok(object.read(key, Node::boolean)?.unwrap_or(default));
+        Ok(Self {
+            header_read_timeout: timeout("header_read_timeout", default.header_read_timeout)?,
+            body_read_timeout: timeout("body_read_timeout", default.body_read_timeout)?,
+            send_timeout: timeout("send_timeout", default.send_timeout)?,
+            idle_timeout: timeout("idle_timeout", default.idle_timeout)?,
+            max_body_size: bytes("max_body_size", 1..=MAX_BODY_BYTES, default.max_body_size)?,
+            body_buffer_size: bytes("body_buffer_size", 0..=MAX_BUFFER_BYTES, default.body_buffer_size)?,
+            body_temp_path: object.read("body_temp_path", Node::absolute_path)?,
+            discard_unsafe_fields: flag("discard_unsafe_fields", default.discard_unsafe_fields)?,
+            log_route: flag("log_route", default.log_route)?,
+            server_version: flag("server_version", default.server_version)?,
+            chunked_transform: flag("chunked_transform", default.chunked_transform)?,
+            mime_types: object.read("static", read_static)?.unwrap_or_default(),
+            compression: object.read("compression", |node| Compression::read(node, scope))?.unwrap_or_default(),
+        })
+    }
+}
+
+fn read_seconds(node: &Node<'_>) -> Result<Duration, Error> {
+    node.integer(1..=MAX_SECONDS, "seconds").map(Duration::from_secs)
+}
+
+fn read_static(node: &Node<'_>) -> Result<MimeTypes, Error> {
+    Ok(node.object(&STATIC_OPTIONS)?.read("mime_types", MimeTypes::read)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::settings::compression::{Compressor, Encoding};
+
+    fn read(json: &str) -> Result<Http, String> {
+        let value = json::parse(json).expect("JSON");
+        Http::read(&Node::root(&value), &Scope::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_written_has_its_default() {
+        assert_eq!(read("{}"), Ok(Http::default()));
+        assert_eq!(read(r#"{"static": {}, "compression": {}}"#), Ok(Http::default()));
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let json = r#"{
+            "header_read_timeout": 1, "body_read_timeout": 2, "send_timeout": 3, "idle_timeout": 4,
+            "max_body_size": 5, "body_buffer_size": 0, "body_temp_path": "/tmp/", "server_version": false,
+            "discard_unsafe_fields": false, "log_route": true, "chunked_transform": true,
+            "static": {"mime_types": {"a/b": ".c"}}, "compression": {"compressors": {"encoding": "br", "level": 5}}}"#;
+        let expected = Http {
+            header_read_timeout: Duration::from_secs(1),
+            body_read_timeout: Duration::from_secs(2),
+            send_timeout: Duration::from_secs(3),
+            idle_timeout: Duration::from_secs(4),
+            max_body_size: 5,
+            body_buffer_size: 0,
+            body_temp_path: Some("/tmp".into()),
+            discard_unsafe_fields: false,
+            log_route: true,
+            server_version: false,
+            chunked_transform: true,
+            mime_types: MimeTypes { extensions: [("c".into(), "a/b".into())].into(), ..MimeTypes::default() },
+            compression: Compression {
+                types: None,
+                compressors: vec![Compressor { encoding: Encoding::Brotli(5), min_length: 0 }],
+            },
+        };
+        assert_eq!(read(json), Ok(expected));
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_with_its_range() {
+        let seconds = "write 1 to 2147483 seconds";
+        let head = "howdah does not have this option of NGINX Unit; \
+                    the head of a request may have 64 KiB, without any setting; remove it";
+        let cases = [
+            (
+                r#"{"header_read_timeout": "30"}"#,
+                format!("header_read_timeout: expected a whole number ({seconds}), found the string \"30\""),
+            ),
+            (r#"{"body_read_timeout": -1}"#, format!("body_read_timeout: -1 is out of range; {seconds}")),
+            (r#"{"idle_timeout": 0}"#, format!("idle_timeout: 0 is out of range; {seconds}")),
+            (r#"{"send_timeout": 1.5}"#, format!("send_timeout: 1.5 is not a whole number; {seconds}")),
+            (r#"{"max_body_size": 0}"#, "max_body_size: 0 is out of range; write 1 to 1099511627776 bytes".into()),
+            (r#"{"body_buffer_size": -1}"#, "body_buffer_size: -1 is out of range; write 0 to 1073741824 bytes".into()),
+            (r#"{"body_temp_path": "t"}"#, "body_temp_path: \"t\" is not an absolute path; begin it with \"/\"".into()),
+            (r#"{"server_version": 1}"#, "server_version: expected true or false, found the number 1".into()),
+            (
+                r#"{"discard_unsafe_fields": 1}"#,
+                "discard_unsafe_fields: expected true or false, found the number 1".into(),
+            ),
+            (r#"{"log_route": "x"}"#, "log_route: expected true or false, found the string \"x\"".into()),
+            (r#"{"chunked_transform": []}"#, "chunked_transform: expected true or false, found an array".into()),
+            (r#"{"static": {"mime": {}}}"#, "static/mime: there is no such option; remove it".into()),
+            (r#"{"static": {"mime_types": []}}"#, "static/mime_types: expected an object, found an array".into()),
+            (r#"{"compression": true}"#, "compression: expected an object, found true".into()),
+            (r#"{"large_header_buffers": 8}"#, format!("large_header_buffers: {head}")),
+            (r#"{"large_header_buffer_size": 8}"#, format!("large_header_buffer_size: {head}")),
+            (
+                r#"{"websocket": {}}"#,
+                "websocket: howdah does not have this option of NGINX Unit; \
+                 WebSockets pass through a \"proxy\" as they are; remove it"
+                    .into(),
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json), Err(expected), "{json}");
+        }
+    }
+}

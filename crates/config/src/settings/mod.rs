@@ -1,0 +1,82 @@
+//! `settings`: what holds for every listener.
+
+pub(crate) mod access_log;
+pub(crate) mod compression;
+pub(crate) mod http;
+pub(crate) mod mime_types;
+pub(crate) mod telemetry;
+
+use crate::error::Error;
+use crate::read::node::{Node, Options};
+use crate::read::scope::Scope;
+use crate::settings::http::Http;
+use crate::settings::telemetry::Telemetry;
+
+pub(crate) const OPTIONS: Options = Options {
+    known: &["listen_threads", "http", "telemetry"],
+    refused: &[(
+        "js_module",
+        "it does not run JavaScript; write texts with variables, as in \"/srv/$host$uri\", choose by \"match\", \
+         and remove it",
+    )],
+};
+
+const MAX_THREADS: u32 = 1024;
+
+/// What holds for every listener.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// How many threads the router has, from 1 to 1024; `None` is one for each core.
+    pub listen_threads: Option<u32>,
+    /// Limits, time-outs and habits of HTTP.
+    pub http: Http,
+    /// Where traces go.
+    pub telemetry: Option<Telemetry>,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
+        let object = node.object(&OPTIONS)?;
+        Ok(Self {
+            listen_threads: object.read("listen_threads", |node| node.integer(1..=MAX_THREADS, "threads"))?,
+            http: object.read("http", |node| Http::read(node, scope))?.unwrap_or_default(),
+            telemetry: object.read("telemetry", |node| Telemetry::read(node, scope))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Configuration;
+
+    fn parse(settings: &str) -> Result<Settings, String> {
+        let parsed = Configuration::parse(&format!(r#"{{"settings": {settings}}}"#));
+        parsed.map(|configuration| configuration.settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        assert_eq!(parse("{}"), Ok(Settings::default()));
+        let settings = parse(r#"{"listen_threads": 2, "http": {"log_route": true}}"#).expect("settings");
+        assert_eq!((settings.listen_threads, settings.http.log_route), (Some(2), true));
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named() {
+        let cases = [
+            (r#"{"listen_threads": 0}"#, "listen_threads: 0 is out of range; write 1 to 1024 threads"),
+            (r#"{"threads": 1}"#, "threads: there is no such option; remove it"),
+            (
+                r#"{"js_module": "next"}"#,
+                "js_module: howdah does not have this option of NGINX Unit; it does not run JavaScript; \
+                 write texts with variables, as in \"/srv/$host$uri\", choose by \"match\", and remove it",
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(parse(json), Err(format!("settings/{expected}")), "{json}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Texts with variables, such as `/srv/$host$uri`.
+
+pub(crate) mod path;
+pub(crate) mod text;
+pub(crate) mod variable;

@@ -1,0 +1,263 @@
+//! `tls`: the certificates of a listener, and how its clients resume their sessions.
+
+pub(crate) mod policy;
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::document::secrets;
+use crate::error::{Error, did_you_mean, quoted};
+use crate::read::node::{Node, Options};
+use crate::read::scope::Scope;
+use crate::tls::policy::TlsPolicy;
+
+pub(crate) const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], refused: &[] };
+pub(crate) const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], refused: &[] };
+
+const MAX_CACHED_SESSIONS: u64 = 10_000_000;
+const MAX_TIMEOUT_SECONDS: u64 = 7 * 24 * 60 * 60;
+const MAX_TICKET_KEYS: usize = 1000;
+
+/// TLS on a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The names of the certificates, one at least, each once. The first that fits the name which the client asks for
+    /// is taken, an exact fit before a wildcard's; if none fits, the first.
+    pub certificates: Vec<String>,
+    /// `conf_commands`: versions, cipher suites and so on.
+    pub policy: TlsPolicy,
+    /// How clients resume their sessions.
+    pub session: TlsSession,
+}
+
+/// How clients resume TLS sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSession {
+    /// How many sessions are remembered, up to 10,000,000: 0, which is none.
+    pub cache_size: u32,
+    /// How long a session may be resumed, one second to 7 days: 300 s.
+    pub timeout: Duration,
+    /// Whether clients remember sessions themselves: no.
+    pub tickets: Tickets,
+}
+
+/// Session tickets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tickets {
+    /// `false`: clients get none.
+    Off,
+    /// `true`: with a key that howdah draws and changes by itself.
+    RandomKey,
+    /// With these keys, one at least. The last one makes tickets, all of them are accepted.
+    Keys(Vec<TicketKey>),
+}
+
+/// A key for session tickets, in OpenSSL's form. It is a secret, which its `Debug` does not tell.
+#[derive(Clone, PartialEq, Eq)]
+pub enum TicketKey {
+    /// A name of 16 bytes, 16 bytes for HMAC-SHA256, 16 bytes for AES-128-CBC.
+    Aes128([u8; 48]),
+    /// A name of 16 bytes, 32 bytes for HMAC-SHA256, 32 bytes for AES-256-CBC.
+    Aes256([u8; 80]),
+}
+
+// === impl Tls ===
+
+impl Tls {
+    pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
+        let object = node.object(&OPTIONS)?;
+        let certificate = object.require("certificate", "the name of a certificate that is stored")?;
+        let certificates = certificate.one_or_many(|node| read_certificate(node, scope))?;
+        if certificates.is_empty() {
+            return Err(certificate.error("the array is empty; add the name of a certificate"));
+        }
+        for (at, name) in certificates.iter().enumerate() {
+            if certificates[..at].contains(name) {
+                return Err(certificate.error(format_args!("{} is there twice; remove one", quoted(name))));
+            }
+        }
+        Ok(Self {
+            certificates,
+            policy: object.read("conf_commands", TlsPolicy::read)?.unwrap_or_default(),
+            session: object.read("session", TlsSession::read)?.unwrap_or_default(),
+        })
+    }
+}
+
+fn read_certificate(node: &Node<'_>, scope: &Scope<'_>) -> Result<String, Error> {
+    let name = node.nonempty_string()?;
+    if let Some(known) = scope.context.certificates.filter(|known| !known.contains(&name)) {
+        let similar = did_you_mean(&name, known.iter().map(String::as_str));
+        let otherwise = if similar.is_empty() { "; upload it first: howdah certificate put" } else { &similar };
+        return Err(node.error(format_args!("there is no certificate {}{otherwise}", quoted(&name))));
+    }
+    Ok(name)
+}
+
+// === impl TlsSession ===
+
+impl Default for TlsSession {
+    fn default() -> Self {
+        Self { cache_size: 0, timeout: Duration::from_secs(300), tickets: Tickets::Off }
+    }
+}
+
+impl TlsSession {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let object = node.object(&SESSION_OPTIONS)?;
+        let default = Self::default();
+        let cache_size = object.read("cache_size", |node| node.integer(0..=MAX_CACHED_SESSIONS, "sessions"))?;
+        let timeout = object.read("timeout", |node| node.integer(1..=MAX_TIMEOUT_SECONDS, "seconds"))?;
+        Ok(Self {
+            cache_size: cache_size.unwrap_or(default.cache_size),
+            timeout: timeout.map_or(default.timeout, Duration::from_secs),
+            tickets: object.read("tickets", Tickets::read)?.unwrap_or(default.tickets),
+        })
+    }
+}
+
+// === impl Tickets ===
+
+impl Tickets {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        if !node.is_string() && !node.is_array() {
+            let expected = || node.expected("true, false, a key or an array of keys");
+            return Ok(if node.boolean().map_err(|_| expected())? { Self::RandomKey } else { Self::Off });
+        }
+        let keys = node.one_or_many(TicketKey::read)?;
+        if keys.len() > MAX_TICKET_KEYS {
+            return Err(node.error(format_args!("there are {} keys; write {MAX_TICKET_KEYS} at most", keys.len())));
+        }
+        Ok(if keys.is_empty() { Self::Off } else { Self::Keys(keys) })
+    }
+}
+
+// === impl TicketKey ===
+
+impl TicketKey {
+    /// No error repeats the text: it may be almost a key.
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let advice = "write 48 or 80 random bytes in base64, as from: openssl rand -base64 80";
+        let text = node.string()?;
+        if secrets::is_hidden(&text) {
+            return Err(node.error(
+                "this stands for a key that howdah does not show, and the configuration in force has no such key; write \
+                 the key itself, or keep the one that is there with the text that GET shows in its place",
+            ));
+        }
+        let bytes = STANDARD.decode(text).map_err(|_| node.error(format_args!("not base64; {advice}")))?;
+        if let Ok(key) = <[u8; 48]>::try_from(bytes.as_slice()) {
+            return Ok(Self::Aes128(key));
+        }
+        let length = bytes.len();
+        let key = bytes.try_into().map(Self::Aes256);
+        key.map_err(|_| node.error(format_args!("the key has {length} bytes; {advice}")))
+    }
+}
+
+impl fmt::Debug for TicketKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Aes128(_) => "Aes128(..)",
+            Self::Aes256(_) => "Aes256(..)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{Configuration, Context};
+
+    fn parse(tls: &str) -> Result<Tls, String> {
+        let known = BTreeSet::from(["shop".to_owned(), "blog".to_owned()]);
+        let text = format!(r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes", "tls": {tls}}}}}}}"#);
+        let parsed = Configuration::parse_in(&text, Context { certificates: Some(&known) });
+        let mut configuration = parsed.map_err(|error| error.to_string())?;
+        Ok(configuration.listeners.remove(0).tls.expect("TLS"))
+    }
+
+    fn session(session: &str) -> Result<TlsSession, String> {
+        parse(&format!(r#"{{"certificate": "shop", "session": {session}}}"#)).map(|tls| tls.session)
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let one = parse(r#"{"certificate": "shop"}"#).expect("TLS");
+        assert_eq!((one.certificates, one.policy), (vec!["shop".to_owned()], TlsPolicy::default()));
+        assert_eq!(one.session, TlsSession::default());
+        assert_eq!(parse(r#"{"certificate": ["shop", "blog"]}"#).expect("TLS").certificates, ["shop", "blog"]);
+        let key = |length: usize| STANDARD.encode(vec![7; length]);
+        let cases = [
+            ("{}".to_owned(), TlsSession::default()),
+            (
+                r#"{"cache_size": 10240, "timeout": 60, "tickets": true}"#.to_owned(),
+                TlsSession { cache_size: 10240, timeout: Duration::from_secs(60), tickets: Tickets::RandomKey },
+            ),
+            (
+                format!(r#"{{"tickets": "{}"}}"#, key(48)),
+                TlsSession { tickets: Tickets::Keys(vec![TicketKey::Aes128([7; 48])]), ..TlsSession::default() },
+            ),
+            (
+                format!(r#"{{"tickets": ["{}", "{}"]}}"#, key(80), key(48)),
+                TlsSession {
+                    tickets: Tickets::Keys(vec![TicketKey::Aes256([7; 80]), TicketKey::Aes128([7; 48])]),
+                    ..TlsSession::default()
+                },
+            ),
+            (r#"{"tickets": []}"#.to_owned(), TlsSession::default()),
+            (r#"{"tickets": false}"#.to_owned(), TlsSession::default()),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(session(&json), Ok(expected), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_not_told() {
+        let key = TicketKey::Aes128([7; 48]);
+        assert_eq!(format!("{:?}", Tickets::Keys(vec![key])), "Keys([Aes128(..)])");
+        let almost = format!(r#"{{"tickets": "{}"}}"#, STANDARD.encode([7; 47]));
+        let error = session(&almost).expect_err("47 bytes");
+        assert!(!error.contains("BwcH") && error.contains("the key has 47 bytes; write 48 or 80 random"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        let cases = [
+            ("{}", ": \"certificate\" is missing; add the name of a certificate that is stored"),
+            (r#"{"certificate": []}"#, "/certificate: the array is empty; add the name of a certificate"),
+            (r#"{"certificate": "shp"}"#, "/certificate: there is no certificate \"shp\"; did you mean \"shop\"?"),
+            (
+                r#"{"certificate": ["shop", "other"]}"#,
+                "/certificate/1: there is no certificate \"other\"; upload it first: howdah certificate put",
+            ),
+            (r#"{"certificate": ["shop", "shop"]}"#, "/certificate: \"shop\" is there twice; remove one"),
+            (r#"{"certificate": "shop", "key": "x"}"#, "/key: there is no such option; remove it"),
+            (
+                r#"{"certificate": "shop", "session": {"cache_size": -1}}"#,
+                "/session/cache_size: -1 is out of range; write 0 to 10000000 sessions",
+            ),
+            (
+                r#"{"certificate": "shop", "session": {"timeout": 0}}"#,
+                "/session/timeout: 0 is out of range; write 1 to 604800 seconds",
+            ),
+            (
+                r#"{"certificate": "shop", "session": {"tickets": 1}}"#,
+                "/session/tickets: expected true, false, a key or an array of keys, found the number 1",
+            ),
+            (
+                r#"{"certificate": "shop", "session": {"tickets": ["%"]}}"#,
+                "/session/tickets/0: not base64; write 48 or 80 random bytes in base64, as from: openssl rand -base64 80",
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(parse(json), Err(format!("listeners/*:1/tls{expected}")), "{json}");
+        }
+    }
+}
