@@ -9,8 +9,8 @@
 
 use crate::rootfs;
 use howdah_protocol::confinement::{Confinement, Users};
-use howdah_protocol::control::ControlSocket;
-use howdah_protocol::lifecycle::{FromPrototype, PrototypeBoot};
+use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::prototype_messages::{FromPrototype, PrototypeBoot};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::CloneFlags;

@@ -9,11 +9,12 @@ use crate::stderr::Stderr;
 use crate::{confine, ini, readable, sapi, worker};
 use howdah_channel::request::NAMES;
 use howdah_channel::{WorkerChannel, WorkerId};
-use howdah_protocol::control::ControlSocket;
-use howdah_protocol::inherited::inherited;
-use howdah_protocol::lifecycle::{
-    CONTROL_FD, FromPrototype, ProcessEnd, PrototypeBoot, ToPrototype, die_with_supervisor,
-};
+use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::inherited::CONTROL_FD;
+use howdah_protocol::inherited::take_inherited;
+use howdah_protocol::parent_death::die_with_supervisor;
+use howdah_protocol::process_end::ProcessEnd;
+use howdah_protocol::prototype_messages::{FromPrototype, PrototypeBoot, ToPrototype};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -67,7 +68,7 @@ struct Loaded {
 /// When there is no supervisor to talk to.
 pub fn run() -> Result<ExitCode, String> {
     let control = ControlSocket::from(
-        inherited(CONTROL_FD)
+        take_inherited(CONTROL_FD)
             .map_err(|_| "this program is started by howdah; to serve a folder run: howdah serve DIR".to_owned())?,
     );
     let watched = die_with_supervisor(&control);
@@ -126,13 +127,13 @@ impl Prototype {
             self.reap();
             while !stopping {
                 match self.control.receive_long::<ToPrototype>() {
-                    Ok(Some((ToPrototype::Start(worker), _))) => {
+                    Ok(Some((ToPrototype::StartWorker(worker), _))) => {
                         if self.start(worker) {
                             drop(children);
                             self.become_worker(worker, &watched);
                         }
                     }
-                    Ok(Some((ToPrototype::Answer, _))) => send(&self.control, &FromPrototype::IsThere),
+                    Ok(Some((ToPrototype::Ping, _))) => send(&self.control, &FromPrototype::Pong),
                     Ok(Some((ToPrototype::Boot(_), _))) => {}
                     Ok(None) => stopping = true,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -151,7 +152,7 @@ impl Prototype {
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => {
                 self.workers.insert(child, worker);
-                send(&self.control, &FromPrototype::Started { worker, pid: child.as_raw() });
+                send(&self.control, &FromPrototype::WorkerStarted { worker, pid: child.as_raw() });
                 false
             }
             Ok(ForkResult::Child) => true,
@@ -161,7 +162,7 @@ impl Prototype {
                     self.told_scarcity = Some(Instant::now());
                     crate::warn(&format!("cannot fork a worker of \"{}\": {error}", self.bounds.application));
                 }
-                send(&self.control, &FromPrototype::NotForked { worker });
+                send(&self.control, &FromPrototype::WorkerNotForked { worker });
                 false
             }
         }
@@ -200,7 +201,7 @@ impl Prototype {
             if let Some(end) = ProcessEnd::of(status)
                 && let Some(worker) = self.workers.remove(&Pid::from_raw(pid))
             {
-                send(&self.control, &FromPrototype::Exited { worker, pid, end });
+                send(&self.control, &FromPrototype::WorkerExited { worker, pid, end });
             }
         }
     }
@@ -246,7 +247,7 @@ fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, mut descriptors: Vec<
             .map_err(|error| format!("cannot set the limit of descriptors: {error}"))?;
     }
     let rootfs = boot.confinement.as_ref().and_then(|confinement| confinement.rootfs.as_ref());
-    readable::prove(&boot.needs, rootfs.map(|rootfs| rootfs.path.as_path()))?;
+    readable::prove(&boot.required_paths, rootfs.map(|rootfs| rootfs.path.as_path()))?;
     let opcache = start_php(boot)?;
     // What it said until now the supervisor has read, for the answer to who wanted it to start.
     let stderr = Stderr::begin(descriptors.swap_remove(1));

@@ -1,7 +1,7 @@
 //! Whether the application's user can read what the application names: asked by the prototype, who is that user by now
 //! and has that application's root directory.
 
-use howdah_protocol::lifecycle::Need;
+use howdah_protocol::prototype_messages::RequiredPath;
 use nix::unistd::{AccessFlags, User, access, geteuid};
 use std::fs::OpenOptions;
 use std::io;
@@ -12,13 +12,13 @@ use std::path::Path;
 ///
 /// # Errors
 /// A sentence about the first that is missing or closed, with its option.
-pub fn prove(needs: &[Need], rootfs: Option<&Path>) -> Result<(), String> {
+pub fn prove(needs: &[RequiredPath], rootfs: Option<&Path>) -> Result<(), String> {
     needs
         .iter()
         .try_for_each(|need| look(need).map_err(|error| format!("{}: {}", need.option, explain(need, &error, rootfs))))
 }
 
-fn look(need: &Need) -> io::Result<()> {
+fn look(need: &RequiredPath) -> io::Result<()> {
     if need.is_folder {
         return match std::fs::metadata(&need.path)?.is_dir() {
             true => Ok(access(&need.path, AccessFlags::X_OK)?),
@@ -30,8 +30,8 @@ fn look(need: &Need) -> io::Result<()> {
     if file.metadata()?.is_file() { Ok(()) } else { Err(io::ErrorKind::IsADirectory.into()) }
 }
 
-fn explain(need: &Need, error: &io::Error, rootfs: Option<&Path>) -> String {
-    let Need { path, is_folder, .. } = need;
+fn explain(need: &RequiredPath, error: &io::Error, rootfs: Option<&Path>) -> String {
+    let RequiredPath { path, is_folder, .. } = need;
     let what = if *is_folder { "folder" } else { "script" };
     match error.kind() {
         io::ErrorKind::NotFound => {
@@ -82,7 +82,8 @@ mod tests {
             ("a.php/b.php", false, Some("is not a script that can be read")),
         ];
         for (name, is_folder, expected) in cases {
-            let need = Need { option: "applications/x/script".into(), path: folder.path().join(name), is_folder };
+            let need =
+                RequiredPath { option: "applications/x/script".into(), path: folder.path().join(name), is_folder };
             match (prove(&[need], None), expected) {
                 (Ok(()), None) => {}
                 (Err(problem), Some(expected)) => {

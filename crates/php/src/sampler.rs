@@ -4,7 +4,7 @@
 
 use crate::sapi;
 use howdah_channel::WorkerEnd;
-use howdah_protocol::lifecycle::SlowRequests;
+use howdah_protocol::prototype_messages::SlowRequests;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -11,7 +11,7 @@ use crate::{sampler, sapi};
 use howdah_channel::account::{monotonic, process_cpu_time};
 use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
 use howdah_channel::{Next, WorkerEnd};
-use howdah_protocol::lifecycle::CUT_OFF;
+use howdah_protocol::process_end::EXIT_ROUTER_UNREACHABLE;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 use std::ffi::{CStr, c_char};
@@ -68,7 +68,7 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bo
         }
         if end.is_cut_off() {
             bounds.tell("ends: a script has closed its descriptors");
-            sapi::end(CUT_OFF);
+            sapi::end(EXIT_ROUTER_UNREACHABLE);
         }
         let now = monotonic();
         ledger.finish(now, process_cpu_time().saturating_sub(cpu_at_birth));

@@ -18,13 +18,16 @@ const LEN: usize = VERSION.len() + 1 + DIGITS;
 const TEXT: [u8; LEN] = text();
 
 /// All that both ends of a channel must agree on. Not hashed is what only one end does.
-const SOURCES: [&str; 15] = [
-    include_str!("../../channel/src/account.rs"),
+const SOURCES: [&str; 18] = [
     include_str!("confinement.rs"),
-    include_str!("control.rs"),
+    include_str!("control_socket.rs"),
+    include_str!("identity.rs"),
+    include_str!("inherited.rs"),
+    include_str!("process_end.rs"),
+    include_str!("prototype_messages.rs"),
+    include_str!("../../channel/src/account.rs"),
     include_str!("../../channel/src/idle.rs"),
     include_str!("../../channel/src/layout.rs"),
-    include_str!("lifecycle.rs"),
     include_str!("../../channel/src/mailbox.rs"),
     include_str!("../../channel/src/memory.rs"),
     include_str!("../../channel/src/request.rs"),

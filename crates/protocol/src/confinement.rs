@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub struct Confinement {
     /// Users and groups of its own.
     pub users: Option<Users>,
-    /// Processes of its own; [`FromPrototype::Moved`](crate::lifecycle::FromPrototype::Moved) tells the new one.
+    /// Processes of its own; [`FromPrototype::Moved`](crate::prototype_messages::FromPrototype::Moved) tells the new one.
     pub pid: bool,
     /// Mounts of its own.
     pub mount: bool,

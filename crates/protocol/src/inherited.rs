@@ -7,13 +7,15 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
+/// Where a child finds its control socket.
+pub const CONTROL_FD: RawFd = 3;
 const STANDARD_ERROR: RawFd = 2;
 
 /// Takes ownership of the descriptor that the parent passed at a fixed number. Call it once, at the start of the process.
 ///
 /// # Errors
 /// When no descriptor is open at that number.
-pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: only reads and sets a flag of the number; nothing is owned yet.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
@@ -25,7 +27,7 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// When /proc/self/fd cannot be read.
-pub fn keep_descriptors_from_children() -> io::Result<()> {
+pub fn set_close_on_exec() -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let number = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
         if let Some(number) = number.filter(|number| *number > STANDARD_ERROR) {

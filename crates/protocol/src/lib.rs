@@ -1,20 +1,27 @@
 //! The messages between the supervisor, the router and the prototypes, and the sockets that carry them.
 //!
-//! - [`control`]: a control socket: JSON messages with descriptors
-//! - [`inherited`]: the descriptors that a child finds at its start
-//! - [`lifecycle`]: the messages
-//! - [`confinement`]: which parts of the machine an application sees
-//! - [`places`], [`warm_up`]: where a generation finds its scripts, and the requests that warm it
-//! - [`BUILD_ID`]: whether two executables are of one build
+//! A child finds its control socket at [`inherited::CONTROL_FD`]. The supervisor's first message is the boot message, with the
+//! descriptors that it names, in their order.
+//!
+//! - [`control_socket`]: one end of a control socket: JSON messages with descriptors
+//! - [`prototype_messages`]: the messages between the supervisor and a prototype
+//! - [`router_messages`]: the messages between the supervisor and the router
+//! - [`confinement`], [`generation_paths`], [`identity`], [`process_end`], [`warm_up`]: what these messages contain
+//! - [`inherited`], [`parent_death`]: the first steps of a child: its descriptors, and its death with the supervisor
+//! - [`BUILD_ID`]: whether two executables are of the same build
 
 #![deny(unsafe_code)]
 
 mod build_id;
 pub mod confinement;
-pub mod control;
+pub mod control_socket;
+pub mod generation_paths;
+pub mod identity;
 pub mod inherited;
-pub mod lifecycle;
-pub mod places;
+pub mod parent_death;
+pub mod process_end;
+pub mod prototype_messages;
+pub mod router_messages;
 pub mod warm_up;
 
 pub use build_id::BUILD_ID;

@@ -29,10 +29,10 @@ use std::time::Duration;
 pub async fn run(view: &View, subject: &Subject<'_>, body: Incoming, name: &str, target: Option<&str>) -> Answer {
     let application = view.configuration().applications.get(name).ok_or(Failure::NotFound)?;
     let port = Rc::clone(view.ports.get(name).ok_or(Failure::Internal)?);
-    let places = &port.generation.places;
-    let target = places.target(target).ok_or(Failure::NotFound)?;
+    let paths = &port.generation.paths;
+    let target = paths.target(target).ok_or(Failure::NotFound)?;
     let parts = subject.parts;
-    let script = match script::resolve(target, places.rootfs(), subject.path.bytes()) {
+    let script = match script::resolve(target, paths.rootfs(), subject.path.bytes()) {
         Resolved::Script(script) => script,
         Resolved::Nothing => return Err(Failure::NotFound),
         Resolved::Folder => {

@@ -3,8 +3,8 @@
 //! Nobody here waits for it: the supervisor may be busy with a disk for seconds. What it is told goes into a queue, and a
 //! thread of its own sends it. Nothing in the queue is lost while the supervisor lives; the router ends with it.
 
-use howdah_protocol::control::ControlSocket;
-use howdah_protocol::lifecycle::FromRouter;
+use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::router_messages::FromRouter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::AsFd;
@@ -49,7 +49,7 @@ impl Supervisor {
     /// Tells it, soon. What is true only now (that there are too few workers) is not said late: it is left out if the
     /// supervisor has not heard what came before.
     pub fn tell(&self, message: &FromRouter) {
-        if matches!(message, FromRouter::Wanting { .. }) && self.waiting.load(Ordering::Relaxed) > 0 {
+        if matches!(message, FromRouter::WorkersWanted { .. }) && self.waiting.load(Ordering::Relaxed) > 0 {
             return;
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -99,7 +99,7 @@ mod tests {
         for version in 0..MESSAGES {
             router.tell(&FromRouter::Configured { version });
         }
-        router.tell(&FromRouter::Wanting { generation: 1, waiting: 1 });
+        router.tell(&FromRouter::WorkersWanted { generation: 1, waiting: 1 });
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         let mut expected = 0;
         while expected < MESSAGES {

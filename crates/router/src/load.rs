@@ -1,6 +1,6 @@
 //! How much a thread has to do, in numbers that other threads may read.
 
-use howdah_protocol::lifecycle::RouterLoad;
+use howdah_protocol::router_messages::RouterLoad;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of a thread.

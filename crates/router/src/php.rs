@@ -20,7 +20,7 @@ pub use generation::Generation;
 use howdah_channel::request::{HeadWriter, code, texts};
 use howdah_channel::response;
 use howdah_channel::{Exchange, Progress, Refused, Violation, WorkerId};
-use howdah_protocol::lifecycle::FromRouter;
+use howdah_protocol::router_messages::FromRouter;
 use http::Uri;
 pub use killers::Alike;
 use running::{Outcome, Trouble};

@@ -5,7 +5,7 @@
 //! below the base is found as requests ask for it, under the share's own policy for links. If two applications have the same
 //! link, and it leads elsewhere for each, the younger generation decides.
 
-use howdah_protocol::places::Places;
+use howdah_protocol::generation_paths::GenerationPaths;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -19,11 +19,11 @@ pub struct Pins {
 
 impl Pins {
     /// Those of these generations, each with its number.
-    pub fn of<'p>(generations: impl Iterator<Item = (u64, &'p Places)>) -> Pins {
+    pub fn of<'p>(generations: impl Iterator<Item = (u64, &'p GenerationPaths)>) -> Pins {
         let mut generations: Vec<_> = generations.collect();
         generations.sort_by_key(|(id, _)| *id);
-        let pins = generations.iter().flat_map(|(_, places)| &places.pins);
-        // Shares are text, and so are places: what is none is refused when a generation is planned.
+        let pins = generations.iter().flat_map(|(_, paths)| &paths.pins);
+        // Shares are text, and so are paths: what is none is refused when a generation is planned.
         let text = |path: &Path| path.to_str().map(str::to_owned);
         Pins { leads_to: pins.filter_map(|pin| Some((text(&pin.link)?, text(&pin.leads_to)?))).collect() }
     }
@@ -50,16 +50,16 @@ impl Pins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_protocol::places::Pin;
+    use howdah_protocol::generation_paths::PinnedLink;
 
-    fn places(pins: &[(&str, &str)]) -> Places {
-        let pins = pins.iter().map(|(link, leads_to)| Pin { link: link.into(), leads_to: leads_to.into() });
-        Places { pins: pins.collect(), ..Places::default() }
+    fn paths(pins: &[(&str, &str)]) -> GenerationPaths {
+        let pins = pins.iter().map(|(link, leads_to)| PinnedLink { link: link.into(), leads_to: leads_to.into() });
+        GenerationPaths { pins: pins.collect(), ..GenerationPaths::default() }
     }
 
     #[test]
     fn a_base_at_or_below_a_link_is_pinned() {
-        let shop = places(&[("/srv/shop/current", "/srv/shop/releases/1"), ("/srv/shop/current/x", "/mnt/x")]);
+        let shop = paths(&[("/srv/shop/current", "/srv/shop/releases/1"), ("/srv/shop/current/x", "/mnt/x")]);
         let pins = Pins::of([(1, &shop)].into_iter());
         let cases = [
             (
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn of_two_generations_with_one_link_the_younger_decides() {
-        let (old, new) = (places(&[("/srv/current", "/srv/1")]), places(&[("/srv/current", "/srv/2")]));
+        let (old, new) = (paths(&[("/srv/current", "/srv/1")]), paths(&[("/srv/current", "/srv/2")]));
         let pins = Pins::of([(7, &new), (3, &old)].into_iter());
         assert_eq!(pins.apply("/srv/current", "/srv/current/a").map(|(_, path)| path), Some("/srv/2/a".to_owned()));
     }

@@ -16,12 +16,14 @@ use crate::tls::{Certificates, TlsConfigs};
 use crate::warm_up::Order;
 use howdah_channel::RouterEnd;
 use howdah_config::Configuration;
-use howdah_protocol::control::ControlSocket;
-use howdah_protocol::inherited::inherited;
-use howdah_protocol::lifecycle::{
-    CONTROL_FD, FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter, die_with_supervisor,
+use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::generation_paths::GenerationPaths;
+use howdah_protocol::inherited::CONTROL_FD;
+use howdah_protocol::inherited::take_inherited;
+use howdah_protocol::parent_death::die_with_supervisor;
+use howdah_protocol::router_messages::{
+    FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter,
 };
-use howdah_protocol::places::Places;
 use howdah_protocol::warm_up::WarmUpRequest;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -64,7 +66,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
-    let control = Arc::new(ControlSocket::from(inherited(CONTROL_FD)?));
+    let control = Arc::new(ControlSocket::from(take_inherited(CONTROL_FD)?));
     die_with_supervisor(&control)?;
     let Some((ToRouter::Boot(boot), _)) = receive(&control)? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
@@ -132,12 +134,12 @@ impl Process {
 
     fn obey(&mut self, message: ToRouter, mut descriptors: Descriptors) -> io::Result<()> {
         match message {
-            ToRouter::Generation(boot) => self.add_generation(boot, descriptors)?,
-            ToRouter::Listener { id } => {
+            ToRouter::AddGeneration(boot) => self.add_generation(boot, descriptors)?,
+            ToRouter::AddListener { id } => {
                 self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
             }
             ToRouter::WarmUp { generation } => self.warm_up(generation, descriptors)?,
-            ToRouter::Forget { generation } => {
+            ToRouter::DropGeneration { generation } => {
                 self.arriving.remove(&generation);
                 self.tell(|| Command::Forget(generation));
             }
@@ -156,11 +158,11 @@ impl Process {
             ToRouter::WorkersReplaced { generation } => {
                 self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());
             }
-            ToRouter::ReopenLog => {
+            ToRouter::ReopenAccessLog => {
                 let file = Arc::new(File::from(next(&mut descriptors)?));
                 self.tell(|| Command::ReopenLog(Arc::clone(&file)));
             }
-            ToRouter::TellLoad => {
+            ToRouter::ReportLoad => {
                 // Once all of the threads have heard of it: each must be alive.
                 let answer = Arc::new(self.supervisor.tell_on_drop(FromRouter::Load(self.load())));
                 self.tell(|| Command::Answer(Arc::clone(&answer)));
@@ -172,10 +174,10 @@ impl Process {
 
     fn add_generation(&mut self, boot: GenerationBoot, mut descriptors: Descriptors) -> io::Result<()> {
         let channel = RouterEnd::attach(next(&mut descriptors)?, boot.geometry)?;
-        let places: Places = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
+        let paths: GenerationPaths = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
         let id = boot.id;
         let generation = Generation::new(boot, channel, descriptors.collect(), &self.supervisor);
-        let generation = Arc::new(generation.at(places));
+        let generation = Arc::new(generation.at(paths));
         self.generations.push(Arc::downgrade(&generation));
         self.arriving.insert(id, generation);
         Ok(())
@@ -202,7 +204,7 @@ impl Process {
         let configuration = match Configuration::parse(&text) {
             Ok(configuration) => configuration,
             Err(error) => {
-                self.supervisor.tell(&FromRouter::Refused { version, reason: error.to_string() });
+                self.supervisor.tell(&FromRouter::Rejected { version, reason: error.to_string() });
                 return Ok(());
             }
         };
@@ -212,13 +214,13 @@ impl Process {
         {
             let advice = "let the router's user write there, or choose another folder";
             let reason = format!("settings/http/body_temp_path: no file can be made in {folder:?}: {error}; {advice}");
-            self.supervisor.tell(&FromRouter::Refused { version, reason });
+            self.supervisor.tell(&FromRouter::Rejected { version, reason });
             return Ok(());
         }
         let tls = match self.tls.update(&configuration, &certificates) {
             Ok(tls) => tls,
             Err(reason) => {
-                self.supervisor.tell(&FromRouter::Refused { version, reason });
+                self.supervisor.tell(&FromRouter::Rejected { version, reason });
                 return Ok(());
             }
         };
@@ -235,7 +237,7 @@ impl Process {
                 configuration,
                 listeners: new.listeners.iter().enumerate().map(|(place, id)| (*id, place)).collect(),
                 tls,
-                pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.places))),
+                pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.paths))),
                 generations,
                 access_log,
             }),

@@ -4,9 +4,9 @@
 //! Nothing below a folder or file that begins with a dot is, except `.well-known`. Paths are bytes, as file names are.
 //!
 //! An application may have another root directory. All its paths are as it sees them; only looking whether a file exists
-//! begins there. They are those of a generation's [`Places`](howdah_protocol::places::Places), where links are resolved.
+//! begins there. They are those of a generation's [`GenerationPaths`](howdah_protocol::generation_paths::GenerationPaths), where links are resolved.
 
-use howdah_protocol::places::{Fixed, Target};
+use howdah_protocol::generation_paths::{FixedScript, TargetPaths};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
 use std::io;
@@ -38,10 +38,10 @@ pub enum Resolved {
 }
 
 /// Finds the script for a normalised path, of an application with this root directory.
-pub fn resolve(target: &Target, rootfs: Option<&Path>, path: &[u8]) -> Resolved {
+pub fn resolve(target: &TargetPaths, rootfs: Option<&Path>, path: &[u8]) -> Resolved {
     let root = target.root.as_os_str().as_bytes();
     let root = &root[..root.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1)];
-    let fixed = |fixed: &Fixed| {
+    let fixed = |fixed: &FixedScript| {
         Resolved::Script(Script {
             name: [b"/", fixed.name.as_bytes()].concat(),
             filename: fixed.filename.as_os_str().as_bytes().to_vec(),
@@ -74,7 +74,7 @@ type Found<'p> = (Vec<u8>, &'p [u8]);
 
 /// The script that the path names, if it exists.
 fn existing<'p>(
-    target: &Target,
+    target: &TargetPaths,
     rootfs: Option<&Path>,
     root: &[u8],
     path: &'p [u8],
@@ -150,12 +150,13 @@ mod tests {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, "").unwrap();
         }
-        let target = |front: Option<&str>| Target {
+        let target = |front: Option<&str>| TargetPaths {
             name: None,
             root: root.into(),
             script: None,
             index: "index.php".into(),
-            front_controller: front.map(|front| Fixed { name: front.into(), filename: "/elsewhere/front.php".into() }),
+            front_controller: front
+                .map(|front| FixedScript { name: front.into(), filename: "/elsewhere/front.php".into() }),
         };
         type Expected = Option<(&'static [u8], &'static [u8])>;
         let table: [(&[u8], Expected); _] = [
@@ -194,7 +195,7 @@ mod tests {
         std::fs::create_dir_all(rootfs.join("srv/releases/1")).unwrap();
         std::fs::write(rootfs.join("srv/releases/1/a.php"), "").unwrap();
         std::os::unix::fs::symlink("/srv/releases/1", rootfs.join("srv/current")).unwrap();
-        let target = Target {
+        let target = TargetPaths {
             name: None,
             root: "/srv/current".into(),
             script: None,

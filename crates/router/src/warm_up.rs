@@ -21,7 +21,7 @@ use crate::subject::{Origin, Subject};
 use howdah_channel::request::{HeadWriter, code};
 use howdah_channel::response;
 use howdah_config::Scheme;
-use howdah_protocol::lifecycle::FromRouter;
+use howdah_protocol::router_messages::FromRouter;
 use howdah_protocol::warm_up::{LONGEST_WARM_UP, WarmUpRequest};
 use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::request::Parts;
@@ -111,8 +111,8 @@ async fn judge(port: &Rc<Port>, request: &WarmUpRequest) -> Result<(), String> {
 
 /// The whole way of a request: see [`crate::application`].
 async fn answer(port: &Rc<Port>, request: &WarmUpRequest) -> Result<StatusCode, Failure> {
-    let places = &port.generation.places;
-    let target = places.target(request.target.as_deref()).ok_or(Failure::Internal)?;
+    let paths = &port.generation.paths;
+    let target = paths.target(request.target.as_deref()).ok_or(Failure::Internal)?;
     let parts = parts(request)?;
     let peer = peer(request);
     let mut origin = Origin::of(&peer, None, &parts);
@@ -120,7 +120,7 @@ async fn answer(port: &Rc<Port>, request: &WarmUpRequest) -> Result<StatusCode, 
     let Ok(host) = authority::host(&parts) else { return Ok(StatusCode::BAD_REQUEST) };
     let Ok(path) = RequestPath::normalise(parts.uri.path()) else { return Ok(StatusCode::BAD_REQUEST) };
     let subject = Subject::new(&parts, &peer, &origin, &host, path);
-    let script = match script::resolve(target, places.rootfs(), subject.path.bytes()) {
+    let script = match script::resolve(target, paths.rootfs(), subject.path.bytes()) {
         Resolved::Script(script) => script,
         Resolved::Folder => return Ok(StatusCode::MOVED_PERMANENTLY),
         Resolved::Nothing => return Ok(StatusCode::NOT_FOUND),

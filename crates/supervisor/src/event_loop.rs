@@ -19,7 +19,8 @@ use crate::policy::backoff::Backoff;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::State;
 use howdah_channel::WorkerId;
-use howdah_protocol::lifecycle::{FromPrototype, FromRouter, RouterLoad, ToRouter};
+use howdah_protocol::prototype_messages::FromPrototype;
+use howdah_protocol::router_messages::{FromRouter, RouterLoad, ToRouter};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io::IsTerminal;
@@ -213,7 +214,7 @@ impl Supervisor {
     pub(crate) fn on_router_message(&mut self, message: FromRouter, now: Instant) {
         match message {
             FromRouter::Configured { version } => self.configured(version, now),
-            FromRouter::Refused { version, reason } => self.router_refused(version, &reason, now),
+            FromRouter::Rejected { version, reason } => self.router_refused(version, &reason, now),
             FromRouter::Warmed { generation, refusal } => self.warmed(generation, refusal, now),
             FromRouter::Released { generation } => self.released(generation, now),
             FromRouter::Violation { generation: id, rule } => {
@@ -223,7 +224,7 @@ impl Supervisor {
                     generation.replace_workers(now);
                 }
             }
-            FromRouter::Wanting { generation, waiting } => {
+            FromRouter::WorkersWanted { generation, waiting } => {
                 let others = self.generations.iter().filter(|other| other.id() != generation);
                 let promised = others.map(|other| other.promised(now)).sum();
                 if let Some(generation) = self.generation_mut(generation) {
@@ -333,7 +334,7 @@ impl Supervisor {
         let Some(log) = &mut self.current.access_log else { return };
         let (true, Some(router)) = (log.reopen(), &mut self.router) else { return };
         match log.descriptor() {
-            Ok(descriptor) => router.link.send(ToRouter::ReopenLog, vec![descriptor]),
+            Ok(descriptor) => router.link.send(ToRouter::ReopenAccessLog, vec![descriptor]),
             Err(error) => tracing::error!("the router writes the old access log: {}", words(&error)),
         }
     }

@@ -6,8 +6,8 @@ use crate::control::{Supervisor, TellOnDrop};
 use crate::failure::Failure;
 use crate::slots::Slots;
 use howdah_channel::{RouterEnd, Violation, WorkerId};
-use howdah_protocol::lifecycle::{FromRouter, GenerationBoot};
-use howdah_protocol::places::Places;
+use howdah_protocol::generation_paths::GenerationPaths;
+use howdah_protocol::router_messages::{FromRouter, GenerationBoot};
 use http::Uri;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,7 +50,7 @@ pub struct Generation {
     /// How many workers live.
     workers: AtomicU64,
     /// Where its scripts are.
-    pub places: Places,
+    pub paths: GenerationPaths,
     /// The eventfd of each thread, until the thread takes it.
     bells: Mutex<Vec<Option<OwnedFd>>>,
     /// If more workers are started when fewer than this are idle.
@@ -93,7 +93,7 @@ impl Generation {
         Generation {
             id: boot.id,
             application: boot.application,
-            places: Places::default(),
+            paths: GenerationPaths::default(),
             slots: Slots::new(Arc::clone(&channel)),
             channel,
             bells: Mutex::new(bells.into_iter().map(Some).collect()),
@@ -119,9 +119,9 @@ impl Generation {
         }
     }
 
-    /// The same with its scripts in these places.
-    pub fn at(self, places: Places) -> Generation {
-        Generation { places, ..self }
+    /// The same with its scripts in these paths.
+    pub fn at(self, paths: GenerationPaths) -> Generation {
+        Generation { paths, ..self }
     }
 
     /// The eventfd by which workers wake this thread; `None` the second time.
@@ -362,7 +362,7 @@ impl Generation {
         // Whoever comes too early is heard by the next request, or by the task that tells it again.
         if self.may_tell(&self.told_demand, DEMAND_PAUSE_MS) {
             let waiting = queued + self.slots.waiting();
-            self.supervisor.tell(&FromRouter::Wanting { generation: self.id, waiting });
+            self.supervisor.tell(&FromRouter::WorkersWanted { generation: self.id, waiting });
         }
         true
     }

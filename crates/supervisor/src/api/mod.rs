@@ -20,7 +20,7 @@ use crate::control::shutdown::Stage;
 use crate::event_loop::Supervisor;
 use crate::store::certificates;
 use howdah_config::{Configuration, Context, Document, DocumentPath, Refusal, answer, etag};
-use howdah_protocol::lifecycle::ToRouter;
+use howdah_protocol::router_messages::ToRouter;
 use serde_json::Value;
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -219,7 +219,7 @@ impl Supervisor {
             // The answer comes with the router's numbers.
             self.status_asks.push((now, ask));
             match &mut self.router {
-                Some(router) => router.link.send(ToRouter::TellLoad, Vec::new()),
+                Some(router) => router.link.send(ToRouter::ReportLoad, Vec::new()),
                 None => self.answer_status(),
             }
             return;

@@ -6,7 +6,7 @@
 use crate::os::identity::Account;
 use command_fds::{CommandFdExt, FdMapping};
 use howdah_protocol::inherited;
-use howdah_protocol::lifecycle::CONTROL_FD;
+use howdah_protocol::inherited::CONTROL_FD;
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -62,9 +62,9 @@ impl Start {
 
     pub(crate) fn inherited() -> Result<Start, String> {
         let read = || {
-            inherited::keep_descriptors_from_children()?;
+            inherited::set_close_on_exec()?;
             let mut text = String::new();
-            File::from(inherited::inherited(CONTROL_FD)?).read_to_string(&mut text)?;
+            File::from(inherited::take_inherited(CONTROL_FD)?).read_to_string(&mut text)?;
             serde_json::from_str(&text).map_err(io::Error::other)
         };
         read().map_err(|error| format!("the supervisor is started by `howdah serve` and `howdah run` only ({error})"))

@@ -16,7 +16,7 @@ use crate::plan::application::{Strictness, check_settings};
 use crate::plan::planning::Planning;
 use crate::store::state_directory::State;
 use howdah_config::{Application, Configuration, Document};
-use howdah_protocol::lifecycle::ToRouter;
+use howdah_protocol::router_messages::ToRouter;
 use std::collections::BTreeMap;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -396,7 +396,7 @@ impl Supervisor {
         for generation in self.generations.iter_mut().filter(|generation| started.contains(&generation.id())) {
             generation.kill();
             if let Some(router) = &mut self.router {
-                router.link.send(ToRouter::Forget { generation: generation.id() }, Vec::new());
+                router.link.send(ToRouter::DropGeneration { generation: generation.id() }, Vec::new());
             }
         }
         self.listeners.keep(&self.current.listeners);

@@ -9,7 +9,7 @@ use crate::control::watch::{Notice, Watched};
 use crate::event_loop::Supervisor;
 use crate::plan::resolution::difference;
 use howdah_config::Reload;
-use howdah_protocol::places::Pin;
+use howdah_protocol::generation_paths::PinnedLink;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use std::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub struct Due {
     /// Its paths lead there now.
-    swap: Option<Vec<Pin>>,
+    swap: Option<Vec<PinnedLink>>,
     /// A file was written, at this time.
     edit: Option<(PathBuf, Instant)>,
 }
@@ -28,7 +28,7 @@ pub struct Astray {
     /// What runs.
     generation: u64,
     /// Where the paths led when a generation was refused. It is not tried again.
-    refused: Option<Vec<Pin>>,
+    refused: Option<Vec<PinnedLink>>,
     /// It was told that it is not known where they lead, and not yet that it is known again.
     is_lost: bool,
 }
@@ -142,10 +142,10 @@ impl Supervisor {
 
     /// What leads elsewhere, in words. `None` if that is what runs or what was refused: then whoever heard that the paths were
     /// lost, or that what they led to was refused, hears where they lead.
-    fn new_release(&mut self, name: &str, led_to: &[Pin]) -> Option<String> {
+    fn new_release(&mut self, name: &str, led_to: &[PinnedLink]) -> Option<String> {
         let generation = self.generation_in_force(name)?;
         let id = generation.id();
-        let Some(Pin { link, leads_to }) = difference(&generation.deploy().led_to, led_to) else {
+        let Some(PinnedLink { link, leads_to }) = difference(&generation.deploy().led_to, led_to) else {
             if self.astray.remove(name).is_some_and(|astray| astray.generation == id) {
                 tracing::info!("the paths of the application {name:?} lead again to what runs");
             }
@@ -189,7 +189,7 @@ impl Supervisor {
     }
 
     fn share_a_link(&self, one: &str, other: &str) -> bool {
-        let links = |name: &str| self.generation_in_force(name).map(|generation| &generation.deploy().places.pins);
+        let links = |name: &str| self.generation_in_force(name).map(|generation| &generation.deploy().paths.pins);
         let (Some(ones), Some(others)) = (links(one), links(other)) else { return false };
         ones.iter().any(|pin| others.iter().any(|other| other.link == pin.link))
     }

@@ -13,7 +13,8 @@ use crate::os::link::Link;
 use crate::os::reap;
 use crate::os::spawn;
 use crate::store::certificates;
-use howdah_protocol::lifecycle::{FromRouter, ProcessEnd, RouterBoot, RouterConfiguration, RouterLoad, ToRouter};
+use howdah_protocol::process_end::ProcessEnd;
+use howdah_protocol::router_messages::{FromRouter, RouterBoot, RouterConfiguration, RouterLoad, ToRouter};
 use rustix::process::Pid;
 use std::collections::BTreeSet;
 use std::io;
@@ -204,7 +205,7 @@ impl Supervisor {
         }
         for id in &current.listeners {
             if known.listeners.insert(*id) {
-                orders.push((ToRouter::Listener { id: *id }, vec![self.listeners.descriptor(*id)?]));
+                orders.push((ToRouter::AddListener { id: *id }, vec![self.listeners.descriptor(*id)?]));
             }
         }
         let certificates = self.certificates.for_router(certificates::used(&current.configuration));
@@ -228,7 +229,7 @@ impl Supervisor {
 fn introduce(generation: &Generation, known: &mut Known, orders: &mut Orders) -> io::Result<()> {
     if known.generations.insert(generation.id()) {
         let (boot, descriptors) = generation.for_router()?;
-        orders.push((ToRouter::Generation(boot), descriptors));
+        orders.push((ToRouter::AddGeneration(boot), descriptors));
         for worker in generation.workers() {
             orders.push((ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new()));
         }

@@ -3,7 +3,7 @@
 
 use crate::event_loop::Supervisor;
 use crate::os::reap;
-use howdah_protocol::lifecycle::ToRouter;
+use howdah_protocol::router_messages::ToRouter;
 use std::time::{Duration, Instant};
 
 /// How long requests under way may take to finish.

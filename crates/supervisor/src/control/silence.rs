@@ -9,7 +9,7 @@ use crate::api::Answer;
 use crate::event_loop::Supervisor;
 use crate::os::reap;
 use howdah_config::{Refusal, answer};
-use howdah_protocol::lifecycle::ToRouter;
+use howdah_protocol::router_messages::ToRouter;
 use std::time::{Duration, Instant};
 
 /// How long a router may take to serve by a configuration.
@@ -67,7 +67,7 @@ impl Supervisor {
         router.ask_at = now + ASK_PAUSE;
         if router.unanswered < UNANSWERED_AT_MOST {
             router.unanswered += 1;
-            router.link.send(ToRouter::TellLoad, Vec::new());
+            router.link.send(ToRouter::ReportLoad, Vec::new());
         } else {
             let (pid, seconds) = (router.pid.as_raw_pid(), ASK_PAUSE.as_secs() * u64::from(UNANSWERED_AT_MOST));
             tracing::error!("the router (pid {pid}) has not answered for {seconds} s; it is killed");

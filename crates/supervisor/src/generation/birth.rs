@@ -12,7 +12,7 @@ use crate::os::resources;
 use crate::os::spawn;
 use crate::policy::patience::Patience;
 use howdah_protocol::BUILD_ID;
-use howdah_protocol::lifecycle::{PrototypeBoot, SlowRequests, ToPrototype};
+use howdah_protocol::prototype_messages::{PrototypeBoot, SlowRequests, ToPrototype};
 use rustix::process::Pid;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -84,7 +84,7 @@ impl Generation {
             admin_values: plan.options.admin.clone(),
             user_values: plan.options.user.clone(),
             // One that has run is not kept from running by a script that is missing for a moment.
-            needs: if self.proven { Vec::new() } else { plan.needs.clone() },
+            required_paths: if self.proven { Vec::new() } else { plan.needs.clone() },
             working_directory: plan.working_directory.clone(),
             requests_per_worker: plan.limits.requests,
             memory_per_worker: plan.limits.memory,

@@ -8,7 +8,8 @@ use super::{Generation, Prototype};
 use crate::os::process;
 use crate::plan::php::Php;
 use howdah_channel::WorkerId;
-use howdah_protocol::lifecycle::{CUT_OFF, ProcessEnd, ToRouter};
+use howdah_protocol::process_end::{EXIT_ROUTER_UNREACHABLE, ProcessEnd};
+use howdah_protocol::router_messages::ToRouter;
 use rustix::process::Pid;
 use std::time::Instant;
 
@@ -113,7 +114,7 @@ impl Generation {
         let by_itself = !self.replacing && !self.is_stopping() && !was_overdue && !self.workers.is_leaving(worker);
         if end != ProcessEnd::Code(0) && !self.replacing && !self.is_stopping() && !was_overdue {
             let cause = match end {
-                ProcessEnd::Code(CUT_OFF) => ", as a script has closed its descriptors",
+                ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE) => ", as a script has closed its descriptors",
                 _ => "",
             };
             tracing::warn!("worker of {:?} (pid {pid}) {end}{cause}; another worker is started", self.plan.name);

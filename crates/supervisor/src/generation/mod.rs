@@ -34,7 +34,9 @@ use automatic::Automatic;
 use elastic::Idle;
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_config::{Limits, PhpOptions};
-use howdah_protocol::lifecycle::{FromPrototype, GenerationBoot, Need, ProcessEnd, ToPrototype, ToRouter};
+use howdah_protocol::process_end::ProcessEnd;
+use howdah_protocol::prototype_messages::{FromPrototype, RequiredPath, ToPrototype};
+use howdah_protocol::router_messages::{GenerationBoot, ToRouter};
 use overdue::Overdue;
 pub use release::Deploy;
 use rustix::event::EventfdFlags;
@@ -65,7 +67,7 @@ pub struct Plan {
     /// Variables that are added to our environment.
     pub environment: BTreeMap<String, String>,
     /// What its user must be able to read.
-    pub needs: Vec<Need>,
+    pub needs: Vec<RequiredPath>,
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.
@@ -249,7 +251,7 @@ impl Generation {
             queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
         };
         let mut descriptors = self.descriptors()?;
-        descriptors.insert(1, self.places()?);
+        descriptors.insert(1, self.paths()?);
         Ok((boot, descriptors))
     }
 
@@ -296,7 +298,7 @@ impl Generation {
         if !self.replacing {
             for worker in self.workers.start_due(now) {
                 self.notices.push(ToRouter::WorkerStarted { generation: self.id, worker });
-                link.send(ToPrototype::Start(worker), Vec::new());
+                link.send(ToPrototype::StartWorker(worker), Vec::new());
             }
         }
     }
@@ -364,19 +366,19 @@ impl Generation {
                 _ => self.failure = Some(reason),
             },
             FromPrototype::Moved { pid } => self.prototype_moved(pid),
-            FromPrototype::Started { worker, pid } => {
+            FromPrototype::WorkerStarted { worker, pid } => {
                 self.silence.fork_answered(now);
                 self.worker_started(worker, pid);
             }
-            FromPrototype::NotForked { worker } => {
+            FromPrototype::WorkerNotForked { worker } => {
                 if !self.workers.not_forked(worker, now) {
                     return self.breach("it could not fork a worker that nobody asked for");
                 }
                 self.silence.fork_answered(now);
                 self.forget_worker(worker, None, now);
             }
-            FromPrototype::IsThere => self.silence.is_there(),
-            FromPrototype::Exited { worker, pid, end } => {
+            FromPrototype::Pong => self.silence.is_there(),
+            FromPrototype::WorkerExited { worker, pid, end } => {
                 let known = self.workers.alive().find(|(alive, _)| *alive == worker);
                 match known {
                     None => return self.breach("it told the death of a worker that does not live"),

@@ -2,7 +2,7 @@
 
 use super::{Generation, Prototype};
 use crate::boot::start::memory_file;
-use howdah_protocol::places::{Pin, Places};
+use howdah_protocol::generation_paths::{GenerationPaths, PinnedLink};
 use howdah_protocol::warm_up::WarmUpRequest;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,9 +12,9 @@ use std::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub struct Deploy {
     /// Where its scripts are.
-    pub places: Places,
+    pub paths: GenerationPaths,
     /// Each path of the configuration, and where it led.
-    pub led_to: Vec<Pin>,
+    pub led_to: Vec<PinnedLink>,
     /// What it answers before others turn to it.
     pub warm_up: Vec<WarmUpRequest>,
 }
@@ -47,9 +47,9 @@ impl Generation {
         }
     }
 
-    /// For the router, which reads it as text: places may be many.
-    pub(super) fn places(&self) -> io::Result<OwnedFd> {
-        memory_file(&serde_json::to_vec(&self.plan.deploy.places)?)
+    /// For the router, which reads it as text: paths may be many.
+    pub(super) fn paths(&self) -> io::Result<OwnedFd> {
+        memory_file(&serde_json::to_vec(&self.plan.deploy.paths)?)
     }
 
     /// The requests of its warm-up, likewise.

@@ -9,7 +9,7 @@ use super::{Generation, Prototype};
 use crate::control::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
 use crate::os::cgroup::Group;
 use crate::os::process::Process;
-use howdah_protocol::lifecycle::ToPrototype;
+use howdah_protocol::prototype_messages::ToPrototype;
 use std::time::{Duration, Instant};
 
 /// What is known of a prototype's answers.
@@ -101,7 +101,7 @@ impl Generation {
             self.kill_prototype();
         } else if let Prototype::Up { link: Some(link), .. } = &mut self.prototype {
             self.silence.unanswered += 1;
-            link.send(ToPrototype::Answer, Vec::new());
+            link.send(ToPrototype::Ping, Vec::new());
         }
     }
 

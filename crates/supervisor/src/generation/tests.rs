@@ -122,7 +122,7 @@ async fn a_stranger_that_is_called_a_worker_lives_and_the_prototype_dies() {
     for worker in [FIRST, UNKNOWN] {
         let mut neighbour = Neighbour::new();
         let mut fake = Fake::booted(SLEEP);
-        fake.hear(FromPrototype::Started { worker, pid: neighbour.pid() });
+        fake.hear(FromPrototype::WorkerStarted { worker, pid: neighbour.pid() });
         fake.assert_breach();
         neighbour.assert_alive();
     }
@@ -133,7 +133,7 @@ async fn a_stranger_is_not_killed_when_all_workers_are_replaced() {
     let mut neighbour = Neighbour::new();
     let mut fake = Fake::booted(SLEEP);
     fake.generation.replace_workers(fake.now);
-    fake.hear(FromPrototype::Started { worker: FIRST, pid: neighbour.pid() });
+    fake.hear(FromPrototype::WorkerStarted { worker: FIRST, pid: neighbour.pid() });
     fake.assert_breach();
     neighbour.assert_alive();
 }
@@ -142,7 +142,7 @@ async fn a_stranger_is_not_killed_when_all_workers_are_replaced() {
 async fn numbers_that_name_no_process_are_no_workers() {
     for pid in [0, -1, i32::MIN, 1, std::process::id() as i32] {
         let mut fake = Fake::booted(SLEEP);
-        fake.hear(FromPrototype::Started { worker: FIRST, pid });
+        fake.hear(FromPrototype::WorkerStarted { worker: FIRST, pid });
         fake.assert_breach();
     }
 }
@@ -153,7 +153,7 @@ async fn a_prototype_that_boots_twice_or_tells_an_unknown_death_is_killed() {
     for message in [
         FromPrototype::Booted { php_version: String::new(), opcache: true },
         FromPrototype::Failed { reason: String::new() },
-        FromPrototype::Exited { worker: UNKNOWN, pid: 1, end },
+        FromPrototype::WorkerExited { worker: UNKNOWN, pid: 1, end },
     ] {
         let mut fake = Fake::booted(SLEEP);
         fake.hear(message);
@@ -167,7 +167,7 @@ async fn what_a_prototype_said_before_its_death_harms_nobody_after_it() {
     let mut fake = Fake::booted("exit 0");
     let pid = fake.prototype();
     rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
-    fake.hear(FromPrototype::Started { worker: UNKNOWN, pid: neighbour.pid() });
+    fake.hear(FromPrototype::WorkerStarted { worker: UNKNOWN, pid: neighbour.pid() });
     fake.generation.on_death(pid, ProcessEnd::Code(0), fake.now);
     neighbour.assert_alive();
 }
@@ -197,13 +197,13 @@ async fn a_prototype_that_does_not_say_that_it_is_there_is_killed() {
     for answers in [true, false] {
         let mut fake = Fake::booted(SLEEP);
         for index in [0, 1] {
-            fake.hear(FromPrototype::Started { worker: WorkerId { index, incarnation: 0 }, pid: GONE });
+            fake.hear(FromPrototype::WorkerStarted { worker: WorkerId { index, incarnation: 0 }, pid: GONE });
         }
         for asked in 1..=UNANSWERED_AT_MOST {
             fake.generation.on_time(fake.now + ASK_PAUSE * asked);
         }
         if answers {
-            fake.hear(FromPrototype::IsThere);
+            fake.hear(FromPrototype::Pong);
         }
         fake.generation.on_time(fake.now + ASK_PAUSE * (UNANSWERED_AT_MOST + 1));
         match answers {
@@ -267,9 +267,9 @@ async fn a_worker_that_lives_cannot_be_told_dead() {
     let file = folder.path().join("pids");
     let mut fake = Fake::booted(&format!("sleep 1000 & echo $! >> {}; wait", file.display()));
     let pid = pids(&file, 1)[0];
-    fake.hear(FromPrototype::Started { worker: FIRST, pid });
+    fake.hear(FromPrototype::WorkerStarted { worker: FIRST, pid });
     assert!(fake.generation.is_proven());
-    fake.hear(FromPrototype::Exited { worker: FIRST, pid, end: ProcessEnd::Code(0) });
+    fake.hear(FromPrototype::WorkerExited { worker: FIRST, pid, end: ProcessEnd::Code(0) });
     assert_eq!(fake.generation.workers.alive().count(), 2, "it counts as alive");
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
     let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL);

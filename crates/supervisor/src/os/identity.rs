@@ -2,7 +2,7 @@
 //!
 //! Errors are sentences without the place in the configuration: the caller knows it.
 
-use howdah_protocol::lifecycle::Identity;
+use howdah_protocol::identity::Identity;
 use nix::unistd::{Gid, Group, Uid, User};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;

@@ -1,6 +1,6 @@
 //! The supervisor's end of a child's control socket: messages are queued when the child does not read.
 
-use howdah_protocol::control::ControlSocket;
+use howdah_protocol::control_socket::ControlSocket;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,6 +1,6 @@
 //! The death of processes: of our own children, and of their orphans, which the kernel gives to us.
 
-use howdah_protocol::lifecycle::ProcessEnd;
+use howdah_protocol::process_end::ProcessEnd;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::io;

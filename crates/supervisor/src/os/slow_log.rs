@@ -8,7 +8,7 @@ use crate::event_loop::Supervisor;
 use crate::os::logs::append_to;
 use crate::os::system_error::words;
 use howdah_config::{Refusal, answer};
-use howdah_protocol::lifecycle::SlowRequests;
+use howdah_protocol::prototype_messages::SlowRequests;
 use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};

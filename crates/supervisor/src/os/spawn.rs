@@ -4,8 +4,8 @@
 //! the others in their order.
 
 use command_fds::{CommandFdExt, FdMapping};
-use howdah_protocol::control::ControlSocket;
-use howdah_protocol::lifecycle::CONTROL_FD;
+use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::inherited::CONTROL_FD;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -83,7 +83,7 @@ pub fn plan(name: &str, application: &Application, start: &Start, strictness: St
         environment: application.environment.clone(),
         working_directory: resolution.working_directory,
         deploy: Deploy {
-            places: resolution.places,
+            paths: resolution.paths,
             led_to: resolution.led_to,
             warm_up: application.warm_up.iter().map(request).collect(),
         },

@@ -7,7 +7,7 @@ use crate::os::identity::Account;
 use crate::os::machine::Machine;
 use howdah_config::{IdRange, Isolation};
 use howdah_protocol::confinement::{Confinement, Rootfs, Users};
-use howdah_protocol::lifecycle::Identity;
+use howdah_protocol::identity::Identity;
 use nix::unistd::{Gid, Uid, getgrouplist};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use std::ffi::CString;

@@ -4,22 +4,22 @@
 //! PHP. What it finds missing is its reason not to start.
 
 use howdah_config::Application;
-use howdah_protocol::lifecycle::Need;
+use howdah_protocol::prototype_messages::RequiredPath;
 
 /// What the application needs. Its options are named with its own name before them, if there is a configuration that the
 /// user knows of.
-pub fn needs(application: &Application, name: Option<&str>) -> Vec<Need> {
+pub fn needs(application: &Application, name: Option<&str>) -> Vec<RequiredPath> {
     let mut needs = Vec::new();
     for (target, settings) in application.targets() {
         let option = |option: &str| {
             let target = target.map_or(String::new(), |target| format!("targets/{target}/"));
             name.map_or(option.to_owned(), |name| format!("applications/{name}/{target}{option}"))
         };
-        needs.push(Need { option: option("root"), path: settings.root.clone(), is_folder: true });
+        needs.push(RequiredPath { option: option("root"), path: settings.root.clone(), is_folder: true });
         // An index may be in folders below only, or come later.
         for (name, script) in [("script", &settings.script), ("front_controller", &settings.front_controller)] {
             let path = script.as_ref().map(|script| settings.root.join(script));
-            needs.extend(path.map(|path| Need { option: option(name), path, is_folder: false }));
+            needs.extend(path.map(|path| RequiredPath { option: option(name), path, is_folder: false }));
         }
     }
     needs

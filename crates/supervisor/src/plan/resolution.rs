@@ -6,7 +6,7 @@
 
 use crate::plan::confinement::inside;
 use howdah_config::{Application, PhpOptions};
-use howdah_protocol::places::{Fixed, Pin, Places, Target};
+use howdah_protocol::generation_paths::{FixedScript, GenerationPaths, PinnedLink, TargetPaths};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolution {
     /// For the router: resolved, unless the application wants it otherwise.
-    pub places: Places,
+    pub paths: GenerationPaths,
     /// For the workers, likewise.
     pub working_directory: Option<PathBuf>,
     /// Each path of the configuration, and where it led, as seen from outside of a rootfs. In any case.
-    pub led_to: Vec<Pin>,
+    pub led_to: Vec<PinnedLink>,
 }
 
 /// The option below the application, and a sentence.
@@ -62,11 +62,11 @@ fn once(application: &Application) -> Result<Resolution, Problem> {
             let script = script.as_ref()?;
             // From where the root has led, lest the two be of different releases.
             let filename = finder.find_script(&target.root, &root, script);
-            Some(Fixed { name: script.clone(), filename })
+            Some(FixedScript { name: script.clone(), filename })
         };
         let (script, front_controller) = (fixed(&target.script), fixed(&target.front_controller));
         let name = name.map(str::to_owned);
-        targets.push(Target { name, root, script, index: target.index.clone(), front_controller });
+        targets.push(TargetPaths { name, root, script, index: target.index.clone(), front_controller });
     }
     let working_directory = application.working_directory.as_ref().map(|folder| finder.find(folder));
     let working_directory =
@@ -74,8 +74,8 @@ fn once(application: &Application) -> Result<Resolution, Problem> {
     let Finder { mut pins, led_to, .. } = finder;
     pins.sort();
     pins.dedup();
-    let places = Places { targets, rootfs: application.isolation.rootfs.clone(), pins };
-    Ok(Resolution { places, working_directory, led_to })
+    let paths = GenerationPaths { targets, rootfs: application.isolation.rootfs.clone(), pins };
+    Ok(Resolution { paths, working_directory, led_to })
 }
 
 // === impl Resolution ===
@@ -85,7 +85,7 @@ impl Resolution {
     /// look where a link leads whenever it uses them. Not below a rootfs.
     pub fn settings(&self, options: &PhpOptions) -> PhpOptions {
         let options = options.clone();
-        if self.places.rootfs.is_some() {
+        if self.paths.rootfs.is_some() {
             return options;
         }
         PhpOptions { admin: self.pinned(options.admin), user: self.pinned(options.user), file: options.file }
@@ -100,7 +100,7 @@ impl Resolution {
     }
 
     fn pinned_path(&self, path: &str) -> String {
-        let at = |folder: &Path| self.places.pins.iter().find(|pin| pin.link == folder);
+        let at = |folder: &Path| self.paths.pins.iter().find(|pin| pin.link == folder);
         let pinned = Path::new(path).ancestors().find_map(at).and_then(|pin| {
             let rest = path.strip_prefix(pin.link.to_str()?)?;
             Some(format!("{}{rest}", pin.leads_to.to_str()?))
@@ -110,15 +110,15 @@ impl Resolution {
 }
 
 /// The path that leads elsewhere, and where it leads now.
-pub fn difference<'a>(old: &[Pin], new: &'a [Pin]) -> Option<&'a Pin> {
+pub fn difference<'a>(old: &[PinnedLink], new: &'a [PinnedLink]) -> Option<&'a PinnedLink> {
     new.iter().find(|pin| !old.contains(pin))
 }
 
 struct Finder<'a> {
     rootfs: Option<&'a Path>,
     resolves: bool,
-    pins: Vec<Pin>,
-    led_to: Vec<Pin>,
+    pins: Vec<PinnedLink>,
+    led_to: Vec<PinnedLink>,
 }
 
 // === impl Finder ===
@@ -130,12 +130,12 @@ impl Finder<'_> {
         if resolved.to_str().is_none() {
             return Err(format!("{path:?} leads to {resolved:?}, which is not UTF-8; rename it"));
         }
-        self.led_to.push(Pin { link: self.outside(path), leads_to: self.outside(&resolved) });
+        self.led_to.push(PinnedLink { link: self.outside(path), leads_to: self.outside(&resolved) });
         if !self.resolves {
             return Ok(path.to_owned());
         }
         if let Some(pin) = pin(path, &resolved, |path| self.canonical(path)) {
-            self.pins.push(Pin { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) });
+            self.pins.push(PinnedLink { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) });
         }
         Ok(resolved)
     }
@@ -145,7 +145,7 @@ impl Finder<'_> {
         // One that is not there yet is looked for when it is asked for.
         let resolved = self.canonical(&below).filter(|resolved| resolved.to_str().is_some());
         let resolved = resolved.unwrap_or_else(|| below.clone());
-        self.led_to.push(Pin { link: self.outside(&configured), leads_to: self.outside(&resolved) });
+        self.led_to.push(PinnedLink { link: self.outside(&configured), leads_to: self.outside(&resolved) });
         if !self.resolves {
             return below;
         }
@@ -154,7 +154,7 @@ impl Finder<'_> {
             && let Some(led_to) = resolved.parent()
             && let Some(pin) = pin(&configured_root.join(folders), led_to, |path| self.canonical(path))
         {
-            self.pins.push(Pin { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) });
+            self.pins.push(PinnedLink { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) });
         }
         resolved
     }
@@ -177,7 +177,7 @@ impl Finder<'_> {
 
 /// The link of a path that leads elsewhere: without the names that follow it in both. `/srv/current` for
 /// `/srv/current/public`, if that is `/srv/releases/1/public`.
-fn pin(path: &Path, resolved: &Path, canonical: impl Fn(&Path) -> Option<PathBuf>) -> Option<Pin> {
+fn pin(path: &Path, resolved: &Path, canonical: impl Fn(&Path) -> Option<PathBuf>) -> Option<PinnedLink> {
     let (mut link, mut leads_to) = (path, resolved);
     while link != leads_to
         && link.file_name() == leads_to.file_name()
@@ -186,7 +186,7 @@ fn pin(path: &Path, resolved: &Path, canonical: impl Fn(&Path) -> Option<PathBuf
     {
         (link, leads_to) = (above, leads_above);
     }
-    (link != leads_to).then(|| Pin { link: link.to_owned(), leads_to: leads_to.to_owned() })
+    (link != leads_to).then(|| PinnedLink { link: link.to_owned(), leads_to: leads_to.to_owned() })
 }
 
 #[cfg(test)]
@@ -227,7 +227,7 @@ mod tests {
         fn pins(&self, resolution: &Resolution) -> Vec<(String, String)> {
             let base = self.at("");
             let below = |path: &Path| path.strip_prefix(&base).unwrap_or(path).to_str().unwrap().to_owned();
-            resolution.places.pins.iter().map(|pin| (below(&pin.link), below(&pin.leads_to))).collect()
+            resolution.paths.pins.iter().map(|pin| (below(&pin.link), below(&pin.leads_to))).collect()
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
         let deployed = Deployed::new();
         let options = r#""root": "$current/public", "front_controller": "index.php", "working_directory": "$current""#;
         let found = resolve(&deployed.application(options)).unwrap();
-        let target = found.places.target(None).unwrap();
+        let target = found.paths.target(None).unwrap();
         assert_eq!(target.root, deployed.at("releases/1/public"));
         let front = target.front_controller.as_ref().unwrap();
         assert_eq!((&*front.name, &front.filename), ("index.php", &deployed.at("releases/1/public/index.php")));
@@ -252,12 +252,12 @@ mod tests {
     fn a_link_in_the_name_of_a_script_is_resolved() {
         let deployed = Deployed::new();
         let found = resolve(&deployed.application(r#""root": "$", "script": "current/public/index.php""#)).unwrap();
-        let target = found.places.target(None).unwrap();
+        let target = found.paths.target(None).unwrap();
         assert_eq!(target.root, deployed.at("").components().collect::<PathBuf>());
         assert_eq!(target.script.as_ref().unwrap().filename, deployed.at("releases/1/public/index.php"));
         assert_eq!(deployed.pins(&found), [pair("current", "releases/1")]);
         let found = resolve(&deployed.application(r#""root": "$current", "script": "later.php""#)).unwrap();
-        let script = found.places.target(None).unwrap().script.clone().unwrap();
+        let script = found.paths.target(None).unwrap().script.clone().unwrap();
         assert_eq!(script.filename, deployed.at("releases/1/later.php"));
     }
 
@@ -271,7 +271,8 @@ mod tests {
             assert!(resolve(&application).unwrap_err().1.contains("cannot be found"));
             symlink("releases/2", deployed.at("current")).unwrap();
             let new = resolve(&application).unwrap();
-            let expected = Pin { link: deployed.at("current/public"), leads_to: deployed.at("releases/2/public") };
+            let expected =
+                PinnedLink { link: deployed.at("current/public"), leads_to: deployed.at("releases/2/public") };
             assert_eq!(difference(&old.led_to, &new.led_to), Some(&expected));
             assert_eq!(difference(&new.led_to, &new.led_to), None);
             std::fs::remove_file(deployed.at("current")).unwrap();
@@ -284,7 +285,7 @@ mod tests {
         let deployed = Deployed::new();
         let options = r#""root": "$current/public", "script": "index.php", "resolve_links": false"#;
         let found = resolve(&deployed.application(options)).unwrap();
-        let target = found.places.target(None).unwrap();
+        let target = found.paths.target(None).unwrap();
         assert_eq!(target.root, deployed.at("current/public"));
         assert_eq!(target.script.as_ref().unwrap().filename, deployed.at("current/public/index.php"));
         assert_eq!(deployed.pins(&found), []);
@@ -310,7 +311,7 @@ mod tests {
         symlink("/releases/2", deployed.at("absolute")).unwrap();
         let options = r#""root": "/absolute/public", "isolation": {"rootfs": "$"}"#;
         let found = resolve(&deployed.application(options)).unwrap();
-        assert_eq!(found.places.target(None).unwrap().root, Path::new("/releases/2/public"));
+        assert_eq!(found.paths.target(None).unwrap().root, Path::new("/releases/2/public"));
         assert_eq!(deployed.pins(&found), [pair("absolute", "releases/2")]);
     }
 

@@ -277,12 +277,12 @@ impl Watching {
 mod tests {
     use super::*;
     use howdah_config::Configuration;
-    use howdah_protocol::places::Pin;
+    use howdah_protocol::generation_paths::PinnedLink;
 
     fn watched(root: &Path) -> Watched {
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root, "reload": "on-change"}}});
         let application = Configuration::parse(&text.to_string()).unwrap().applications.remove("x").unwrap();
-        let led_to = vec![Pin { link: root.to_owned(), leads_to: root.to_owned() }];
+        let led_to = vec![PinnedLink { link: root.to_owned(), leads_to: root.to_owned() }];
         Watched { name: "x".to_owned(), generation: 1, application, led_to }
     }
 

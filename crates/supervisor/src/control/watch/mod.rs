@@ -9,7 +9,7 @@ mod files;
 mod swaps;
 
 use howdah_config::{Application, Reload};
-use howdah_protocol::places::Pin;
+use howdah_protocol::generation_paths::PinnedLink;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::task::{Context, Poll};
@@ -26,14 +26,14 @@ pub struct Watched {
     /// Its options.
     pub application: Application,
     /// Where the paths led when it was made.
-    pub led_to: Vec<Pin>,
+    pub led_to: Vec<PinnedLink>,
 }
 
 /// What was seen.
 #[derive(Debug)]
 pub enum Notice {
     /// The paths of these applications lead elsewhere, or lead somewhere again, with where they lead.
-    Swapped(Vec<(String, Vec<Pin>)>),
+    Swapped(Vec<(String, Vec<PinnedLink>)>),
     /// For some seconds it has not been known where the paths of an application lead. When it is again, they are
     /// [`Self::Swapped`], be it to where they led before.
     Lost {

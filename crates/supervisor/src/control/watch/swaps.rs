@@ -10,7 +10,7 @@
 use super::{Notice, Watched};
 use crate::plan::resolution::resolve;
 use howdah_config::Application;
-use howdah_protocol::places::Pin;
+use howdah_protocol::generation_paths::PinnedLink;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const MOST_QUESTIONS: u32 = 24;
 const MOST_THREADS: usize = 512;
 
 /// Where the paths led, or the option and a sentence.
-type Led = Result<Vec<Pin>, (String, String)>;
+type Led = Result<Vec<PinnedLink>, (String, String)>;
 
 /// Questions and their answers have a number.
 type Question = (u64, Arc<Application>);
@@ -41,7 +41,7 @@ struct Known {
     watched: Watched,
     application: Arc<Application>,
     /// Where the paths led when they were last seen: each deploy is told once.
-    seen: Vec<Pin>,
+    seen: Vec<PinnedLink>,
     trouble: Option<Trouble>,
     asked: Option<Asked>,
 }
@@ -66,7 +66,7 @@ struct Trouble {
 #[derive(Debug, PartialEq)]
 enum Sight {
     /// The paths lead there now.
-    Elsewhere(Vec<Pin>),
+    Elsewhere(Vec<PinnedLink>),
     /// It is not known where the paths lead, for a while: the option, and a sentence.
     Lost(String),
 }
@@ -276,7 +276,7 @@ mod tests {
     use std::path::Path;
 
     fn leads(to: &str) -> Led {
-        Ok(vec![Pin { link: "/srv/current".into(), leads_to: Path::new("/srv").join(to) }])
+        Ok(vec![PinnedLink { link: "/srv/current".into(), leads_to: Path::new("/srv").join(to) }])
     }
 
     fn nowhere() -> Led {
