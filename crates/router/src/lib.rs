@@ -19,41 +19,15 @@
 
 #![forbid(unsafe_code)]
 
-mod accept;
-mod access_log;
-mod application;
-mod authority;
-mod cgi;
-mod compression;
-mod connection;
-mod control;
-mod failure;
-mod forwarded;
-mod incoming;
-mod linger;
-mod load;
-mod local_time;
-mod log_line;
+mod dispatch;
+mod http1;
+mod net;
 mod php;
-mod pins;
 mod process;
 mod proxy;
-mod request_body;
-mod rerun;
-mod response_body;
-mod room;
-mod script;
-mod service;
-mod slots;
-mod snapshot;
-mod socket;
-mod spool;
+mod request;
+mod response;
 mod static_files;
-mod strictness;
-mod subject;
-mod thread;
-mod tls;
-mod unsafe_fields;
-mod warm_up;
+mod supervisor_link;
 
 pub use process::main;

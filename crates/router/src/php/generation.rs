@@ -2,9 +2,9 @@
 
 use super::killers::{self, Alike, Killers};
 use super::queue::{self, Arrival, News, Queue, TooBusy};
-use crate::control::{Supervisor, TellOnDrop};
-use crate::failure::Failure;
-use crate::slots::Slots;
+use crate::php::slots::Slots;
+use crate::response::failure::Failure;
+use crate::supervisor_link::{Supervisor, TellOnDrop};
 use howdah_channel::{RouterEnd, Violation, WorkerId};
 use howdah_protocol::generation_paths::GenerationPaths;
 use howdah_protocol::router_messages::{FromRouter, GenerationBoot};

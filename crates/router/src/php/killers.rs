@@ -9,7 +9,7 @@
 //! half of those that run, all with this path are alike; likewise all that run one script. So a query that kills does not
 //! condemn its page, and one that is another each time does not escape, unless more with its path and script do no harm.
 
-use crate::subject::Subject;
+use crate::request::subject::Subject;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;

@@ -1,8 +1,8 @@
 //! A request under way in PHP, as the thread that submitted it sees it: the bytes that move, and what came of it.
 
 use super::killers::Alike;
-use crate::failure::Failure;
-use crate::spool::Spool;
+use crate::php::spool::Spool;
+use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::{Exchange, Progress, Violation};
 use std::borrow::Cow;

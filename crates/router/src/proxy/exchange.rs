@@ -1,10 +1,10 @@
 //! One request and the head of its response, on one connection, in bounded time.
 
-use crate::failure::Failure;
 use crate::proxy::RESPONSE_TIMEOUT;
 use crate::proxy::connect::ConnectError;
 use crate::proxy::pool::Connection;
 use crate::proxy::request_body::{ClientBody, RequestBody};
+use crate::response::failure::Failure;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use std::error::Error;

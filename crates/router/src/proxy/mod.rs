@@ -23,7 +23,6 @@ mod response_body;
 mod retry;
 mod stream;
 mod target;
-pub mod tunnel;
 mod upgrade;
 
 #[cfg(test)]
@@ -32,10 +31,10 @@ mod tests;
 pub use balance::Balancer;
 pub use response_body::UpstreamBody;
 
-use crate::failure::Failure;
-use crate::incoming::Incoming;
-use crate::response_body::ResponseBody;
-use crate::subject::Subject;
+use crate::request::incoming::Incoming;
+use crate::request::subject::Subject;
+use crate::response::body::ResponseBody;
+use crate::response::failure::Failure;
 use connect::ConnectError;
 use exchange::{Lost, exchange};
 use head::Outgoing;

@@ -4,9 +4,9 @@
 //! `Expect: 100-continue`. What goes wrong at the client's end (too long, broken off, too slow) is remembered, so that
 //! it is not taken for a fault of the upstream. Trailers are left out.
 
-use crate::failure::Failure;
-use crate::incoming::Incoming;
 use crate::proxy::patience::Patience;
+use crate::request::incoming::Incoming;
+use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_config::Http;
 use hyper::body::{Body, Frame, SizeHint};

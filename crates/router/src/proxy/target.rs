@@ -1,7 +1,7 @@
 //! What an upstream is asked for: the target as the client wrote it, or what a rewrite made of it, encoded anew.
 
-use crate::failure::Failure;
-use crate::subject::Subject;
+use crate::request::subject::Subject;
+use crate::response::failure::Failure;
 use http::uri::PathAndQuery;
 use std::fmt::Write as _;
 

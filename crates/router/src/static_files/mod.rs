@@ -1,6 +1,6 @@
 //! Static files: the part of the router that sends what lies in a folder.
 //!
-//! [`RequestPath`] is made of a request target; the router renders the path of a file from it, and
+//! [`RequestPath`](crate::request::path::RequestPath) is made of a request target; the router renders the path of a file from it, and
 //! [`StaticFiles::serve`] finds, judges and answers: one `stat` and a few reference counts for a file that the
 //! thread has sent before, and that has not changed since. The modules in the order of a request:
 //! `path` and `names` (what may be asked for at all), `open` and `refusal` (symbolic links), `cache` and `version`,
@@ -16,7 +16,6 @@ mod conditional;
 mod mime;
 mod names;
 mod open;
-mod path;
 mod range;
 mod read;
 mod refusal;
@@ -44,7 +43,6 @@ use rustix::{
 pub use body::FileBody;
 use cache::{Cache, Entry};
 use open::{Links, OpenError, Opener, Place, Target};
-pub use path::RequestPath;
 use refusal::Refusals;
 use respond::{Answer, Content};
 pub use respond::{NotModified, folder_location};

@@ -1,6 +1,6 @@
 //! The names that are never sent: dot files and PHP sources.
 //!
-//! Pure functions of a normalised path ([`RequestPath`](super::RequestPath)). They refuse too much rather than too
+//! Pure functions of a normalised path ([`RequestPath`](crate::request::path::RequestPath)). They refuse too much rather than too
 //! little: `x.php.`, `x.php ` and `X.PHP/` count as PHP sources, because some other server or file system may think so.
 
 /// Whether a segment of the path begins with a dot. `.well-known` (RFC 8615) is meant to be seen and does not count.

@@ -12,6 +12,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use super::*;
+use crate::request::path::RequestPath;
 
 mod freshness;
 mod headers;

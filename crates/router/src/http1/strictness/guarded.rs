@@ -1,0 +1,243 @@
+//! The socket that hyper reads through: only what the guard lets on arrives.
+
+use super::MAX_HEAD_BYTES;
+use super::guard::{Guard, Trouble};
+use crate::http1::connection::Clock;
+use crate::net::socket::Watched;
+use bytes::{Buf, BytesMut};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A guarded socket.
+///
+/// A read that ends with the end of a head or in a body, and that is nearly every one, is judged where it lies.
+pub struct Guarded {
+    socket: Watched,
+    clock: Rc<Clock>,
+    guard: Guard,
+    /// Bytes that did not go on when they were read.
+    kept: BytesMut,
+    /// So many of them may.
+    released: usize,
+    trouble: Option<Trouble>,
+    /// In the place of a head that is refused, what is left of it.
+    substitute: &'static [u8],
+    /// hyper has ended the connection.
+    is_shut: bool,
+}
+
+/// How far a connection's requests have been let on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// So many to their end.
+    pub whole: u64,
+    /// So many in all, if the last has come to its end, nothing follows it, and hyper has not ended the connection. Once
+    /// all of these are answered and their bodies were read, the next byte is that of a request: only then another
+    /// parser may take the connection over.
+    pub between: Option<u64>,
+}
+
+/// What hyper gets in the place of a head that is refused. The answer is not made for it.
+const SUBSTITUTE: &[u8] = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+/// The same, when the answer must not have a body.
+const SUBSTITUTE_FOR_HEAD: &[u8] = b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n";
+
+// === impl Guarded ===
+
+impl Guarded {
+    /// Guards a connection from its first byte on.
+    pub fn new(socket: Watched, clock: Rc<Clock>) -> Guarded {
+        Guarded {
+            socket,
+            clock,
+            guard: Guard::new(),
+            kept: BytesMut::new(),
+            released: 0,
+            trouble: None,
+            substitute: b"",
+            is_shut: false,
+        }
+    }
+
+    /// The socket without its guard. It reads first what was kept.
+    pub fn into_inner(mut self) -> Watched {
+        self.socket.unread(self.kept.freeze());
+        self.socket
+    }
+
+    /// Gives back bytes that were let on, to who reads without the guard.
+    pub fn unread(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let mut all = BytesMut::from(bytes);
+            all.unsplit(std::mem::take(&mut self.kept));
+            self.kept = all;
+        }
+    }
+
+    /// Between requests: ready when another comes, or the connection's end.
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        debug_assert!(self.between_requests().is_some(), "what was kept would never be looked at");
+        self.socket.poll_readable(context)
+    }
+
+    /// Whether hyper has ended the connection, and the client may still be sending.
+    pub fn is_shut_too_early(&self) -> bool {
+        self.is_shut && !self.between_requests().is_some_and(|requests| self.clock.has_read(requests))
+    }
+
+    /// How many requests were let on, if there is nothing else.
+    fn between_requests(&self) -> Option<u64> {
+        let is_clear = self.trouble.is_none() && self.kept.is_empty();
+        self.guard.between_requests().filter(|_| is_clear)
+    }
+
+    fn tell(&self) {
+        let between = self.between_requests().filter(|_| !self.is_shut);
+        self.clock.guard_is_at(Progress { whole: self.guard.whole(), between });
+    }
+
+    /// Gives on what was kept and may go; `false` if there is nothing.
+    fn give(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
+        if self.released > 0 {
+            let length = self.released.min(buffer.remaining());
+            buffer.put_slice(&self.kept[..length]);
+            self.kept.advance(length);
+            self.released -= length;
+            if self.kept.is_empty() {
+                // A connection that waits keeps no buffer.
+                self.kept = BytesMut::new();
+            }
+            self.clock.read(length);
+            return true;
+        }
+        if !self.substitute.is_empty() {
+            let (now, later) = self.substitute.split_at(self.substitute.len().min(buffer.remaining()));
+            buffer.put_slice(now);
+            self.substitute = later;
+            return true;
+        }
+        false
+    }
+
+    /// Judges what was read into the buffer behind `before`, and leaves there what may go on.
+    fn judge(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
+        if self.kept.is_empty() {
+            let new = &buffer.filled()[before..];
+            let judgement = self.guard.judge(new);
+            let rest = &new[judgement.pass..];
+            match judgement.trouble {
+                None => self.kept.extend_from_slice(rest),
+                Some(trouble) => stop(trouble, rest, &self.clock, &mut self.substitute),
+            }
+            self.trouble = judgement.trouble;
+            buffer.set_filled(before + judgement.pass);
+        } else {
+            self.kept.extend_from_slice(&buffer.filled()[before..]);
+            buffer.set_filled(before);
+            self.judge_kept();
+        }
+    }
+
+    fn judge_kept(&mut self) {
+        let judgement = self.guard.judge(&self.kept);
+        if let Some(trouble) = judgement.trouble {
+            stop(trouble, &self.kept[judgement.pass..], &self.clock, &mut self.substitute);
+            self.kept.truncate(judgement.pass);
+        }
+        self.trouble = judgement.trouble;
+        self.released = judgement.pass;
+    }
+
+    /// Whether the guard waits for an answer. Once that has been given, it judges what came meanwhile.
+    fn is_undecided(&mut self) -> bool {
+        match self.guard.waits_for() {
+            Some(requests) if self.clock.has_answered(requests) => {
+                self.guard.go_on();
+                self.judge_kept();
+                false
+            }
+            waits_for => waits_for.is_some(),
+        }
+    }
+
+    fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let is_undecided = self.is_undecided();
+            if self.give(buffer) {
+                return Poll::Ready(Ok(()));
+            }
+            if self.trouble == Some(Trouble::Broken) {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the chunks of a body are wrong")));
+            }
+            if is_undecided && self.kept.len() > MAX_HEAD_BYTES {
+                // Enough of what may be for somebody else. hyper asks again when it has answered.
+                return Poll::Pending;
+            }
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
+            if buffer.filled().len() == before {
+                return Poll::Ready(Ok(()));
+            }
+            if self.trouble.is_some() {
+                // Nobody looks at what follows a refused head. It is read only lest it turn the answer into a reset.
+                buffer.set_filled(before);
+                continue;
+            }
+            self.judge(buffer, before);
+            if buffer.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+/// Nothing goes on from here.
+fn stop(trouble: Trouble, rest: &[u8], clock: &Clock, substitute: &mut &'static [u8]) {
+    if let Trouble::Refused(refusal, heads) = trouble {
+        *substitute = if rest.starts_with(b"HEAD ") { SUBSTITUTE_FOR_HEAD } else { SUBSTITUTE };
+        clock.refuse(heads, refusal);
+    }
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = self.read(context, buffer);
+        self.tell();
+        polled
+    }
+}
+
+impl AsyncWrite for Guarded {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write_vectored(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.is_shut = true;
+        self.tell();
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,41 @@
+//! Strictness: what HTTP/1.1 leaves open to more than one reading never reaches the parser.
+//!
+//! Request smuggling lives on two programs that read the same bytes differently. hyper refuses most of what is ambiguous,
+//! and takes some of it one way: equal Content-Lengths become one, Transfer-Encoding beats Content-Length, a line may end
+//! with a bare LF, a fragment is cut from the target. This module looks at the bytes as they pass, and lets them on only
+//! if all programs must agree where the request ends:
+//!
+//! - `head`: the request line, the lines, and the headers that say how long the body is
+//! - `chunks`: the framing of a chunked body, of which the contents are not looked at
+//! - `guard`: both, over a connection with many requests
+//! - `guarded`: the socket that hyper reads through
+//!
+//! hyper gets a head only when it is complete. In the place of one that is refused it gets a request that the guard
+//! has written, so that the answer comes in its turn, after those to the requests before it; the [`Refusal`] says which
+//! one that is. A body whose framing is wrong is an error of the body. Nothing behind either is read. docs/http.md lists
+//! what comes and what is answered.
+
+mod chunks;
+mod guard;
+mod guarded;
+mod head;
+
+pub use guarded::{Guarded, Progress};
+
+/// Why a request is refused before it is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 400, with what is wrong.
+    Bad(&'static str),
+    /// 414: the request line has no end within [`MAX_HEAD_BYTES`].
+    TargetTooLong,
+    /// 431: the head has no end within [`MAX_HEAD_BYTES`].
+    HeadTooLarge,
+    /// 501: a transfer coding besides `chunked`.
+    UnknownCoding,
+    /// 505: neither HTTP/1.1 nor HTTP/1.0.
+    Version,
+}
+
+/// A longer head is refused. hyper's buffer takes one more byte, so that it never refuses by itself what is short enough.
+pub const MAX_HEAD_BYTES: usize = crate::http1::connection::BUFFER_BYTES - 1;

@@ -1,0 +1,90 @@
+//! The handshake of a connection. Who speaks HTTP without TLS is told so; what else goes wrong is the client's to know.
+
+use crate::net::socket::Transport;
+use crate::php::cgi::SERVER_NAME;
+use howdah_config::CipherSuite;
+use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// What was agreed on, in OpenSSL's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// SSL_PROTOCOL.
+    pub protocol: &'static str,
+    /// SSL_CIPHER.
+    pub cipher: &'static str,
+}
+
+/// Why there is no encrypted stream.
+#[derive(Debug)]
+pub enum HandshakeError {
+    /// The client sent HTTP; it was answered.
+    PlainHttp,
+    /// Whatever else the client did, or did not.
+    Failed(io::Error),
+}
+
+const BODY: &str = "This port speaks HTTPS: write https:// in the address.\n";
+/// The most bytes of a plain request that are read, so that the answer is not lost to a reset.
+const PLAIN_REQUEST_BYTES: u64 = 1 << 20;
+
+/// Shakes hands. It may take as long as the client likes: the caller keeps time.
+///
+/// # Errors
+/// Whatever the client did wrong.
+pub async fn handshake(
+    mut transport: Transport,
+    config: Arc<ServerConfig>,
+) -> Result<TlsStream<Transport>, HandshakeError> {
+    let first = transport.peek().await.map_err(HandshakeError::Failed)?;
+    // A record of TLS begins with 22, one of SSL 2 with a set bit, a request with the letters of its method.
+    if first.is_some_and(|byte| byte.is_ascii_alphabetic()) {
+        // A client that is gone need not be told.
+        let _ = refuse_plain_http(&mut transport).await;
+        return Err(HandshakeError::PlainHttp);
+    }
+    TlsAcceptor::from(config).accept(transport).await.map_err(HandshakeError::Failed)
+}
+
+async fn refuse_plain_http(transport: &mut Transport) -> io::Result<()> {
+    let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nServer: {SERVER_NAME}\r\nDate: {date}\r\n\
+         Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{BODY}",
+        BODY.len()
+    );
+    transport.write_all(answer.as_bytes()).await?;
+    transport.shutdown().await?;
+    tokio::io::copy(&mut transport.take(PLAIN_REQUEST_BYTES), &mut tokio::io::sink()).await.map(drop)
+}
+
+// === impl Negotiated ===
+
+impl Negotiated {
+    /// What the connection agreed on.
+    pub fn of(connection: &ServerConnection) -> Negotiated {
+        let protocol = match connection.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "TLSv1.3",
+        };
+        let suite = connection.negotiated_cipher_suite();
+        let known = CipherSuite::ALL.iter().copied().find(|known| Some(super::suite(*known)) == suite);
+        Negotiated { protocol, cipher: known.map_or("", CipherSuite::as_str) }
+    }
+}
+
+// === impl HandshakeError ===
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HandshakeError::PlainHttp => f.write_str("the client spoke HTTP without TLS"),
+            HandshakeError::Failed(error) => error.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A request's body, whole before PHP is asked: in memory, and beyond `body_buffer_size` in an unlinked file.
+
+use crate::php::running::Remainder;
+use crate::request::incoming::Incoming;
+use crate::response::failure::Failure;
+use bytes::Bytes;
+use howdah_config::Http;
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use std::fs::File;
+use std::io::{self, Write};
+use tokio::time::timeout;
+
+/// A whole body.
+pub struct Buffered {
+    /// What is in memory: all of it, or (with a file) nothing.
+    pub memory: Vec<u8>,
+    file: Option<(File, u64)>,
+}
+
+// === impl Buffered ===
+
+impl Buffered {
+    /// No body.
+    pub const EMPTY: Buffered = Buffered { memory: Vec::new(), file: None };
+
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.file.as_ref().map_or(self.memory.len() as u64, |(_, len)| *len)
+    }
+
+    /// What to submit with the request, and what to feed later.
+    pub fn into_parts(self) -> (Bytes, Remainder) {
+        match self.file {
+            Some((file, len)) => (Bytes::new(), Remainder::File(file, 0, len)),
+            None => (self.memory.into(), Remainder::None),
+        }
+    }
+}
+
+/// Reads a body to its end.
+///
+/// # Errors
+/// 413 beyond `max_body_size`, 400 when the client breaks off or its framing is wrong, 408 when it stalls for
+/// `body_read_timeout`, 500 when the file can't be written.
+pub async fn read(mut body: Incoming, limits: &Http) -> Result<Buffered, Failure> {
+    if body.size_hint().lower() > limits.max_body_size {
+        return Err(Failure::BodyTooLarge);
+    }
+    let mut buffered = Buffered::EMPTY;
+    let mut total = 0u64;
+    loop {
+        let next = timeout(limits.body_read_timeout, body.frame()).await.map_err(|_| Failure::RequestTimeout)?;
+        let Some(frame) = next else { break };
+        let frame = frame.map_err(|_| Failure::BadRequest("the body breaks off, or its framing is wrong"))?;
+        // Trailers are dropped: CGI has no place for them.
+        let Ok(data) = frame.into_data() else { continue };
+        total += data.len() as u64;
+        if total > limits.max_body_size {
+            return Err(Failure::BodyTooLarge);
+        }
+        buffered.push(&data, limits).map_err(|error| {
+            tracing::error!(%error, "cannot write a request's body to a temporary file; see settings/http/body_temp_path");
+            Failure::Internal
+        })?;
+    }
+    Ok(buffered)
+}
+
+impl Buffered {
+    fn push(&mut self, data: &[u8], limits: &Http) -> io::Result<()> {
+        if self.file.is_none() && (self.memory.len() + data.len()) as u64 > limits.body_buffer_size {
+            let mut file = match &limits.body_temp_path {
+                Some(folder) => tempfile::tempfile_in(folder)?,
+                None => tempfile::tempfile()?,
+            };
+            file.write_all(&self.memory)?;
+            self.file = Some((file, self.memory.len() as u64));
+            self.memory = Vec::new();
+        }
+        match &mut self.file {
+            Some((file, len)) => {
+                file.write_all(data)?;
+                *len += data.len() as u64;
+            }
+            None => self.memory.extend_from_slice(data),
+        }
+        Ok(())
+    }
+}

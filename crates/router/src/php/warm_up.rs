@@ -1,0 +1,235 @@
+//! The first requests of a generation: the supervisor orders them, before any configuration names the generation.
+//!
+//! One thread sends them, one after the other, as GET requests from 127.0.0.1, with the CGI variables of any request and
+//! `HOWDAH_WARM_UP=1`. opcache is shared by the workers of a generation, so each request is sent once, to whichever
+//! worker takes it. They appear in no log and no count. The thread keeps its port until a configuration names the
+//! generation or the supervisor takes it back: a port's eventfd is given out once.
+//!
+//! A status of 500 or more, a worker that dies, a response that breaks off and too long a time make the generation unfit:
+//! the supervisor hears why. A status of 400 or more is a warning: the URI is probably mistaken, the application is not.
+
+use crate::dispatch::application::AbandonOnDrop;
+use crate::net::socket::Peer;
+use crate::php::cgi;
+use crate::php::generation::Generation;
+use crate::php::killers::Alike;
+use crate::php::port::Port;
+use crate::php::running::{Remainder, Running};
+use crate::php::script::{self, Resolved};
+use crate::request::authority;
+use crate::request::path::RequestPath;
+use crate::request::subject::{Origin, Subject};
+use crate::response::failure::Failure;
+use crate::supervisor_link::Supervisor;
+use howdah_channel::request::{HeadWriter, code};
+use howdah_channel::response;
+use howdah_config::Scheme;
+use howdah_protocol::router_messages::FromRouter;
+use howdah_protocol::warm_up::{LONGEST_WARM_UP, WarmUpRequest};
+use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, Request, StatusCode};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::timeout;
+
+/// What the supervisor wants.
+pub struct Order {
+    /// Who answers.
+    pub generation: Arc<Generation>,
+    /// What it is asked.
+    pub requests: Vec<WarmUpRequest>,
+    /// Who is told of the result.
+    pub supervisor: Supervisor,
+}
+
+/// A warm-up, and what is kept behind it. Dropping it ends it.
+pub struct Warming {
+    #[expect(dead_code, reason = "to have it is its use")]
+    port: Rc<Port>,
+    task: AbortHandle,
+}
+
+const CLIENT: &str = "127.0.0.1";
+const AGENT: HeaderValue = HeaderValue::from_static("howdah (warm-up)");
+/// The longest URI that a message shows whole, in characters.
+const URI_CHARS: usize = 200;
+
+// === impl Warming ===
+
+impl Warming {
+    /// Begins it on this thread.
+    pub fn begin(port: Rc<Port>, order: Order) -> Warming {
+        let task = spawn_local(carry_out(Rc::clone(&port), order)).abort_handle();
+        Warming { port, task }
+    }
+}
+
+impl Drop for Warming {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn carry_out(port: Rc<Port>, order: Order) {
+    let mut asked = None;
+    let all = async {
+        for request in &order.requests {
+            asked = Some(request);
+            judge(&port, request).await?;
+        }
+        Ok(())
+    };
+    let result = timeout(LONGEST_WARM_UP, all).await;
+    let result = result.unwrap_or_else(|_| {
+        let asked = asked.map(name).unwrap_or_default();
+        Err(format!("{asked} had no answer when the warm-up had taken {} s", LONGEST_WARM_UP.as_secs()))
+    });
+    order.supervisor.tell(&FromRouter::Warmed { generation: port.generation.id, refusal: result.err() });
+}
+
+/// Whether the generation is fit, as far as this request shows.
+async fn judge(port: &Rc<Port>, request: &WarmUpRequest) -> Result<(), String> {
+    let name = name(request);
+    match answer(port, request).await {
+        Ok(status) if status.is_server_error() => Err(format!("{name} was answered {}", status.as_u16())),
+        Ok(status) if status.is_client_error() => {
+            tracing::warn!(
+                "the warm-up request {name} of {:?} was answered {}: is it what you meant?",
+                port.generation.application,
+                status.as_u16()
+            );
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        Err(Failure::GatewayTimeout) => Err(format!("{name} took longer than \"limits/timeout\" allows")),
+        Err(Failure::WorkerDied { .. } | Failure::BadGateway) => {
+            Err(format!("the worker that ran {name} ended before it had answered"))
+        }
+        Err(failure) => Err(format!("{name} was answered {}", failure.status().as_u16())),
+    }
+}
+
+/// The whole way of a request: see [`crate::dispatch::application`].
+async fn answer(port: &Rc<Port>, request: &WarmUpRequest) -> Result<StatusCode, Failure> {
+    let paths = &port.generation.paths;
+    let target = paths.target(request.target.as_deref()).ok_or(Failure::Internal)?;
+    let parts = parts(request)?;
+    let peer = peer(request);
+    let mut origin = Origin::of(&peer, None, &parts);
+    origin.scheme = if request.https { Scheme::Https } else { Scheme::Http };
+    let Ok(host) = authority::host(&parts) else { return Ok(StatusCode::BAD_REQUEST) };
+    let Ok(path) = RequestPath::normalise(parts.uri.path()) else { return Ok(StatusCode::BAD_REQUEST) };
+    let subject = Subject::new(&parts, &peer, &origin, &host, path);
+    let script = match script::resolve(target, paths.rootfs(), subject.path.bytes()) {
+        Resolved::Script(script) => script,
+        Resolved::Folder => return Ok(StatusCode::MOVED_PERMANENTLY),
+        Resolved::Nothing => return Ok(StatusCode::NOT_FOUND),
+        Resolved::Forbidden(_) => return Ok(StatusCode::FORBIDDEN),
+    };
+    let write_head = |head: &mut HeadWriter| {
+        cgi::write(head, &subject, &target.root, &script, None);
+        // Behind all others: the worker looks there.
+        head.known(code::HOWDAH_WARM_UP, b"1");
+    };
+    let running = port
+        .submit(
+            write_head,
+            b"",
+            Remainder::None,
+            None,
+            port.admit(&parts.uri, Alike::of(&subject, &script.filename), None)?,
+        )
+        .await?;
+    let running = AbandonOnDrop::new(port, running);
+    let started = port.head(running.get()).await?;
+    let (head, _) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
+    let status = StatusCode::from_u16(head.status).map_err(|_| Failure::BadGateway)?;
+    if !started.complete {
+        read_to_end(port, running.get()).await?;
+    }
+    Ok(status)
+}
+
+/// A response is one when all of it is there.
+async fn read_to_end(port: &Rc<Port>, running: &Rc<Running>) -> Result<(), Failure> {
+    while let Some(piece) = poll_fn(|context| port.poll_body(running, context)).await {
+        piece.map_err(|_| Failure::BadGateway)?;
+    }
+    Ok(())
+}
+
+fn parts(request: &WarmUpRequest) -> Result<Parts, Failure> {
+    let uri = request.uri.parse().map_err(|_| Failure::BadRequest("the warm-up's URI"));
+    let (mut parts, ()) = Request::new(()).into_parts();
+    parts.uri = uri?;
+    let bad = |_| Failure::BadRequest("the warm-up's headers");
+    let mut headers = HeaderMap::new();
+    headers.insert(HOST, HeaderValue::from_str(&request.host).map_err(|_| bad(()))?);
+    headers.insert(USER_AGENT, AGENT);
+    for (name, value) in &request.headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(()))?;
+        headers.insert(name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad(()))?);
+    }
+    parts.headers = headers;
+    Ok(parts)
+}
+
+fn peer(request: &WarmUpRequest) -> Peer {
+    Peer {
+        remote_addr: CLIENT.into(),
+        remote_port: "0".into(),
+        server_addr: CLIENT.into(),
+        server_port: if request.https { "443" } else { "80" }.into(),
+        listener: 0,
+        tls: None,
+    }
+}
+
+fn name(request: &WarmUpRequest) -> String {
+    let mut name: String = request.uri.chars().take(URI_CHARS).collect();
+    if name.len() < request.uri.len() {
+        name.push_str("...");
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(uri: &str) -> WarmUpRequest {
+        WarmUpRequest {
+            target: None,
+            uri: uri.to_owned(),
+            host: "shop:80".to_owned(),
+            https: true,
+            headers: vec![("X-A".to_owned(), "ä".to_owned()), ("User-Agent".to_owned(), "mine".to_owned())],
+        }
+    }
+
+    #[test]
+    fn a_warm_up_request_looks_like_one_of_a_client() {
+        let parts = parts(&request("/a?b=c")).unwrap();
+        assert_eq!((parts.method.as_str(), parts.uri.query()), ("GET", Some("b=c")));
+        assert_eq!(authority::host(&parts), Ok("shop".to_owned()));
+        assert_eq!(parts.headers["x-a"].as_bytes(), "ä".as_bytes());
+        assert_eq!(parts.headers[USER_AGENT], "mine");
+        assert_eq!(peer(&request("/")).server_port, "443");
+    }
+
+    #[test]
+    fn all_uris_of_the_configuration_are_uris() {
+        for uri in ["/", "/a[b]", "/~x/?a=b&c[]=1;d?e", "/%C3%A4!$'()*+,:@", "//x"] {
+            assert!(parts(&request(uri)).is_ok(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_long_uri_is_not_told_whole() {
+        assert_eq!(name(&request("/x")), "/x");
+        assert_eq!(name(&request(&"/x".repeat(500))).len(), URI_CHARS + 3);
+    }
+}

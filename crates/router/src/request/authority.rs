@@ -1,0 +1,141 @@
+//! The host that a request is for: from its target or its `Host` header (RFC 9112, 3.2).
+//!
+//! Whoever looks must see the same one. So an absolute target's host takes the place of the header's, and what is no
+//! host, or more than one, is answered 400: it could be a path to one who makes a path of it, and another host to one who
+//! reads it differently.
+
+use crate::response::failure::Failure;
+use http::header::{HOST, HeaderValue};
+use http::request::Parts;
+use http::{Version, uri};
+
+/// Sets `Host` to what an absolute target says, as the RFC has it. [`host`] judges it.
+pub fn take_from_target(request: &mut Parts) {
+    // Several, or none where there must be one, is an error that must not be mended.
+    let hosts = request.headers.get_all(HOST).iter().count();
+    if let Some(authority) = request.uri.authority()
+        && (hosts == 1 || hosts == 0 && request.version != Version::HTTP_11)
+        && let Ok(value) = HeaderValue::from_str(authority.as_str())
+    {
+        request.headers.insert(HOST, value);
+    }
+}
+
+/// The request's host: in lower case, without port and last dot. Empty if an HTTP/1.0 client names none.
+///
+/// # Errors
+/// 400 for none, several, or none that is valid.
+pub fn host(request: &Parts) -> Result<String, Failure> {
+    if request.uri.scheme().is_some_and(|scheme| *scheme != uri::Scheme::HTTP && *scheme != uri::Scheme::HTTPS) {
+        return Err(Failure::BadRequest("the target's scheme"));
+    }
+    let mut hosts = request.headers.get_all(HOST).iter();
+    let header = match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => return Err(Failure::BadRequest("more than one Host")),
+        (None, None) if request.version == Version::HTTP_10 => return Ok(String::new()),
+        (None, None) => return Err(Failure::BadRequest("no Host")),
+        (Some(header), None) => header,
+    };
+    let name = header.to_str().ok().and_then(name).ok_or(Failure::BadRequest("Host"))?;
+    Ok(name.to_ascii_lowercase())
+}
+
+/// The host of `host:port`, if it is one (RFC 3986, 3.2).
+fn name(authority: &str) -> Option<&str> {
+    let is_port = |rest: &str| {
+        rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    if authority.starts_with('[') {
+        let (address, port) = authority.split_at(authority.find(']')? + 1);
+        let is_address =
+            address[1..address.len() - 1].bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
+        return (address.len() > 2 && is_address && is_port(port)).then_some(address);
+    }
+    let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
+    // A name with an empty label could be "..", which is a folder to who makes a path of it.
+    let is_name = name.split('.').all(|label| !label.is_empty() && label.bytes().all(is_name_byte));
+    (is_name && is_port(port)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(target: &str, version: Version, hosts: &[&str]) -> Result<String, &'static str> {
+        let mut request = http::Request::builder().uri(target).version(version);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        let (mut request, ()) = request.body(()).unwrap().into_parts();
+        take_from_target(&mut request);
+        host(&request).map_err(|failure| match failure {
+            Failure::BadRequest(why) => why,
+            _ => panic!("{failure:?}"),
+        })
+    }
+
+    #[test]
+    fn a_host_is_one_name() {
+        let table: &[(&str, Result<&str, &str>)] = &[
+            ("example.org", Ok("example.org")),
+            ("EXAMPLE.org:80", Ok("example.org")),
+            ("example.org.", Ok("example.org")),
+            ("example.org.:80", Ok("example.org")),
+            ("example.org:", Ok("example.org")),
+            ("under_score", Ok("under_score")),
+            ("192.0.2.1:8080", Ok("192.0.2.1")),
+            ("[2001:DB8::1]", Ok("[2001:db8::1]")),
+            ("[::1]:80", Ok("[::1]")),
+            ("", Err("Host")),
+            (".", Err("Host")),
+            ("..", Err("Host")),
+            ("a..b", Err("Host")),
+            (".a", Err("Host")),
+            ("a/b", Err("Host")),
+            ("a\\b", Err("Host")),
+            ("a b", Err("Host")),
+            ("user@a", Err("Host")),
+            ("a:80:90", Err("Host")),
+            ("a:b", Err("Host")),
+            ("a, b", Err("Host")),
+            ("a?b", Err("Host")),
+            ("a#b", Err("Host")),
+            ("<a>", Err("Host")),
+            ("[]", Err("Host")),
+            ("[::1", Err("Host")),
+            ("[::1]x", Err("Host")),
+            ("[a/b]", Err("Host")),
+            ("::1", Err("Host")),
+        ];
+        for (header, expected) in table {
+            let host = of("/", Version::HTTP_11, &[header]);
+            assert_eq!(host.as_deref().map_err(|why| *why), *expected, "{header:?}");
+        }
+    }
+
+    #[test]
+    fn the_target_goes_before_the_header_and_one_header_is_enough() {
+        let (new, old) = (Version::HTTP_11, Version::HTTP_10);
+        type Case<'c> = (&'c str, Version, &'c [&'c str], Result<&'c str, &'c str>);
+        let cases: &[Case<'_>] = &[
+            ("/", new, &[], Err("no Host")),
+            ("/", old, &[], Ok("")),
+            ("/", old, &[""], Err("Host")),
+            ("/", new, &["a", "a"], Err("more than one Host")),
+            ("http://b/", new, &["a"], Ok("b")),
+            ("HTTP://B:81/", new, &["a"], Ok("b")),
+            ("https://b/", new, &["b"], Ok("b")),
+            ("http://b/", new, &[], Err("no Host")),
+            ("http://b/", old, &[], Ok("b")),
+            ("http://b/", new, &["b", "b"], Err("more than one Host")),
+            ("http://user@b/", new, &["b"], Err("Host")),
+            ("ftp://b/", new, &["b"], Err("the target's scheme")),
+        ];
+        for (target, version, hosts, expected) in cases {
+            let host = of(target, *version, hosts);
+            assert_eq!(host.as_deref().map_err(|why| *why), *expected, "{target} {hosts:?}");
+        }
+    }
+}

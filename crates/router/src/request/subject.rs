@@ -1,0 +1,239 @@
+//! A request as the configuration sees it: what conditions ask for, and what variables stand for.
+
+use crate::net::socket::Peer;
+use crate::request::forwarded;
+use crate::request::path::RequestPath;
+use crate::response::failure::Failure;
+use howdah_config as config;
+use howdah_config::{Argument, Listener, Request, Scheme, Variable, Variables};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Who sent a request: the connection's peer, or whom a trusted proxy names.
+pub struct Origin {
+    /// The client's address; `unix:` for a unix socket.
+    pub address: Rc<str>,
+    /// Its port; empty if nobody says it.
+    pub port: String,
+    /// How the client speaks.
+    pub scheme: Scheme,
+    /// When the request began.
+    pub since: Instant,
+    id: Cell<Option<u128>>,
+}
+
+/// A request. Arguments are split when they are first asked for.
+pub struct Subject<'a> {
+    /// As it came.
+    pub parts: &'a Parts,
+    /// The connection.
+    pub peer: &'a Peer,
+    /// Who sent it.
+    pub origin: &'a Origin,
+    /// In lower case, without the port.
+    pub host: &'a str,
+    /// Percent-decoded, without dot segments and doubled slashes.
+    pub path: RequestPath<'a>,
+    /// Whether path and query are not those that came.
+    pub is_rewritten: bool,
+    /// In place of the query that came.
+    query: Option<String>,
+    decoded_query: OnceCell<Vec<u8>>,
+    arguments: OnceCell<Vec<Argument<'static>>>,
+}
+
+/// A request whose response has its head.
+pub struct Answered<'a> {
+    subject: &'a Subject<'a>,
+    status: StatusCode,
+    headers: &'a HeaderMap,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// Who sent this request over this connection.
+    pub fn of(peer: &Peer, listener: Option<&Listener>, parts: &Parts) -> Origin {
+        let mut origin = Origin {
+            address: Rc::clone(&peer.remote_addr),
+            port: peer.remote_port.clone(),
+            scheme: peer.scheme(),
+            since: Instant::now(),
+            id: Cell::new(None),
+        };
+        if let Some(forwarded) = listener.and_then(|listener| listener.forwarded.as_ref()) {
+            let named = forwarded::read(forwarded, end_of(&peer.remote_addr, &peer.remote_port), &parts.headers);
+            if let Some(address) = named.client {
+                origin.address = address.to_string().into();
+                origin.port = String::new();
+            }
+            origin.scheme = named.scheme.unwrap_or(origin.scheme);
+        }
+        origin
+    }
+
+    /// A number of its own, drawn when it is first asked for.
+    fn id(&self) -> u128 {
+        let id = self.id.get().unwrap_or_else(|| {
+            let mut bytes = [0; 16];
+            getrandom::fill(&mut bytes).expect("the kernel always has random bytes");
+            u128::from_ne_bytes(bytes)
+        });
+        self.id.set(Some(id));
+        id
+    }
+}
+
+// === impl Subject ===
+
+impl<'a> Subject<'a> {
+    /// The request, with what was made of its host and its path.
+    pub fn new(parts: &'a Parts, peer: &'a Peer, origin: &'a Origin, host: &'a str, path: RequestPath<'a>) -> Self {
+        Self {
+            parts,
+            peer,
+            origin,
+            host,
+            path,
+            is_rewritten: false,
+            query: None,
+            decoded_query: OnceCell::new(),
+            arguments: OnceCell::new(),
+        }
+    }
+
+    /// The request with another target: a path, and with `?` a query in place of its own.
+    ///
+    /// # Errors
+    /// 500 if the target is no path: a variable has made it so.
+    pub fn rewritten(&self, target: &str) -> Result<Subject<'a>, Failure> {
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (target, self.query.clone()),
+        };
+        let path = RequestPath::normalise(path).map_err(|problem| {
+            tracing::error!(target, "a rewrite made a target that is no path ({problem}): answered 500");
+            Failure::Internal
+        })?;
+        let path = path.into_owned();
+        Ok(Self { is_rewritten: true, query, ..Self::new(self.parts, self.peer, self.origin, self.host, path) })
+    }
+
+    /// The request with the head of its response.
+    pub fn answered(&'a self, status: StatusCode, headers: &'a HeaderMap) -> Answered<'a> {
+        Answered { subject: self, status, headers }
+    }
+
+    /// The query as it came, or as a rewrite made it.
+    pub fn raw_query(&self) -> &str {
+        self.query.as_deref().unwrap_or_else(|| self.parts.uri.query().unwrap_or_default())
+    }
+}
+
+impl Request for Subject<'_> {
+    fn method(&self) -> &str {
+        self.parts.method.as_str()
+    }
+
+    fn scheme(&self) -> Scheme {
+        self.origin.scheme
+    }
+
+    fn host(&self) -> &str {
+        self.host
+    }
+
+    fn uri(&self) -> &str {
+        self.path.text()
+    }
+
+    fn query(&self) -> &[u8] {
+        self.decoded_query.get_or_init(|| config::decode_query(self.raw_query()).into_owned())
+    }
+
+    fn arguments(&self) -> &[Argument<'_>] {
+        self.arguments.get_or_init(|| {
+            let owned = |part: Cow<'_, [u8]>| Cow::Owned(part.into_owned());
+            let arguments = config::parse_arguments(self.raw_query()).into_iter();
+            arguments.map(|argument| Argument { name: owned(argument.name), value: owned(argument.value) }).collect()
+        })
+    }
+
+    fn source(&self) -> config::Peer {
+        end_of(&self.origin.address, &self.origin.port)
+    }
+
+    fn destination(&self) -> config::Peer {
+        end_of(&self.peer.server_addr, &self.peer.server_port)
+    }
+
+    fn for_each_header(&self, name: &str, visit: &mut dyn FnMut(&[u8])) {
+        self.parts.headers.get_all(name).iter().for_each(|value| visit(value.as_bytes()));
+    }
+}
+
+impl Variables for Subject<'_> {
+    fn write(&self, variable: &Variable, out: &mut String) {
+        let mut last = None;
+        let mut keep = |value: &[u8]| last = Some(String::from_utf8_lossy(value).into_owned());
+        match variable {
+            Variable::Host => out.push_str(self.host),
+            Variable::Uri => out.push_str(self.path.text()),
+            Variable::Method => out.push_str(self.method()),
+            Variable::RemoteAddr => out.push_str(&self.origin.address),
+            // As CGI's REQUEST_URI: also of a target that is a whole URL.
+            Variable::RequestUri => out.push_str(self.parts.uri.path_and_query().map_or("*", |target| target.as_str())),
+            Variable::RequestId => drop(write!(out, "{:032x}", self.origin.id())),
+            Variable::RequestTime => drop(write!(out, "{:.3}", self.origin.since.elapsed().as_secs_f64())),
+            Variable::TimeLocal => out.push_str(&crate::request::local_time::now()),
+            Variable::RequestLine => {
+                let Parts { method, uri, version, .. } = self.parts;
+                let _ = write!(out, "{method} {uri} {version:?}");
+            }
+            Variable::Argument(name) => {
+                let named = self.arguments().iter().filter(|argument| *argument.name == *name.as_bytes());
+                named.for_each(|argument| keep(&argument.value));
+            }
+            Variable::Cookie(name) => self.for_each_cookie(name.as_bytes(), &mut keep),
+            Variable::Header(name) => self.for_each_header(name, &mut keep),
+            // Not known before the response.
+            Variable::Status | Variable::BodyBytesSent | Variable::ResponseHeader(_) => {}
+        }
+        out.push_str(&last.unwrap_or_default());
+    }
+}
+
+impl Answered<'_> {
+    /// When the request began.
+    pub fn since(&self) -> Instant {
+        self.subject.origin.since
+    }
+}
+
+impl Variables for Answered<'_> {
+    fn write(&self, variable: &Variable, out: &mut String) {
+        match variable {
+            Variable::Status => drop(write!(out, "{}", self.status.as_u16())),
+            Variable::ResponseHeader(name) => {
+                if let Some(value) = self.headers.get_all(name.as_str()).iter().next_back() {
+                    out.push_str(&String::from_utf8_lossy(value.as_bytes()));
+                }
+            }
+            _ => self.subject.write(variable, out),
+        }
+    }
+}
+
+/// From CGI variables; what is no IP address is a Unix socket.
+fn end_of(address: &str, port: &str) -> config::Peer {
+    match address.parse::<IpAddr>() {
+        Ok(ip) => config::Peer::Ip(SocketAddr::new(ip, port.parse().unwrap_or_default())),
+        Err(_) => config::Peer::Unix,
+    }
+}

@@ -1,0 +1,187 @@
+//! Compression of responses, as `settings/http/compression` has it.
+//!
+//! [`apply`] looks at a response that is ready to be sent: may it be compressed, does the configuration want it, and which
+//! of its ways does the client accept? If so, the body is compressed as it is sent, and the headers say so. The modules in
+//! the order of a response: `negotiation` (what the client accepts), `encoder` (the formats), `body` (piece by piece).
+//!
+//! What varies with `Accept-Encoding` says so in `Vary`, compressed or not. A validator that was strong is weak
+//! afterwards: the same file has other bytes (RFC 9110, 8.8.3.3). Parts of files (206) are never compressed.
+//!
+//! A body that cannot be compressed to its end breaks the connection, so that nobody takes it for a whole one.
+
+mod body;
+mod encoder;
+mod negotiation;
+
+use crate::response::body::ResponseBody;
+use crate::response::failure::Failure;
+use crate::static_files::NotModified;
+use bytes::Bytes;
+use howdah_config::{Compression, Compressor, Encoding};
+use http::header::{
+    ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, VARY,
+};
+use http::request::Parts;
+use http::{Method, Response, StatusCode, Version};
+use http_body::Body as _;
+use negotiation::Choice;
+use std::io;
+
+pub use body::CompressedBody;
+pub use encoder::Encoder;
+
+/// A body in memory that is not longer is compressed at once, and its length known.
+const AT_ONCE_BYTES: usize = 64 * 1024;
+
+/// These are about the bytes as they were.
+const CHECKSUMS: [HeaderName; 4] = [
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-md5"),
+];
+
+/// Compresses a response if that is configured, allowed and accepted.
+///
+/// # Errors
+/// 406 for a request that only asks, and accepts neither the plain response nor any of the configured encodings.
+pub fn apply(
+    compression: &Compression,
+    request: &Parts,
+    mut response: Response<ResponseBody>,
+) -> Result<Response<ResponseBody>, Failure> {
+    if compression.compressors.is_empty() {
+        return Ok(response);
+    }
+    let Some(length) = compressible_length(compression, request, &response) else { return Ok(response) };
+    let is_long_enough = |compressor: &&Compressor| length.is_none_or(|length| length >= compressor.min_length);
+    let mut candidates = compression.compressors.iter().filter(is_long_enough).copied().peekable();
+    if candidates.peek().is_none() {
+        return Ok(response);
+    }
+    add_vary(response.headers_mut());
+    let only_asks = matches!(request.method, Method::GET | Method::HEAD);
+    let accepted = request.headers.get_all(ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
+    match negotiation::choose(accepted, candidates) {
+        Choice::Identity => Ok(response),
+        Choice::Nothing if only_asks => Err(Failure::NotAcceptable),
+        Choice::Nothing => Ok(response),
+        Choice::Encode(encoding) => match response.status() {
+            StatusCode::PARTIAL_CONTENT => Ok(response),
+            StatusCode::NOT_MODIFIED => {
+                weaken(response.headers_mut());
+                Ok(response)
+            }
+            _ => compress(encoding, length, request, response),
+        },
+    }
+}
+
+fn compress(
+    encoding: Encoding,
+    length: Option<u64>,
+    request: &Parts,
+    response: Response<ResponseBody>,
+) -> Result<Response<ResponseBody>, Failure> {
+    let failed = |error: io::Error| {
+        tracing::error!(%error, encoding = encoding.as_str(), "cannot compress a response: answered 500");
+        Failure::Internal
+    };
+    let (mut head, mut body) = response.into_parts();
+    head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding.as_str()));
+    head.headers.remove(CONTENT_LENGTH);
+    head.headers.remove(ACCEPT_RANGES);
+    weaken(&mut head.headers);
+    if request.method == Method::HEAD {
+        return Ok(Response::from_parts(head, body));
+    }
+    let encoder = Encoder::new(encoding, length).map_err(failed)?;
+    match body.whole().filter(|whole| whole.len() <= AT_ONCE_BYTES && !encoder.is_slow()) {
+        Some(whole) => body = ResponseBody::bytes(encoder.finish_with(whole).map(Bytes::from).map_err(failed)?),
+        None => {
+            body = body.compressed_by(encoder);
+            if request.version == Version::HTTP_10 {
+                // Without chunks only the end of the connection tells the end of the body.
+                head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+        }
+    }
+    Ok(Response::from_parts(head, body))
+}
+
+/// `None` if the response is to be left alone. Otherwise its length, as far as it is known.
+fn compressible_length(
+    compression: &Compression,
+    request: &Parts,
+    response: &Response<ResponseBody>,
+) -> Option<Option<u64>> {
+    let headers = response.headers();
+    let (status, not_modified) = (response.status(), response.extensions().get::<NotModified>());
+    let (has_content, content_type) = match status {
+        StatusCode::NOT_MODIFIED => (false, &not_modified?.content_type),
+        _ => (true, headers.get(CONTENT_TYPE)?),
+    };
+    let is_partial = status == StatusCode::PARTIAL_CONTENT;
+    if status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
+        || headers.contains_key(CONTENT_ENCODING)
+        || headers.contains_key(CONTENT_RANGE) && !is_partial
+        || CHECKSUMS.iter().any(|name| headers.contains_key(name))
+        || headers.get_all(CACHE_CONTROL).iter().any(forbids_transformation)
+    {
+        return None;
+    }
+    if let Some(types) = &compression.types
+        && !types.matches(&essence(content_type))
+    {
+        return None;
+    }
+    let declared = || headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+    let length = match not_modified {
+        Some(not_modified) => Some(not_modified.length),
+        // Of the whole, only the file knows.
+        None if is_partial => None,
+        None if request.method == Method::HEAD => declared(),
+        None => response.body().size_hint().exact().or_else(declared),
+    };
+    if has_content && request.method == Method::HEAD && length.is_none() {
+        // Whether GET would be compressed depends on a length that nobody knows, unless any will do.
+        let any_will_do = compression.compressors.iter().all(|compressor| compressor.min_length == 0);
+        return any_will_do.then_some(None);
+    }
+    (length != Some(0)).then_some(length)
+}
+
+/// The type without its parameters, in lower case.
+fn essence(content_type: &HeaderValue) -> Vec<u8> {
+    let essence = content_type.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    essence.trim_ascii().to_ascii_lowercase()
+}
+
+fn forbids_transformation(cache_control: &HeaderValue) -> bool {
+    list(cache_control).any(|directive| directive.eq_ignore_ascii_case(b"no-transform"))
+}
+
+fn add_vary(headers: &mut HeaderMap) {
+    let is_there = |name: &[u8]| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding");
+    if !headers.get_all(VARY).iter().any(|value| list(value).any(is_there)) {
+        headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+}
+
+fn weaken(headers: &mut HeaderMap) {
+    if let Some(etag) = headers.get_mut(ETAG)
+        && !etag.as_bytes().starts_with(b"W/")
+        && let Ok(weak) = HeaderValue::from_bytes(&[b"W/", etag.as_bytes()].concat())
+    {
+        *etag = weak;
+    }
+}
+
+fn list(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+#[cfg(test)]
+mod tests;
