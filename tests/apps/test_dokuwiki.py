@@ -14,6 +14,7 @@ import pytest
 from support.applications import AS_ROOT, browser_of, give, next_second, png
 from support.browser import Browser, Page, Upload
 from support.waiting import wait_for
+
 pytestmark = [
     pytest.mark.xdist_group("dokuwiki"),
     pytest.mark.skipif(not AS_ROOT, reason="the package has parts that only www-data may read: run the tests as root"),

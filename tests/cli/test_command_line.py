@@ -14,7 +14,6 @@ from support.requires import needs_root
 from support.server import Howdah
 from support.waiting import wait_for
 
-
 # --- What it says of itself
 
 

@@ -6,12 +6,13 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle
 
 import pytest
 
 from support.client import Connection
 from support.folders import Folder
+from support.held_request import HeldRequest, held_page
+from support.load import Load
 from support.ports import free_port
 from support.processes import Process
 from support.requires import needs_root
@@ -26,10 +27,7 @@ def scripts(folder) -> Folder:
     folder.php("pid.php", "echo getmypid();")
     folder.php("colour.php", "echo getenv('COLOUR') ?: 'none';")
     folder.php("echo.php", "echo 'echo ', $_GET['x'];")
-    folder.php(
-        "wait.php",
-        "touch(SCRATCH . '/' . $_GET['name'] . '-started'); await(SCRATCH . '/' . $_GET['name'] . '-go'); echo 'waited';",
-    )
+    held_page(folder)
     folder.write("file.txt", "file")
     return folder
 
@@ -48,20 +46,6 @@ def two_applications(folder: Folder) -> dict:
         ],
         "applications": {"shop": application(folder), "blog": application(folder)},
     }
-
-
-class Waiting:
-    """A request that runs in PHP until it is told to go on."""
-
-    def __init__(self, connection: Connection, folder: Folder, name: str):
-        self.connection = connection
-        self.go = folder.scratch / f"{name}-go"
-        connection.send_request("GET", f"/wait.php?name={name}")
-        wait_for((folder.scratch / f"{name}-started").exists, f"{name} to run")
-
-    def response(self):
-        self.go.touch()
-        return self.connection.response()
 
 
 def change(server: Howdah, method: str, path: str, body=None) -> None:
@@ -150,13 +134,13 @@ def test_a_restart_takes_new_code_and_does_not_interrupt_the_old(scripts, run):
     server = run({"applications": {"app": application(scripts, options=options)}})
     scripts.php("version.php", "echo 1;")
     with server.connect() as connection:
-        waiting = Waiting(connection, scripts, "old")
+        held = HeldRequest(server, scripts, "old", connection)
         assert {server.get("/version.php").text for _ in range(4)} == {"1"}
         scripts.php("version.php", "echo 2;")
         assert {server.get("/version.php").text for _ in range(4)} == {"1"}
         assert server.api("GET", "/control/applications/app/restart").status == 200
         assert {server.get("/version.php").text for _ in range(4)} == {"2"}
-        assert waiting.response().text == "waited"
+        assert held.response().text == "released"
 
 
 # --- Connections and listeners
@@ -231,12 +215,12 @@ def test_a_removed_listener_finishes_its_request(scripts, run):
     change(server, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/blog"})
     with Connection(("127.0.0.1", port)) as busy, Connection(("127.0.0.1", port)) as idle:
         assert idle.request("GET", "/echo.php?x=1").status == 200
-        waiting = Waiting(busy, scripts, "removed")
+        held = HeldRequest(server, scripts, "removed", busy)
         change(server, "DELETE", f"/config/listeners/127.0.0.1:{port}")
         with pytest.raises(ConnectionRefusedError):
             Connection(("127.0.0.1", port))
-        response = waiting.response()
-        assert (response.status, response.text) == (200, "waited")
+        response = held.response()
+        assert (response.status, response.text) == (200, "released")
         assert busy.is_closed(), "nobody listens there any more"
         assert idle.is_closed()
 
@@ -265,11 +249,11 @@ def test_a_removed_application_finishes_its_request(scripts, run):
     blog = php_processes(server, "blog")
     with server.connect() as connection:
         connection.host = "blog"
-        waiting = Waiting(connection, scripts, "removed")
+        held = HeldRequest(server, scripts, "removed", connection)
         change(server, "PUT", "/config/routes", [{"action": {"pass": "applications/shop"}}])
         change(server, "DELETE", "/config/applications/blog")
-        response = waiting.response()
-        assert (response.status, response.text) == (200, "waited")
+        response = held.response()
+        assert (response.status, response.text) == (200, "released")
         assert connection.request("GET", "/echo.php?x=1").text == "echo 1"
     wait_for(lambda: not any(process.alive() for process in blog), "it to go")
 
@@ -466,14 +450,14 @@ def test_the_status_counts_connections_requests_and_processes(scripts, run):
     with server.connect() as idle, server.connect() as busy:
         for number in range(3):
             assert idle.request("GET", f"/echo.php?x={number}").status == 200
-        waiting = Waiting(busy, scripts, "counted")
+        held = HeldRequest(server, scripts, "counted", busy)
         now = status()
         assert now["connections"] == {"accepted": 2, "active": 1, "idle": 1, "closed": 0}
         assert now["applications"]["app"] == {
             "processes": {"running": 2, "starting": 0, "idle": 1},
             "requests": {"active": 1, "waiting": 0, "refused": 0},
         }
-        assert waiting.response().status == 200
+        assert held.response().status == 200
         assert status()["requests"] == {"total": 4}
     wait_for(lambda: status()["connections"] == {"accepted": 2, "active": 0, "idle": 0, "closed": 2})
 
@@ -481,42 +465,14 @@ def test_the_status_counts_connections_requests_and_processes(scripts, run):
 # --- No request is lost
 
 
-class Load(threading.Thread):
-    """Requests each 5 ms, over connections that stay and over new ones; each answer is verified."""
-
-    def __init__(self, server: Howdah):
-        super().__init__()
-        self.server, self.done, self.failures = server, threading.Event(), []
-        self.sent = 0
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.done.set()
-        self.join()
-
-    def run(self):
-        due = time.monotonic()
-        with self.server.connect() as kept:
-            connections = cycle([lambda: kept, lambda: kept, lambda: None])
-            while not self.done.is_set():
-                due += 0.005
-                time.sleep(max(0.0, due - time.monotonic()))
-                self.sent += 1
-                self.verify(next(connections)(), self.sent)
-
-    def verify(self, connection, number: int):
-        host = ("shop", "blog")[number % 2]
-        target, expected = [(f"/echo.php?x={number}", f"echo {number}"), ("/file.txt", "file")][number % 7 == 0]
-        try:
-            ask = connection.request if connection else self.server.request
-            answer = ask("GET", target, {"Host": host})
-            if (answer.status, answer.text) != (200, expected):
-                self.failures.append((number, answer.status, answer.text[:200]))
-        except (OSError, AssertionError) as error:
-            self.failures.append((number, repr(error)))
+def verified(client, turn: int):
+    """Requests a page or a file of either application: twice over the connection that stays, then over a new one."""
+    host = ("shop", "blog")[turn % 2]
+    target, expected = [(f"/echo.php?x={turn}", f"echo {turn}"), ("/file.txt", "file")][turn % 7 == 0]
+    get = client.get if turn % 3 else client.server.get
+    answer = get(target, {"Host": host})
+    if (answer.status, answer.text) != (200, expected):
+        return turn, answer.status, answer.text[:200]
 
 
 def test_a_hundred_changes_under_load_lose_no_request(scripts, run):
@@ -531,7 +487,7 @@ def test_a_hundred_changes_under_load_lose_no_request(scripts, run):
         expected.append(status)
 
     descriptors = None
-    with Load(server) as load:
+    with Load(server, verified, turns_per_second=200) as load:
         for number in range(10):
             colour = {"COLOUR": str(number)}
             ask(200, "PUT", "/config/applications/shop/environment", colour)
@@ -547,8 +503,9 @@ def test_a_hundred_changes_under_load_lose_no_request(scripts, run):
             if number == 1:
                 descriptors = open_descriptors(server)
     assert answered == expected
-    assert not load.failures, (len(load.failures), load.failures[:5])
-    assert load.sent > 200
+    load.assert_flawless()
+    assert load.correct > 200
+    assert load.clients[0].connections == 1, "the connection that stays stayed"
     wait_for(lambda: len(server.processes()) == 2 + 2 + 2 + len(server.workers("shop")), "the old ones to go")
     wait_for(lambda: open_descriptors(server) <= descriptors, f"{descriptors} descriptors", timeout=10)
 

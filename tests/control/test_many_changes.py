@@ -3,12 +3,11 @@
 import os
 import random
 import subprocess
-import threading
 import time
 
 import pytest
 
-from support.client import Connection
+from support.load import Load
 from support.ports import free_port
 from support.server import Howdah
 from support.waiting import wait_for
@@ -18,38 +17,17 @@ REQUESTS_PER_SECOND = 200
 SEED = int(os.environ.get("HOWDAH_TEST_SEED", "20261121"))
 
 
-class Load:
-    """Verified requests, at a constant rate, until it is stopped. `stable` keeps its connection, `fresh` makes new ones."""
+def requesting(path: str, expected: str, keep: bool):
+    """Requests a path, over a connection that stays or over a new one each time."""
 
-    def __init__(self, server, targets, rate):
-        self.server, self.targets, self.pause = server, targets, len(targets) / rate
-        self.failures, self.count, self.stopped = [], 0, threading.Event()
-        self.threads = [threading.Thread(target=self._run, args=target) for target in targets]
-        for thread in self.threads:
-            thread.start()
+    def ask(client, _):
+        answer = client.get(path)
+        if not keep:
+            client.close()
+        if answer.status != 200 or expected not in answer.text:
+            return path, answer.status, answer.text[:200]
 
-    def _run(self, path, expected, keeps):
-        connection, due = None, time.monotonic()
-        while not self.stopped.is_set():
-            try:
-                connection = connection or Connection((self.server.host, self.server.port))
-                answer = connection.request("GET", path)
-                if answer.status != 200 or expected not in answer.text:
-                    self.failures.append((path, answer.status, answer.text[:200]))
-                self.count += 1
-                if not keeps or answer.header("Connection") == "close":
-                    connection.close()
-                    connection = None
-            except Exception as error:
-                self.failures.append((path, repr(error)))
-                connection = None
-            due += self.pause
-            time.sleep(max(0.0, due - time.monotonic()))
-
-    def stop(self):
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join()
+    return ask
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +79,12 @@ def test_a_thousand_changes_lose_nothing(folder, certificates):
         for name, bundle in zip(("one", "two"), certificates):
             assert server.api("PUT", f"/certificates/{name}", bundle).status == 200
         main = f"127.0.0.1:{server.port}"
-        targets = [
-            ("/stable.php", "stable", True),
-            ("/stable.php", "stable", False),
-            ("/touched.php", "touched", True),
-            ("/touched.php", "touched", False),
-            ("/file.txt", "a file", True),
+        checks = [
+            requesting("/stable.php", "stable", keep=True),
+            requesting("/stable.php", "stable", keep=False),
+            requesting("/touched.php", "touched", keep=True),
+            requesting("/touched.php", "touched", keep=False),
+            requesting("/file.txt", "a file", keep=True),
         ]
 
         def change(n):
@@ -141,18 +119,18 @@ def test_a_thousand_changes_lose_nothing(folder, certificates):
         before_pids = [worker.pid for worker in server.workers("stable", 1)]
         for n in range(20):
             carry_out(n)
-        load = Load(server, targets, REQUESTS_PER_SECOND)
+        load = Load(server, *checks, turns_per_second=REQUESTS_PER_SECOND)
         began = time.monotonic()
         try:
             for n in range(20, CHANGES + 20):
                 carry_out(n)
-                assert not load.failures, (n, load.failures[:3])
+                load.assert_flawless()
         finally:
             seconds = time.monotonic() - began
             load.stop()
-        print(f"{CHANGES} changes in {seconds:.1f} s, {load.count} requests, {len(load.failures)} failures")
-        assert not load.failures, load.failures[:5]
-        assert load.count > 50 * seconds, "the load must have been one"
+        print(f"{CHANGES} changes in {seconds:.1f} s, {load.correct} requests")
+        load.assert_flawless()
+        assert load.correct > 50 * seconds, "the load must have been one"
         # Back to what it was: then nothing is left of all that was in between.
         assert server.api("PUT", "/config", {**config, "listeners": {main: {"pass": "routes"}}}).status == 200
         assert [worker.pid for worker in server.workers("stable", 1)] == before_pids, "an application that did not change keeps its processes"

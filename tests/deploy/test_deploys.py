@@ -6,13 +6,14 @@ import os
 import random
 import signal
 import subprocess
-import threading
 import time
 
 import pytest
 
-from support.client import Connection
+from support.background import Background
+from support.client import ProtocolError
 from support.file_systems import dead_file_system
+from support.load import Load
 from support.server import EXECUTABLE, Howdah
 from support.waiting import wait_for
 
@@ -92,42 +93,21 @@ def wait_for_version(server, name, timeout=20):
     wait_for(lambda: version(server) == name, f"release {name}", timeout)
 
 
-class Load:
-    """Requests without a pause, each answer of which is of one release; then a file, which is of the same, or of the next."""
+def of_one_release(order):
+    """Each page is of one release; a file that is requested after it is of the same or of a newer one."""
 
-    def __init__(self, server, order, clients=3):
-        self.server, self.order = server, order
-        self.failures, self.count, self.stopped = [], 0, threading.Event()
-        self.threads = [threading.Thread(target=self._run) for _ in range(clients)]
-        for thread in self.threads:
-            thread.start()
+    def ask(client, _):
+        answer = client.get("/")
+        if answer.status != 200:
+            return answer.status, answer.text[:300]
+        page = answer.json()
+        if len({page["index"], page["part"], page["late"], page["marker"], page["root"].split("/")[-2]}) != 1:
+            return "mixed", page
+        file = client.get("/version.txt")
+        if file.status != 200 or order.index(file.text) < order.index(page["index"]):
+            return "file", page["index"], file.status, file.text
 
-    def _run(self):
-        connection = None
-        while not self.stopped.is_set():
-            try:
-                connection = connection or Connection((self.server.host, self.server.port))
-                answer = connection.request("GET", "/")
-                if answer.status != 200:
-                    self.failures.append((answer.status, answer.text[:300]))
-                    continue
-                page = answer.json()
-                if len({page["index"], page["part"], page["late"], page["marker"], page["root"].split("/")[-2]}) != 1:
-                    self.failures.append(("mixed", page))
-                file = connection.request("GET", "/version.txt")
-                # Both releases are complete when a page and its file are of different ones; but time never goes back.
-                if file.status != 200 or self.order.index(file.text) < self.order.index(page["index"]):
-                    self.failures.append(("file", page["index"], file.status, file.text))
-                self.count += 1
-            except Exception as error:
-                self.failures.append(repr(error))
-                connection = None
-
-    def stop(self):
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join()
-        assert not self.failures, (len(self.failures), self.failures[:3])
+    return ask
 
 
 # --- Releases
@@ -159,12 +139,12 @@ def test_twenty_swaps_under_load_are_never_half_seen(site):
     for name in releases[2:]:
         site.release(name)
     with Howdah.run(site.config(warm_up=["/", "/warm"], working_directory=str(site.current))) as server:
-        load = Load(server, releases)
-        for name in releases[1:]:
-            site.swap(name)
-            wait_for_version(server, name)
-        load.stop()
-        assert load.count > 100
+        with Load(server, of_one_release(releases), clients=3) as load:
+            for name in releases[1:]:
+                site.swap(name)
+                wait_for_version(server, name)
+        load.assert_flawless()
+        assert load.correct > 100
         wait_for(lambda: server.stderr.count("was reloaded in") == 20, "the last line")
         assert f"{site.root} now leads to {site.base}/releases/21/" in server.stderr
         server.workers(count=2)
@@ -285,16 +265,14 @@ def test_folders_that_hang_hold_up_their_change_only(folder):
     with Howdah.run({"applications": {"app": application(folder)}}) as server, contextlib.ExitStack() as dead:
         hangs = dead.enter_context(dead_file_system(folder.scratch))
         other = {"type": "php", "root": str(hangs / "app")}
-        answers = []
-        change = threading.Thread(target=lambda: answers.append(server.api("PUT", "/config/applications/other", other)))
-        change.start()
+        change = Background(server.api, "PUT", "/config/applications/other", other)
         for _ in range(20):
             assert server.api("GET", "/status").status == 200 and server.get("/").status == 200
             time.sleep(0.02)
-        assert not answers
+        assert not change.done()
         dead.close()
-        change.join()
-        assert answers[0].status == 500 and "does not exist" in answers[0].json()["detail"], answers
+        answer = change.result()
+        assert answer.status == 500 and "does not exist" in answer.json()["detail"], answer
         assert server.get("/").text == "ok"
 
 
@@ -476,18 +454,11 @@ def test_a_warm_up_that_hangs_ends_with_the_time_limit(folder):
         assert server.get("/").text == pid
 
 
-class Restart(threading.Thread):
+def restart_that_hangs(server, folder) -> Background:
     """A restart over the API whose warm-up hangs."""
-
-    def __init__(self, server, folder):
-        super().__init__()
-        self.server, self.answer = server, None
-        self.start()
-        self.hangs = folder.scratch / "hangs"
-        wait_for(self.hangs.exists, "the warm-up to hang")
-
-    def run(self):
-        self.answer = self.server.api("POST", "/control/applications/app/restart")
+    restart = Background(server.api, "POST", "/control/applications/app/restart")
+    wait_for((folder.scratch / "hangs").exists, "the warm-up to hang")
+    return restart
 
 
 def test_the_router_may_die_during_a_warm_up(folder):
@@ -495,12 +466,11 @@ def test_the_router_may_die_during_a_warm_up(folder):
     with Howdah.run({"applications": {"app": application(folder, processes=2, warm_up=["/warm"])}}) as server:
         pid = server.get("/").text
         will("hang")
-        restart = Restart(server, folder)
+        restart = restart_that_hangs(server, folder)
         will("")
         old = server.router()
         old.kill()
-        restart.join()
-        assert restart.answer.status == 200, "the next router warms it again"
+        assert restart.result().status == 200, "the next router warms it again"
         assert server.router().pid != old.pid
         assert server.get("/").text != pid
 
@@ -510,22 +480,21 @@ def test_changes_wait_for_a_warm_up(folder):
     app = application(folder, warm_up=["/warm"], limits={"timeout": 2})
     with Howdah.run({"applications": {"app": app}}) as server:
         will("hang")
-        restart = Restart(server, folder)
+        restart = restart_that_hangs(server, folder)
         assert server.get("/").status == 200, "what runs goes on meanwhile"
         will("")
         assert server.api("PUT", "/config/settings", {"http": {"idle_timeout": 10}}).status == 200
-        restart.join()
-        assert restart.answer.status == 500
+        assert restart.result().status == 500
 
 
 def test_shutting_down_during_a_warm_up(folder):
     will = failing(folder)
     with Howdah.run({"applications": {"app": application(folder, warm_up=["/warm"])}}) as server:
         will("hang")
-        restart = Restart(server, folder)
+        restart = restart_that_hangs(server, folder)
         server.stop(signal.SIGTERM)
-        restart.join()
-        assert restart.answer is None or restart.answer.status >= 500
+        with contextlib.suppress(ProtocolError):  # The connection is closed without an answer.
+            assert restart.result().status >= 500
 
 
 def test_a_prototype_that_dies_during_a_warm_up(folder):
@@ -533,11 +502,11 @@ def test_a_prototype_that_dies_during_a_warm_up(folder):
     with Howdah.run({"applications": {"app": application(folder, warm_up=["/warm"])}}) as server:
         known = server.prototype()
         will("hang")
-        restart = Restart(server, folder)
+        restart = restart_that_hangs(server, folder)
         new = [process for process in server.titled('howdah: "app" prototype') if process.pid != known.pid]
         new[0].kill()
-        restart.join()
-        assert restart.answer.status == 500 and "does not start" in restart.answer.text
+        answer = restart.result()
+        assert answer.status == 500 and "does not start" in answer.text
         assert server.get("/").status == 200
         assert server.prototype().pid == known.pid
 

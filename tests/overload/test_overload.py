@@ -1,16 +1,15 @@
 """Overload: how many workers an application gets by itself, how long requests wait, and which are refused."""
 
 import contextlib
-import json
 import os
-import subprocess
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.server import EXECUTABLE, Howdah
+from support.background import Background
+from support.load import load_at_rates
+from support.server import Howdah
 from support.waiting import wait_for
 
 
@@ -38,37 +37,8 @@ def status(server, name="app"):
     return server.api("GET", f"/status/applications/{name}").json()
 
 
-def load(url, *steps, connections=1500, expect=None, socket=None):
-    """What became of requests at constant rates."""
-    program = EXECUTABLE.with_name("howdah-load")
-    command = [program, "--connections", str(connections), "--steps", ",".join(steps)]
-    if socket:
-        command += ["--socket", socket]
-    done = subprocess.run([*command, *(["--expect", expect] if expect else []), "--", url], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 def url(server, path):
     return f"http://127.0.0.1:{server.port}{path}"
-
-
-class Waiting:
-    """A request that waits in PHP, or in the queue before it."""
-
-    def __init__(self, server, path, headers=()):
-        self.answer, self.took = None, None
-        self.thread = threading.Thread(target=self._ask, args=(server, path, headers))
-        self.thread.start()
-
-    def _ask(self, server, path, headers):
-        began = time.monotonic()
-        self.answer = server.get(path, headers)
-        self.took = time.monotonic() - began
-
-    def result(self):
-        self.thread.join()
-        return self.answer
 
 
 # --- How many workers
@@ -77,7 +47,7 @@ class Waiting:
 def test_code_that_waits_gets_many_workers_by_itself(site):
     with run(site) as server:
         assert status(server)["processes"]["running"] == max(2, os.cpu_count())
-        report = load(url(server, "/sleep.php"), "400:4", expect="slept")
+        report = load_at_rates(url(server, "/sleep.php"), "400:4", expect="slept")
         assert report["outcomes"] == {"200": 1600}
         now = status(server)["processes"]
         # Twenty are busy at a time.
@@ -88,11 +58,8 @@ def test_code_that_waits_gets_many_workers_by_itself(site):
 
 def test_code_that_computes_gets_few(site):
     with run(site) as server:
-        threads = [threading.Thread(target=lambda: [server.get("/cpu.php") for _ in range(60)]) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda _: server.get("/cpu.php"), range(16 * 60)))
         now = status(server)["processes"]
         # A noisy machine steals processors: that looks like waiting.
         assert now["running"] <= 4 * max(2, os.cpu_count()) + 2, now
@@ -101,7 +68,7 @@ def test_code_that_computes_gets_few(site):
 def test_auto_keeps_its_bounds(site):
     for bounds, most in [({"max": 3}, 3), ({"memory": 1 << 20}, 1), ({"max": 1}, 1)]:
         with run(site, processes={"auto": bounds}) as server:
-            load(url(server, "/sleep.php"), "200:1")
+            load_at_rates(url(server, "/sleep.php"), "200:1")
             # Those of the start are there before anything has been weighed.
             wait_for(lambda: status(server)["processes"]["running"] <= most, f"{bounds}")
 
@@ -111,12 +78,12 @@ def test_auto_keeps_its_bounds(site):
 
 def test_a_request_that_waits_too_long_is_answered_503(site):
     with run(site, processes=1, limits={"queue_timeout": 0.5}) as server:
-        running = Waiting(server, "/wait.php")
+        running = Background(server.get, "/wait.php")
         wait_for(lambda: status(server)["processes"]["idle"] == 0, "it runs")
-        late = Waiting(server, "/count.php")
+        late = Background(server.get, "/count.php")
         answer = late.result()
         assert answer.status == 503 and int(answer.header("Retry-After")) >= 1
-        assert 0.4 < late.took < 2
+        assert 0.4 < late.seconds < 2
         (site.scratch / "go").touch()
         assert running.result().status == 200
         assert server.get("/hello.php").text == "hello"
@@ -127,10 +94,10 @@ def test_a_request_that_waits_too_long_is_answered_503(site):
 
 def test_a_client_may_say_how_long_it_waits(site):
     with run(site, processes=1) as server:
-        running = Waiting(server, "/wait.php")
+        running = Background(server.get, "/wait.php")
         wait_for(lambda: status(server)["processes"]["idle"] == 0, "it runs")
-        late = Waiting(server, "/hello.php", [("Prefer", "respond-async, wait=1")])
-        assert late.result().status == 503 and 0.9 < late.took < 3
+        late = Background(server.get, "/hello.php", [("Prefer", "respond-async, wait=1")])
+        assert late.result().status == 503 and 0.9 < late.seconds < 3
         (site.scratch / "go").touch()
         assert running.result().status == 200
 
@@ -169,10 +136,10 @@ def test_a_body_that_comes_while_requests_queue_holds_up_nobody(site, headers):
 def test_under_lasting_overload_the_capacity_is_used_and_the_rest_hears_at_once(site):
     # Two workers, 10 ms each: 200 a second at most, whatever the processors do. Three times as many come.
     with run(site, processes=2, limits={"queue_timeout": 5}) as server:
-        alone = load(url(server, "/ten.php"), "150:2", expect="slept")
+        alone = load_at_rates(url(server, "/ten.php"), "150:2", expect="slept")
         assert alone["outcomes"] == {"200": 300}
         seconds = 12
-        report = load(url(server, "/ten.php"), f"600:{seconds}", "100:3", expect="slept")
+        report = load_at_rates(url(server, "/ten.php"), f"600:{seconds}", "100:3", expect="slept")
         assert set(report["outcomes"]) == {"200", "503"}, report["outcomes"]
         under_load = [second["ok"] for second in report["seconds"][3:seconds - 1]]
         capacity = 2 / 0.0105
@@ -200,8 +167,7 @@ def test_one_applications_overload_leaves_others_alone(site):
         },
     }
     with Howdah.run(config) as server:
-        overload = threading.Thread(target=load, args=(url(server, "/ten.php"), "600:5"))
-        overload.start()
+        overload = Background(load_at_rates, url(server, "/ten.php"), "600:5")
         time.sleep(1)
         slowest = 0
         for _ in range(50):
@@ -213,12 +179,12 @@ def test_one_applications_overload_leaves_others_alone(site):
             assert server.api("GET", "/status").status == 200
             slowest = max(slowest, time.monotonic() - began)
         assert slowest < 0.5, slowest
-        overload.join()
+        overload.result()
 
 
 def test_fifteen_hundred_clients_see_no_error(site):
     with run(site) as server:
-        report = load(url(server, "/hello.php"), "15000:0.1", "100:2", "15000:0.1", expect="hello")
+        report = load_at_rates(url(server, "/hello.php"), "15000:0.1", "100:2", "15000:0.1", expect="hello")
         assert report["outcomes"] == {"200": 3200}
 
 
@@ -233,15 +199,15 @@ def test_fifteen_hundred_clients_of_a_unix_socket_see_no_error(site, tmp_path):
     socket = tmp_path / "socket"
     # However slow the machine is: none is to be refused for its turn.
     with Howdah.run(over_a_unix_socket(site, socket, limits={"queue_timeout": 30})):
-        report = load("http://localhost/hello.php", "15000:1", expect="hello", socket=socket)
+        report = load_at_rates("http://localhost/hello.php", "15000:1", expect="hello", socket=socket)
         assert report["outcomes"] == {"200": 15000}
-        report = load("http://localhost/hello.php", "15000:0.1", "100:2", "15000:0.1", expect="hello", socket=socket)
+        report = load_at_rates("http://localhost/hello.php", "15000:0.1", "100:2", "15000:0.1", expect="hello", socket=socket)
         assert report["outcomes"] == {"200": 3200}
 
 
 def test_overload_over_a_unix_socket_is_answered_too(site, tmp_path):
     socket = tmp_path / "socket"
     with Howdah.run(over_a_unix_socket(site, socket, processes=2, limits={"queue_timeout": 2})):
-        report = load("http://localhost/ten.php", "600:8", "100:2", expect="slept", socket=socket)
+        report = load_at_rates("http://localhost/ten.php", "600:8", "100:2", expect="slept", socket=socket)
         assert set(report["outcomes"]) == {"200", "503"}, report["outcomes"]
         assert report["seconds"][-1]["ok"] == 100, report["seconds"]

@@ -6,14 +6,12 @@ HOWDAH_TEST_CHAOS_SECONDS (8) is how long it goes on; the whole bar is 60.
 import contextlib
 import os
 import random
-import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from support.client import Connection
-from support.processes import Process
+from support.load import Load
+from support.processes import Process, children
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -24,55 +22,14 @@ TITLES = {"worker": 'howdah: "app" worker', "prototype": 'howdah: "app" prototyp
 WEIGHTS = {"worker": 8, "prototype": 1, "router": 1}
 
 
-class Clients:
-    """Each asks for a number of its own and looks whether the answer is about that number."""
-
-    def __init__(self, server):
-        self.server, self.stopped = server, threading.Event()
-        self.right, self.honest, self.lost, self.wrong = 0, 0, 0, []
-        self.lock = threading.Lock()
-        self.threads = [threading.Thread(target=self._run, args=(number,)) for number in range(CLIENTS)]
-        for thread in self.threads:
-            thread.start()
-
-    def _run(self, number):
-        connection, count = None, 0
-        while not self.stopped.is_set():
-            count += 1
-            asked = f"{number}-{count}"
-            try:
-                connection = connection or Connection((self.server.host, self.server.port), timeout=20)
-                answer = connection.request("GET", f"/echo.php?{asked}")
-                with self.lock:
-                    if answer.status == 200 and answer.text == f"you asked for {asked}":
-                        self.right += 1
-                    elif answer.status in (502, 503):
-                        self.honest += 1
-                    else:
-                        self.wrong.append((asked, answer.status, answer.text[:100]))
-                if answer.header("Connection") == "close":
-                    connection.close()
-                    connection = None
-            except (OSError, EOFError, AssertionError, ValueError):
-                # The router died while it had the connection.
-                with self.lock:
-                    self.lost += 1
-                if connection:
-                    connection.close()
-                connection = None
-
-    def stop(self):
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join()
-
-
-def children(pid):
-    """Without a look at all processes of the machine: there are many, and ten looks a second."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+def ask(client, turn):
+    """Requests a number of its own, and compares the answer with it."""
+    number = f"{client.number}-{turn}"
+    answer = client.get(f"/echo.php?{number}")
+    if answer.status in (502, 503):
+        return answer.status
+    if (answer.status, answer.text) != (200, f"you asked for {number}"):
+        return number, answer.status, answer.text[:100]
 
 
 def victims(server, title):
@@ -92,7 +49,7 @@ def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
     with Howdah.run(config) as server:
         server.workers(count=WORKERS)
         before = descriptors(server.pid)
-        clients = Clients(server)
+        load = Load(server, ask, clients=CLIENTS, timeout=20)
         dice = random.Random(4)
         killed = {"worker": 0, "prototype": 0, "router": 0}
         until, due = time.monotonic() + SECONDS, time.monotonic()
@@ -111,14 +68,16 @@ def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
             time.sleep(max(0.0, due - time.monotonic()))
         # Everything comes back by itself.
         wait_for(lambda: server.get("/echo.php?end").text == "you asked for end", "an answer", timeout=20)
-        clients.stop()
-        print(f"{killed} killed in {tries} tries, {tries / SECONDS:.1f} a second: {clients.right} right, {clients.honest} 502 or 503, {clients.lost} lost with a router")
+        load.stop()
+        honest = [answer for answer in load.wrong if answer in (502, 503)]
+        wrong = [answer for answer in load.wrong if answer not in (502, 503)]
+        print(f"{killed} killed in {tries} tries, {tries / SECONDS:.1f} a second: {load.correct} right, {len(honest)} 502 or 503, {len(load.broken)} lost with a router")
         assert tries > 8 * SECONDS and sum(killed.values()) > 5 * SECONDS, (tries, killed)
-        assert clients.wrong == []
-        assert clients.right > 10 * SECONDS
+        assert wrong == []
+        assert load.correct > 10 * SECONDS
         # One request for each worker, those of the connections of each router; a prototype's workers finish theirs.
-        assert clients.honest <= killed["worker"] + CLIENTS * killed["router"], (clients.honest, killed)
-        assert clients.lost <= CLIENTS * killed["router"], (clients.lost, killed)
+        assert len(honest) <= killed["worker"] + CLIENTS * killed["router"], (len(honest), killed)
+        assert len(load.broken) <= CLIENTS * killed["router"], (load.broken, killed)
         server.workers(count=WORKERS)
         server.prototype()
 

@@ -1,10 +1,11 @@
 """`processes` and `limits`: how many workers an application has, and for how long."""
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from support.background import Background
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -26,44 +27,26 @@ def processes(server):
     return server.api("GET", "/status/applications/app/processes").json()
 
 
-class Clients:
-    """Requests that wait in PHP until they are let go."""
-
-    def __init__(self, server, folder, count, path="/wait.php"):
-        self.go = folder.scratch / "go"
-        self.answers = []
-        self.threads = [threading.Thread(target=self._ask, args=(server, path)) for _ in range(count)]
-        for thread in self.threads:
-            thread.start()
-
-    def _ask(self, server, path):
-        self.answers.append(server.get(path))
-
-    def let_go(self):
-        self.go.touch()
-        for thread in self.threads:
-            thread.join()
-        return self.answers
-
-
 def test_spare_processes_are_there_before_they_are_needed(site):
     with Howdah.run(application(site, processes={"max": 6, "spare": 3, "idle_timeout": 1})) as server:
         wait_for(lambda: processes(server)["running"] == 3, "3 spare processes")
-        clients = Clients(server, site, 2)
+        held = [Background(server.get, "/wait.php") for _ in range(2)]
         # Two are busy: two more make the spare ones three again.
         wait_for(lambda: processes(server)["running"] == 5, "two busy ones and three spare ones")
-        assert all(answer.status == 200 for answer in clients.let_go())
+        (site.scratch / "go").touch()
+        assert [request.result().status for request in held] == [200] * 2
         wait_for(lambda: processes(server)["running"] == 3, "idle ones beyond spare have left")
 
 
 def test_there_are_never_more_processes_than_max(site):
     with Howdah.run(application(site, processes={"max": 3, "spare": 0, "idle_timeout": 1})) as server:
-        clients = Clients(server, site, 10)
+        held = [Background(server.get, "/wait.php") for _ in range(10)]
         wait_for(lambda: processes(server)["running"] == 3, "three processes")
         for _ in range(20):
             assert processes(server)["running"] <= 3
             time.sleep(0.02)
-        answers = clients.let_go()
+        (site.scratch / "go").touch()
+        answers = [request.result() for request in held]
         assert [answer.status for answer in answers] == [200] * 10
         assert len({answer.text for answer in answers}) <= 3
         wait_for(lambda: processes(server)["running"] == 0, "none is needed")
@@ -78,16 +61,8 @@ def test_a_process_ends_after_its_requests(site):
 
 def test_no_request_is_lost_when_processes_end_after_each_one(site):
     with Howdah.run(application(site, processes=2, limits={"requests": 1})) as server:
-        answers = []
-
-        def ask():
-            answers.extend(server.get("/pid.php") for _ in range(50))
-
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: server.get("/pid.php"), range(200)))
         assert [answer.status for answer in answers] == [200] * 200
         assert len({answer.text for answer in answers}) == 200
 

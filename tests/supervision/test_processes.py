@@ -13,6 +13,7 @@ import pytest
 
 from support.client import Connection, ProtocolError
 from support.folders import Folder
+from support.held_request import HeldRequest, held_page
 from support.processes import Process
 from support.requires import needs_root
 from support.server import Howdah
@@ -23,30 +24,9 @@ from support.waiting import wait_for
 def scripts(folder) -> Folder:
     folder.php("pid.php", "echo getmypid();")
     folder.php("die.php", "posix_kill(getmypid(), 9);")
-    folder.php(
-        "wait.php",
-        "set_time_limit(0); touch(SCRATCH . '/' . $_GET['started']);"
-        "await(SCRATCH . '/' . $_GET['until']); echo 'waited ', getmypid();",
-    )
+    held_page(folder)
     folder.write("hello.txt", "hello")
     return folder
-
-
-class Waiting:
-    """A request that runs in PHP until it is told to go on."""
-
-    def __init__(self, server: Howdah, folder: Folder, name: str):
-        self.started, self.until = folder.scratch / f"{name}-started", folder.scratch / f"{name}-until"
-        self.connection = server.connect()
-        self.connection.send_request("GET", f"/wait.php?started={self.started.name}&until={self.until.name}")
-        wait_for(self.started.exists, f"{name} to run")
-
-    def response(self):
-        self.until.touch()
-        try:
-            return self.connection.response()
-        finally:
-            self.connection.close()
 
 
 # --- The tree
@@ -116,7 +96,7 @@ def test_a_worker_that_is_killed_is_replaced(scripts, serve):
 
 def test_only_the_request_of_a_killed_worker_fails(scripts, serve):
     server = serve(processes=2)
-    doomed, neighbour = Waiting(server, scripts, "doomed"), Waiting(server, scripts, "neighbour")
+    doomed, neighbour = HeldRequest(server, scripts, "doomed"), HeldRequest(server, scripts, "neighbour")
     queued = [server.connect() for _ in range(10)]
     for connection in queued:
         connection.send_request("GET", "/pid.php")
@@ -124,10 +104,10 @@ def test_only_the_request_of_a_killed_worker_fails(scripts, serve):
     # Which of the two runs the doomed request shows in what dies with it.
     first.kill()
     answers = []
-    for waiting in (doomed, neighbour):
-        waiting.until.touch()
-    for waiting in (doomed, neighbour):
-        answers.append(waiting.response().status)
+    for held in (doomed, neighbour):
+        held.release()
+    for held in (doomed, neighbour):
+        answers.append(held.response().status)
     assert sorted(answers) == [200, 502]
     for connection in queued:
         response = connection.response()
@@ -200,7 +180,7 @@ def test_workers_that_die_at_work_are_replaced_without_a_storm_of_forks(scripts,
 def test_a_prototype_that_is_killed_is_replaced_and_no_request_fails(scripts, serve):
     server = serve(processes=2)
     before, workers = server.prototype(), server.workers(count=2)
-    running = Waiting(server, scripts, "running")
+    running = HeldRequest(server, scripts, "running")
     stop = threading.Event()
     statuses = []
 
@@ -230,7 +210,7 @@ def test_a_prototype_that_is_killed_is_replaced_and_no_request_fails(scripts, se
 
 def test_requests_queued_at_the_death_of_the_prototype_are_answered(scripts, serve):
     server = serve(processes=1)
-    running = Waiting(server, scripts, "running")
+    running = HeldRequest(server, scripts, "running")
     queued = [server.connect() for _ in range(10)]
     for connection in queued:
         connection.send_request("GET", "/pid.php")
@@ -295,7 +275,7 @@ def test_a_connection_made_while_there_is_no_router_waits_in_the_backlog(scripts
 def test_the_workers_serve_the_next_router(scripts, serve):
     """What ran for the old one is given up; nothing of it reaches a client of the new one."""
     server = serve(processes=1)
-    running = Waiting(server, scripts, "running")
+    running = HeldRequest(server, scripts, "running")
     server.router().kill()
     with pytest.raises((ProtocolError, OSError)):
         running.response()
@@ -308,7 +288,7 @@ def test_the_workers_serve_the_next_router(scripts, serve):
 
 def test_nothing_is_left_when_the_supervisor_is_killed(scripts):
     with Howdah.serve(scripts, processes=2) as server:
-        running = Waiting(server, scripts, "running")
+        running = HeldRequest(server, scripts, "running")
         tree = server.processes()
         os.kill(server.pid, signal.SIGKILL)
         server.exit_code()
@@ -340,7 +320,7 @@ def test_nothing_is_left_when_the_supervisor_is_killed_while_it_starts(scripts):
 def test_a_running_request_is_finished(scripts, number):
     server = Howdah.serve(scripts, processes=1)
     try:
-        running = Waiting(server, scripts, "running")
+        running = HeldRequest(server, scripts, "running")
         queued = server.connect()
         queued.send_request("GET", "/pid.php")
         assert server.get("/hello.txt").text == "hello"  # What came before has been read.
@@ -376,10 +356,10 @@ def test_idle_connections_do_not_hold_up_the_end(scripts):
 def test_a_response_in_the_middle_of_a_drain_says_that_the_connection_ends(scripts):
     server = Howdah.serve(scripts, processes=1)
     try:
-        running = Waiting(server, scripts, "running")
+        running = HeldRequest(server, scripts, "running")
         server.send_signal(signal.SIGTERM)
         wait_for(lambda: refuses(server))
-        running.until.touch()
+        running.release()
         response = running.connection.response()
         assert response.status == 200 and response.header("Connection").lower() == "close"
         assert running.connection.is_closed()
@@ -391,7 +371,7 @@ def test_a_response_in_the_middle_of_a_drain_says_that_the_connection_ends(scrip
 def test_an_interrupt_is_quick(scripts):
     server = Howdah.serve(scripts, processes=2)
     try:
-        running = Waiting(server, scripts, "running")
+        running = HeldRequest(server, scripts, "running")
         started = time.monotonic()
         server.send_signal(signal.SIGINT)
         assert server.exit_code(10) == 0
@@ -405,7 +385,7 @@ def test_an_interrupt_is_quick(scripts):
 def test_a_second_signal_ends_a_drain(scripts):
     server = Howdah.serve(scripts, processes=1)
     try:
-        running = Waiting(server, scripts, "running")
+        running = HeldRequest(server, scripts, "running")
         server.send_signal(signal.SIGTERM)
         wait_for(lambda: refuses(server))
         server.send_signal(signal.SIGINT)

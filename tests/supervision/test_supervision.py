@@ -4,15 +4,15 @@ import contextlib
 import json
 import os
 import signal
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
+from support.background import Background
 from support.client import Connection
 from support.folders import Folder
 from support.ports import free_port
+from support.processes import each_new_child
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -199,26 +199,11 @@ def test_a_configuration_over_which_routers_die_is_given_up(folder, run):
     long = [{"match": {"uri": f"/{number}/*"}, **NO_CONTENT[0]} for number in range(10_000)]
     server = run({"listeners": listeners, "routes": long, "applications": {"app": application(folder)}})
     old = server.get("/who.php").text
-    ended = threading.Event()
-
-    def kill() -> None:
-        # Quicker than `titled`, so that none has the time to serve.
-        children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
-        while not ended.is_set():
-            for pid in children.read_text().split():
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                    if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"howdah: router"):
-                        os.kill(int(pid), signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    with ThreadPoolExecutor(1) as pool:
-        with Stopped(server):
-            change = pool.submit(server.api, "PUT", "/config/applications/app/environment", {"X": "new"})
-            wait_for(lambda: stored(server)["applications"]["app"].get("environment"), "the switch")
-            killer.start()
+    with Stopped(server):
+        change = Background(server.api, "PUT", "/config/applications/app/environment", {"X": "new"})
+        wait_for(lambda: stored(server)["applications"]["app"].get("environment"), "the switch")
+        with each_new_child(server.pid, "howdah: router", signal.SIGKILL):
             answer = change.result()
-        ended.set()
-        killer.join()
     assert answer.status == 500 and "router ended 3 times" in answer.json()["detail"], answer
     assert "environment" not in stored(server)["applications"]["app"]
     assert server.get("/who.php").text == old, "its processes were kept"

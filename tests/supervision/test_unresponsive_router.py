@@ -1,15 +1,12 @@
 """A router that does not answer is replaced, the control API never waits for it without end, and says what is in force."""
 
-import contextlib
-import os
 import signal
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
+from support.background import Background
 from support.file_systems import dead_file_system
+from support.processes import each_new_child
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -56,44 +53,33 @@ def test_a_router_that_does_not_take_over_a_configuration_is_replaced(server):
     assert server.get("/").text == "none"
     router = server.router()
     router.kill(signal.SIGSTOP)
-    with ThreadPoolExecutor(1) as pool:
-        change = pool.submit(server.api, "PUT", COLOUR, {"COLOUR": "red"})
-        wait_for(lambda: len(server.titled('howdah: "app" prototype')) == 2, "the new generation")
-        wait_for(lambda: len(server.titled('howdah: "app" worker')) == 2, "its worker")
-        assert "COLOUR" not in server.api("GET", "/config").text, "it is not in force yet"
-        assert change.result().status == 200
+    change = Background(server.api, "PUT", COLOUR, {"COLOUR": "red"})
+    wait_for(lambda: len(server.titled('howdah: "app" prototype')) == 2, "the new generation")
+    wait_for(lambda: len(server.titled('howdah: "app" worker')) == 2, "its worker")
+    assert "COLOUR" not in server.api("GET", "/config").text, "it is not active yet"
+    assert change.result().status == 200
     assert server.router() != router
     assert server.get("/").text == "red" and server.api("GET", COLOUR).json() == {"COLOUR": "red"}
     server.workers(count=1)
     assert server.api("PUT", COLOUR, {"COLOUR": "blue"}).status == 200 and server.get("/").text == "blue"
 
 
-def stop_routers_of(server: Howdah, ended: threading.Event) -> None:
-    """Stops each router of the server as soon as it is one: before that the supervisor waits for it.
-
-    A router needs some milliseconds to take over: on a busy machine the scheduler must not make this one wait."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    while not ended.wait(0.0002):
-        for child in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split():
-            with contextlib.suppress(OSError):
-                if Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"howdah: router"):
-                    os.kill(int(child), signal.SIGSTOP)
-
-
-def test_a_change_that_no_router_takes_over_has_failed(server):
+def test_a_change_that_no_router_takes_over_has_failed(folder, run):
+    folder.php("index.php", "echo getenv('COLOUR') ?: 'none';")
+    # A router needs some time to read these, so that each new one is stopped before it has taken over.
+    routes = [{"match": {"uri": f"/{number}/*"}, "action": {"return": 204}} for number in range(10_000)]
+    server = run(
+        {
+            "routes": [*routes, {"action": {"pass": "applications/app"}}],
+            "applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}},
+        }
+    )
     before = server.api("GET", "/config")
     server.router().kill(signal.SIGSTOP)
-    ended = threading.Event()
-    stopping = threading.Thread(target=stop_routers_of, args=(server, ended))
-    stopping.start()
-    try:
+    with each_new_child(server.pid, "howdah: router", signal.SIGSTOP):
         answer = server.api("PUT", COLOUR, {"COLOUR": "red"})
-    finally:
-        ended.set()
-        stopping.join()
-        for router in server.titled("howdah: router"):
-            router.kill(signal.SIGCONT)
+    for router in server.titled("howdah: router"):
+        router.kill(signal.SIGCONT)
     assert answer.status == 500 and "no router took it over" in answer.json()["detail"], answer
     after = server.api("GET", "/config")
     assert (after.text, after.header("ETag")) == (before.text, before.header("ETag"))

@@ -7,6 +7,7 @@ import pytest
 
 from support.waiting import wait_for
 
+
 @pytest.fixture
 def shop(folder, run):
     """Starts an application with these options; `/leak.php?mib=N` leaves so much memory behind in its worker."""

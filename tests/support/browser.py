@@ -4,7 +4,6 @@ Whatever the server answers is a Page, 4xx and 5xx too; only a broken connection
 """
 
 import html
-import http.client
 import http.cookiejar
 import json
 import re
@@ -12,7 +11,10 @@ import secrets
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
+from email.message import Message
 from html.parser import HTMLParser
+
+from support.client import ClosedWithoutResponse, Connection, Response
 
 TIMEOUT_SECONDS = 120
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -46,10 +48,14 @@ class Form:
 class Page:
     url: str
     status: int
-    headers: http.client.HTTPMessage
+    headers: Message
     body: bytes
     # Status codes of the redirects that led here.
     redirects: list[int] = field(default_factory=list)
+
+    def info(self) -> Message:
+        """The headers, for CookieJar."""
+        return self.headers
 
     @property
     def text(self) -> str:
@@ -123,8 +129,9 @@ class Browser:
     def __init__(self, base: str):
         self.base = base
         self.cookies = http.cookiejar.CookieJar()
-        host = urllib.parse.urlsplit(base).netloc
-        self._connection = http.client.HTTPConnection(host, timeout=TIMEOUT_SECONDS)
+        host = urllib.parse.urlsplit(base)
+        self._address = (host.hostname, host.port)
+        self._connection: Connection | None = None
 
     def cookie(self, name: str) -> str | None:
         return next((cookie.value for cookie in self.cookies if cookie.name == name), None)
@@ -186,19 +193,30 @@ class Browser:
         self.cookies.add_cookie_header(request)
         headers = {"User-Agent": "Mozilla/5.0 (howdah tests)", "Accept": "*/*",
                    **dict(request.header_items()), **headers}
-        for attempt in ("on the open connection", "on a new one"):
-            fresh = self._connection.sock is None
+        response = self._exchange(method, target, headers, body)
+        page = Page(url, response.status, Message(), response.body)
+        for name, value in response.headers:
+            page.headers[name] = value
+        self.cookies.extract_cookies(page, request)
+        return page
+
+    def _exchange(self, method: str, target: str, headers: dict, body: bytes | None) -> Response:
+        """Sends a request over the open connection, and over a new one if the server has closed that meanwhile."""
+        if self._connection:
             try:
-                self._connection.request(method, target, body, headers)
-                response = self._connection.getresponse()
-                break
-            except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):
+                return self._exchange_over(self._connection, method, target, headers, body)
+            except (BrokenPipeError, ConnectionResetError, ClosedWithoutResponse):
                 # A server may close an idle connection at any time; a browser then tries again.
                 self._connection.close()
-                if fresh:
-                    raise
-        self.cookies.extract_cookies(response, request)
-        return Page(url, response.status, response.headers, response.read())
+        self._connection = Connection(self._address, TIMEOUT_SECONDS)
+        return self._exchange_over(self._connection, method, target, headers, body)
+
+    def _exchange_over(self, connection: Connection, *request) -> Response:
+        response = connection.request(*request)
+        if response.header("Connection") == "close":
+            connection.close()
+            self._connection = None
+        return response
 
 
 class _FormParser(HTMLParser):

@@ -22,6 +22,10 @@ class ProtocolError(AssertionError):
     """The server sent what HTTP/1.1 does not allow, or hung up where it must not."""
 
 
+class ClosedWithoutResponse(ProtocolError):
+    """The server closed the connection before the first byte of a response."""
+
+
 @dataclass
 class Response:
     status: int
@@ -137,7 +141,7 @@ class Connection:
         return response, self._body(method, response)
 
     def _head(self) -> Response:
-        line = self._line()
+        line = self._line(begins_a_response=True)
         match = re.fullmatch(rb"(HTTP/1\.[01]) (\d{3}) ?([^\r\n]*)", line)
         if not match:
             raise ProtocolError(f"not a status line: {line!r}")
@@ -206,9 +210,11 @@ class Connection:
             size -= len(piece)
         return b"".join(pieces)
 
-    def _line(self) -> bytes:
+    def _line(self, begins_a_response: bool = False) -> bytes:
         while b"\r\n" not in self.buffer:
             more = self.socket.recv(65536)
+            if not more and begins_a_response and not self.buffer:
+                raise ClosedWithoutResponse("hung up before the response")
             if not more:
                 raise ProtocolError(f"hung up in a line: {self.buffer[:200]!r}")
             self.buffer += more
