@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use crate::application::Application;
 use crate::document::Document;
 use crate::error::Error;
-use crate::json::Value;
+use crate::json::JsonValue;
 use crate::listener::Listener;
+use crate::read::destination::{Destination, PassNames};
 use crate::read::node::{Node, Options};
 use crate::read::scope::{Context, Scope};
-use crate::routing::pass::{Destination, Names, Pass};
+use crate::routing::pass::Pass;
 use crate::routing::routes::Routes;
 use crate::routing::upstream::{self, Upstream};
 use crate::settings::Settings;
@@ -39,7 +40,7 @@ pub struct Configuration {
     /// What is right and still worth knowing, each with its path.
     pub warnings: Vec<String>,
     /// What a pass with variables may name.
-    names: Names,
+    names: PassNames,
 }
 
 impl Configuration {
@@ -81,7 +82,7 @@ impl Configuration {
         Self::read(document.root(), context)
     }
 
-    fn read(value: &Value, context: Context<'_>) -> Result<Self, Error> {
+    fn read(value: &JsonValue, context: Context<'_>) -> Result<Self, Error> {
         let root = Node::root(value);
         if root.is_dump_of_units_api() {
             return Err(root
@@ -89,7 +90,7 @@ impl Configuration {
         }
         let object = root.object(&OPTIONS)?;
         let mut scope = Scope::new(context);
-        scope.names = Names::read(&object)?;
+        scope.names = PassNames::read(&object)?;
 
         let configuration = Self {
             // The names in a pass are known to exist; what they name is read first, so that its errors come first.
@@ -163,10 +164,10 @@ mod tests {
         let steps = route.steps();
         assert_eq!(steps[0].action.kind, ActionKind::Pass(Pass::To(front.clone())));
         assert!(matches!(steps[1].action.kind, ActionKind::Return { status: 301, location: Some(_) }));
-        let ActionKind::Share(share) = &steps[2].action.kind else { panic!("no share") };
+        let ActionKind::Share { share, fallback } = &steps[2].action.kind else { panic!("no share") };
         assert_eq!(share.index, ["index.html", "index.htm"]);
         assert_eq!(share.follow_symlinks, Some(true));
-        assert_eq!(share.fallback.as_ref().map(|action| &action.kind), Some(&ActionKind::Pass(Pass::To(front))));
+        assert_eq!(fallback.as_ref().map(|action| &action.kind), Some(&ActionKind::Pass(Pass::To(front))));
 
         let decides = |host, uri| {
             let request = TestRequest { host, uri, ..TestRequest::default() };

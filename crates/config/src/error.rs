@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use crate::document::answer::text;
+/// The short texts of NGINX Unit's API, on which its clients depend.
+const INVALID_JSON: &str = "Invalid JSON.";
+const INVALID_CONFIGURATION: &str = "Invalid configuration.";
 
 /// The longest part of a configuration that a message repeats, in characters.
 const QUOTE_CHARS: usize = 100;
@@ -40,11 +42,11 @@ pub struct Location {
 impl Error {
     /// `detail` begins with the path of the option that is wrong, unless it is about the whole configuration.
     pub(crate) fn configuration(detail: impl Into<String>) -> Self {
-        Self { error: text::INVALID_CONFIGURATION.into(), detail: detail.into(), location: None }
+        Self { error: INVALID_CONFIGURATION.into(), detail: detail.into(), location: None }
     }
 
     pub(crate) fn syntax(detail: impl Into<String>, location: Location) -> Self {
-        Self { error: text::INVALID_JSON.into(), detail: detail.into(), location: Some(location) }
+        Self { error: INVALID_JSON.into(), detail: detail.into(), location: Some(location) }
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use indexmap::IndexMap;
 
 use crate::error::{Error, Location};
-use crate::json::Value;
+use crate::json::JsonValue;
 use crate::json::print;
 
 /// Unit's short texts. A client finds them in `success` and `error`.
@@ -23,10 +23,6 @@ pub mod text {
     /// 200: a certificate is there no more.
     pub const CERTIFICATE_DELETED: &str = "Certificate deleted.";
 
-    /// 400: the body is not JSON.
-    pub(crate) const INVALID_JSON: &str = "Invalid JSON.";
-    /// 400: the body is JSON, but not a configuration.
-    pub(crate) const INVALID_CONFIGURATION: &str = "Invalid configuration.";
     /// 400: the name of a certificate is empty or has a slash.
     pub const INVALID_CERTIFICATE_NAME: &str = "Invalid certificate name.";
     /// 400: the body is not a certificate chain with its key.
@@ -36,7 +32,7 @@ pub mod text {
     /// 400: a listener names the certificate.
     pub const CERTIFICATE_IN_USE: &str = "Certificate is used in the configuration.";
     /// 404: the path leads to nothing in the configuration, or to no part of the API.
-    pub const NO_SUCH_VALUE: &str = "Value doesn't exist.";
+    pub const NO_SUCH_VALUE: &str = "JsonValue doesn't exist.";
     /// 404: there is no certificate with this name.
     pub const NO_SUCH_CERTIFICATE: &str = "Certificate doesn't exist.";
     /// 404 below `/status` and within a certificate; 400 for a path that cannot be read at all (which is ours).
@@ -70,13 +66,13 @@ pub struct Refusal {
 
 /// The body of an answer that nothing is wrong with: `{"success": …}`.
 pub fn success(text: &str) -> String {
-    print_answer([("success", Value::String(text.to_owned()))])
+    print_answer([("success", JsonValue::String(text.to_owned()))])
 }
 
-fn print_answer<const N: usize>(members: [(&str, Value); N]) -> String {
-    let members = members.into_iter().filter(|(_, value)| *value != Value::Null);
+fn print_answer<const N: usize>(members: [(&str, JsonValue); N]) -> String {
+    let members = members.into_iter().filter(|(_, value)| *value != JsonValue::Null);
     let object: IndexMap<_, _> = members.map(|(key, value)| (key.to_owned(), value)).collect();
-    print::pretty(&Value::Object(Box::new(object))) + "\r\n"
+    print::pretty(&JsonValue::Object(Box::new(object))) + "\r\n"
 }
 
 // === impl Refusal ===
@@ -97,15 +93,15 @@ impl Refusal {
 
     /// The body of the answer.
     pub fn to_json(&self) -> String {
-        let number = |number: usize| Value::Integer(i128::try_from(number).unwrap_or(i128::MAX));
+        let number = |number: usize| JsonValue::Integer(i128::try_from(number).unwrap_or(i128::MAX));
         let location = self.location.map(|Location { offset, line, column }| {
             let members = [("offset", offset), ("line", line), ("column", column)];
-            Value::Object(Box::new(members.map(|(key, value)| (key.to_owned(), number(value))).into()))
+            JsonValue::Object(Box::new(members.map(|(key, value)| (key.to_owned(), number(value))).into()))
         });
         print_answer([
-            ("error", Value::String(self.error.clone())),
-            ("detail", self.detail.clone().map_or(Value::Null, Value::String)),
-            ("location", location.unwrap_or(Value::Null)),
+            ("error", JsonValue::String(self.error.clone())),
+            ("detail", self.detail.clone().map_or(JsonValue::Null, JsonValue::String)),
+            ("location", location.unwrap_or(JsonValue::Null)),
         ])
     }
 }
@@ -139,7 +135,7 @@ mod tests {
     fn an_answer_has_units_shape() {
         assert_eq!(success(text::RECONFIGURED), "{\r\n\t\"success\": \"Reconfiguration done.\"\r\n}\r\n");
         let refusal = Refusal { detail: None, ..Refusal::new(404, text::NO_SUCH_VALUE, "") };
-        assert_eq!(refusal.to_json(), "{\r\n\t\"error\": \"Value doesn't exist.\"\r\n}\r\n");
+        assert_eq!(refusal.to_json(), "{\r\n\t\"error\": \"JsonValue doesn't exist.\"\r\n}\r\n");
     }
 
     #[test]

@@ -16,8 +16,7 @@ pub(crate) mod secrets;
 use crate::document::answer::Refusal;
 use crate::document::path::DocumentPath;
 use crate::error::{Error, Location, did_you_mean, quoted};
-use crate::json::print;
-use crate::json::{self, Value};
+use crate::json::{self, JsonValue, parser, print};
 
 /// What NGINX Unit begins with, so that `PUT /config/listeners/*:80` has a parent.
 const INITIAL: &str = r#"{"listeners": {}, "routes": [], "applications": {}}"#;
@@ -25,7 +24,7 @@ const INITIAL: &str = r#"{"listeners": {}, "routes": [], "applications": {}}"#;
 /// A configuration as it was written, without its comments. Size and depth are within the limits of a text.
 #[derive(Clone, Debug)]
 pub struct Document {
-    root: Value,
+    root: JsonValue,
 }
 
 // === impl Document ===
@@ -51,7 +50,7 @@ impl Document {
     ///
     /// As [`parse`](Self::parse), and what is not UTF-8.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        json::check_size(bytes.len())?;
+        parser::check_size(bytes.len())?;
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let (valid, _) = bytes.split_at(error.valid_up_to());
             let location = Location::of(&String::from_utf8_lossy(valid), valid.len());
@@ -64,7 +63,7 @@ impl Document {
     /// be answered: the limits of size and depth do not hold for it.
     pub fn compose<'a>(members: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         let members = members.into_iter().map(|(name, document)| (name.to_owned(), document.root));
-        Self { root: Value::Object(Box::new(members.collect())) }
+        Self { root: JsonValue::Object(Box::new(members.collect())) }
     }
 
     /// The value at the path, as a document.
@@ -75,7 +74,7 @@ impl Document {
     pub fn get(&self, path: &DocumentPath) -> Result<Self, Refusal> {
         let mut value = &self.root;
         for (depth, segment) in path.segments().iter().enumerate() {
-            value = value.child(segment).ok_or_else(|| missing(value, &path.segments()[..depth], segment))?;
+            value = child(value, segment).ok_or_else(|| missing(value, &path.segments()[..depth], segment))?;
         }
         Ok(Self { root: value.clone() })
     }
@@ -91,11 +90,11 @@ impl Document {
         let mut root = self.root.clone();
         let parent = descend(&mut root, parents)?;
         match (&mut *parent, index_of(last)) {
-            (Value::Object(members), _) => {
+            (JsonValue::Object(members), _) => {
                 members.insert(last.clone(), value.root);
             }
-            (Value::Array(elements), Some(index)) if index < elements.len() => elements[index] = value.root,
-            (Value::Array(elements), Some(index)) if index == elements.len() => elements.push(value.root),
+            (JsonValue::Array(elements), Some(index)) if index < elements.len() => elements[index] = value.root,
+            (JsonValue::Array(elements), Some(index)) if index == elements.len() => elements.push(value.root),
             _ => return Err(missing(parent, parents, last)),
         }
         Ok(Self::limited(root)?)
@@ -113,7 +112,7 @@ impl Document {
         }
         let mut root = self.root.clone();
         match descend(&mut root, path.segments())? {
-            Value::Array(elements) => elements.push(value.root),
+            JsonValue::Array(elements) => elements.push(value.root),
             other => {
                 let (path, kind) = (quoted(&path.to_string()), other.kind());
                 let problem = format!("POST adds to an array, but {path} is {kind}; PUT replaces it");
@@ -133,8 +132,8 @@ impl Document {
         let mut root = self.root.clone();
         let parent = descend(&mut root, parents)?;
         let removed = match parent {
-            Value::Object(members) => members.shift_remove(last),
-            Value::Array(elements) => {
+            JsonValue::Object(members) => members.shift_remove(last),
+            JsonValue::Array(elements) => {
                 index_of(last).filter(|index| *index < elements.len()).map(|index| elements.remove(index))
             }
             _ => None,
@@ -160,35 +159,62 @@ impl Document {
         etag::of(&self.compact())
     }
 
-    /// Of a value that is within the limits.
-    pub(crate) fn of_root(root: Value) -> Self {
+    /// The document with its secrets hidden, as the control API shows it.
+    #[must_use]
+    pub fn hide_keys(&self) -> Self {
+        let mut root = self.root.clone();
+        secrets::hide_keys(&mut root);
         Self { root }
     }
 
-    pub(crate) fn root(&self) -> &Value {
+    /// The document with the keys of another one in the place of the texts that stand for them.
+    #[must_use]
+    pub fn with_keys_of(&self, other: &Self) -> Self {
+        let mut root = self.root.clone();
+        secrets::restore_keys(&mut root, &other.root);
+        Self { root }
+    }
+
+    pub(crate) fn root(&self) -> &JsonValue {
         &self.root
     }
 
     /// Within the limits, or an error. Numbers may be longer as they are printed than as they were written.
-    fn limited(root: Value) -> Result<Self, Error> {
-        if root.depth() > json::MAX_DEPTH {
-            return Err(Error::configuration(json::too_deep()));
+    fn limited(root: JsonValue) -> Result<Self, Error> {
+        if root.depth() > parser::MAX_DEPTH {
+            return Err(Error::configuration(parser::too_deep()));
         }
-        json::check_size(print::compact(&root).len())?;
+        parser::check_size(print::compact(&root).len())?;
         Ok(Self { root })
     }
 }
 
 /// The value that the names and indexes lead to.
-fn descend<'v>(root: &'v mut Value, segments: &[String]) -> Result<&'v mut Value, Refusal> {
+fn descend<'v>(root: &'v mut JsonValue, segments: &[String]) -> Result<&'v mut JsonValue, Refusal> {
     let mut value = root;
     for (depth, segment) in segments.iter().enumerate() {
-        if value.child(segment).is_none() {
+        if child(value, segment).is_none() {
             return Err(missing(value, &segments[..depth], segment));
         }
-        value = value.child_mut(segment).expect("the child that was there a line ago");
+        value = child_mut(value, segment).expect("the child that was there a line ago");
     }
     Ok(value)
+}
+
+fn child<'v>(parent: &'v JsonValue, segment: &str) -> Option<&'v JsonValue> {
+    match parent {
+        JsonValue::Object(members) => members.get(segment),
+        JsonValue::Array(elements) => elements.get(index_of(segment)?),
+        _ => None,
+    }
+}
+
+fn child_mut<'v>(parent: &'v mut JsonValue, segment: &str) -> Option<&'v mut JsonValue> {
+    match parent {
+        JsonValue::Object(members) => members.get_mut(segment),
+        JsonValue::Array(elements) => elements.get_mut(index_of(segment)?),
+        _ => None,
+    }
 }
 
 /// Decimal digits only.
@@ -197,19 +223,19 @@ fn index_of(segment: &str) -> Option<usize> {
 }
 
 /// Why `parent`, which is at the path `parents`, has no such child.
-fn missing(parent: &Value, parents: &[String], child: &str) -> Refusal {
+fn missing(parent: &JsonValue, parents: &[String], child: &str) -> Refusal {
     let place = match DocumentPath::from_iter(parents).to_string() {
         path if path.is_empty() => "the configuration".to_owned(),
         path => quoted(&path),
     };
     let similar = match parent {
-        Value::Object(members) => did_you_mean(child, members.keys().map(String::as_str)),
+        JsonValue::Object(members) => did_you_mean(child, members.keys().map(String::as_str)),
         _ => String::new(),
     };
     let child = quoted(child);
     Refusal::no_such_value(match parent {
-        Value::Object(_) => format!("{place} has no member {child}{similar}"),
-        Value::Array(elements) => match elements.len() {
+        JsonValue::Object(_) => format!("{place} has no member {child}{similar}"),
+        JsonValue::Array(elements) => match elements.len() {
             0 => format!("{place} is an empty array, which has no element {child}"),
             count => format!("{place} is an array with the elements 0 to {}, not {child}", count - 1),
         },
@@ -217,37 +243,6 @@ fn missing(parent: &Value, parents: &[String], child: &str) -> Refusal {
     })
 }
 
-fn empty_object() -> Value {
-    Value::Object(Box::default())
-}
-
-// === impl Value ===
-
-impl Value {
-    fn child(&self, segment: &str) -> Option<&Self> {
-        match self {
-            Self::Object(members) => members.get(segment),
-            Self::Array(elements) => elements.get(index_of(segment)?),
-            _ => None,
-        }
-    }
-
-    fn child_mut(&mut self, segment: &str) -> Option<&mut Self> {
-        match self {
-            Self::Object(members) => members.get_mut(segment),
-            Self::Array(elements) => elements.get_mut(index_of(segment)?),
-            _ => None,
-        }
-    }
-
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Null => "null",
-            Self::Bool(_) => "true or false",
-            Self::Integer(_) | Self::Float(_) => "a number",
-            Self::String(_) => "a string",
-            Self::Array(_) => "an array",
-            Self::Object(_) => "an object",
-        }
-    }
+fn empty_object() -> JsonValue {
+    JsonValue::Object(Box::default())
 }

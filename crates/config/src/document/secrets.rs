@@ -8,38 +8,27 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use crate::document::Document;
-use crate::json::Value;
+use crate::json::JsonValue;
 
 /// How each text begins that stands in the place of a key.
 const HIDDEN: &str = "(hidden key";
 /// How much of a key's hash is shown, in bytes. Keys are random: it tells nothing of them.
 const FINGERPRINT_BYTES: usize = 8;
 
-// === impl Document ===
+/// Puts a text with its fingerprint in the place of each key.
+pub(crate) fn hide_keys(root: &mut JsonValue) {
+    each_key(root, &mut |key| *key = hidden(key));
+}
 
-impl Document {
-    /// The document with its keys hidden.
-    #[must_use]
-    pub fn hide_keys(&self) -> Self {
-        let mut root = self.root().clone();
-        each_key(&mut root, &mut |key| *key = hidden(key));
-        Self::of_root(root)
-    }
-
-    /// The document with the keys of another one in place of the texts that stand for them.
-    #[must_use]
-    pub fn with_keys_of(&self, other: &Self) -> Self {
-        let mut known = BTreeMap::new();
-        each_key(&mut other.root().clone(), &mut |key| drop(known.insert(hidden(key), key.clone())));
-        let mut root = self.root().clone();
-        each_key(&mut root, &mut |key| {
-            if let Some(meant) = known.get(key) {
-                meant.clone_into(key);
-            }
-        });
-        Self::of_root(root)
-    }
+/// Puts the keys of `known` in the place of the texts that stand for them.
+pub(crate) fn restore_keys(root: &mut JsonValue, known: &JsonValue) {
+    let mut keys = BTreeMap::new();
+    each_key(&mut known.clone(), &mut |key| drop(keys.insert(hidden(key), key.clone())));
+    each_key(root, &mut |key| {
+        if let Some(known) = keys.get(key) {
+            known.clone_into(key);
+        }
+    });
 }
 
 /// Whether the text stands in the place of a key.
@@ -55,15 +44,15 @@ fn hidden(key: &str) -> String {
 }
 
 /// Visits `listeners/NAME/tls/session/tickets`: one key, or an array of them.
-fn each_key(root: &mut Value, visit: &mut dyn FnMut(&mut String)) {
-    let Some(Value::Object(listeners)) = member(root, "listeners") else { return };
+fn each_key(root: &mut JsonValue, visit: &mut dyn FnMut(&mut String)) {
+    let Some(JsonValue::Object(listeners)) = member(root, "listeners") else { return };
     for listener in listeners.values_mut() {
         let session = member(listener, "tls").and_then(|tls| member(tls, "session"));
         match session.and_then(|session| member(session, "tickets")) {
-            Some(Value::String(key)) => visit(key),
-            Some(Value::Array(keys)) => {
+            Some(JsonValue::String(key)) => visit(key),
+            Some(JsonValue::Array(keys)) => {
                 for key in keys.iter_mut() {
-                    if let Value::String(key) = key {
+                    if let JsonValue::String(key) = key {
                         visit(key);
                     }
                 }
@@ -73,9 +62,9 @@ fn each_key(root: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     }
 }
 
-fn member<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
+fn member<'v>(value: &'v mut JsonValue, name: &str) -> Option<&'v mut JsonValue> {
     match value {
-        Value::Object(members) => members.get_mut(name),
+        JsonValue::Object(members) => members.get_mut(name),
         _ => None,
     }
 }
@@ -83,6 +72,7 @@ fn member<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Document;
 
     const ABC: &str = "(hidden key ba7816bf8f01cfea)";
     const DEF: &str = "(hidden key cb8379ac2098aa16)";

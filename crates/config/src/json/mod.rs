@@ -1,6 +1,8 @@
 //! JSON: text to values, and values to text.
 
-mod parser;
+pub(crate) mod parser;
 pub(crate) mod print;
+pub(crate) mod value;
 
-pub(crate) use parser::{MAX_DEPTH, Value, check_size, parse, too_deep};
+pub(crate) use parser::parse;
+pub(crate) use value::JsonValue;

@@ -4,12 +4,10 @@
 //! Less than JSON: a key appears once in an object, and size and depth have limits. Keys keep their order.
 //! Every error has a location in the text.
 
-use std::fmt;
+use serde::de::Deserialize;
 
-use indexmap::IndexMap;
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-
-use crate::error::{Error, Location, quoted};
+use crate::error::{Error, Location};
+use crate::json::value::JsonValue;
 
 /// The longest text that is read, in bytes.
 pub(crate) const MAX_BYTES: usize = 4 << 20;
@@ -17,24 +15,11 @@ pub(crate) const MAX_BYTES: usize = 4 << 20;
 pub(crate) const MAX_DEPTH: usize = 127;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A JSON value.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
-    Null,
-    Bool(bool),
-    Integer(i128),
-    Float(f64),
-    String(String),
-    Array(Vec<Value>),
-    /// Boxed: an array of a million small values should not pay for the map's size.
-    Object(Box<IndexMap<String, Value>>),
-}
-
-pub(crate) fn parse(text: &str) -> Result<Value, Error> {
+pub(crate) fn parse(text: &str) -> Result<JsonValue, Error> {
     check_size(text.len())?;
     let json = blank_comments(text)?;
     let mut deserializer = serde_json::Deserializer::from_str(&json);
-    Value::deserialize(&mut deserializer)
+    JsonValue::deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| syntax_error(text, &json, &error))
 }
@@ -137,85 +122,10 @@ pub(crate) fn too_deep() -> String {
     format!("the configuration is nested too deeply; at most {MAX_DEPTH} levels are accepted")
 }
 
-// === impl Value ===
-
-impl Value {
-    /// How many arrays and objects lie in each other, this one included.
-    pub fn depth(&self) -> usize {
-        match self {
-            Self::Array(elements) => 1 + elements.iter().map(Self::depth).max().unwrap_or(0),
-            Self::Object(members) => 1 + members.values().map(Self::depth).max().unwrap_or(0),
-            _ => 0,
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
-    }
-}
-
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Integer(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Integer(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::Float(value))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
-        let mut array = Vec::new();
-        while let Some(element) = elements.next_element()? {
-            array.push(element);
-        }
-        Ok(Value::Array(array))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut object = IndexMap::new();
-        while let Some(key) = members.next_key::<String>()? {
-            if object.contains_key(&key) {
-                let key = quoted(&key);
-                return Err(A::Error::custom(format!("the key {key} appears twice in one object; remove one")));
-            }
-            object.insert(key, members.next_value()?);
-        }
-        Ok(Value::Object(Box::new(object)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use indexmap::IndexMap;
+
     use super::*;
 
     fn error(text: &str) -> String {
@@ -235,8 +145,8 @@ mod tests {
         ];
         for text in cases {
             let complete = if text.ends_with("//") { format!("{text}\n}}") } else { text.to_owned() };
-            let object = IndexMap::from([("a".to_owned(), Value::Integer(1))]);
-            assert_eq!(parse(&complete), Ok(Value::Object(Box::new(object))), "{complete}");
+            let object = IndexMap::from([("a".to_owned(), JsonValue::Integer(1))]);
+            assert_eq!(parse(&complete), Ok(JsonValue::Object(Box::new(object))), "{complete}");
             assert_eq!(blank_comments(&complete).map(|json| json.len()), Ok(complete.len()));
         }
     }
@@ -280,7 +190,15 @@ mod tests {
 
     #[test]
     fn numbers_keep_their_kind() {
-        let expected = [Value::Integer(u64::MAX.into()), Value::Integer(-1), Value::Float(1.5), Value::Float(1e20)];
-        assert_eq!(parse("[18446744073709551615, -1, 1.5, 100000000000000000000]"), Ok(Value::Array(expected.into())));
+        let expected = [
+            JsonValue::Integer(u64::MAX.into()),
+            JsonValue::Integer(-1),
+            JsonValue::Float(1.5),
+            JsonValue::Float(1e20),
+        ];
+        assert_eq!(
+            parse("[18446744073709551615, -1, 1.5, 100000000000000000000]"),
+            Ok(JsonValue::Array(expected.into()))
+        );
     }
 }

@@ -4,10 +4,10 @@
 
 use std::fmt::Write;
 
-use crate::json::Value;
+use crate::json::value::JsonValue;
 
 /// Without any space.
-pub(crate) fn compact(value: &Value) -> String {
+pub(crate) fn compact(value: &JsonValue) -> String {
     let mut text = String::new();
     push_compact(&mut text, value);
     text
@@ -15,15 +15,15 @@ pub(crate) fn compact(value: &Value) -> String {
 
 /// As NGINX Unit's control API: one tab a level, CRLF at the end of a line, an empty line after a member that is a
 /// non-empty object or array. No CRLF at the end.
-pub(crate) fn pretty(value: &Value) -> String {
+pub(crate) fn pretty(value: &JsonValue) -> String {
     let mut text = String::new();
     push_pretty(&mut text, value, 0);
     text
 }
 
-fn push_compact(text: &mut String, value: &Value) {
+fn push_compact(text: &mut String, value: &JsonValue) {
     match value {
-        Value::Array(elements) => {
+        JsonValue::Array(elements) => {
             text.push('[');
             for (index, element) in elements.iter().enumerate() {
                 if index > 0 {
@@ -33,7 +33,7 @@ fn push_compact(text: &mut String, value: &Value) {
             }
             text.push(']');
         }
-        Value::Object(members) => {
+        JsonValue::Object(members) => {
             text.push('{');
             for (index, (key, member)) in members.iter().enumerate() {
                 if index > 0 {
@@ -49,9 +49,9 @@ fn push_compact(text: &mut String, value: &Value) {
     }
 }
 
-fn push_pretty(text: &mut String, value: &Value, level: usize) {
+fn push_pretty(text: &mut String, value: &JsonValue, level: usize) {
     match value {
-        Value::Array(elements) if !elements.is_empty() => {
+        JsonValue::Array(elements) if !elements.is_empty() => {
             text.push('[');
             for (index, element) in elements.iter().enumerate() {
                 if index > 0 {
@@ -63,7 +63,7 @@ fn push_pretty(text: &mut String, value: &Value, level: usize) {
             push_line(text, level);
             text.push(']');
         }
-        Value::Object(members) if !members.is_empty() => {
+        JsonValue::Object(members) if !members.is_empty() => {
             text.push('{');
             let mut after_block = false;
             for (index, (key, member)) in members.iter().enumerate() {
@@ -92,27 +92,27 @@ fn push_line(text: &mut String, level: usize) {
 }
 
 /// Whether the value takes more than one line.
-fn is_block(value: &Value) -> bool {
+fn is_block(value: &JsonValue) -> bool {
     match value {
-        Value::Array(elements) => !elements.is_empty(),
-        Value::Object(members) => !members.is_empty(),
+        JsonValue::Array(elements) => !elements.is_empty(),
+        JsonValue::Object(members) => !members.is_empty(),
         _ => false,
     }
 }
 
-fn push_scalar(text: &mut String, value: &Value) {
+fn push_scalar(text: &mut String, value: &JsonValue) {
     // Writing to a string cannot fail.
     let _ = match value {
-        Value::Bool(boolean) => write!(text, "{boolean}"),
-        Value::Integer(number) => write!(text, "{number}"),
+        JsonValue::Bool(boolean) => write!(text, "{boolean}"),
+        JsonValue::Integer(number) => write!(text, "{number}"),
         // Rust's Debug form of a finite number is JSON, and the shortest that is read back as the same number. What
         // comes from JSON text is finite.
-        Value::Float(number) => write!(text, "{number:?}"),
-        Value::String(string) => {
+        JsonValue::Float(number) => write!(text, "{number:?}"),
+        JsonValue::String(string) => {
             push_string(text, string);
             Ok(())
         }
-        Value::Null | Value::Array(_) | Value::Object(_) => write!(text, "null"),
+        JsonValue::Null | JsonValue::Array(_) | JsonValue::Object(_) => write!(text, "null"),
     };
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 
 use crate::error::{Error, did_you_mean, quoted};
-use crate::json::Value;
+use crate::json::JsonValue;
 
 /// Up to here a float has all whole numbers, so that JSON's readers agree on them.
 pub(crate) const EXACT: u64 = 1 << 53;
@@ -27,7 +27,7 @@ pub(crate) struct Options {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'a> {
-    value: &'a Value,
+    value: &'a JsonValue,
     place: Place<'a>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Object<'a> {
 // === impl Node ===
 
 impl<'a> Node<'a> {
-    pub fn root(value: &'a Value) -> Self {
+    pub fn root(value: &'a JsonValue) -> Self {
         Self { value, place: Place::Root }
     }
 
@@ -60,23 +60,23 @@ impl<'a> Node<'a> {
 
     /// `GET /` of NGINX Unit's control API, which has the configuration as one of its members.
     pub fn is_dump_of_units_api(&self) -> bool {
-        matches!(self.value, Value::Object(members) if members.contains_key("config"))
+        matches!(self.value, JsonValue::Object(members) if members.contains_key("config"))
     }
 
     pub fn is_array(&self) -> bool {
-        matches!(self.value, Value::Array(_))
+        matches!(self.value, JsonValue::Array(_))
     }
 
     pub fn is_object(&self) -> bool {
-        matches!(self.value, Value::Object(_))
+        matches!(self.value, JsonValue::Object(_))
     }
 
     pub fn is_string(&self) -> bool {
-        matches!(self.value, Value::String(_))
+        matches!(self.value, JsonValue::String(_))
     }
 
     pub fn is_null(&self) -> bool {
-        matches!(self.value, Value::Null)
+        matches!(self.value, JsonValue::Null)
     }
 
     /// An object with fixed options.
@@ -98,7 +98,7 @@ impl<'a> Node<'a> {
 
     /// A member of an object, whatever its other members are.
     pub fn member(&'a self, key: &str) -> Option<Node<'a>> {
-        let Value::Object(members) = self.value else {
+        let JsonValue::Object(members) = self.value else {
             return None;
         };
         let (_, key, value) = members.get_full(key)?;
@@ -118,7 +118,7 @@ impl<'a> Node<'a> {
     }
 
     pub fn elements(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Error> {
-        let Value::Array(elements) = self.value else {
+        let JsonValue::Array(elements) = self.value else {
             return Err(self.expected("an array"));
         };
         Ok(elements.iter().enumerate().map(|(index, value)| Self { value, place: Place::Element(self, index) }))
@@ -127,8 +127,8 @@ impl<'a> Node<'a> {
     /// A string, or an array of strings; each is read with `read`, which gets the node of the string.
     pub fn one_or_many<T>(&'a self, read: impl Fn(&Node<'a>) -> Result<T, Error>) -> Result<Vec<T>, Error> {
         match self.value {
-            Value::Array(_) => self.elements()?.map(|element| read(&element)).collect(),
-            Value::String(_) => Ok(vec![read(self)?]),
+            JsonValue::Array(_) => self.elements()?.map(|element| read(&element)).collect(),
+            JsonValue::String(_) => Ok(vec![read(self)?]),
             _ => Err(self.expected("a string or an array of strings")),
         }
     }
@@ -136,15 +136,17 @@ impl<'a> Node<'a> {
     /// A string without the NUL character, which no path, name or PHP option can hold.
     pub fn string(&self) -> Result<String, Error> {
         match self.value {
-            Value::String(string) if string.contains('\0') => {
+            JsonValue::String(string) if string.contains('\0') => {
                 Err(self.error("the string has a NUL character; remove it"))
             }
-            Value::String(string) => Ok(string.clone()),
-            Value::Integer(number) => {
+            JsonValue::String(string) => Ok(string.clone()),
+            JsonValue::Integer(number) => {
                 Err(self.error(format_args!("expected a string; write \"{number}\", with quotes")))
             }
-            Value::Float(number) => Err(self.error(format_args!("expected a string; write \"{number}\", with quotes"))),
-            Value::Bool(boolean) => {
+            JsonValue::Float(number) => {
+                Err(self.error(format_args!("expected a string; write \"{number}\", with quotes")))
+            }
+            JsonValue::Bool(boolean) => {
                 Err(self.error(format_args!("expected a string; write \"{boolean}\", with quotes")))
             }
             _ => Err(self.expected("a string")),
@@ -156,7 +158,7 @@ impl<'a> Node<'a> {
         let quoted_words: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
         let (last, others) = quoted_words.split_last().expect("there are words");
         let all = format!("{} or {last}", others.join(", "));
-        let Value::String(text) = self.value else { return Err(self.expected(&all)) };
+        let JsonValue::String(text) = self.value else { return Err(self.expected(&all)) };
         let found = words.iter().find(|(word, _)| word == text);
         found
             .map(|(_, meaning)| *meaning)
@@ -173,7 +175,7 @@ impl<'a> Node<'a> {
 
     pub fn boolean(&self) -> Result<bool, Error> {
         match self.value {
-            Value::Bool(boolean) => Ok(*boolean),
+            JsonValue::Bool(boolean) => Ok(*boolean),
             _ => Err(self.expected("true or false")),
         }
     }
@@ -187,13 +189,13 @@ impl<'a> Node<'a> {
         let range = (*range.start()).into()..=(*range.end()).into();
         let advice = format!("write {} to {} {unit}", range.start(), range.end()).trim_end().to_owned();
         let number = match self.value {
-            Value::Integer(number) => *number,
-            Value::Float(number) if number.fract() != 0.0 => {
+            JsonValue::Integer(number) => *number,
+            JsonValue::Float(number) if number.fract() != 0.0 => {
                 return Err(self.error(format_args!("{number} is not a whole number; {advice}")));
             }
             // 2.0 and 2e0 are whole. Up to here a float has them all.
-            Value::Float(number) if number.abs() <= EXACT as f64 => *number as i128,
-            Value::Float(number) => {
+            JsonValue::Float(number) if number.abs() <= EXACT as f64 => *number as i128,
+            JsonValue::Float(number) => {
                 return Err(self.error(format_args!("{number} is out of range; {advice}")));
             }
             _ => return Err(self.expected(&format!("a whole number ({advice})"))),
@@ -211,8 +213,8 @@ impl<'a> Node<'a> {
         let advice = format!("write {} to {} {unit}", range.start(), range.end()).trim_end().to_owned();
         let number = match self.value {
             // Beyond 2^53 the number is out of every range that is asked for.
-            Value::Integer(number) => *number as f64,
-            Value::Float(number) => *number,
+            JsonValue::Integer(number) => *number as f64,
+            JsonValue::Float(number) => *number,
             _ => return Err(self.expected(&format!("a number ({advice})"))),
         };
         if !range.contains(&number) {
@@ -245,9 +247,9 @@ impl<'a> Node<'a> {
         self.named()?.map(|(name, node)| Ok((name.to_owned(), node.string()?))).collect()
     }
 
-    fn members(&self) -> Result<&'a IndexMap<String, Value>, Error> {
+    fn members(&self) -> Result<&'a IndexMap<String, JsonValue>, Error> {
         match self.value {
-            Value::Object(members) => Ok(members),
+            JsonValue::Object(members) => Ok(members),
             _ => Err(self.expected("an object")),
         }
     }
@@ -255,13 +257,13 @@ impl<'a> Node<'a> {
     /// An error that says what the value should be and what it is.
     pub fn expected(&self, what: &str) -> Error {
         let found = match self.value {
-            Value::Null => "null; remove the option to have its default".to_owned(),
-            Value::Bool(boolean) => boolean.to_string(),
-            Value::Integer(number) => format!("the number {number}"),
-            Value::Float(number) => format!("the number {number}"),
-            Value::String(string) => format!("the string {}", quoted(string)),
-            Value::Array(_) => "an array".to_owned(),
-            Value::Object(_) => "an object".to_owned(),
+            JsonValue::Null => "null; remove the option to have its default".to_owned(),
+            JsonValue::Bool(boolean) => boolean.to_string(),
+            JsonValue::Integer(number) => format!("the number {number}"),
+            JsonValue::Float(number) => format!("the number {number}"),
+            JsonValue::String(string) => format!("the string {}", quoted(string)),
+            JsonValue::Array(_) => "an array".to_owned(),
+            JsonValue::Object(_) => "an object".to_owned(),
         };
         self.error(format_args!("expected {what}, found {found}"))
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::error::Error;
+use crate::read::destination::PassNames;
 use crate::read::node::Node;
-use crate::routing::pass::Names;
 
 /// Compiling one of the greatest expressions takes a millisecond; a configuration must be read within seconds.
 const MAX_REGULAR_EXPRESSIONS: usize = 4_000;
@@ -26,7 +26,7 @@ pub struct Context<'a> {
 pub(crate) struct Scope<'a> {
     pub context: Context<'a>,
     /// What a `pass` may name.
-    pub names: Names,
+    pub names: PassNames,
     warnings: RefCell<Vec<String>>,
     regular_expressions: Cell<usize>,
 }

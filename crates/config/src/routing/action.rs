@@ -60,7 +60,12 @@ pub enum ActionKind {
     /// It goes on.
     Pass(Pass),
     /// It is answered with a file.
-    Share(Share),
+    Share {
+        /// Which file.
+        share: Share,
+        /// `fallback`: what is done if no file is found. Without it, the answer is 404.
+        fallback: Option<Box<Action>>,
+    },
     /// It is answered by an HTTP server.
     Proxy(Endpoint),
     /// It is answered at once, with a status, and a short page if that is an error.
@@ -134,7 +139,10 @@ impl ActionKind {
                 location: object.read("location", RedirectTarget::read)?,
             });
         }
-        Share::read(object, scope).map(Self::Share)
+        Ok(Self::Share {
+            share: Share::read(object, scope)?,
+            fallback: object.read("fallback", |node| Action::read(node, scope))?.map(Box::new),
+        })
     }
 }
 
@@ -178,7 +186,7 @@ mod tests {
     use super::*;
     use crate::Configuration;
     use crate::matching::test_request::TestRequest;
-    use crate::routing::pass::Destination;
+    use crate::read::destination::Destination;
 
     fn action(json: &str) -> Result<Action, String> {
         let text = format!(r#"{{"routes": {{"r": [{{"action": {json}}}], "s": []}}}}"#);
@@ -239,6 +247,20 @@ mod tests {
     }
 
     #[test]
+    fn a_share_may_have_a_fallback() {
+        for (json, expected) in [
+            (r#"{"share": "/x$uri"}"#, None),
+            (
+                r#"{"share": "/x$uri", "fallback": {"return": 404}}"#,
+                Some(ActionKind::Return { status: 404, location: None }),
+            ),
+        ] {
+            let ActionKind::Share { fallback, .. } = action(json).expect(json).kind else { panic!("{json}") };
+            assert_eq!(fallback.map(|action| action.kind), expected, "{json}");
+        }
+    }
+
+    #[test]
     fn a_wrong_action_is_refused() {
         let one = "an action has exactly one of \"pass\", \"share\", \"proxy\" and \"return\"; write one";
         let cases = [
@@ -254,6 +276,10 @@ mod tests {
                 "/location: this option does not go together with \"proxy\"; remove it".into(),
             ),
             (r#"{"shared": "/x"}"#, "/shared: there is no such option; did you mean \"share\"?".into()),
+            (
+                r#"{"share": "/x$uri", "fallback": {"share": "/y$uri", "fallback": {"pass": "routes/t"}}}"#,
+                "/fallback/fallback/pass: \"routes/t\" names a route that does not exist; did you mean \"r\"?".into(),
+            ),
             (r#"{"return": 100}"#, "/return: 100 is out of range; write 200 to 999 (an HTTP status)".into()),
             (
                 r#"{"return": 301, "location": "/$url"}"#,

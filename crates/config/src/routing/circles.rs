@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, quoted};
+use crate::read::destination::Destination;
 use crate::read::node::Node;
 use crate::routing::action::{Action, ActionKind};
-use crate::routing::pass::{Destination, Pass};
-use crate::routing::routes::Step;
+use crate::routing::pass::Pass;
+use crate::routing::step::RouteStep;
 
 /// How many routes of a circle its error names.
 const CIRCLE_NAMES: usize = 5;
@@ -18,7 +19,7 @@ const CIRCLE_NAMES: usize = 5;
 /// An error if a route passes requests to itself, over however many others. The unnamed route is `""`.
 ///
 /// Without recursion, since a configuration may chain as many routes as its size allows.
-pub(crate) fn refuse(node: &Node<'_>, routes: &BTreeMap<&str, &[Step]>) -> Result<(), Error> {
+pub(crate) fn refuse(node: &Node<'_>, routes: &BTreeMap<&str, &[RouteStep]>) -> Result<(), Error> {
     let next: BTreeMap<&str, Vec<&str>> = routes
         .iter()
         .map(|(name, steps)| (*name, steps.iter().flat_map(|step| passes(&step.action)).collect()))
@@ -61,7 +62,7 @@ fn passes(action: &Action) -> Option<&str> {
     }
     match &action.kind {
         ActionKind::Pass(Pass::To(Destination::Routes(name))) => Some(name.as_deref().unwrap_or_default()),
-        ActionKind::Share(share) => share.fallback.as_deref().and_then(passes),
+        ActionKind::Share { fallback, .. } => fallback.as_deref().and_then(passes),
         ActionKind::Pass(_) | ActionKind::Proxy(_) | ActionKind::Return { .. } => None,
     }
 }

@@ -7,4 +7,5 @@ pub(crate) mod response_headers;
 mod route_index;
 pub(crate) mod routes;
 pub(crate) mod share;
+pub(crate) mod step;
 pub(crate) mod upstream;

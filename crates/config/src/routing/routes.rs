@@ -3,22 +3,19 @@
 use std::collections::BTreeMap;
 
 use crate::error::Error;
-use crate::matching::condition::Condition;
 use crate::matching::request::Request;
-use crate::read::node::{Node, Options};
+use crate::read::node::Node;
 use crate::read::scope::Scope;
-use crate::routing::action::Action;
 use crate::routing::circles;
 use crate::routing::route_index::RouteIndex;
-
-pub(crate) const STEP_OPTIONS: Options = Options { known: &["match", "action"], refused: &[] };
+use crate::routing::step::RouteStep;
 
 /// All routes: one without a name, or any number with names.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Routes(Table);
+pub struct Routes(RouteTable);
 
 #[derive(Clone, Debug, Default, PartialEq)]
-enum Table {
+enum RouteTable {
     #[default]
     None,
     Unnamed(Route),
@@ -28,17 +25,8 @@ enum Table {
 /// A route: steps, in their order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Route {
-    steps: Vec<Step>,
+    steps: Vec<RouteStep>,
     index: RouteIndex,
-}
-
-/// A step: what to do with which requests.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    /// `match`: which requests the step is for.
-    pub condition: Condition,
-    /// What to do with them.
-    pub action: Action,
 }
 
 // === impl Routes ===
@@ -48,22 +36,22 @@ impl Routes {
         if node.is_array() {
             let route = Route::read(node, scope)?;
             circles::refuse(node, &BTreeMap::from([("", route.steps())]))?;
-            return Ok(Self(Table::Unnamed(route)));
+            return Ok(Self(RouteTable::Unnamed(route)));
         }
         let mut routes = BTreeMap::new();
         for (name, node) in node.named()? {
             routes.insert(name.to_owned(), Route::read(&node, scope)?);
         }
         circles::refuse(node, &routes.iter().map(|(name, route)| (name.as_str(), route.steps())).collect())?;
-        Ok(Self(Table::Named(routes)))
+        Ok(Self(RouteTable::Named(routes)))
     }
 
     /// The route with this name; `None` if there is none, which cannot be for the name in a
     /// [`Destination`](crate::Destination).
     pub fn find(&self, name: Option<&str>) -> Option<&Route> {
         match (&self.0, name) {
-            (Table::Unnamed(route), None) => Some(route),
-            (Table::Named(routes), Some(name)) => routes.get(name),
+            (RouteTable::Unnamed(route), None) => Some(route),
+            (RouteTable::Named(routes), Some(name)) => routes.get(name),
             _ => None,
         }
     }
@@ -71,9 +59,9 @@ impl Routes {
     /// All routes with their names.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &Route)> {
         let (unnamed, named) = match &self.0 {
-            Table::None => (None, None),
-            Table::Unnamed(route) => (Some((None, route)), None),
-            Table::Named(routes) => (None, Some(routes.iter().map(|(name, route)| (Some(name.as_str()), route)))),
+            RouteTable::None => (None, None),
+            RouteTable::Unnamed(route) => (Some((None, route)), None),
+            RouteTable::Named(routes) => (None, Some(routes.iter().map(|(name, route)| (Some(name.as_str()), route)))),
         };
         unnamed.into_iter().chain(named.into_iter().flatten())
     }
@@ -83,24 +71,18 @@ impl Routes {
 
 impl Route {
     fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
-        let read = |node: Node<'_>| {
-            let object = node.object(&STEP_OPTIONS)?;
-            let condition = object.read("match", |node| Condition::read(node, scope))?.unwrap_or_default();
-            let action = object.require("action", "what to do, as in \"action\": {\"pass\": \"applications/NAME\"}")?;
-            Ok(Step { condition, action: Action::read(&action, scope)? })
-        };
-        let steps = node.elements()?.map(read).collect::<Result<Vec<_>, _>>()?;
+        let steps = node.elements()?.map(|node| RouteStep::read(&node, scope)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { index: RouteIndex::new(steps.iter().map(|step| &step.condition)), steps })
     }
 
     /// The steps in their order.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[RouteStep] {
         &self.steps
     }
 
     /// The first step that is for this request. Its time hardly depends on how many steps there are, as long as their
     /// conditions name URIs or hosts, or what these begin or end with.
-    pub fn first_match<R: Request + ?Sized>(&self, request: &R) -> Option<&Step> {
+    pub fn first_match<R: Request + ?Sized>(&self, request: &R) -> Option<&RouteStep> {
         let mut first = self.steps.len();
         self.index.candidates(
             || request.uri(),
@@ -207,7 +189,7 @@ mod tests {
             for (uri, host) in requests {
                 let request = TestRequest { uri: leaked(uri), host: leaked(host), ..TestRequest::default() };
                 let linear = route.steps().iter().find(|step| step.condition.matches(&request));
-                let place = |step: Option<&Step>| step.map(std::ptr::from_ref);
+                let place = |step: Option<&RouteStep>| step.map(std::ptr::from_ref);
                 prop_assert_eq!(place(route.first_match(&request)), place(linear));
             }
         }

@@ -6,7 +6,6 @@ use crate::error::{Error, quoted};
 use crate::matching::pattern::{Patterns, Subject};
 use crate::read::node::{Node, Object};
 use crate::read::scope::Scope;
-use crate::routing::action::Action;
 use crate::template::path::PathTemplate;
 
 const DEFAULT_INDEX: &str = "index.html";
@@ -29,8 +28,6 @@ pub struct Share {
     /// An absolute path that contains every file which the share answers with. It bounds the file that is found;
     /// it is not put before the paths. A path may still turn out to be outside; it is then not found.
     pub chroot: Option<PathTemplate>,
-    /// What is done if no file is found. Without it, the answer is 404.
-    pub fallback: Option<Box<Action>>,
 }
 
 // === impl Share ===
@@ -52,7 +49,6 @@ impl Share {
             follow_symlinks: object.read("follow_symlinks", Node::boolean)?,
             traverse_mounts: object.read("traverse_mounts", Node::boolean)?.unwrap_or(true),
             chroot,
-            fallback: object.read("fallback", |node| Action::read(node, scope))?.map(Box::new),
         })
     }
 }
@@ -91,7 +87,7 @@ mod tests {
         let text = format!(r#"{{"routes": {{"r": [{{"action": {json}}}], "s": []}}}}"#);
         let configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
         match &configuration.routes.find(Some("r")).expect("route").steps()[0].action.kind {
-            ActionKind::Share(share) => Ok(share.clone()),
+            ActionKind::Share { share, .. } => Ok(share.clone()),
             other => panic!("{other:?}"),
         }
     }
@@ -104,7 +100,6 @@ mod tests {
             follow_symlinks: None,
             traverse_mounts: true,
             chroot: None,
-            fallback: None,
         }
     }
 
@@ -141,8 +136,6 @@ mod tests {
         let typed = parse(r#"{"share": "/x$uri", "types": ["image/*", "!image/gif"]}"#).expect("share");
         let types = typed.types.expect("types");
         assert!(types.matches(b"image/png") && !types.matches(b"image/gif") && !types.matches(b""));
-        let fallback = parse(r#"{"share": "/x$uri", "fallback": {"pass": "routes/s"}}"#).expect("share").fallback;
-        assert!(matches!(fallback.expect("fallback").kind, ActionKind::Pass(_)));
     }
 
     #[test]
@@ -185,10 +178,6 @@ mod tests {
             (
                 r#"{"share": "/x$uri", "traverse_mounts": "no"}"#,
                 "traverse_mounts: expected true or false, found the string \"no\"",
-            ),
-            (
-                r#"{"share": "/x$uri", "fallback": {"share": "/y$uri", "fallback": {"pass": "routes/t"}}}"#,
-                "fallback/fallback/pass: \"routes/t\" names a route that does not exist; did you mean \"r\"?",
             ),
         ];
         for (json, expected) in cases {

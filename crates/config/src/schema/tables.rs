@@ -8,17 +8,17 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 
 use crate::SCHEMA;
-use crate::json::{self, Value, print};
+use crate::json::{self, JsonValue, print};
 
 const BEGIN: &str = "<!-- table: ";
 const END: &str = "<!-- end of table -->";
 const VARIABLES: &str = "variables";
 
-type Object = IndexMap<String, Value>;
+type Object = IndexMap<String, JsonValue>;
 
 /// The schema, with its members in their order.
 pub(super) struct Schema {
-    root: Value,
+    root: JsonValue,
 }
 
 impl Schema {
@@ -91,7 +91,7 @@ impl Schema {
         if option.contains_key("not") && !option.contains_key("type") {
             return "none".to_owned();
         }
-        if let Some(Value::Array(values)) = option.get("enum") {
+        if let Some(JsonValue::Array(values)) = option.get("enum") {
             return values.iter().map(|value| format!("`{}`", print::compact(value))).collect::<Vec<_>>().join(", ");
         }
         match (text(option, "type"), option.get("minimum"), option.get("maximum")) {
@@ -101,7 +101,7 @@ impl Schema {
             }
             (kind, Some(minimum), None) => format!("{kind}, from {}", print::compact(minimum)),
             ("object", ..) => match option.get("additionalProperties") {
-                Some(Value::Object(of)) => format!("object of {}s", self.type_of(of)),
+                Some(JsonValue::Object(of)) => format!("object of {}s", self.type_of(of)),
                 _ => "object".to_owned(),
             },
             (kind, ..) => kind.to_owned(),
@@ -122,16 +122,18 @@ fn default_of(parent: &Object, name: &str, option: &Object) -> String {
         return format!("`{}`", print::compact(value));
     }
     match parent.get("required") {
-        Some(Value::Array(required)) if required.contains(&Value::String(name.to_owned())) => "required".to_owned(),
+        Some(JsonValue::Array(required)) if required.contains(&JsonValue::String(name.to_owned())) => {
+            "required".to_owned()
+        }
         _ => String::new(),
     }
 }
 
 fn unit_of(option: &Object) -> String {
     match &option["x-unit"] {
-        Value::String(word) if word == "ours" => "howdah's own".to_owned(),
-        Value::String(word) => word.clone(),
-        Value::Object(detail) => {
+        JsonValue::String(word) if word == "ours" => "howdah's own".to_owned(),
+        JsonValue::String(word) => word.clone(),
+        JsonValue::Object(detail) => {
             detail.iter().map(|(word, detail)| format!("{word}: {}", string(detail))).collect::<Vec<_>>().join("; ")
         }
         other => panic!("x-unit is {other:?}"),
@@ -143,16 +145,16 @@ fn row(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | ")).replace("|  |", "| |")
 }
 
-pub(super) fn object(value: &Value) -> &Object {
+pub(super) fn object(value: &JsonValue) -> &Object {
     match value {
-        Value::Object(object) => object,
+        JsonValue::Object(object) => object,
         other => panic!("{other:?} is an object"),
     }
 }
 
-pub(super) fn string(value: &Value) -> &str {
+pub(super) fn string(value: &JsonValue) -> &str {
     match value {
-        Value::String(string) => string,
+        JsonValue::String(string) => string,
         other => panic!("{other:?} is a string"),
     }
 }

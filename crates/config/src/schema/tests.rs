@@ -122,7 +122,7 @@ fn every_option_is_described_and_says_what_became_of_it() {
             let description = string(option.get("description").unwrap_or_else(|| panic!("{place}: description")));
             assert!(!description.is_empty() && !description.ends_with('.'), "{place}: no full stop in a table");
             match option.get("x-unit").unwrap_or_else(|| panic!("{place}: x-unit")) {
-                json::Value::String(word) => assert!(["works", "ours"].contains(&word.as_str()), "{place}"),
+                json::JsonValue::String(word) => assert!(["works", "ours"].contains(&word.as_str()), "{place}"),
                 detail => {
                     let (word, detail) = object(detail).first().expect("one word");
                     assert!(["differs", "refused"].contains(&word.as_str()), "{place}");
@@ -144,7 +144,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("listener: client_ip", crate::listener::forwarded::CLIENT_IP_OPTIONS),
         ("listener: tls", crate::tls::OPTIONS),
         ("listener: tls: session", crate::tls::SESSION_OPTIONS),
-        ("step", crate::routing::routes::STEP_OPTIONS),
+        ("step", crate::routing::step::OPTIONS),
         ("step: match", crate::matching::condition::OPTIONS),
         ("step: action", crate::routing::action::OPTIONS),
         ("upstream", crate::routing::upstream::OPTIONS),
@@ -179,7 +179,8 @@ fn the_schema_and_the_parser_have_the_same_options() {
         let parser = parsers.iter().find(|(parser, _)| *parser == title);
         let (_, parser) = parser.unwrap_or_else(|| panic!("the parser has {title}"));
         let of_schema = |refused: bool| -> BTreeSet<&str> {
-            let is_refused = |option: &json::Value| object(option).get("not").is_some_and(|not| object(not).is_empty());
+            let is_refused =
+                |option: &json::JsonValue| object(option).get("not").is_some_and(|not| object(not).is_empty());
             let options = object(&table["properties"]).iter().filter(|(_, option)| is_refused(option) == refused);
             options.map(|(name, _)| name.as_str()).collect()
         };
