@@ -5,7 +5,7 @@ use crate::matching::address_pattern::AddressPatterns;
 use crate::matching::fields::{Fields, Kind};
 use crate::matching::pattern::{Anchor, Patterns, Subject};
 use crate::matching::predicate::Predicate;
-use crate::matching::request::{Request, Scheme};
+use crate::matching::request::{RequestView, Scheme};
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 
@@ -70,7 +70,7 @@ impl Condition {
     }
 
     /// Whether the step is for this request.
-    pub fn matches<R: Request + ?Sized>(&self, request: &R) -> bool {
+    pub fn matches<R: RequestView + ?Sized>(&self, request: &R) -> bool {
         self.tests.iter().all(|test| test.matches(request))
     }
 
@@ -88,7 +88,7 @@ impl Condition {
 // === impl Test ===
 
 impl Test {
-    fn matches<R: Request + ?Sized>(&self, request: &R) -> bool {
+    fn matches<R: RequestView + ?Sized>(&self, request: &R) -> bool {
         match self {
             Self::Scheme(scheme) => request.scheme() == *scheme,
             Self::Method(patterns) => patterns.matches(request.method().as_bytes()),

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, quoted};
 use crate::matching::pattern::{Patterns, Subject};
-use crate::matching::request::Request;
+use crate::matching::request::RequestView;
 use crate::read::node::Node;
 use crate::read::percent;
 use crate::read::scope::Scope;
@@ -54,12 +54,12 @@ impl Fields {
         Ok(Self { kind, alternatives })
     }
 
-    pub fn matches<R: Request + ?Sized>(&self, request: &R) -> bool {
+    pub fn matches<R: RequestView + ?Sized>(&self, request: &R) -> bool {
         self.alternatives.is_empty()
             || self.alternatives.iter().any(|fields| fields.iter().all(|field| self.field_matches(field, request)))
     }
 
-    fn field_matches<R: Request + ?Sized>(&self, field: &Field, request: &R) -> bool {
+    fn field_matches<R: RequestView + ?Sized>(&self, field: &Field, request: &R) -> bool {
         let mut present = false;
         let mut all_match = true;
         let mut visit = |value: &[u8]| {

@@ -7,7 +7,7 @@ use crate::read::percent;
 use crate::template::variable::Variables;
 
 /// A request, as conditions and templates see it. Whoever implements it may compute a part when it is first asked for.
-pub trait Request: Variables {
+pub trait RequestView: Variables {
     /// In upper case.
     fn method(&self) -> &str;
 

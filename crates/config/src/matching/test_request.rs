@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use crate::matching::request::{self, Argument, Peer, Request, Scheme};
-use crate::template::variable::{Variable, Variables};
+use crate::matching::request::{self, Argument, Peer, RequestView, Scheme};
+use crate::template::variable::{TemplateVariable, Variables};
 
 #[derive(Clone)]
 pub(crate) struct TestRequest {
@@ -56,16 +56,16 @@ impl Default for TestRequest {
 }
 
 impl Variables for TestRequest {
-    fn write(&self, variable: &Variable, out: &mut String) {
+    fn write(&self, variable: &TemplateVariable, out: &mut String) {
         let mut last = Vec::new();
         let mut keep = |value: &[u8]| last = value.to_vec();
         match variable {
-            Variable::Host => keep(self.host.as_bytes()),
-            Variable::Uri => keep(self.uri.as_bytes()),
-            Variable::Method => keep(self.method.as_bytes()),
-            Variable::Header(name) => self.for_each_header(name, &mut keep),
-            Variable::Cookie(name) => self.for_each_cookie(name.as_bytes(), &mut keep),
-            Variable::Argument(name) => {
+            TemplateVariable::Host => keep(self.host.as_bytes()),
+            TemplateVariable::Uri => keep(self.uri.as_bytes()),
+            TemplateVariable::Method => keep(self.method.as_bytes()),
+            TemplateVariable::Header(name) => self.for_each_header(name, &mut keep),
+            TemplateVariable::Cookie(name) => self.for_each_cookie(name.as_bytes(), &mut keep),
+            TemplateVariable::Argument(name) => {
                 let named = self.arguments.iter().filter(|argument| *argument.name == *name.as_bytes());
                 named.for_each(|argument| keep(&argument.value));
             }
@@ -75,7 +75,7 @@ impl Variables for TestRequest {
     }
 }
 
-impl Request for TestRequest {
+impl RequestView for TestRequest {
     fn method(&self) -> &str {
         self.method
     }

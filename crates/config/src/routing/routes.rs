@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::Error;
-use crate::matching::request::Request;
+use crate::matching::request::RequestView;
 use crate::read::node::Node;
 use crate::read::scope::Scope;
 use crate::routing::circles;
@@ -82,7 +82,7 @@ impl Route {
 
     /// The first step that is for this request. Its time hardly depends on how many steps there are, as long as their
     /// conditions name URIs or hosts, or what these begin or end with.
-    pub fn first_match<R: Request + ?Sized>(&self, request: &R) -> Option<&RouteStep> {
+    pub fn first_match<R: RequestView + ?Sized>(&self, request: &R) -> Option<&RouteStep> {
         let mut first = self.steps.len();
         self.index.candidates(
             || request.uri(),

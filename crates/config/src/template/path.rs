@@ -8,7 +8,7 @@ use std::fmt;
 use crate::error::{Error, quoted};
 use crate::read::node::Node;
 use crate::template::text::{self, Piece};
-use crate::template::variable::{Variable, Variables};
+use crate::template::variable::{TemplateVariable, Variables};
 
 /// An absolute path with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +52,8 @@ impl PathTemplate {
                     let start = path.len();
                     variables.write(variable, &mut path);
                     match variable {
-                        Variable::Host => tame_host(&mut path, start),
-                        Variable::Uri if path[..start].ends_with('/') && path[start..].starts_with('/') => {
+                        TemplateVariable::Host => tame_host(&mut path, start),
+                        TemplateVariable::Uri if path[..start].ends_with('/') && path[start..].starts_with('/') => {
                             path.remove(start);
                         }
                         _ => {}
@@ -106,7 +106,7 @@ fn parse(text: &str) -> Result<PathTemplate, String> {
         return Err("has a \"..\" behind a variable; write the path without it".into());
     }
     let constant_prefix_bytes = match pieces.as_slice() {
-        [Piece::Literal(literal), Piece::Variable(Variable::Uri), ..] => literal.len(),
+        [Piece::Literal(literal), Piece::Variable(TemplateVariable::Uri), ..] => literal.len(),
         [Piece::Literal(literal), ..] => literal.rfind('/').map_or(0, |slash| slash + 1),
         _ => 0,
     };

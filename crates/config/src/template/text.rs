@@ -1,6 +1,6 @@
 //! Text with variables, which each request fills in: `applications/$host`, `https://${host}$request_uri`.
 //!
-//! `$name` and `${name}` stand for a [`Variable`], `$dollar` for a dollar sign. A text without variables is kept as
+//! `$name` and `${name}` stand for a [`TemplateVariable`], `$dollar` for a dollar sign. A text without variables is kept as
 //! it is, so that its evaluation costs nothing. A text that begins with a backquote is one of NGINX Unit's JavaScript
 //! templates, which howdah does not have.
 
@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, quoted};
 use crate::read::node::Node;
-use crate::template::variable::{Variable, Variables};
+use crate::template::variable::{TemplateVariable, Variables};
 
 /// Room for the values, when a text is evaluated: most values are short.
 const BYTES_PER_VARIABLE: usize = 32;
@@ -33,7 +33,7 @@ enum Text {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Literal(String),
-    Variable(Variable),
+    Variable(TemplateVariable),
 }
 
 /// A part of a template, for those who treat text and values differently.
@@ -42,7 +42,7 @@ pub enum TemplatePart<'t> {
     /// Text of the configuration.
     Literal(&'t str),
     /// What a value takes the place of.
-    Variable(&'t Variable),
+    Variable(&'t TemplateVariable),
 }
 
 // === impl Template ===
@@ -155,7 +155,7 @@ pub(crate) fn parse_pieces(text: &str) -> Result<Vec<Piece>, String> {
         if name == "dollar" {
             literal.push('$');
         } else {
-            let variable = Variable::named(name)?;
+            let variable = TemplateVariable::named(name)?;
             if !literal.is_empty() {
                 pieces.push(Piece::Literal(std::mem::take(&mut literal)));
             }

@@ -3,18 +3,18 @@
 use crate::error::{did_you_mean, quoted};
 
 /// The variables with a fixed name, in the order of the documentation.
-const FIXED: [(&str, Variable); 11] = [
-    ("body_bytes_sent", Variable::BodyBytesSent),
-    ("host", Variable::Host),
-    ("method", Variable::Method),
-    ("remote_addr", Variable::RemoteAddr),
-    ("request_id", Variable::RequestId),
-    ("request_line", Variable::RequestLine),
-    ("request_time", Variable::RequestTime),
-    ("request_uri", Variable::RequestUri),
-    ("status", Variable::Status),
-    ("time_local", Variable::TimeLocal),
-    ("uri", Variable::Uri),
+const FIXED: [(&str, TemplateVariable); 11] = [
+    ("body_bytes_sent", TemplateVariable::BodyBytesSent),
+    ("host", TemplateVariable::Host),
+    ("method", TemplateVariable::Method),
+    ("remote_addr", TemplateVariable::RemoteAddr),
+    ("request_id", TemplateVariable::RequestId),
+    ("request_line", TemplateVariable::RequestLine),
+    ("request_time", TemplateVariable::RequestTime),
+    ("request_uri", TemplateVariable::RequestUri),
+    ("status", TemplateVariable::Status),
+    ("time_local", TemplateVariable::TimeLocal),
+    ("uri", TemplateVariable::Uri),
 ];
 
 /// How the variables begin that have a name of the request in them. `response_header_` is before `header_` nowhere in
@@ -23,12 +23,12 @@ const NAMED: [&str; 4] = ["arg_", "cookie_", "header_", "response_header_"];
 
 /// A part of a request or of its response. What is not there is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Variable {
+pub enum TemplateVariable {
     /// `$body_bytes_sent`: how many bytes of the response's body were sent.
     BodyBytesSent,
-    /// `$host`: as [`Request::host`](crate::Request::host).
+    /// `$host`: as [`RequestView::host`](crate::RequestView::host).
     Host,
-    /// `$method`: as [`Request::method`](crate::Request::method).
+    /// `$method`: as [`RequestView::method`](crate::RequestView::method).
     Method,
     /// `$remote_addr`: the client's IP address without its port; for Unix sockets `unix:`.
     RemoteAddr,
@@ -44,7 +44,7 @@ pub enum Variable {
     Status,
     /// `$time_local`: the local time, as in `31/Dec/1986:19:40:00 +0300`.
     TimeLocal,
-    /// `$uri`: as [`Request::uri`](crate::Request::uri).
+    /// `$uri`: as [`RequestView::uri`](crate::RequestView::uri).
     Uri,
     /// `$arg_NAME`: the last argument with this name (in the case written), decoded.
     Argument(String),
@@ -59,12 +59,12 @@ pub enum Variable {
 /// What knows the values of variables: the router, for one request.
 pub trait Variables {
     /// Appends the variable's value; nothing if there is none, or none yet.
-    fn write(&self, variable: &Variable, out: &mut String);
+    fn write(&self, variable: &TemplateVariable, out: &mut String);
 }
 
-// === impl Variable ===
+// === impl TemplateVariable ===
 
-impl Variable {
+impl TemplateVariable {
     /// The variable with this name (written without `$`), or what is wrong, said of the text that has it.
     pub(crate) fn named(name: &str) -> Result<Self, String> {
         if let Some((_, variable)) = FIXED.iter().find(|(fixed, _)| *fixed == name) {
@@ -112,18 +112,18 @@ mod tests {
     #[test]
     fn a_variable_is_known_by_its_name() {
         let cases = [
-            ("uri", Variable::Uri),
-            ("request_time", Variable::RequestTime),
-            ("arg_Foo_bar", Variable::Argument("Foo_bar".into())),
-            ("cookie_PHPSESSID", Variable::Cookie("PHPSESSID".into())),
-            ("header_User_Agent", Variable::Header("user-agent".into())),
-            ("response_header_x_y", Variable::ResponseHeader("x-y".into())),
+            ("uri", TemplateVariable::Uri),
+            ("request_time", TemplateVariable::RequestTime),
+            ("arg_Foo_bar", TemplateVariable::Argument("Foo_bar".into())),
+            ("cookie_PHPSESSID", TemplateVariable::Cookie("PHPSESSID".into())),
+            ("header_User_Agent", TemplateVariable::Header("user-agent".into())),
+            ("response_header_x_y", TemplateVariable::ResponseHeader("x-y".into())),
         ];
         for (name, expected) in cases {
-            assert_eq!(Variable::named(name), Ok(expected), "{name}");
+            assert_eq!(TemplateVariable::named(name), Ok(expected), "{name}");
         }
         for (name, variable) in &FIXED {
-            assert_eq!(Variable::named(name).as_ref(), Ok(variable));
+            assert_eq!(TemplateVariable::named(name).as_ref(), Ok(variable));
         }
     }
 
@@ -138,7 +138,7 @@ mod tests {
             ("geoip_country", "to fill in; write $uri, $host, $arg_NAME or another"),
         ];
         for (name, expected) in cases {
-            let problem = Variable::named(name).expect_err(name);
+            let problem = TemplateVariable::named(name).expect_err(name);
             assert!(problem.contains(expected), "{name}: {problem}");
         }
     }

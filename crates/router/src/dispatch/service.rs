@@ -18,7 +18,7 @@ use crate::response::failure::{self, Failure};
 use crate::response::log_line::Entry;
 use crate::static_files::{self, Outcome};
 use bytes::Bytes;
-use howdah_config::{AccessLog, ActionKind, Destination, HeaderChange, RedirectTarget, Route, Share, Step};
+use howdah_config::{AccessLog, ActionKind, Destination, HeaderChange, RedirectTarget, Route, RouteStep, Share};
 use http::header::{CONNECTION, HeaderName, HeaderValue, LOCATION, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
@@ -171,10 +171,12 @@ async fn dispatch(thread: &Thread, view: &View, subject: &mut Subject<'_>, body:
                     let answer = redirect(status, location.map_err(|_| Failure::Internal)?);
                     return changed(answer, changes, subject);
                 }
-                ActionKind::Share(share) => match share_file(thread, view, share, subject)? {
-                    Some(response) => return changed(Ok(response), changes, subject),
-                    None => action = share.fallback.as_deref().ok_or(Failure::NotFound)?,
-                },
+                ActionKind::Share { share, fallback } => {
+                    match share_file(thread, view, share, fallback.is_some(), subject)? {
+                        Some(response) => return changed(Ok(response), changes, subject),
+                        None => action = fallback.as_deref().ok_or(Failure::NotFound)?,
+                    }
+                }
             }
         };
     }
@@ -187,7 +189,7 @@ async fn proxy(thread: &Thread, view: &View, subject: &Subject<'_>, to: To<'_>, 
 }
 
 /// `log_route`: which step of which route was taken.
-fn tell_route(subject: &Subject<'_>, name: Option<&str>, route: &Route, step: Option<&Step>) {
+fn tell_route(subject: &Subject<'_>, name: Option<&str>, route: &Route, step: Option<&RouteStep>) {
     let name = name.map(|name| format!("/{name}")).unwrap_or_default();
     let place = step.and_then(|step| route.steps().iter().position(|other| std::ptr::eq(step, other)));
     let (method, uri) = (&subject.parts.method, &subject.parts.uri);
@@ -244,9 +246,10 @@ fn share_file(
     thread: &Thread,
     view: &View,
     asked: &Share,
+    has_fallback: bool,
     subject: &Subject<'_>,
 ) -> Result<Option<Response<ResponseBody>>, Failure> {
-    if asked.fallback.is_some() && !matches!(subject.parts.method, Method::GET | Method::HEAD) {
+    if has_fallback && !matches!(subject.parts.method, Method::GET | Method::HEAD) {
         // As in NGINX Unit: a file is only read, and there is somebody for all else.
         return Ok(None);
     }
@@ -277,7 +280,7 @@ fn share_file(
             Outcome::Response(response) => return Ok(Some(response.map(ResponseBody::file))),
             Outcome::NotFound => {}
             Outcome::Forbidden => forbidden = true,
-            Outcome::OtherType => forbidden = forbidden || asked.fallback.is_none(),
+            Outcome::OtherType => forbidden = forbidden || !has_fallback,
             Outcome::Php => return Ok(None),
         }
     }

@@ -5,7 +5,7 @@ use crate::request::forwarded;
 use crate::request::path::RequestPath;
 use crate::response::failure::Failure;
 use howdah_config as config;
-use howdah_config::{Argument, Listener, Request, Scheme, Variable, Variables};
+use howdah_config::{Argument, Listener, RequestView, Scheme, TemplateVariable, Variables};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use std::borrow::Cow;
@@ -136,7 +136,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-impl Request for Subject<'_> {
+impl RequestView for Subject<'_> {
     fn method(&self) -> &str {
         self.parts.method.as_str()
     }
@@ -179,31 +179,33 @@ impl Request for Subject<'_> {
 }
 
 impl Variables for Subject<'_> {
-    fn write(&self, variable: &Variable, out: &mut String) {
+    fn write(&self, variable: &TemplateVariable, out: &mut String) {
         let mut last = None;
         let mut keep = |value: &[u8]| last = Some(String::from_utf8_lossy(value).into_owned());
         match variable {
-            Variable::Host => out.push_str(self.host),
-            Variable::Uri => out.push_str(self.path.text()),
-            Variable::Method => out.push_str(self.method()),
-            Variable::RemoteAddr => out.push_str(&self.origin.address),
+            TemplateVariable::Host => out.push_str(self.host),
+            TemplateVariable::Uri => out.push_str(self.path.text()),
+            TemplateVariable::Method => out.push_str(self.method()),
+            TemplateVariable::RemoteAddr => out.push_str(&self.origin.address),
             // As CGI's REQUEST_URI: also of a target that is a whole URL.
-            Variable::RequestUri => out.push_str(self.parts.uri.path_and_query().map_or("*", |target| target.as_str())),
-            Variable::RequestId => drop(write!(out, "{:032x}", self.origin.id())),
-            Variable::RequestTime => drop(write!(out, "{:.3}", self.origin.since.elapsed().as_secs_f64())),
-            Variable::TimeLocal => out.push_str(&crate::request::local_time::now()),
-            Variable::RequestLine => {
+            TemplateVariable::RequestUri => {
+                out.push_str(self.parts.uri.path_and_query().map_or("*", |target| target.as_str()))
+            }
+            TemplateVariable::RequestId => drop(write!(out, "{:032x}", self.origin.id())),
+            TemplateVariable::RequestTime => drop(write!(out, "{:.3}", self.origin.since.elapsed().as_secs_f64())),
+            TemplateVariable::TimeLocal => out.push_str(&crate::request::local_time::now()),
+            TemplateVariable::RequestLine => {
                 let Parts { method, uri, version, .. } = self.parts;
                 let _ = write!(out, "{method} {uri} {version:?}");
             }
-            Variable::Argument(name) => {
+            TemplateVariable::Argument(name) => {
                 let named = self.arguments().iter().filter(|argument| *argument.name == *name.as_bytes());
                 named.for_each(|argument| keep(&argument.value));
             }
-            Variable::Cookie(name) => self.for_each_cookie(name.as_bytes(), &mut keep),
-            Variable::Header(name) => self.for_each_header(name, &mut keep),
+            TemplateVariable::Cookie(name) => self.for_each_cookie(name.as_bytes(), &mut keep),
+            TemplateVariable::Header(name) => self.for_each_header(name, &mut keep),
             // Not known before the response.
-            Variable::Status | Variable::BodyBytesSent | Variable::ResponseHeader(_) => {}
+            TemplateVariable::Status | TemplateVariable::BodyBytesSent | TemplateVariable::ResponseHeader(_) => {}
         }
         out.push_str(&last.unwrap_or_default());
     }
@@ -217,10 +219,10 @@ impl Answered<'_> {
 }
 
 impl Variables for Answered<'_> {
-    fn write(&self, variable: &Variable, out: &mut String) {
+    fn write(&self, variable: &TemplateVariable, out: &mut String) {
         match variable {
-            Variable::Status => drop(write!(out, "{}", self.status.as_u16())),
-            Variable::ResponseHeader(name) => {
+            TemplateVariable::Status => drop(write!(out, "{}", self.status.as_u16())),
+            TemplateVariable::ResponseHeader(name) => {
                 if let Some(value) = self.headers.get_all(name.as_str()).iter().next_back() {
                     out.push_str(&String::from_utf8_lossy(value.as_bytes()));
                 }

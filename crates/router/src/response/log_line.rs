@@ -7,7 +7,7 @@
 use crate::process::thread;
 use crate::request::local_time;
 use crate::request::subject::Answered;
-use howdah_config::{AccessLog, LogFormat, Template, TemplatePart, Variable, Variables};
+use howdah_config::{AccessLog, LogFormat, Template, TemplatePart, TemplateVariable, Variables};
 use http::StatusCode;
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -102,14 +102,14 @@ struct Escaped<'v> {
 }
 
 impl Variables for Escaped<'_> {
-    fn write(&self, variable: &Variable, out: &mut String) {
+    fn write(&self, variable: &TemplateVariable, out: &mut String) {
         thread_local! {
             /// Space for a value.
             static VALUE: Cell<String> = const { Cell::new(String::new()) };
         }
         match variable {
-            Variable::BodyBytesSent => return out.push(BODY_BYTES),
-            Variable::RequestTime => return out.push(REQUEST_TIME),
+            TemplateVariable::BodyBytesSent => return out.push(BODY_BYTES),
+            TemplateVariable::RequestTime => return out.push(REQUEST_TIME),
             _ => {}
         }
         let mut value = VALUE.take();
@@ -130,11 +130,11 @@ struct NoRequest<'a> {
 }
 
 impl Variables for NoRequest<'_> {
-    fn write(&self, variable: &Variable, out: &mut String) {
+    fn write(&self, variable: &TemplateVariable, out: &mut String) {
         match variable {
-            Variable::RemoteAddr => out.push_str(self.remote),
-            Variable::Status => out.push_str(self.status.as_str()),
-            Variable::TimeLocal => out.push_str(&local_time::now()),
+            TemplateVariable::RemoteAddr => out.push_str(self.remote),
+            TemplateVariable::Status => out.push_str(self.status.as_str()),
+            TemplateVariable::TimeLocal => out.push_str(&local_time::now()),
             _ => {}
         }
     }
@@ -169,10 +169,10 @@ mod tests {
     struct Hostile;
 
     impl Variables for Hostile {
-        fn write(&self, variable: &Variable, out: &mut String) {
+        fn write(&self, variable: &TemplateVariable, out: &mut String) {
             match variable {
-                Variable::Uri => out.push_str("/a\"b\nc\\\u{1}\u{2}"),
-                Variable::Status => out.push_str("200"),
+                TemplateVariable::Uri => out.push_str("/a\"b\nc\\\u{1}\u{2}"),
+                TemplateVariable::Status => out.push_str("200"),
                 _ => {}
             }
         }
