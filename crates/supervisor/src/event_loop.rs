@@ -5,9 +5,9 @@ use crate::boot::start::Start;
 use crate::control::change::{Change, Current};
 use crate::control::reload::{Astray, Due};
 use crate::control::router::Router;
-use crate::control::shutdown::Stage;
+use crate::control::stage::Stage;
 use crate::control::watch::{Notice, Watch};
-use crate::generation::{Generation, Plan};
+use crate::generation::Generation;
 use crate::os::listen::Listeners;
 use crate::os::logs;
 use crate::os::pid_file::PidFile;
@@ -15,6 +15,7 @@ use crate::os::reap;
 use crate::os::signals::{Request, Signals};
 use crate::os::sweep::Sweep;
 use crate::os::system_error::words;
+use crate::plan::application::{Defaults, Plan};
 use crate::policy::backoff::Backoff;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::State;
@@ -32,6 +33,7 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub struct Supervisor {
     pub(crate) start: Start,
+    pub(crate) defaults: Defaults,
     /// How many threads a router has.
     pub(crate) threads: u16,
     pub(crate) listeners: Listeners,

@@ -13,10 +13,11 @@
 pub mod control_socket;
 pub mod processes;
 pub mod profile;
+pub mod slow_log;
 pub mod status;
 
 use crate::control::change::{Origin, first_line};
-use crate::control::shutdown::Stage;
+use crate::control::stage::Stage;
 use crate::event_loop::Supervisor;
 use crate::store::certificates;
 use howdah_config::{Configuration, Context, Document, DocumentPath, Refusal, answer, etag};

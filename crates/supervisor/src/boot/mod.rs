@@ -6,7 +6,7 @@ pub mod start;
 use crate::api::control_socket::ControlListener;
 use crate::boot::start::Start;
 use crate::control::change::{Current, Origin};
-use crate::control::shutdown::Stage;
+use crate::control::stage::Stage;
 use crate::control::watch::Watch;
 use crate::event_loop::Supervisor;
 use crate::os::listen::{ChosenBy, Listeners};
@@ -15,6 +15,7 @@ use crate::os::reap;
 use crate::os::resources;
 use crate::os::signals::Signals;
 use crate::os::sweep::Sweep;
+use crate::plan::application::Defaults;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::State;
 use howdah_channel::MAX_THREADS;
@@ -61,6 +62,11 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         let listener = ControlListener::new(socket, &address).map_err(system)?;
         tokio::spawn(listener.serve(asks));
     }
+    let defaults = Defaults {
+        account: start.account.clone(),
+        state_folder: start.state_dir.clone(),
+        has_configuration: start.recognised.is_none(),
+    };
     let mut supervisor = Supervisor {
         threads: u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS),
         listeners: Listeners::default(),
@@ -88,6 +94,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         sweep,
         recent_deaths: Default::default(),
         start,
+        defaults,
         _pid_file: pid_file,
     };
     supervisor.begin_change(document, configuration, origin, &[], Instant::now());

@@ -4,14 +4,13 @@
 //! no argument shows it in `ps`.
 
 use crate::os::identity::Account;
+use crate::os::memory_file::memory_file;
 use command_fds::{CommandFdExt, FdMapping};
 use howdah_protocol::inherited;
 use howdah_protocol::inherited::CONTROL_FD;
-use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -69,12 +68,4 @@ impl Start {
         };
         read().map_err(|error| format!("the supervisor is started by `howdah serve` and `howdah run` only ({error})"))
     }
-}
-
-/// A file in memory with this content, to be read from its beginning.
-pub(crate) fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = File::from(rustix::fs::memfd_create("howdah", MemfdFlags::CLOEXEC)?);
-    file.write_all(content)?;
-    file.rewind()?;
-    Ok(file.into())
 }

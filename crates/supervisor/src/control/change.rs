@@ -6,12 +6,13 @@
 
 use crate::api::{Asked, Reply};
 use crate::control::reload::Reloading;
-use crate::control::shutdown::Stage;
+use crate::control::stage::Stage;
 use crate::control::warming::Warming;
 use crate::event_loop::Supervisor;
-use crate::generation::{Generation, Plan};
+use crate::generation::Generation;
 use crate::os::listen::ChosenBy;
 use crate::os::logs::AccessLog;
+use crate::plan::application::Plan;
 use crate::plan::application::{Strictness, check_settings};
 use crate::plan::planning::Planning;
 use crate::store::state_directory::State;
@@ -178,7 +179,7 @@ impl Supervisor {
         let has_new = !new.is_empty();
         let strictness = if origin.is_stored() { Strictness::AsStored } else { Strictness::AsAsked };
         let planning = match has_new {
-            true => Progress::Planning(Planning::begin(new, &self.start, strictness, now)),
+            true => Progress::Planning(Planning::begin(new, &self.defaults, strictness, now)),
             false => Progress::Booting,
         };
         let version = current.version + 1;

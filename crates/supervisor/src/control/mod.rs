@@ -5,6 +5,7 @@ pub mod reload;
 pub mod router;
 pub mod shutdown;
 pub mod silence;
+pub mod stage;
 pub mod switch;
 pub mod warming;
 pub mod watch;

@@ -4,7 +4,7 @@
 //! is said once, and what runs goes on until the next deploy.
 
 use crate::control::change::Origin;
-use crate::control::shutdown::Stage;
+use crate::control::stage::Stage;
 use crate::control::watch::{Notice, Watched};
 use crate::event_loop::Supervisor;
 use crate::plan::resolution::difference;
@@ -145,7 +145,7 @@ impl Supervisor {
     fn new_release(&mut self, name: &str, led_to: &[PinnedLink]) -> Option<String> {
         let generation = self.generation_in_force(name)?;
         let id = generation.id();
-        let Some(PinnedLink { link, leads_to }) = difference(&generation.deploy().led_to, led_to) else {
+        let Some(PinnedLink { link, leads_to }) = difference(&generation.release().led_to, led_to) else {
             if self.astray.remove(name).is_some_and(|astray| astray.generation == id) {
                 tracing::info!("the paths of the application {name:?} lead again to what runs");
             }
@@ -181,7 +181,7 @@ impl Supervisor {
         for Reloaded { name, .. } in reloading.applications.iter().filter(|reloaded| reloaded.is_swap) {
             let mut of_this = self.generations.iter().filter(|generation| generation.name() == name);
             let refused = of_this.find(|generation| started.contains(&generation.id()));
-            let refused = refused.map(|generation| generation.deploy().led_to.clone());
+            let refused = refused.map(|generation| generation.release().led_to.clone());
             if let Some(astray) = self.astray(name) {
                 (astray.refused, astray.is_lost) = (refused, false);
             }
@@ -189,7 +189,7 @@ impl Supervisor {
     }
 
     fn share_a_link(&self, one: &str, other: &str) -> bool {
-        let links = |name: &str| self.generation_in_force(name).map(|generation| &generation.deploy().paths.pins);
+        let links = |name: &str| self.generation_in_force(name).map(|generation| &generation.release().paths.pins);
         let (Some(ones), Some(others)) = (links(one), links(other)) else { return false };
         ones.iter().any(|pin| others.iter().any(|other| other.link == pin.link))
     }
@@ -200,7 +200,7 @@ impl Supervisor {
         let wanted = applications.filter(|(_, application)| application.reload != Reload::Never);
         let watched = wanted.filter_map(|(name, application)| {
             let generation = self.generation_in_force(name)?;
-            let (application, led_to) = (application.clone(), generation.deploy().led_to.clone());
+            let (application, led_to) = (application.clone(), generation.release().led_to.clone());
             Some(Watched { name: name.clone(), generation: generation.id(), application, led_to })
         });
         let watched: Vec<_> = watched.collect();

@@ -3,15 +3,15 @@
 //! A router that cannot be told all that it must know is none: it is killed before anybody counts on it. What can fail on
 //! our side fails before anything is sent. One that dies is started again, with the configuration in force.
 
-use crate::boot::start::memory_file;
-use crate::control::shutdown::Stage;
-use crate::control::silence::{ASK_PAUSE, ROUTER_PATIENCE};
+use crate::control::stage::Stage;
 use crate::event_loop::Supervisor;
 use crate::generation::Generation;
 use crate::os::identity::Account;
 use crate::os::link::Link;
+use crate::os::memory_file::memory_file;
 use crate::os::reap;
 use crate::os::spawn;
+use crate::policy::heartbeat::{ASK_PAUSE, ROUTER_PATIENCE};
 use crate::store::certificates;
 use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::router_messages::{FromRouter, RouterBoot, RouterConfiguration, RouterLoad, ToRouter};

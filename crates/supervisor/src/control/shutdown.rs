@@ -1,6 +1,7 @@
 //! The end: first the router finishes its requests, then the applications end, then what PHP left running, then the
 //! supervisor.
 
+use crate::control::stage::Stage;
 use crate::event_loop::Supervisor;
 use crate::os::reap;
 use howdah_protocol::router_messages::ToRouter;
@@ -12,33 +13,6 @@ const ROUTER_GRACE: Duration = Duration::from_secs(30);
 const WORKER_GRACE: Duration = Duration::from_secs(10);
 /// How long the kernel may take to end what was killed.
 const KILL_GRACE: Duration = Duration::from_secs(3);
-
-/// Where the supervisor is in its life.
-#[derive(Clone, Copy, Debug)]
-pub enum Stage {
-    /// Applications and router are starting; a failure ends the supervisor.
-    Booting,
-    /// Everything is up, or is started again.
-    Serving,
-    /// The router finishes its requests, until then at most.
-    Draining(Instant),
-    /// The workers end, until then at most.
-    Stopping(Instant),
-    /// Everything was killed; until then its death is awaited.
-    Killing(Instant),
-}
-
-// === impl Stage ===
-
-impl Stage {
-    /// When it has taken too long.
-    pub fn deadline(self) -> Option<Instant> {
-        match self {
-            Stage::Booting | Stage::Serving => None,
-            Stage::Draining(until) | Stage::Stopping(until) | Stage::Killing(until) => Some(until),
-        }
-    }
-}
 
 // === impl Supervisor ===
 

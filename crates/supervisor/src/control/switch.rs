@@ -6,7 +6,7 @@
 
 use crate::boot::banner;
 use crate::control::change::{Change, Origin, Progress};
-use crate::control::shutdown::Stage;
+use crate::control::stage::Stage;
 use crate::event_loop::Supervisor;
 use crate::os::reap;
 use crate::store::state_directory::State;

@@ -62,7 +62,7 @@ impl Supervisor {
     /// The new generations that are to be warmed.
     pub(crate) fn to_be_warmed(&self, started: &[u64]) -> BTreeSet<u64> {
         let new = self.generations.iter().filter(|generation| started.contains(&generation.id()));
-        new.filter(|new| !new.deploy().warm_up.is_empty()).map(|new| new.id()).collect()
+        new.filter(|new| !new.release().warm_up.is_empty()).map(|new| new.id()).collect()
     }
 
     /// Sends the warm-up to the router. At the start there is none yet, nor a configuration for it.

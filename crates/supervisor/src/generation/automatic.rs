@@ -1,8 +1,10 @@
 //! An application whose number of workers is found by itself: what is measured, decided ([`crate::policy::sizing`]), and done.
 
-use super::{Generation, Plan};
+use super::Generation;
 use crate::generation::gauge::{Gauge, Measured};
-use crate::policy::pool::{Policy, Seen};
+use crate::plan::application::Plan;
+use crate::policy::demand::Seen;
+use crate::policy::pool::Policy;
 use crate::policy::sizing::{QUICK, Reason, Sample, Sizing};
 use std::time::{Duration, Instant};
 

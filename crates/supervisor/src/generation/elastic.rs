@@ -1,7 +1,8 @@
 //! An application's number of workers follows what it has to do: the policy of [`crate::policy::pool`], carried out.
 
 use super::Generation;
-use crate::policy::pool::{Policy, Pool, Seen};
+use crate::policy::demand::Seen;
+use crate::policy::pool::{Policy, Pool};
 use howdah_channel::WorkerId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -18,67 +18,29 @@ mod silence;
 use crate::api::processes::Shares;
 use crate::api::profile::{self, Profile};
 use crate::generation::boot_output::Said;
-use crate::os::identity::Account;
 use crate::os::link::Link;
-use crate::os::logs::Outputs;
 use crate::os::process::Told;
 use crate::os::reap;
 use crate::os::slow_log::SlowLog;
-use crate::plan::confinement::Confined;
+use crate::plan::application::Plan;
 use crate::plan::php::Php;
 use crate::policy::backoff::Backoff;
 use crate::policy::patience::{LONGEST_START, Patience, Step};
-use crate::policy::pool::Policy;
 use crate::policy::workers::Workers;
 use automatic::Automatic;
 use elastic::Idle;
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
-use howdah_config::{Limits, PhpOptions};
 use howdah_protocol::process_end::ProcessEnd;
-use howdah_protocol::prototype_messages::{FromPrototype, RequiredPath, ToPrototype};
+use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
 use howdah_protocol::router_messages::{GenerationBoot, ToRouter};
 use overdue::Overdue;
-pub use release::Deploy;
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use silence::Silence;
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-
-/// What an application asks for, checked against the machine.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The application's name.
-    pub name: String,
-    /// The PHP that runs it.
-    pub php: Php,
-    /// As whom it runs.
-    pub account: Account,
-    /// Its php.ini.
-    pub options: PhpOptions,
-    /// What of the machine it sees.
-    pub confined: Confined,
-    /// Where its standard output and error go.
-    pub outputs: Outputs,
-    /// Variables that are added to our environment.
-    pub environment: BTreeMap<String, String>,
-    /// What its user must be able to read.
-    pub needs: Vec<RequiredPath>,
-    /// Where its workers start.
-    pub working_directory: Option<PathBuf>,
-    /// How many workers it has.
-    pub pool: Policy,
-    /// What bounds its requests.
-    pub limits: Limits,
-    /// Where its release is, and what it answers first.
-    pub deploy: Deploy,
-    /// Where its slow requests are written down.
-    pub slow_log: Option<SlowLog>,
-}
 
 /// What a prototype said of the PHP that it loaded.
 #[derive(Clone, Debug)]

@@ -1,30 +1,18 @@
 //! Which release of an application a generation runs, and how it is warmed.
 
 use super::{Generation, Prototype};
-use crate::boot::start::memory_file;
-use howdah_protocol::generation_paths::{GenerationPaths, PinnedLink};
-use howdah_protocol::warm_up::WarmUpRequest;
+use crate::os::memory_file::memory_file;
+use crate::plan::application::Release;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
-
-/// A release.
-#[derive(Clone, Debug, Default)]
-pub struct Deploy {
-    /// Where its scripts are.
-    pub paths: GenerationPaths,
-    /// Each path of the configuration, and where it led.
-    pub led_to: Vec<PinnedLink>,
-    /// What it answers before others turn to it.
-    pub warm_up: Vec<WarmUpRequest>,
-}
 
 // === impl Generation ===
 
 impl Generation {
     /// Which release it runs.
-    pub fn deploy(&self) -> &Deploy {
-        &self.plan.deploy
+    pub fn release(&self) -> &Release {
+        &self.plan.release
     }
 
     /// When it was made: what was written before, it has read.
@@ -49,11 +37,11 @@ impl Generation {
 
     /// For the router, which reads it as text: paths may be many.
     pub(super) fn paths(&self) -> io::Result<OwnedFd> {
-        memory_file(&serde_json::to_vec(&self.plan.deploy.paths)?)
+        memory_file(&serde_json::to_vec(&self.plan.release.paths)?)
     }
 
     /// The requests of its warm-up, likewise.
     pub fn warm_up(&self) -> io::Result<OwnedFd> {
-        memory_file(&serde_json::to_vec(&self.plan.deploy.warm_up)?)
+        memory_file(&serde_json::to_vec(&self.plan.release.warm_up)?)
     }
 }

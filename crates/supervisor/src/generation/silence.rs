@@ -6,9 +6,9 @@
 //! has died, one that somebody has stopped is left alone.
 
 use super::{Generation, Prototype};
-use crate::control::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
 use crate::os::cgroup::Group;
 use crate::os::process::Process;
+use crate::policy::heartbeat::{ASK_PAUSE, UNANSWERED_AT_MOST};
 use howdah_protocol::prototype_messages::ToPrototype;
 use std::time::{Duration, Instant};
 

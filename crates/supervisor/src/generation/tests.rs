@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::os::identity::Account;
-use howdah_config::PhpVersion;
+use crate::os::logs::Outputs;
+use crate::plan::confinement::Confined;
+use howdah_config::{PhpOptions, PhpVersion};
 use howdah_protocol::confinement::Confinement;
-use std::os::unix::fs::PermissionsExt;
+use std::collections::BTreeMap;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -19,8 +21,7 @@ impl Fake {
     fn new(script: &str) -> Fake {
         let folder = tempfile::tempdir().unwrap();
         let executable = folder.path().join("howdah-php8.2");
-        std::fs::write(&executable, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o755)).unwrap();
+        install(&executable, &format!("#!/bin/sh\n{script}\n"));
         let plan = Plan {
             needs: Vec::new(),
             name: "shop".to_owned(),
@@ -33,7 +34,7 @@ impl Fake {
             working_directory: None,
             pool: crate::policy::pool::Policy::new(howdah_config::Processes::Fixed(2), 2.0),
             limits: Default::default(),
-            deploy: Default::default(),
+            release: Default::default(),
             slow_log: None,
         };
         let now = Instant::now();
@@ -87,7 +88,16 @@ impl Drop for Fake {
     }
 }
 
-/// Somebody whom nobody may harm.
+/// Makes an executable script. Another process writes it: a child that another test forks while this process has the file
+/// open for writing would inherit the descriptor until its exec, and executing the script would fail with ETXTBSY.
+fn install(executable: &std::path::Path, script: &str) {
+    let source = executable.with_extension("sh");
+    std::fs::write(&source, script).unwrap();
+    let status = Command::new("install").args(["-m", "755"]).args([&source, executable]).status().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+/// A process that no test may kill.
 struct Neighbour(Child);
 
 impl Neighbour {
@@ -193,7 +203,7 @@ async fn a_prototype_that_forks_no_worker_has_not_started() {
 
 #[tokio::test]
 async fn a_prototype_that_does_not_say_that_it_is_there_is_killed() {
-    use crate::control::silence::{ASK_PAUSE, UNANSWERED_AT_MOST};
+    use crate::policy::heartbeat::{ASK_PAUSE, UNANSWERED_AT_MOST};
     for answers in [true, false] {
         let mut fake = Fake::booted(SLEEP);
         for index in [0, 1] {

@@ -6,6 +6,7 @@ pub mod link;
 pub mod listen;
 pub mod logs;
 pub mod machine;
+pub mod memory_file;
 pub mod pid_file;
 pub mod process;
 pub mod reap;

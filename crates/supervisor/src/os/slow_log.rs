@@ -2,12 +2,8 @@
 //!
 //! What is in one comes of the application and of its clients: it is handed on, and nothing is made of it here.
 
-use crate::api::{Answer, no_such_application};
-use crate::boot::start::Start;
-use crate::event_loop::Supervisor;
 use crate::os::logs::append_to;
 use crate::os::system_error::words;
-use howdah_config::{Refusal, answer};
 use howdah_protocol::prototype_messages::SlowRequests;
 use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -36,23 +32,6 @@ const ROTATE_BYTES: u64 = 16 << 20;
 /// How much of the end is read for who asks.
 const TAIL_BYTES: u64 = 4 << 20;
 
-// === impl Supervisor ===
-
-impl Supervisor {
-    /// The end of an application's slow log.
-    pub(crate) fn show_slow_log(&self, name: &str) -> Result<Answer, Refusal> {
-        let generation = self.generation_in_force(name).ok_or_else(|| no_such_application(name))?;
-        let log = generation.slow_log().ok_or_else(|| {
-            let detail = format!(
-                "applications/{name}/slow_log is not set; {{\"threshold\": 1}} has requests written down that take \
-                 longer than a second"
-            );
-            Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
-        })?;
-        log.tail().map(Answer::bytes).map_err(|problem| Refusal::new(500, "The slow log cannot be read.", problem))
-    }
-}
-
 // === impl SlowLog ===
 
 impl SlowLog {
@@ -60,9 +39,13 @@ impl SlowLog {
     ///
     /// # Errors
     /// With the option and what to do.
-    pub fn of(name: &str, wanted: Option<&howdah_config::SlowLog>, start: &Start) -> Result<Option<SlowLog>, String> {
+    pub fn of(
+        name: &str,
+        wanted: Option<&howdah_config::SlowLog>,
+        state_folder: Option<&Path>,
+    ) -> Result<Option<SlowLog>, String> {
         let Some(wanted) = wanted else { return Ok(None) };
-        let path = match (&wanted.path, &start.state_dir) {
+        let path = match (&wanted.path, state_folder) {
             (Some(path), _) => path.clone(),
             (None, Some(folder)) => folder.join(FOLDER).join(file_name(name)),
             (None, None) => return Err("without a state directory it needs a \"path\"".to_owned()),

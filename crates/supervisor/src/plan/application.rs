@@ -1,19 +1,73 @@
 //! What an application asks for, checked against this machine: folders, files, users, a PHP.
 
-use crate::boot::start::Start;
-use crate::generation::{Deploy, Plan};
 use crate::os::identity::Account;
 use crate::os::logs::Outputs;
 use crate::os::slow_log::SlowLog;
-use crate::plan::confinement::{self, inside};
-use crate::plan::php;
+use crate::plan::confinement::{self, Confined, inside};
+use crate::plan::php::{self, Php};
 use crate::plan::readable;
 use crate::plan::resolution;
 use crate::policy::pool::Policy;
 use howdah_channel::MAX_WORKERS;
-use howdah_config::{Application, Scheme, Settings, WarmUp};
+use howdah_config::{Application, Limits, PhpOptions, Scheme, Settings, WarmUp};
+use howdah_protocol::generation_paths::{GenerationPaths, PinnedLink};
+use howdah_protocol::prototype_messages::RequiredPath;
 use howdah_protocol::warm_up::WarmUpRequest;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What an application asks for, checked against the machine.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The application's name.
+    pub name: String,
+    /// The PHP that runs it.
+    pub php: Php,
+    /// As whom it runs.
+    pub account: Account,
+    /// Its php.ini.
+    pub options: PhpOptions,
+    /// What of the machine it sees.
+    pub confined: Confined,
+    /// Where its standard output and error go.
+    pub outputs: Outputs,
+    /// Variables that are added to our environment.
+    pub environment: BTreeMap<String, String>,
+    /// What its user must be able to read.
+    pub needs: Vec<RequiredPath>,
+    /// Where its workers start.
+    pub working_directory: Option<PathBuf>,
+    /// How many workers it has.
+    pub pool: Policy,
+    /// What bounds its requests.
+    pub limits: Limits,
+    /// Where its release is, and what it answers first.
+    pub release: Release,
+    /// Where its slow requests are written down.
+    pub slow_log: Option<SlowLog>,
+}
+
+/// Which release of an application runs, and how it is warmed.
+#[derive(Clone, Debug, Default)]
+pub struct Release {
+    /// Where its scripts are.
+    pub paths: GenerationPaths,
+    /// Each path of the configuration, and where it led.
+    pub led_to: Vec<PinnedLink>,
+    /// What it answers before others turn to it.
+    pub warm_up: Vec<WarmUpRequest>,
+}
+
+/// What applies to applications whose configuration does not set it.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// The account that an application without `user` runs as.
+    pub account: Account,
+    /// The state directory: slow logs without a `path` are below it.
+    pub state_folder: Option<PathBuf>,
+    /// Whether the user wrote the configuration. If not (`howdah serve`), errors do not name its options.
+    pub has_configuration: bool,
+}
 
 /// What becomes of a file that an application can do without, and that cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +82,16 @@ pub enum Strictness {
 ///
 /// # Errors
 /// With the path of the option and what to do.
-pub fn plan(name: &str, application: &Application, start: &Start, strictness: Strictness) -> Result<Plan, String> {
+pub fn plan(
+    name: &str,
+    application: &Application,
+    defaults: &Defaults,
+    strictness: Strictness,
+) -> Result<Plan, String> {
     // For `howdah serve` there is no configuration that the user knows of.
-    let at = |option: &str, problem: String| match start.recognised {
-        Some(_) => problem,
-        None => format!("applications/{name}{option}: {problem}"),
+    let at = |option: &str, problem: String| match defaults.has_configuration {
+        true => format!("applications/{name}{option}: {problem}"),
+        false => problem,
     };
     let rootfs = application.isolation.rootfs.as_deref();
     if let Some(rootfs) = rootfs.filter(|rootfs| !rootfs.is_dir()) {
@@ -58,14 +117,14 @@ pub fn plan(name: &str, application: &Application, start: &Start, strictness: St
     }
     let account = match (&application.user, &application.group) {
         (Some(user), group) => Account::named(user, group.as_deref()).map_err(|problem| at("/user", problem))?,
-        (None, Some(group)) => start.account.clone().in_group(group).map_err(|problem| at("/group", problem))?,
-        (None, None) => start.account.clone(),
+        (None, Some(group)) => defaults.account.clone().in_group(group).map_err(|problem| at("/group", problem))?,
+        (None, None) => defaults.account.clone(),
     };
     let confined = confinement::of(&application.isolation, &account)
         .map_err(|(option, problem)| at(&format!("/isolation/{option}"), problem))?;
     let cores = confined.machine().cores();
-    let mut slow_log =
-        SlowLog::of(name, application.slow_log.as_ref(), start).map_err(|problem| at("/slow_log", problem))?;
+    let mut slow_log = SlowLog::of(name, application.slow_log.as_ref(), defaults.state_folder.as_deref())
+        .map_err(|problem| at("/slow_log", problem))?;
     match slow_log.as_mut().map(|log| log.open().map_err(|problem| at("/slow_log", problem))) {
         Some(Err(problem)) if strictness == Strictness::AsAsked => return Err(problem),
         Some(Err(problem)) => tracing::error!("{problem}; slow requests are not written"),
@@ -79,10 +138,10 @@ pub fn plan(name: &str, application: &Application, start: &Start, strictness: St
         confined,
         outputs,
         options: resolution.settings(&application.options),
-        needs: readable::needs(application, start.recognised.is_none().then_some(name)),
+        needs: readable::needs(application, defaults.has_configuration.then_some(name)),
         environment: application.environment.clone(),
         working_directory: resolution.working_directory,
-        deploy: Deploy {
+        release: Release {
             paths: resolution.paths,
             led_to: resolution.led_to,
             warm_up: application.warm_up.iter().map(request).collect(),

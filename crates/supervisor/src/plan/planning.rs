@@ -1,8 +1,6 @@
 //! Planning, on a thread of its own: a file system that hangs must not hang the supervisor.
 
-use crate::boot::start::Start;
-use crate::generation::Plan;
-use crate::plan::application::{Strictness, plan};
+use crate::plan::application::{Defaults, Plan, Strictness, plan};
 use howdah_config::Application;
 use std::future::Future;
 use std::pin::Pin;
@@ -26,14 +24,14 @@ impl Planning {
     /// Plans these applications. A thread that hangs is left to itself.
     pub fn begin(
         applications: Vec<(String, Application)>,
-        start: &Start,
+        defaults: &Defaults,
         strictness: Strictness,
         now: Instant,
     ) -> Planning {
         let (sender, result) = oneshot::channel();
-        let start = start.clone();
+        let defaults = defaults.clone();
         let plan_all = move || {
-            let plans = applications.iter().map(|(name, application)| plan(name, application, &start, strictness));
+            let plans = applications.iter().map(|(name, application)| plan(name, application, &defaults, strictness));
             let _ = sender.send(plans.collect());
         };
         // Without a thread nobody sends, and that is the result.

@@ -3,6 +3,7 @@
 //! `"auto"` is [`crate::policy::sizing`]'s. The other forms are NGINX Unit's: spare workers are there before they are needed; idle
 //! ones beyond the spare ones leave after `idle_timeout`; there are never more than `max`.
 
+use crate::policy::demand::Seen;
 use crate::policy::sizing::Bounds;
 use howdah_config::Processes;
 use std::time::{Duration, Instant};
@@ -25,19 +26,6 @@ pub struct Pool {
     pub spare: usize,
     /// One beyond the spare ones that has been idle for so long leaves; `None` is never.
     pub idle_timeout: Option<Duration>,
-}
-
-/// What there is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Workers that have nothing to do.
-    pub idle: usize,
-    /// Workers that are being started.
-    pub starting: usize,
-    /// All workers, those two kinds included, without those that leave.
-    pub all: usize,
-    /// Requests that wait for a worker.
-    pub waiting: usize,
 }
 
 /// How often idle workers are looked for.
@@ -86,16 +74,6 @@ impl Policy {
             Policy::Automatic(_) => Some(0),
             Policy::Stated(pool) => pool.idle_timeout.map(|_| pool.spare),
         }
-    }
-}
-
-// === impl Seen ===
-
-impl Seen {
-    /// Whether requests wait for a worker. Where one is idle, none does: what the router said is old, or it has not come to
-    /// hand them out.
-    pub fn queues(&self) -> bool {
-        self.idle == 0 && self.waiting > 0
     }
 }
 

@@ -16,7 +16,7 @@
 //!
 //! Nothing here fails: numbers that contradict each other make a poor decision, within the bounds.
 
-use crate::policy::pool::Seen;
+use crate::policy::demand::Seen;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
