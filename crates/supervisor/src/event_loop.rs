@@ -16,7 +16,7 @@ use crate::os::signals::{Request, Signals};
 use crate::os::sweep::Sweep;
 use crate::os::system_error::words;
 use crate::plan::application::{Defaults, Plan};
-use crate::policy::backoff::Backoff;
+use crate::policy::pace::Backoff;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::State;
 use howdah_channel::WorkerId;
@@ -240,7 +240,7 @@ impl Supervisor {
             }
             FromRouter::Load(load) => {
                 if let Some(router) = &mut self.router {
-                    router.unanswered = 0;
+                    router.heartbeat.answered();
                 }
                 self.load = load;
                 self.answer_status();

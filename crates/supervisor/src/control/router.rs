@@ -11,7 +11,8 @@ use crate::os::link::Link;
 use crate::os::memory_file::memory_file;
 use crate::os::reap;
 use crate::os::spawn;
-use crate::policy::heartbeat::{ASK_PAUSE, ROUTER_PATIENCE};
+use crate::policy::pace::Heartbeat;
+use crate::policy::pace::router_timeouts::CONFIGURE_TIMEOUT;
 use crate::store::certificates;
 use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::router_messages::{FromRouter, RouterBoot, RouterConfiguration, RouterLoad, ToRouter};
@@ -31,9 +32,8 @@ pub(crate) struct Router {
     pub(crate) has_served: bool,
     /// It must serve by the configuration that it was sent last by then.
     pub(crate) answer_by: Option<Instant>,
-    /// When it is asked how it is, and how often it has not said so.
-    pub(crate) ask_at: Instant,
-    pub(crate) unanswered: u32,
+    /// Whether it still answers.
+    pub(crate) heartbeat: Heartbeat,
     /// It has closed its socket: it must be gone by then.
     pub(crate) kill_at: Option<Instant>,
     pub(crate) known: Known,
@@ -89,7 +89,7 @@ impl Supervisor {
         let Some(router) = &self.router else { return Ok(()) };
         let (orders, known) = self.orders(&router.known)?;
         let Some(router) = &mut self.router else { return Ok(()) };
-        router.answer_by = Some(now + ROUTER_PATIENCE);
+        router.answer_by = Some(now + CONFIGURE_TIMEOUT);
         router.tell(orders, known)
     }
 
@@ -156,7 +156,7 @@ impl Supervisor {
         orders.extend(
             deaths.map(|(generation, worker)| (ToRouter::WorkerDied { generation, worker, killer: None }, Vec::new())),
         );
-        self.spawn_router(orders, known, Some(now + ROUTER_PATIENCE), now)
+        self.spawn_router(orders, known, Some(now + CONFIGURE_TIMEOUT), now)
     }
 
     fn spawn_router(
@@ -171,7 +171,6 @@ impl Supervisor {
         let (pid, socket) = spawn::router()?;
         let told = Link::new(socket).and_then(|mut link| {
             link.send(ToRouter::Boot(boot), Vec::new());
-            let (ask_at, unanswered) = (now + ASK_PAUSE, 0);
             let nothing = Known::default();
             let mut router = Router {
                 pid,
@@ -179,8 +178,7 @@ impl Supervisor {
                 since: now,
                 has_served: false,
                 answer_by,
-                ask_at,
-                unanswered,
+                heartbeat: Heartbeat::new(now),
                 kill_at: None,
                 known: nothing,
             };

@@ -132,7 +132,7 @@ impl Generation {
                 );
             }
         }
-        self.workers.want(decision.wanted.max(self.least()));
+        self.workers.set_target(decision.wanted.max(self.least()));
         self.send_away(decision.surplus);
         self.idle.look_at = Some(now + decision.look_in);
         if decision.wanted != all || decision.surplus > 0 {

@@ -10,7 +10,7 @@ use crate::os::link::Link;
 use crate::os::process::{self, Told};
 use crate::os::resources;
 use crate::os::spawn;
-use crate::policy::patience::Patience;
+use crate::policy::pace::BootTimeout;
 use howdah_protocol::BUILD_ID;
 use howdah_protocol::prototype_messages::{PrototypeBoot, SlowRequests, ToPrototype};
 use rustix::process::Pid;
@@ -62,7 +62,7 @@ impl Generation {
             since: now,
             booted: false,
             has_forked: false,
-            patience: Patience::new(now),
+            boot_timeout: BootTimeout::new(now),
             said,
             kill_at: None,
             link: Some(link),

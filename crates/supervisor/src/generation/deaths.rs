@@ -65,7 +65,7 @@ impl Generation {
             true => Prototype::Down { again: now + self.backoff.after_death(lived, had_worked) },
             false => Prototype::Failed,
         };
-        for (worker, process) in self.workers.leave(now) {
+        for (worker, process) in self.workers.orphan_all(now) {
             match process {
                 // The prototype reaped it, but could not say so any more.
                 Some(process) if !process.is_child() => self.worker_died(worker, now),
@@ -86,14 +86,14 @@ impl Generation {
             return;
         }
         self.nameless.clear();
-        let leaving = self.workers.nameless_leaving();
+        let leaving = self.workers.unidentified_orphans();
         for worker in leaving {
             self.worker_died(worker, now);
         }
     }
 
     pub(super) fn kill_nameless(&mut self, now: Instant) {
-        if !self.workers.nameless_leaving().is_empty() {
+        if !self.workers.unidentified_orphans().is_empty() {
             self.unknown_children().into_iter().for_each(process::Process::kill);
         }
         self.settle_nameless(now);
@@ -124,9 +124,9 @@ impl Generation {
         let has_limits = self.plan.limits.requests.is_some() || self.plan.limits.memory.is_some();
         // Between two requests, only the end of its allowance ends a worker like that.
         let is_known = if end == ProcessEnd::Code(0) && (has_limits || was_overdue) && !at_work || self.replacing {
-            self.workers.ended(worker, now)
+            self.workers.exited(worker, now)
         } else if account.is_some_and(|account| at_work || account.requests > 0) {
-            self.workers.fell(worker, now)
+            self.workers.died_in_request(worker, now)
         } else {
             self.workers.died(worker, now)
         };

@@ -59,8 +59,8 @@ impl Generation {
             }
         }
         let seen = Seen { idle: self.idle.since.len(), starting, all: self.workers.staying(), waiting };
-        self.workers.want(pool.wanted(seen).max(self.least()));
-        self.idle.look_at = pool.next_look(self.workers.wanted(), now);
+        self.workers.set_target(pool.wanted(seen).max(self.least()));
+        self.idle.look_at = pool.next_look(self.workers.target(), now);
     }
 
     /// Even without spare ones, one shows that the application works.
@@ -101,7 +101,7 @@ impl Generation {
     /// The last requests of a former generation are few: there is no policy for them.
     fn add_one_for(&mut self, waiting: usize, now: Instant) {
         if waiting > 0 && self.look_who_is_idle(now) == 0 && self.idle.since.is_empty() {
-            self.workers.want(self.workers.staying() + 1);
+            self.workers.set_target(self.workers.staying() + 1);
         }
     }
 

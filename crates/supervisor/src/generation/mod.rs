@@ -24,8 +24,8 @@ use crate::os::reap;
 use crate::os::slow_log::SlowLog;
 use crate::plan::application::Plan;
 use crate::plan::php::Php;
-use crate::policy::backoff::Backoff;
-use crate::policy::patience::{LONGEST_START, Patience, Step};
+use crate::policy::pace::boot_timeout::BOOT_TIMEOUT;
+use crate::policy::pace::{Backoff, BootStep, BootTimeout};
 use crate::policy::workers::Workers;
 use automatic::Automatic;
 use elastic::Idle;
@@ -106,7 +106,7 @@ enum Prototype {
         /// It has forked a worker.
         has_forked: bool,
         /// While it starts.
-        patience: Patience,
+        boot_timeout: BootTimeout,
         /// What it says on standard error while it starts.
         said: Said,
         /// It has closed its socket: it must be gone by then.
@@ -179,7 +179,7 @@ impl Generation {
 
     /// How many workers it shall have.
     pub fn processes(&self) -> usize {
-        self.workers.wanted()
+        self.workers.target()
     }
 
     /// How many of its workers run, and how many are being started.
@@ -273,12 +273,12 @@ impl Generation {
             Prototype::Down { again } => {
                 Some(again).into_iter().chain(self.workers.next_deadline()).chain(watches).min()
             }
-            Prototype::Up { kill_at, booted, patience, link: Some(_), .. } => {
+            Prototype::Up { kill_at, booted, boot_timeout, link: Some(_), .. } => {
                 let workers =
                     if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
                 let start = match booted && self.proven {
                     true => self.silence_deadline(),
-                    false => patience.deadline(),
+                    false => boot_timeout.deadline(),
                 };
                 let look = self.idle.look_at.filter(|_| booted);
                 kill_at.into_iter().chain(workers).chain(start).chain(look).chain(watches).min()
@@ -392,19 +392,19 @@ impl Generation {
         }
     }
 
-    /// Loses patience with a prototype that does not load PHP, or forks no worker.
+    /// Loses boot_timeout with a prototype that does not load PHP, or forks no worker.
     fn wait_for_start(&mut self, now: Instant) {
-        let Prototype::Up { pid, group, booted, patience, link: Some(_), .. } = &mut self.prototype else { return };
+        let Prototype::Up { pid, group, booted, boot_timeout, link: Some(_), .. } = &mut self.prototype else { return };
         if *booted && self.proven {
             return;
         }
-        match patience.step(now) {
-            Some(Step::Say) => {
+        match boot_timeout.step(now) {
+            Some(BootStep::Warn) => {
                 tracing::warn!("still waiting for PHP of the application {:?} to start", self.plan.name);
             }
-            Some(Step::GiveUp) => {
+            Some(BootStep::Fail) => {
                 self.failure =
-                    Some(format!("it took more than {} s; does its opcache.preload hang?", LONGEST_START.as_secs()));
+                    Some(format!("it took more than {} s; does its opcache.preload hang?", BOOT_TIMEOUT.as_secs()));
                 reap::kill_group(*pid, *group);
             }
             None => {}

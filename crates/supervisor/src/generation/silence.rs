@@ -8,7 +8,7 @@
 use super::{Generation, Prototype};
 use crate::os::cgroup::Group;
 use crate::os::process::Process;
-use crate::policy::heartbeat::{ASK_PAUSE, UNANSWERED_AT_MOST};
+use crate::policy::pace::{Beat, Heartbeat, heartbeat};
 use howdah_protocol::prototype_messages::ToPrototype;
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Silence {
     /// When it last answered an order; `None` once it was killed as it did not for long.
     answered: Option<Instant>,
-    /// When it is asked whether it is there, and how often it has not said so.
-    ask_at: Instant,
-    unanswered: u32,
+    /// Whether it still answers at all.
+    heartbeat: Heartbeat,
     /// While it was stopped a worker of it was found dead.
     untold_deaths: bool,
 }
@@ -34,7 +33,7 @@ const FORK_GRACE: Duration = Duration::from_secs(1);
 impl Silence {
     /// A prototype starts.
     pub(super) fn begin(now: Instant) -> Silence {
-        Silence { answered: Some(now), ask_at: now + ASK_PAUSE, unanswered: 0, untold_deaths: false }
+        Silence { answered: Some(now), heartbeat: Heartbeat::new(now), untold_deaths: false }
     }
 
     /// It has forked, or could not.
@@ -44,7 +43,7 @@ impl Silence {
 
     /// It has said that it is there.
     pub(super) fn is_there(&mut self) {
-        self.unanswered = 0;
+        self.heartbeat.answered();
     }
 }
 
@@ -54,7 +53,7 @@ impl Generation {
     /// When somebody must have answered.
     pub(super) fn silence_deadline(&self) -> Option<Instant> {
         let forks = self.fork_deadline();
-        forks.into_iter().chain(self.can_answer().then_some(self.silence.ask_at)).min()
+        forks.into_iter().chain(self.can_answer().then_some(self.silence.heartbeat.deadline())).min()
     }
 
     /// Asks, and loses patience, when it is time.
@@ -68,7 +67,7 @@ impl Generation {
         if !self.can_answer() {
             return None;
         }
-        Some(self.workers.first_order()?.max(self.silence.answered?) + LONGEST_FORK)
+        Some(self.workers.oldest_fork_order()?.max(self.silence.answered?) + LONGEST_FORK)
     }
 
     fn wait_for_forks(&mut self, now: Instant) {
@@ -86,22 +85,26 @@ impl Generation {
 
     /// Its questions are counted, not timed, as we may have been stopped meanwhile.
     fn ask_prototype(&mut self, now: Instant) {
-        if !self.can_answer() || self.silence.ask_at > now {
+        if !self.can_answer() || !self.silence.heartbeat.is_due(now) {
             return;
         }
-        self.silence.ask_at = now + ASK_PAUSE;
         if self.is_stopped_by_others() {
+            self.silence.heartbeat.skip(now);
             self.look_for_untold_deaths();
             return;
         }
         self.silence.untold_deaths = false;
-        if self.silence.unanswered >= UNANSWERED_AT_MOST {
-            let (name, seconds) = (&self.plan.name, ASK_PAUSE.as_secs() * u64::from(UNANSWERED_AT_MOST));
-            tracing::error!("the prototype of {name:?} has not answered for {seconds} s; it is killed");
-            self.kill_prototype();
-        } else if let Prototype::Up { link: Some(link), .. } = &mut self.prototype {
-            self.silence.unanswered += 1;
-            link.send(ToPrototype::Ping, Vec::new());
+        match self.silence.heartbeat.beat(now) {
+            Beat::Lost => {
+                let (name, seconds) = (&self.plan.name, heartbeat::TIMEOUT.as_secs());
+                tracing::error!("the prototype of {name:?} has not answered for {seconds} s; it is killed");
+                self.kill_prototype();
+            }
+            Beat::Probe => {
+                if let Prototype::Up { link: Some(link), .. } = &mut self.prototype {
+                    link.send(ToPrototype::Ping, Vec::new());
+                }
+            }
         }
     }
 

@@ -1,0 +1,78 @@
+//! How long an application may take to boot: a warning in the log after a while, and a failure at the end.
+//!
+//! The warning is for the operator of an application whose preloading is slow. The failure ends a change that would
+//! otherwise never be answered.
+
+use std::time::{Duration, Instant};
+
+/// After this time the log names the application that is waited for.
+const WARN_AFTER: Duration = Duration::from_secs(10);
+/// After this time the start has failed.
+pub const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The timeout of one start.
+#[derive(Clone, Copy, Debug)]
+pub struct BootTimeout {
+    started: Instant,
+    next: Option<BootStep>,
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BootStep {
+    /// Log a warning.
+    Warn,
+    /// The start has failed.
+    Fail,
+}
+
+// === impl BootTimeout ===
+
+impl BootTimeout {
+    /// The timeout of a start at this time.
+    pub fn new(started: Instant) -> BootTimeout {
+        BootTimeout { started, next: Some(BootStep::Warn) }
+    }
+
+    /// The step that is due. Each is returned once.
+    pub fn step(&mut self, now: Instant) -> Option<BootStep> {
+        let step = self.next.filter(|_| self.deadline().is_some_and(|at| at <= now))?;
+        self.next = match step {
+            BootStep::Warn => Some(BootStep::Fail),
+            BootStep::Fail => None,
+        };
+        Some(step)
+    }
+
+    /// When the next step is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.next? {
+            BootStep::Warn => Some(self.started + WARN_AFTER),
+            BootStep::Fail => Some(self.started + BOOT_TIMEOUT),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_warned_about_after_ten_seconds_and_fails_after_sixty() {
+        let started = Instant::now();
+        let mut timeout = BootTimeout::new(started);
+        let table = [
+            (0, None),
+            (9, None),
+            (10, Some(BootStep::Warn)),
+            (11, None),
+            (59, None),
+            (60, Some(BootStep::Fail)),
+            (99, None),
+        ];
+        for (seconds, expected) in table {
+            assert_eq!(timeout.step(started + Duration::from_secs(seconds)), expected, "after {seconds} s");
+        }
+        assert_eq!(timeout.deadline(), None);
+    }
+}

@@ -1,0 +1,21 @@
+//! When to try again, how fast, and how long to wait: the four types that pace everything that may fail. Pure: a caller
+//! passes the time in, and waits by itself.
+//!
+//! - [`Backoff`]: the delay before the next attempt after a failure. Prototypes, workers, the router, and forks that
+//!   failed for want of memory or processes
+//! - [`RateLimit`]: how many events a second are allowed after a burst. The replacement of workers that died in a request
+//! - [`BootTimeout`]: one warning, then the end of a start that takes too long. Prototypes
+//! - [`Heartbeat`]: probes at an interval, and how many of them may stay without an answer. The router and prototypes
+//!
+//! Nothing here fails.
+
+pub mod backoff;
+pub mod boot_timeout;
+pub mod heartbeat;
+pub mod rate_limit;
+pub mod router_timeouts;
+
+pub use backoff::Backoff;
+pub use boot_timeout::{BootStep, BootTimeout};
+pub use heartbeat::{Beat, Heartbeat};
+pub use rate_limit::RateLimit;
