@@ -292,9 +292,9 @@ def test_an_application_whose_file_system_hangs_hides_no_deploy_of_another(site)
         wait_for_version(server, "2")
         link.unlink()
         link.symlink_to(alive)
-        told = 'the paths of the application "hangs" lead again to what runs'
-        wait_for(lambda: told in server.stderr, "the end of it, while nobody has come back from there", 15)
         dead.close()
+        found = 'the paths of the application "hangs" lead again to what runs'
+        wait_for(lambda: found in server.stderr, "the end of it, once the file system answers", 15)
         site.swap("1")
         wait_for_version(server, "1")
         assert server.stderr.count("is not known where the paths") == 1

@@ -1,141 +1,129 @@
-//! Whether the paths of applications lead elsewhere: looked at twice a second, as links on network file systems and in
-//! bind mounts tell nobody that they were swapped.
+//! Whether the paths of applications lead elsewhere. They are resolved twice a second: links on network file systems and
+//! in bind mounts do not notify anyone when they are swapped.
 //!
-//! A path that leads nowhere is one whose deploy is not finished: it is looked at again, and told when it stays so. Once
-//! it leads somewhere that is told, even if it is where it led before.
+//! A path that leads nowhere is probably a deploy that is not finished: it is resolved again, and reported as lost after
+//! some seconds. When it leads somewhere again, that is reported too, even if it leads where it led before.
 //!
-//! File systems may hang. So threads look that may not come back: one, and one more for each question that is open. An
-//! application is asked after again, with growing pauses, as its links may have been turned to a file system that lives.
+//! File systems may hang. Each application therefore has one thread that resolves its paths, one question at a time: an
+//! application whose file system hangs delays no deploy of another one. It is followed again when its file system
+//! answers, or after a restart of the application, which gets a thread of its own. The thread that hangs exits when its
+//! file system answers.
 
 use super::{Notice, Watched};
 use crate::plan::resolution::resolve;
 use howdah_config::Application;
 use howdah_protocol::generation_paths::PinnedLink;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// How often it is looked.
-const PAUSE: Duration = Duration::from_millis(500);
-/// For so long answers are waited for, so that applications behind one link are told together; later ones are read at the
-/// next look.
-const ROUND: Duration = Duration::from_millis(250);
-/// No deploy takes so long between two links, and no file system that is well for an answer.
-const LOST: Duration = Duration::from_secs(5);
-/// What has no answer is asked again after [`LOST`], then after twice as long, and so on, but after ten minutes at most...
-const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
-/// ...and so often: for three hours. Each question may cost a thread for as long as the machine runs.
-const MOST_QUESTIONS: u32 = 24;
-/// So many threads look at most; the last half is for first questions.
-const MOST_THREADS: usize = 512;
+/// The time between two rounds of questions.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How long one round waits for answers, so that applications behind one link are reported together. Later answers are
+/// read in the next round.
+const ROUND_TIMEOUT: Duration = Duration::from_millis(250);
+/// A path that leads nowhere for this time is lost: no deploy takes that long between two links, and no healthy file
+/// system takes that long for an answer.
+const LOST_AFTER: Duration = Duration::from_secs(5);
 
-/// Where the paths led, or the option and a sentence.
-type Led = Result<Vec<PinnedLink>, (String, String)>;
+/// Where the paths lead, or the option and a sentence.
+type Resolved = Result<Vec<PinnedLink>, (String, String)>;
+/// The number of the application that was asked, and its answer.
+type Resolution = (u64, Resolved);
 
-/// Questions and their answers have a number.
-type Question = (u64, Arc<Application>);
-type Answer = (u64, Led);
-
-struct Known {
+/// An application, and what is known of its paths.
+struct Followed {
     watched: Watched,
-    application: Arc<Application>,
-    /// Where the paths led when they were last seen: each deploy is told once.
-    seen: Vec<PinnedLink>,
+    /// Where the paths led when they were last resolved. Each deploy is reported once.
+    last: Vec<PinnedLink>,
     trouble: Option<Trouble>,
-    asked: Option<Asked>,
-}
-
-/// A question that is open.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Asked {
-    number: u64,
-    at: Instant,
-    /// With the ones before, which are still open, too.
-    times: u32,
+    resolver: Resolver,
 }
 
 /// It is not known where the paths lead.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Trouble {
     since: Instant,
-    told: bool,
+    is_reported: bool,
 }
 
-/// What a look has shown.
+/// The thread that resolves the paths of one application.
+struct Resolver {
+    /// Distinguishes this thread's answers from those of other applications, and of former generations.
+    number: u64,
+    /// `None` before the thread is started.
+    questions: Option<Sender<()>>,
+    /// When the open question was asked.
+    asked: Option<Instant>,
+}
+
+/// What a round has shown of an application.
 #[derive(Debug, PartialEq)]
-enum Sight {
+enum Finding {
     /// The paths lead there now.
     Elsewhere(Vec<PinnedLink>),
-    /// It is not known where the paths lead, for a while: the option, and a sentence.
+    /// It has not been known for a while where the paths lead: the option, and a sentence.
     Lost(String),
-}
-
-/// The threads that look.
-struct Lookers {
-    questions: Sender<Question>,
-    asked: Arc<Mutex<Receiver<Question>>>,
-    answer: Sender<Answer>,
-    answers: Receiver<Answer>,
-    threads: usize,
-    /// How many questions have no answer yet.
-    open: usize,
-    last: u64,
 }
 
 /// Runs until the supervisor ends.
 pub fn run(orders: &Receiver<Vec<Watched>>, notices: &UnboundedSender<Notice>) {
-    let mut known: Vec<Known> = Vec::new();
-    let mut lookers = Lookers::new();
-    let mut next_look = Instant::now();
+    let mut all: Vec<Followed> = Vec::new();
+    let (sender, answers) = channel();
+    let mut last_number = 0;
+    let mut next_round = Instant::now();
     loop {
-        let order = match known.is_empty() {
+        let order = match all.is_empty() {
             true => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => orders.recv_timeout(next_look.saturating_duration_since(Instant::now())),
+            false => orders.recv_timeout(next_round.saturating_duration_since(Instant::now())),
         };
         match order {
-            Ok(applications) => known = follow(known, applications),
+            Ok(applications) => all = follow(all, applications, &mut last_number),
             Err(RecvTimeoutError::Timeout) => {
-                if look(&mut known, &mut lookers).into_iter().any(|notice| notices.send(notice).is_err()) {
+                if round(&mut all, &sender, &answers).into_iter().any(|notice| notices.send(notice).is_err()) {
                     return;
                 }
-                next_look = Instant::now() + PAUSE;
+                next_round = Instant::now() + INTERVAL;
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
-/// What was seen of a generation is not told again. An application that has started anew has been found.
-fn follow(mut known: Vec<Known>, applications: Vec<Watched>) -> Vec<Known> {
-    let follow_one = |watched: Watched| match known.iter().position(|known| known.watched == watched) {
-        Some(at) => known.swap_remove(at),
-        None => Known::new(watched),
+/// A generation that is followed already keeps its state. A new generation has found its paths, so it has no trouble.
+fn follow(mut all: Vec<Followed>, applications: Vec<Watched>, last_number: &mut u64) -> Vec<Followed> {
+    let follow_one = |watched: Watched| match all.iter().position(|followed| followed.watched == watched) {
+        Some(index) => all.swap_remove(index),
+        None => {
+            *last_number += 1;
+            Followed::new(watched, *last_number)
+        }
     };
     applications.into_iter().map(follow_one).collect()
 }
 
-fn look(known: &mut [Known], lookers: &mut Lookers) -> Vec<Notice> {
+/// Asks for all applications, and waits a moment for the answers.
+fn round(all: &mut [Followed], sender: &Sender<Resolution>, answers: &Receiver<Resolution>) -> Vec<Notice> {
     let began = Instant::now();
-    let mut sights = Vec::new();
-    while let Some(answer) = lookers.next_answer(began) {
-        sights.extend(take(known, answer));
+    let mut findings = Vec::new();
+    while let Ok(answer) = answers.try_recv() {
+        findings.extend(accept(all, answer));
     }
-    for known in known.iter_mut() {
-        sights.extend(known.overdue(began).map(|sight| (known.watched.name.clone(), sight)));
-        known.ask(lookers, began);
+    for followed in all.iter_mut() {
+        findings.extend(followed.check_overdue(began).map(|finding| (followed.watched.name.clone(), finding)));
+        followed.resolver.ask(&followed.watched.application, sender, began);
     }
-    while known.iter().any(Known::is_waited_for)
-        && let Some(answer) = lookers.next_answer(began + ROUND)
+    // A question of an earlier round is not waited for.
+    while all.iter().any(|followed| followed.resolver.asked == Some(began))
+        && let Ok(answer) = answers.recv_timeout((began + ROUND_TIMEOUT).saturating_duration_since(Instant::now()))
     {
-        sights.extend(take(known, answer));
+        findings.extend(accept(all, answer));
     }
-    lookers.reinforce();
     let (mut notices, mut swapped) = (Vec::new(), Vec::new());
-    for (application, sight) in sights {
-        match sight {
-            Sight::Elsewhere(led_to) => swapped.push((application, led_to)),
-            Sight::Lost(problem) => notices.push(Notice::Lost { application, problem }),
+    for (application, finding) in findings {
+        match finding {
+            Finding::Elsewhere(led_to) => swapped.push((application, led_to)),
+            Finding::Lost(problem) => notices.push(Notice::Lost { application, problem }),
         }
     }
     if !swapped.is_empty() {
@@ -144,129 +132,87 @@ fn look(known: &mut [Known], lookers: &mut Lookers) -> Vec<Notice> {
     notices
 }
 
-/// An answer may be to a question that nobody asks any more.
-fn take(known: &mut [Known], (number, led): Answer) -> Option<(String, Sight)> {
-    let known = known.iter_mut().find(|known| known.asked.is_some_and(|asked| asked.number == number))?;
-    known.asked = None;
-    let sight = known.judge(led, Instant::now())?;
-    Some((known.watched.name.clone(), sight))
+/// Takes an answer. It may be one for a generation that is not followed any more.
+fn accept(all: &mut [Followed], (number, resolved): Resolution) -> Option<(String, Finding)> {
+    let followed = all.iter_mut().find(|followed| followed.resolver.number == number)?;
+    followed.resolver.asked = None;
+    let finding = followed.judge(resolved, Instant::now())?;
+    Some((followed.watched.name.clone(), finding))
 }
 
-// === impl Known ===
+// === impl Followed ===
 
-impl Known {
-    fn new(watched: Watched) -> Known {
-        let (application, seen) = (Arc::new(watched.application.clone()), watched.led_to.clone());
-        Known { watched, application, seen, trouble: None, asked: None }
+impl Followed {
+    fn new(watched: Watched, number: u64) -> Followed {
+        let last = watched.led_to.clone();
+        Followed { watched, last, trouble: None, resolver: Resolver { number, questions: None, asked: None } }
     }
 
-    fn ask(&mut self, lookers: &mut Lookers, now: Instant) {
-        let times = self.asked.map_or(0, |asked| asked.times);
-        if let Some(asked) = self.asked
-            && (now.saturating_duration_since(asked.at) < asked.patience()
-                || times >= MOST_QUESTIONS
-                || lookers.open >= MOST_THREADS / 2)
-        {
-            return;
-        }
-        self.asked = Some(Asked { number: lookers.ask(&self.application), at: now, times: times + 1 });
-    }
-
-    /// Whether its answer may come at once.
-    fn is_waited_for(&self) -> bool {
-        self.asked.is_some_and(|asked| asked.times == 1)
-    }
-
-    /// There is no answer yet.
-    fn overdue(&mut self, now: Instant) -> Option<Sight> {
-        let asked = self.asked?;
-        if now.saturating_duration_since(asked.at) < LOST || self.trouble.is_some_and(|trouble| trouble.told) {
+    /// Whether the open question has had no answer for too long. Reported once.
+    fn check_overdue(&mut self, now: Instant) -> Option<Finding> {
+        let asked = self.resolver.asked?;
+        if now.saturating_duration_since(asked) < LOST_AFTER || self.trouble.is_some_and(|trouble| trouble.is_reported) {
             return None;
         }
-        self.trouble = Some(Trouble { since: asked.at, told: true });
-        let (name, seconds) = (&self.watched.name, LOST.as_secs());
-        Some(Sight::Lost(format!("applications/{name}: the file system of its paths has not answered for {seconds} s")))
+        self.trouble = Some(Trouble { since: asked, is_reported: true });
+        let (name, seconds) = (&self.watched.name, LOST_AFTER.as_secs());
+        Some(Finding::Lost(format!(
+            "applications/{name}: the file system of its paths has not answered for {seconds} s"
+        )))
     }
 
-    /// The answer.
-    fn judge(&mut self, led: Led, now: Instant) -> Option<Sight> {
-        match led {
+    /// What follows from an answer.
+    fn judge(&mut self, resolved: Resolved, now: Instant) -> Option<Finding> {
+        match resolved {
             Ok(led_to) => {
                 let had_trouble = self.trouble.take().is_some();
-                if led_to == self.seen && !had_trouble {
+                if led_to == self.last && !had_trouble {
                     return None;
                 }
-                self.seen.clone_from(&led_to);
-                Some(Sight::Elsewhere(led_to))
+                self.last.clone_from(&led_to);
+                Some(Finding::Elsewhere(led_to))
             }
             Err((option, problem)) => {
-                let trouble = self.trouble.get_or_insert(Trouble { since: now, told: false });
-                if now.saturating_duration_since(trouble.since) < LOST || trouble.told {
+                let trouble = self.trouble.get_or_insert(Trouble { since: now, is_reported: false });
+                if now.saturating_duration_since(trouble.since) < LOST_AFTER || trouble.is_reported {
                     return None;
                 }
-                trouble.told = true;
-                Some(Sight::Lost(format!("applications/{}{option}: {problem}", self.watched.name)))
+                trouble.is_reported = true;
+                Some(Finding::Lost(format!("applications/{}{option}: {problem}", self.watched.name)))
             }
         }
     }
 }
 
-// === impl Asked ===
+// === impl Resolver ===
 
-impl Asked {
-    /// After so long it is asked again.
-    fn patience(&self) -> Duration {
-        let doublings = (self.times - 1).min(u32::BITS - 1);
-        LOST.saturating_mul(1 << doublings).min(LONGEST_PATIENCE)
+impl Resolver {
+    /// Asks where the paths lead, unless a question is open. If no thread can be started, the next round tries again.
+    fn ask(&mut self, application: &Application, answers: &Sender<Resolution>, now: Instant) {
+        if self.asked.is_some() {
+            return;
+        }
+        if self.questions.is_none() {
+            self.questions = start_thread(self.number, application.clone(), answers.clone());
+        }
+        if self.questions.as_ref().is_some_and(|questions| questions.send(()).is_ok()) {
+            self.asked = Some(now);
+        }
     }
 }
 
-// === impl Lookers ===
-
-impl Lookers {
-    fn new() -> Lookers {
-        let (questions, asked) = channel();
-        let (answer, answers) = channel();
-        Lookers { questions, asked: Arc::new(Mutex::new(asked)), answer, answers, threads: 0, open: 0, last: 0 }
-    }
-
-    /// Asks where the paths lead; the answer has this number.
-    fn ask(&mut self, application: &Arc<Application>) -> u64 {
-        self.last += 1;
-        self.open += 1;
-        // We have the other end.
-        let _ = self.questions.send((self.last, application.clone()));
-        if self.threads == 0 {
-            self.reinforce();
-        }
-        self.last
-    }
-
-    fn next_answer(&mut self, until: Instant) -> Option<Answer> {
-        let answer = self.answers.recv_timeout(until.saturating_duration_since(Instant::now())).ok()?;
-        self.open -= 1;
-        Some(answer)
-    }
-
-    /// Each open question may have cost a thread: there is one more than that. What cannot be started is tried again.
-    fn reinforce(&mut self) {
-        while self.threads <= self.open.min(MOST_THREADS - 1) {
-            let (asked, answer) = (self.asked.clone(), self.answer.clone());
-            let look = move || {
-                let next = || asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                while let Ok((number, application)) = next() {
-                    let led = resolve(&application).map(|resolution| resolution.led_to);
-                    if answer.send((number, led)).is_err() {
-                        return;
-                    }
-                }
-            };
-            if std::thread::Builder::new().name("look".to_owned()).spawn(look).is_err() {
+/// The thread exits when its [`Resolver`] is dropped: at once, or when its file system answers.
+fn start_thread(number: u64, application: Application, answers: Sender<Resolution>) -> Option<Sender<()>> {
+    let (sender, questions) = channel();
+    let resolve_each = move || {
+        for () in questions {
+            let resolved = resolve(&application).map(|resolution| resolution.led_to);
+            if answers.send((number, resolved)).is_err() {
                 return;
             }
-            self.threads += 1;
         }
-    }
+    };
+    std::thread::Builder::new().name("resolve".to_owned()).spawn(resolve_each).ok().map(|_| sender)
 }
 
 #[cfg(test)]
@@ -275,11 +221,11 @@ mod tests {
     use howdah_config::Configuration;
     use std::path::Path;
 
-    fn leads(to: &str) -> Led {
+    fn leads(to: &str) -> Resolved {
         Ok(vec![PinnedLink { link: "/srv/current".into(), leads_to: Path::new("/srv").join(to) }])
     }
 
-    fn nowhere() -> Led {
+    fn nowhere() -> Resolved {
         Err(("/root".to_owned(), "it cannot be found".to_owned()))
     }
 
@@ -289,103 +235,104 @@ mod tests {
         Watched { name: "x".to_owned(), generation: 1, application, led_to: leads("1").unwrap() }
     }
 
-    fn elsewhere(to: &str) -> Option<Sight> {
-        Some(Sight::Elsewhere(leads(to).unwrap()))
+    fn elsewhere(to: &str) -> Option<Finding> {
+        Some(Finding::Elsewhere(leads(to).unwrap()))
     }
 
-    fn lost() -> Option<Sight> {
-        Some(Sight::Lost("applications/x/root: it cannot be found".to_owned()))
-    }
-
-    #[test]
-    fn what_stays_lost_is_told_once_and_so_is_its_return() {
-        let began = Instant::now();
-        let mut known = Known::new(watched());
-        let mut look = |seconds, led| known.judge(led, began + Duration::from_secs(seconds));
-        assert_eq!(look(0, leads("1")), None);
-        assert_eq!(look(1, nowhere()), None);
-        assert_eq!(look(5, nowhere()), None);
-        assert_eq!(look(5, leads("1")), elsewhere("1"), "who took it for a deploy has to know");
-        assert_eq!(look(6, leads("1")), None);
-
-        assert_eq!(look(10, nowhere()), None);
-        assert_eq!(look(15, nowhere()), lost());
-        assert_eq!(look(20, nowhere()), None);
-        assert_eq!(look(21, leads("1")), elsewhere("1"));
-        assert_eq!(look(22, leads("1")), None);
-
-        assert_eq!(look(23, leads("2")), elsewhere("2"));
-        assert_eq!(look(24, nowhere()), None);
-        assert_eq!(look(25, leads("3")), elsewhere("3"), "a deploy in two steps");
-        assert_eq!(look(26, leads("3")), None);
+    fn lost() -> Option<Finding> {
+        Some(Finding::Lost("applications/x/root: it cannot be found".to_owned()))
     }
 
     #[test]
-    fn what_hangs_is_told_once_and_asked_after_again() {
+    fn paths_that_stay_lost_are_reported_once_and_so_is_their_return() {
         let began = Instant::now();
-        let at = |seconds| began + Duration::from_secs(seconds);
-        // Nobody answers here.
-        let mut lookers = Lookers { threads: 1, ..Lookers::new() };
-        let mut known = Known::new(watched());
-        let (mut told, mut asked) = (Vec::new(), Vec::new());
-        for second in 0..100_000 {
-            let open = lookers.open;
-            told.extend(known.overdue(at(second)).map(|_| second));
-            known.ask(&mut lookers, at(second));
-            asked.extend((lookers.open > open).then_some(second));
+        let mut followed = Followed::new(watched(), 1);
+        let mut answer = |seconds, resolved| followed.judge(resolved, began + Duration::from_secs(seconds));
+        assert_eq!(answer(0, leads("1")), None);
+        assert_eq!(answer(1, nowhere()), None);
+        assert_eq!(answer(5, nowhere()), None);
+        assert_eq!(answer(5, leads("1")), elsewhere("1"), "a reader that took it for a deploy must know");
+        assert_eq!(answer(6, leads("1")), None);
+
+        assert_eq!(answer(10, nowhere()), None);
+        assert_eq!(answer(15, nowhere()), lost());
+        assert_eq!(answer(20, nowhere()), None);
+        assert_eq!(answer(21, leads("1")), elsewhere("1"));
+        assert_eq!(answer(22, leads("1")), None);
+
+        assert_eq!(answer(23, leads("2")), elsewhere("2"));
+        assert_eq!(answer(24, nowhere()), None);
+        assert_eq!(answer(25, leads("3")), elsewhere("3"), "a deploy in two steps");
+        assert_eq!(answer(26, leads("3")), None);
+    }
+
+    /// An application whose file system has not answered since this moment.
+    fn hanging(since: Instant) -> Followed {
+        let mut followed = Followed::new(watched(), 1);
+        followed.resolver.asked = Some(since);
+        followed
+    }
+
+    #[test]
+    fn a_file_system_that_hangs_is_reported_once_and_asked_once() {
+        let began = Instant::now();
+        let (sender, _answers) = channel();
+        let mut followed = hanging(began);
+        let mut reported = Vec::new();
+        for second in 0..100 {
+            let now = began + Duration::from_secs(second);
+            reported.extend(followed.check_overdue(now).map(|_| second));
+            followed.resolver.ask(&followed.watched.application, &sender, now);
         }
-        assert_eq!(told, [5]);
-        assert_eq!(asked[..9], [0, 5, 15, 35, 75, 155, 315, 635, 1235]);
-        assert_eq!(asked.len(), MOST_QUESTIONS as usize);
-        assert!(!known.is_waited_for(), "the others do not wait for it");
-
-        let number = known.asked.unwrap().number;
-        assert_eq!(take(std::slice::from_mut(&mut known), (number - 1, leads("2"))), None, "that was asked long ago");
-        let mut answer = |led| {
-            known.asked = Some(Asked { number: 1, at: began, times: 3 });
-            take(std::slice::from_mut(&mut known), (1, led)).map(|(_, sight)| sight)
-        };
-        assert_eq!(answer(nowhere()), None, "it has been told that it is in trouble");
+        assert_eq!(reported, [5]);
+        assert!(followed.resolver.questions.is_none(), "no thread was started, as no question was asked");
+        assert_eq!(accept(std::slice::from_mut(&mut followed), (2, leads("2"))), None, "a former generation's answer");
+        let mut answer = |resolved| accept(std::slice::from_mut(&mut followed), (1, resolved)).map(|(_, found)| found);
+        assert_eq!(answer(nowhere()), None, "the trouble is reported already");
         assert_eq!(answer(leads("1")), elsewhere("1"));
-        assert_eq!(answer(leads("1")), None, "slow, but no trouble");
+        assert_eq!(answer(leads("1")), None);
     }
 
     #[test]
-    fn what_has_started_anew_is_looked_at_anew() {
-        let in_trouble = || {
-            let trouble = Some(Trouble { since: Instant::now(), told: true });
-            let asked = Some(Asked { number: 1, at: Instant::now(), times: 3 });
-            vec![Known { trouble, asked, ..Known::new(watched()) }]
-        };
-        let same = follow(in_trouble(), vec![watched()]);
-        assert!(same[0].trouble.is_some() && same[0].asked.is_some());
-        let anew = follow(in_trouble(), vec![Watched { generation: 2, ..watched() }]);
-        assert!(anew[0].trouble.is_none() && anew[0].asked.is_none());
-    }
-
-    #[test]
-    fn an_answer_that_comes_late_is_read_though_nobody_waits_for_it() {
-        let mut lookers = Lookers { threads: 1, open: 3, ..Lookers::new() };
-        let asked = Some(Asked { number: 3, at: Instant::now(), times: 3 });
-        let trouble = Some(Trouble { since: Instant::now(), told: true });
-        let mut known = [Known { asked, trouble, ..Known::new(watched()) }];
-        lookers.answer.send((3, leads("2"))).unwrap();
-        let notices = look(&mut known, &mut lookers);
+    fn a_file_system_that_hangs_delays_no_other_application() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        let mut other = watched();
+        let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root}}});
+        other.application = Configuration::parse(&text.to_string()).unwrap().applications.remove("x").unwrap();
+        let (sender, answers) = channel();
+        let mut all = [hanging(Instant::now()), Followed::new(Watched { name: "y".to_owned(), ..other }, 2)];
+        let mut notices = Vec::new();
+        while notices.is_empty() {
+            notices = round(&mut all, &sender, &answers);
+        }
         let [Notice::Swapped(swapped)] = &notices[..] else { panic!("{notices:?}") };
-        assert_eq!(swapped[..], [("x".to_owned(), leads("2").unwrap())]);
+        assert_eq!(swapped[..], [("y".to_owned(), vec![PinnedLink { link: root.clone(), leads_to: root }])]);
+        assert!(all[0].resolver.asked.is_some() && all[1].resolver.asked.is_none());
     }
 
     #[test]
-    fn there_are_threads_for_all_that_hang_and_one_more() {
-        let mut lookers = Lookers { open: 3, ..Lookers::new() };
-        lookers.reinforce();
-        assert_eq!(lookers.threads, 4);
+    fn a_new_generation_is_followed_from_the_start() {
+        let in_trouble = || {
+            let trouble = Some(Trouble { since: Instant::now(), is_reported: true });
+            vec![Followed { trouble, ..hanging(Instant::now()) }]
+        };
+        let same = follow(in_trouble(), vec![watched()], &mut 1);
+        assert!(same[0].trouble.is_some() && same[0].resolver.asked.is_some());
+        let new = follow(in_trouble(), vec![Watched { generation: 2, ..watched() }], &mut 1);
+        assert!(new[0].trouble.is_none() && new[0].resolver.asked.is_none() && new[0].resolver.number == 2);
+    }
 
-        let mut lookers = Lookers { open: MOST_THREADS / 2, threads: MOST_THREADS, ..Lookers::new() };
-        let hangs = Asked { number: 1, at: Instant::now(), times: 1 };
-        Known { asked: Some(hangs), ..Known::new(watched()) }.ask(&mut lookers, Instant::now() + LOST);
-        assert_eq!(lookers.open, MOST_THREADS / 2, "the other half is for others");
-        Known::new(watched()).ask(&mut lookers, Instant::now());
-        assert_eq!(lookers.open, MOST_THREADS / 2 + 1);
+    #[test]
+    fn a_late_answer_is_read_in_the_next_round() {
+        let mut all = [hanging(Instant::now())];
+        let (sender, answers) = channel();
+        sender.send((1, leads("2"))).unwrap();
+        let notices = round(&mut all, &sender, &answers);
+        assert!(
+            notices.iter().any(|notice| matches!(notice, Notice::Swapped(swapped)
+                if swapped[..] == [("x".to_owned(), leads("2").unwrap())])),
+            "{notices:?}"
+        );
     }
 }
