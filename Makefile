@@ -1,6 +1,9 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint packages test-packages unit loom e2e apps
+.PHONY: run build test lint clippy packages test-packages build-ci unit loom e2e fuzz stress
+
+# Clippy and the unit tests compile crates/php against this one.
+export HOWDAH_PHP_CONFIG ?= php-config8.2
 
 run: build
 	@user=$$(stat -c %U examples/hello); \
@@ -20,20 +23,41 @@ test-packages: packages
 	@scripts/install-packages scripts/packages-test.txt
 	@tests/apps/install-packages.sh
 
-test: test-packages lint unit loom e2e
+# Everything below, in the order and beside each other as it takes the least time, with the time of each step.
+test:
+	scripts/test-all
 
-lint:
-	@scripts/check-rust
+lint: clippy
 	cargo fmt --all --check
-	HOWDAH_PHP_CONFIG=php-config8.2 cargo clippy --locked --workspace --all-targets -- -D warnings
+	scripts/check-modules
+	scripts/check-words
+	scripts/check-links
 	scripts/check-dependencies
 
-unit: loom
-	HOWDAH_FUZZ_SECONDS=60 HOWDAH_PHP_CONFIG=php-config8.2 cargo test --locked --workspace
-	cargo test --locked --release --package howdah-channel --test kill_workers
+clippy:
+	@scripts/check-rust
+	cargo clippy --profile ci --locked --workspace --all-targets -- -D warnings
+
+build-ci: test-packages
+	@scripts/check-rust
+	cargo build --profile ci --locked
+	scripts/build-php ci
+
+unit:
+	HOWDAH_FUZZ_SECONDS=10 cargo test --profile ci --locked --workspace
 
 loom:
 	RUSTFLAGS="--cfg loom" cargo test --locked --package howdah-channel --lib --target-dir target/loom loom
 
-e2e: build
-	/usr/bin/python3 -m pytest -q -n 2 --dist loadgroup tests
+e2e: build-ci
+	HOWDAH=$(CURDIR)/target/ci/howdah tests/run
+
+# Longer than in `make test`: FUZZ_SECONDS=600 before a change of the channel or of the configuration language lands.
+FUZZ_SECONDS ?= 600
+fuzz:
+	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --profile ci --locked --package howdah-channel --test fuzz_programs
+	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --profile ci --locked --package howdah-config --test fuzz_documents
+
+# Finds tests that pass by luck: the unit tests 20 times, the end-to-end tests 3 times, while all cores are busy.
+stress: build-ci
+	scripts/stress
