@@ -1,27 +1,39 @@
 """File systems that misbehave."""
 
 import contextlib
-import ctypes
-import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Iterator
 
 import pytest
 
+from support.waiting import wait_for
+
 
 @contextlib.contextmanager
-def dead_file_system(folder):
-    """A folder that hangs whoever looks into it, like a network file system whose server is gone, until the end."""
-    point = folder / "dead"
-    point.mkdir()
-    libc = ctypes.CDLL(None)
-    with contextlib.ExitStack() as end:
-        try:
-            # Nobody answers what the kernel asks there.
-            device = os.open("/dev/fuse", os.O_RDWR)
-        except OSError as error:
-            pytest.skip(f"no FUSE: {error}")
-        end.callback(os.close, device)
-        options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
-        if libc.mount(b"dead", bytes(point), b"fuse", 0, options) != 0:
-            pytest.skip("nothing can be mounted")
-        end.callback(libc.umount2, bytes(point), 2)
+def dead_file_system(folder: Path) -> Iterator[Path]:
+    """A mounted folder in which each access hangs until the block ends, as in a network file system without its server.
+
+    Its FUSE daemon is stopped with SIGSTOP; no other means makes a path hang.
+    """
+    if not shutil.which("bindfs"):
+        pytest.skip("bindfs is not installed")
+    point, source = folder / "dead", folder / "dead-source"
+    for path in (point, source):
+        path.mkdir()
+    daemon = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", "bindfs", "-f", "-o", "allow_other", source, point], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(lambda: point.is_mount() or daemon.poll() is not None, "the mount")
+        if daemon.poll() is not None:
+            pytest.skip(f"nothing can be mounted: {daemon.stderr.read()}")
+        daemon.send_signal(signal.SIGSTOP)
         yield point
+    finally:
+        daemon.kill()
+        daemon.wait()
+        # Accesses fail from now on. The mount itself goes with its last user.
+        subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)

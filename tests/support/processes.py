@@ -8,7 +8,44 @@ import signal
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Iterator
+from typing import Iterable, Iterator, NamedTuple
+
+
+class _Stat(NamedTuple):
+    """A process as in /proc/PID/stat: cheap enough to read it for all processes of the machine."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> _Stat | None:
+        stat = _read(f"/proc/{pid}/stat")
+        if not stat:
+            return None
+        # The name between the parentheses may contain anything.
+        fields = stat[stat.rindex(b")") + 2 :].split()
+        return cls(pid, int(fields[1]), int(fields[3]), fields[0].decode(), int(fields[19]))
+
+    @classmethod
+    def all(cls) -> list[_Stat]:
+        return [stat for entry in os.listdir("/proc") if entry.isdigit() and (stat := cls.of(int(entry)))]
+
+
+def _read(path: str) -> bytes | None:
+    """A small file of /proc; None when its process is gone."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return os.read(file, 1 << 16)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
 
 
 @dataclass(frozen=True)
@@ -24,19 +61,34 @@ class Process:
     """As `ps -o args` shows it. Empty for a zombie."""
 
     @classmethod
-    def all(cls) -> list[Process]:
-        return [process for entry in os.listdir("/proc") if entry.isdigit() and (process := cls.of(int(entry)))]
+    def of(cls, pid: int) -> Process | None:
+        stat = _Stat.of(pid)
+        return stat and cls._with_title(stat)
 
     @classmethod
-    def of(cls, pid: int) -> Process | None:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-            title = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
+    def tree(cls, root: int) -> list[Process]:
+        """A process and every process below it."""
+        every = _Stat.all()
+        below = {root}
+        while more := {stat.pid for stat in every if stat.parent in below} - below:
+            below |= more
+        return cls._with_titles(stat for stat in every if stat.pid in below)
+
+    @classmethod
+    def of_session(cls, session: int) -> list[Process]:
+        return cls._with_titles(stat for stat in _Stat.all() if stat.session == session)
+
+    @classmethod
+    def _with_titles(cls, stats: Iterable[_Stat]) -> list[Process]:
+        return [process for stat in stats if (process := cls._with_title(stat))]
+
+    @classmethod
+    def _with_title(cls, stat: _Stat) -> Process | None:
+        title = _read(f"/proc/{stat.pid}/cmdline")
+        if title is None:
             return None
-        fields = stat[stat.rindex(")") + 2 :].split()
         words = title.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace").rstrip()
-        return cls(pid, int(fields[1]), int(fields[3]), fields[0], int(fields[19]), words)
+        return cls(stat.pid, stat.parent, stat.session, stat.state, stat.started, words)
 
     def status(self, key: str) -> str:
         """A line of /proc/PID/status: `status("Uid")` is the real, effective, saved and file system user."""
@@ -46,7 +98,7 @@ class Process:
         raise KeyError(key)
 
     def alive(self) -> bool:
-        now = Process.of(self.pid)
+        now = _Stat.of(self.pid)
         return now is not None and now.started == self.started and now.state != "Z"
 
     def kill(self, number: int = signal.SIGKILL) -> None:

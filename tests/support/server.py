@@ -221,11 +221,7 @@ class Howdah:
 
     def processes(self) -> list[Process]:
         """The supervisor and every process below it."""
-        every = Process.all()
-        below = {self.pid}
-        while more := {p.pid for p in every if p.parent in below} - below:
-            below |= more
-        return [process for process in every if process.pid in below]
+        return Process.tree(self.pid)
 
     def titled(self, title: str) -> list[Process]:
         return sorted((p for p in self.processes() if p.title == title and p.state != "Z"), key=lambda p: p.pid)
@@ -257,7 +253,7 @@ class Howdah:
         """Processes of the server's session (that is all of them, unless PHP code left it) that still exist.
 
         Dead ones are the business of the parent that they have now: it may be the machine's, which takes its time."""
-        left = [process for process in Process.all() if process.session == self.pid]
+        left = Process.of_session(self.pid)
         ours = {process.pid for process in left}
         return [process for process in left if process.state != "Z" or process.parent in ours]
 
@@ -287,15 +283,18 @@ class Howdah:
         stderr = self.stderr
         assert code == 0, f"exit code {code}\n{stderr}"
         assert not left, f"left over: {left}"
-        # What only init can reap now is given a moment; what runs is not.
-        assert not (left := [process for process in self.leftovers() if process.state != "Z"]), f"left over: {left}"
-        wait_for(lambda: not self.leftovers(), "the end of zombies", timeout=2)
+        # A zombie that only init can reap gets some time; a process that runs does not.
+        if left := self.leftovers():
+            assert not (running := [process for process in left if process.state != "Z"]), f"left over: {running}"
+            wait_for(lambda: not self.leftovers(), "the end of zombies", timeout=2)
         assert "panicked" not in stderr, stderr
-        self.kill()
+        self._remove_directory()
 
     def kill(self) -> None:
-        """Ends everything at once, without asking. Nothing is asserted."""
+        """Kills everything at once. Nothing is asserted."""
         self.ended = True
+        if not self.directory.exists():
+            return  # It was stopped, and had no processes left.
         if self.process is not None:
             for process in {p.pid: p for p in [*self.processes(), *self.leftovers()]}.values():
                 if process.pid == self.pid and self.process.returncode is not None:
@@ -303,8 +302,10 @@ class Howdah:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
             self.process.wait()
-        if self.directory.exists():
-            self.final_output = {name: self._output(name) for name in ("stdout", "stderr")}
+        self._remove_directory()
+
+    def _remove_directory(self) -> None:
+        self.final_output = {name: self._output(name) for name in ("stdout", "stderr")}
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def output(self) -> dict[str, str]:
