@@ -1,23 +1,30 @@
-//! `howdah`: the command line, and the supervisor and the router, which are the same executable under other titles.
+//! `howdah`: the command line, and the supervisor and the router, which run the same executable under other titles.
 //!
-//! A process knows its role by its title (`argv[0]`), which only howdah itself gives.
+//! - [`command_line`]: assembles the commands and reads the arguments
+//! - [`commands`]: one module for each command: its options and what it does
+//! - [`api`]: the client of the control API
+//! - [`rejection`]: shows an error at its position in a text
+//! - [`terminal`]: what the user reads: output, tables, escaped text
+//! - [`paths`]: the default state directory and control socket
+//!
+//! A process knows its role by its title (`argv[0]`), which only howdah itself sets.
 
 #![forbid(unsafe_code)]
 
-mod client;
+mod api;
+mod argument;
 mod command_line;
+mod commands;
 mod diagnostics;
-mod output;
-mod php_versions;
-mod places;
-mod recognition;
-mod serve;
+mod paths;
+mod rejection;
+mod terminal;
 
 use diagnostics::Writing;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-/// For the router: it keeps memory of different sizes apart, and gives it back after a burst.
+/// For the router: it keeps allocations of different sizes apart, and returns memory to the kernel after a burst.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -26,9 +33,9 @@ fn main() -> ExitCode {
     let is_router = title == OsStr::new(howdah_supervisor::ROUTER_TITLE);
     let is_supervisor = title == OsStr::new(howdah_supervisor::SUPERVISOR_TITLE);
     let _diagnostics =
-        diagnostics::start(if is_router || is_supervisor { Writing::NeverWaits } else { Writing::Waits });
+        diagnostics::start(if is_router || is_supervisor { Writing::Background } else { Writing::Direct });
     if is_supervisor {
-        // What `ps -o comm` and `top` show: /proc/self/exe, from which this was started, would be "exe".
+        // `ps -o comm` and `top` show this name. The default is "exe", as the process was started from /proc/self/exe.
         let _ = rustix::thread::set_name(c"howdah");
         howdah_supervisor::main()
     } else if is_router {

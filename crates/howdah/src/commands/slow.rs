@@ -1,32 +1,59 @@
-//! `howdah slow`: the last slow requests, and what PHP did in them.
+//! `howdah slow`: the last slow requests, with PHP's stack.
+//!
+//! An application can write into its own slow log: lines of another form are ignored, and all text is escaped.
 
-use crate::client::connection::{Answer, Server};
-use crate::client::plain::{bytes, plain, text};
-use crate::client::segment;
-use crate::client::status::application_names;
-use crate::output;
+use crate::api::{ApiOptions, ApiResponse, ControlApi, application_names, name_segment};
+use crate::terminal::output;
+use crate::terminal::plain::{bytes, plain, text};
+use clap::Args;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// A request with its lines of the slow log.
-struct Request {
+/// The options of `howdah slow`.
+#[derive(Debug, Args)]
+pub struct SlowOptions {
+    #[command(flatten)]
+    api: ApiOptions,
+    /// The application's name. Default: all applications.
+    #[arg(value_name = "APP")]
+    application: Option<String>,
+    /// The number of requests to print.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    last: u32,
+    /// Print JSON: one line for each sample of a request.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A slow request with its lines of the slow log.
+struct SlowRequest {
     id: String,
     lines: Vec<Value>,
 }
 
-/// Prints the last ones of an application, or of all.
-///
-/// # Errors
-/// When there is no slow log, it cannot be read, or howdah gives no answer.
-pub fn print(server: &Server, application: Option<&str>, last: usize, json: bool) -> Result<(), String> {
-    let (mut requests, unreadable) = match application {
-        Some(name) => (requests(&fetch(server, name)?.succeeded(None)?.bytes), Vec::new()),
-        None => fetch_all(server)?,
-    };
-    for problem in unreadable {
-        output::complain(&problem);
+// === impl SlowOptions ===
+
+impl SlowOptions {
+    /// Prints the last slow requests of one application, or of all.
+    ///
+    /// # Errors
+    /// No application has a slow log, a log cannot be read, or the control API gives no response.
+    pub fn run(&self) -> Result<(), String> {
+        let api = ControlApi::new(&self.api)?;
+        let (requests, unreadable) = match &self.application {
+            Some(name) => (requests(&fetch(&api, name)?.accepted(None)?.bytes), Vec::new()),
+            None => fetch_all(&api)?,
+        };
+        for reason in unreadable {
+            output::print_error(&reason);
+        }
+        print(requests, self.last as usize, self.json);
+        Ok(())
     }
-    requests.sort_by_key(Request::time);
+}
+
+fn print(mut requests: Vec<SlowRequest>, last: usize, json: bool) {
+    requests.sort_by_key(SlowRequest::time);
     let requests = &requests[requests.len().saturating_sub(last)..];
     let mut printed = String::new();
     for request in requests {
@@ -39,52 +66,51 @@ pub fn print(server: &Server, application: Option<&str>, last: usize, json: bool
         printed.push_str("No request has been slow.\n");
     }
     output::print(&printed);
-    Ok(())
 }
 
-/// The requests of all applications, and what is wrong with the logs that cannot be read.
-fn fetch_all(server: &Server) -> Result<(Vec<Request>, Vec<String>), String> {
+/// The requests of all applications, and an error for each log that cannot be read.
+fn fetch_all(api: &ControlApi) -> Result<(Vec<SlowRequest>, Vec<String>), String> {
     let (mut logs, mut absent, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
-    for name in application_names(server)? {
-        let answer = fetch(server, &name)?;
-        let is_absent = answer.is_not_found();
-        match answer.succeeded(None) {
+    for name in application_names(api)? {
+        let response = fetch(api, &name)?;
+        let is_absent = response.is_not_found();
+        match response.accepted(None) {
             Ok(log) => logs.push(requests(&log.bytes)),
-            Err(why) if is_absent => absent.push(why),
-            Err(why) => unreadable.push(format!("{name:?}: {why}")),
+            Err(reason) if is_absent => absent.push(reason),
+            Err(reason) => unreadable.push(format!("{name:?}: {reason}")),
         }
     }
-    // Without a slow log there is nothing to print of an application, unless there is none at all.
+    // An application without a slow log is an error only if no application has one.
     if logs.is_empty() {
         absent.truncate(1);
-        let problems = if unreadable.is_empty() { absent } else { unreadable };
-        return Err(problems.join("\n"));
+        let reasons = if unreadable.is_empty() { absent } else { unreadable };
+        return Err(reasons.join("\n"));
     }
     Ok((logs.into_iter().flatten().collect(), unreadable))
 }
 
-fn fetch(server: &Server, application: &str) -> Result<Answer, String> {
-    server.ask("GET", &format!("/status/applications/{}/slow", segment(application)?), None, Vec::new())
+fn fetch(api: &ControlApi, application: &str) -> Result<ApiResponse, String> {
+    api.get(&format!("/status/applications/{}/slow", name_segment(application)?))
 }
 
-/// The requests of a log. Lines that are none of the samplers' are left out: the application can write there, too.
-fn requests(log: &[u8]) -> Vec<Request> {
-    let mut requests: Vec<Request> = Vec::new();
+/// The requests of a log. Ignores lines that the sampler did not write.
+fn requests(log: &[u8]) -> Vec<SlowRequest> {
+    let mut requests: Vec<SlowRequest> = Vec::new();
     for line in log.split(|byte| *byte == b'\n') {
         let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
         let Some(id) = line.get("request").and_then(Value::as_str).map(str::to_owned) else { continue };
         match requests.iter_mut().rev().find(|request| request.id == id) {
             Some(request) => request.lines.push(line),
-            None => requests.push(Request { id, lines: vec![line] }),
+            None => requests.push(SlowRequest { id, lines: vec![line] }),
         }
     }
     requests
 }
 
-// === impl Request ===
+// === impl SlowRequest ===
 
-impl Request {
-    /// Of its first line; texts of this form are in the order of time.
+impl SlowRequest {
+    /// The time of its first line. Texts of this form sort by time.
     fn time(&self) -> String {
         self.lines[0].get("time").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
@@ -97,11 +123,11 @@ impl Request {
         let end = match (event, is_limit) {
             (_, true) => ", ended by limits/timeout",
             ("end", false) => "",
-            _ => ", and goes on or was killed",
+            _ => ", still running or killed",
         };
         let number = |name: &str| last.get(name).and_then(Value::as_u64).unwrap_or_default();
         let mut text = format!(
-            "{}  {}  {} {}\n  {least}{} s{end}, {} s of CPU; {} of memory, {} at most; worker {}; {}\n",
+            "{}  {}  {} {}\n  {least}{} s{end}, {} s of CPU; memory {}, peak {}; worker {}; {}\n",
             plain(&self.time()),
             self::text(last, "application"),
             self::text(last, "method"),
@@ -147,12 +173,12 @@ fn stack(line: &Value) -> String {
             class if class.is_empty() => class,
             class => class + "::",
         };
-        let place = match (text(frame, "file"), frame.get("line").and_then(Value::as_u64)) {
+        let location = match (text(frame, "file"), frame.get("line").and_then(Value::as_u64)) {
             (file, Some(line)) if !file.is_empty() => format!("  {file}:{line}"),
             (file, _) => file,
         };
         let wait = waits_in.filter(|_| depth == 0).map(|wait| format!(" in {}", plain(wait))).unwrap_or_default();
-        let _ = writeln!(printed, "    {class}{}{wait}{place}", text(frame, "function"));
+        let _ = writeln!(printed, "    {class}{}{wait}{location}", text(frame, "function"));
     }
     if line.get("cut").is_some() {
         printed.push_str("    …\n");
@@ -167,24 +193,24 @@ fn stack(line: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::connection::tests::api;
+    use crate::api::connection::tests::api;
 
     const ABSENT: (u16, &str) = (404, r#"{"error": "None.", "detail": "slow_log is not set"}"#);
     const UNREADABLE: (u16, &str) = (500, r#"{"error": "The slow log cannot be read.", "detail": "\"/s\" is gone"}"#);
     const LOG: (u16, &str) = (200, "{\"request\": \"7.1\"}\n");
 
-    /// What is found and what is complained of, if the two applications have these.
+    /// The number of requests and the errors, if the two applications have these logs.
     fn all(blog: (u16, &'static str), shop: (u16, &'static str)) -> Result<(usize, Vec<String>), String> {
-        let server = api(vec![
+        let api = api(vec![
             ("/status", (200, r#"{"applications": {"blog": {}, "shop": {}}}"#)),
             ("/status/applications/blog/slow", blog),
             ("/status/applications/shop/slow", shop),
         ]);
-        fetch_all(&server).map(|(requests, unreadable)| (requests.len(), unreadable))
+        fetch_all(&api).map(|(requests, unreadable)| (requests.len(), unreadable))
     }
 
     #[test]
-    fn a_log_that_cannot_be_read_is_told_whatever_the_others_are() {
+    fn a_log_that_cannot_be_read_is_always_reported() {
         let problem = "\"shop\": The slow log cannot be read. \"/s\" is gone";
         assert_eq!(all(LOG, LOG), Ok((2, vec![])));
         assert_eq!(all(LOG, ABSENT), Ok((1, vec![])));
@@ -194,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_told_with_what_php_did() {
+    fn a_request_is_printed_with_phps_stack() {
         let log = concat!(
             r#"{"time":"2026-01-02T03:04:05.678Z","application":"shop","request":"7.1","pid":7,"event":"sample","sample":1,"method":"GET","url":"/a\u001b[2J","script":"/s/a.php","elapsed":1.0,"cpu":0.1,"memory":2097152,"memory_peak":2097152,"counters":{"gc_runs":0,"included_files":3},"native":{"function":"sleep","waits_in":"clock_nanosleep"},"backtrace":[{"function":"sleep"},{"function":"nap","class":"Shop","file":"/s/a.php","line":3}]}"#,
             "\nno JSON\n{}\n",
@@ -210,11 +236,11 @@ mod tests {
         assert_eq!(
             requests[0].describe(),
             "2026-01-02T03:04:05.678Z  shop  GET /a\\u{1b}[2J\n  \
-             2.500 s, 0.100 s of CPU; 2.0 MiB of memory, 2.0 MiB at most; worker 7; /s/a.php\n  \
+             2.500 s, 0.100 s of CPU; memory 2.0 MiB, peak 2.0 MiB; worker 7; /s/a.php\n  \
              included files 3\n  \
              after 1.000 s:\n    sleep in clock_nanosleep\n    Shop::nap  /s/a.php:3\n  \
              after 2.000 s: the same\n\n"
         );
-        assert!(requests[1].describe().contains("goes on or was killed"));
+        assert!(requests[1].describe().contains("still running or killed"));
     }
 }

@@ -1,62 +1,65 @@
-//! `howdah status`: what a howdah does, as a table.
+//! `howdah status`: connections, requests and applications of a running howdah, as a table.
 
-use crate::client::connection::Server;
-use crate::client::plain::plain;
-use crate::client::table::table;
-use crate::client::watch::{self, Found};
-use crate::output;
-use serde_json::{Map, Value};
+use crate::api::{ApiOptions, ControlApi};
+use crate::terminal::output;
+use crate::terminal::plain::plain;
+use crate::terminal::table::table;
+use crate::terminal::watch::{self, Report};
+use clap::Args;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Prints it once.
-pub fn print(server: &Server, json: bool) -> Result<(), String> {
-    let text = fetch(server)?;
-    output::print(&if json { text } else { describe(&parse(&text)?, None) });
+/// The options of `howdah status`.
+#[derive(Debug, Args)]
+pub struct StatusOptions {
+    #[command(flatten)]
+    api: ApiOptions,
+    /// Print it every second, until Ctrl-C.
+    #[arg(long)]
+    watch: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+// === impl StatusOptions ===
+
+impl StatusOptions {
+    /// Prints the status, once or every second.
+    ///
+    /// # Errors
+    /// The control API gives no valid response.
+    pub fn run(&self) -> Result<(), String> {
+        let api = ControlApi::new(&self.api)?;
+        if self.watch { watch(&api, self.json) } else { print(&api, self.json) }
+    }
+}
+
+fn print(api: &ControlApi, json: bool) -> Result<(), String> {
+    let response = api.get("/status")?.accepted(None)?;
+    output::print(&if json { response.body } else { describe(&response.json()?, None) });
     Ok(())
 }
 
-/// Prints it again and again; returns only if it cannot, or nobody reads it.
-pub fn watch(server: &Server, json: bool) -> Result<(), String> {
+fn watch(api: &ControlApi, json: bool) -> Result<(), String> {
     let mut before: Option<(Value, Instant)> = None;
     watch::watch(|| {
-        let status = parse(&fetch(server)?)?;
+        let status = api.get("/status")?.accepted(None)?.json()?;
         if json {
-            return Ok(Found::Json(status));
+            return Ok(Report::Json(status));
         }
         let now = Instant::now();
         let rate = before.as_ref().map(|(before, at)| rate(before, &status, now - *at));
         let text = describe(&status, rate);
         before = Some((status, now));
-        Ok(Found::Text(text))
+        Ok(Report::Text(text))
     })
 }
 
-/// The names of all applications.
-///
-/// # Errors
-/// When there are none, or howdah gives no answer.
-pub fn application_names(server: &Server) -> Result<Vec<String>, String> {
-    let status = parse(&fetch(server)?)?;
-    let applications = status.get("applications").and_then(Value::as_object);
-    let names: Vec<_> = applications.into_iter().flat_map(Map::keys).cloned().collect();
-    if names.is_empty() {
-        return Err("there are no applications".to_owned());
-    }
-    Ok(names)
-}
-
-fn fetch(server: &Server) -> Result<String, String> {
-    Ok(server.ask("GET", "/status", None, Vec::new())?.succeeded(None)?.body)
-}
-
-fn parse(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|_| "the answer is not JSON: that is no control API of howdah's".to_owned())
-}
-
-/// Requests each second.
+/// Requests per second.
 fn rate(before: &Value, now: &Value, elapsed: Duration) -> f64 {
     let total = |status: &Value| status.pointer("/requests/total").and_then(Value::as_f64).unwrap_or_default();
-    // A new router counts from 0.
+    // A new router counts from 0 again.
     (total(now) - total(before)).max(0.0) / elapsed.as_secs_f64()
 }
 
@@ -65,7 +68,7 @@ fn describe(status: &Value, rate: Option<f64>) -> String {
         Some(number) => number.to_string(),
         None => "-".to_owned(),
     };
-    let rate = rate.map(|rate| format!(", {rate:.0} each second")).unwrap_or_default();
+    let rate = rate.map(|rate| format!(", {rate:.0}/s")).unwrap_or_default();
     let mut text = format!(
         "connections  {} active, {} idle; {} accepted, {} closed\nrequests     {} in total{rate}\n",
         number("/connections/active"),
@@ -127,7 +130,7 @@ mod tests {
         assert_eq!(
             describe(&status, Some(199.6)),
             "connections  13 active, 4 idle; 1067 accepted, 1050 closed\n\
-             requests     1307 in total, 200 each second\n\
+             requests     1307 in total, 200/s\n\
              \n\
              application  running  starting  idle  requests  waiting  refused\n\
              a long name       14         0    10         4        1        7\n\
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_router_is_no_negative_rate() {
+    fn the_rate_after_a_router_restart_is_not_negative() {
         let total = |total: u64| json!({ "requests": { "total": total } });
         assert_eq!(rate(&total(100), &total(500), Duration::from_secs(2)), 200.0);
         assert_eq!(rate(&total(100), &total(5), Duration::from_secs(1)), 0.0);

@@ -1,62 +1,80 @@
-//! `howdah top`: what each worker does now, as a table that is drawn anew each second.
+//! `howdah top`: what each worker does now, as a table that is printed every second.
 
-use crate::client::connection::Server;
-use crate::client::plain::{bytes, plain, text};
-use crate::client::segment;
-use crate::client::status::application_names;
-use crate::client::table::table;
-use crate::client::watch::{self, Found};
-use crate::output;
+use crate::api::{ApiOptions, ControlApi, application_names, name_segment};
+use crate::terminal::output;
+use crate::terminal::plain::{bytes, plain, text};
+use crate::terminal::table::table;
+use crate::terminal::watch::{self, Report};
+use clap::Args;
 use serde_json::{Map, Value};
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// A share of a processor is of the time between two looks.
-const TWO_LOOKS: Duration = Duration::from_millis(300);
-/// The columns, and which of them are no numbers.
-const COLUMNS: [&str; 8] = ["application", "pid", "state", "seconds", "CPU %", "memory", "requests", "request"];
-const TEXTS: [usize; 3] = [0, 2, 7];
+/// The options of `howdah top`.
+#[derive(Debug, Args)]
+pub struct TopOptions {
+    #[command(flatten)]
+    api: ApiOptions,
+    /// The application's name. Default: all applications.
+    #[arg(value_name = "APP")]
+    application: Option<String>,
+    /// Print it once instead of every second.
+    #[arg(long)]
+    once: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
 
-/// Prints it once.
-///
-/// # Errors
-/// When howdah gives no answer.
-pub fn once(server: &Server, application: Option<&str>, json: bool) -> Result<(), String> {
-    fetch(server, application)?;
-    std::thread::sleep(TWO_LOOKS);
-    let all = fetch(server, application)?;
+/// Time between the two requests of `--once`: howdah measures CPU between two requests.
+const CPU_INTERVAL: Duration = Duration::from_millis(300);
+/// The columns, and the indexes of those that are text.
+const COLUMNS: [&str; 8] = ["application", "pid", "state", "seconds", "CPU %", "memory", "requests", "request"];
+const TEXT_COLUMNS: [usize; 3] = [0, 2, 7];
+
+// === impl TopOptions ===
+
+impl TopOptions {
+    /// Prints the workers, once or every second.
+    ///
+    /// # Errors
+    /// The control API gives no valid response, or has no such application.
+    pub fn run(&self) -> Result<(), String> {
+        let (api, application) = (ControlApi::new(&self.api)?, self.application.as_deref());
+        if self.once { print(&api, application, self.json) } else { watch(&api, application, self.json) }
+    }
+}
+
+fn print(api: &ControlApi, application: Option<&str>, json: bool) -> Result<(), String> {
+    fetch(api, application)?;
+    std::thread::sleep(CPU_INTERVAL);
+    let all = fetch(api, application)?;
     output::print(&if json { format!("{:#}\n", Value::Object(all)) } else { describe(&all) });
     Ok(())
 }
 
-/// Prints it again and again; returns only if it cannot, or nobody reads it.
-///
-/// # Errors
-/// When howdah gives no answer.
-pub fn watch(server: &Server, application: Option<&str>, json: bool) -> Result<(), String> {
+fn watch(api: &ControlApi, application: Option<&str>, json: bool) -> Result<(), String> {
     watch::watch(|| {
-        let all = fetch(server, application)?;
-        Ok(if json { Found::Json(Value::Object(all)) } else { Found::Text(describe(&all)) })
+        let all = fetch(api, application)?;
+        Ok(if json { Report::Json(Value::Object(all)) } else { Report::Text(describe(&all)) })
     })
 }
 
 /// The processes of each application, by its name.
-fn fetch(server: &Server, application: Option<&str>) -> Result<Map<String, Value>, String> {
+fn fetch(api: &ControlApi, application: Option<&str>) -> Result<Map<String, Value>, String> {
     let names = match application {
         Some(name) => vec![name.to_owned()],
-        None => application_names(server)?,
+        None => application_names(api)?,
     };
     let mut all = Map::new();
     for name in names {
-        let path = format!("/status/applications/{}/processes", segment(&name)?);
-        let answer = server.ask("GET", &path, None, Vec::new())?;
-        // Nobody asked for it by name, and it has been removed since the list was made.
-        if application.is_none() && answer.is_not_found() {
+        let path = format!("/status/applications/{}/processes", name_segment(&name)?);
+        let response = api.get(&path)?;
+        // The application was removed after the list of names was read.
+        if application.is_none() && response.is_not_found() {
             continue;
         }
-        let body = answer.succeeded(None)?.body;
-        let processes = serde_json::from_str(&body).map_err(|error| format!("the answer is not JSON: {error}"))?;
-        all.insert(name, processes);
+        all.insert(name, response.accepted(None)?.json()?);
     }
     Ok(all)
 }
@@ -65,14 +83,14 @@ fn describe(all: &Map<String, Value>) -> String {
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     for (name, processes) in all {
         let mut workers: Vec<_> = processes.get("workers").and_then(Value::as_array).into_iter().flatten().collect();
-        // Those that have been busy for longest come first.
+        // The longest-running requests come first.
         workers.sort_by_key(|worker| {
             let seconds = worker.get("seconds").and_then(Value::as_f64).unwrap_or(-1.0);
             (Reverse((seconds * 1000.0) as i64), worker.get("pid").and_then(Value::as_u64))
         });
         rows.extend(workers.into_iter().map(|worker| row(name, worker)));
     }
-    table(&rows, &TEXTS)
+    table(&rows, &TEXT_COLUMNS)
 }
 
 fn row(application: &str, worker: &Value) -> [String; COLUMNS.len()] {
@@ -97,21 +115,21 @@ fn row(application: &str, worker: &Value) -> [String; COLUMNS.len()] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::connection::tests::api;
+    use crate::api::connection::tests::api;
     use serde_json::json;
 
     #[test]
-    fn an_application_that_is_removed_meanwhile_is_left_out() {
-        let server = api(vec![
+    fn an_application_that_is_removed_meanwhile_is_skipped() {
+        let api = api(vec![
             ("/status", (200, r#"{"applications": {"blog": {}, "shop": {}}}"#)),
             ("/status/applications/shop/processes", (200, r#"{"workers": []}"#)),
         ]);
-        assert_eq!(fetch(&server, None).map(Value::Object), Ok(json!({ "shop": { "workers": [] } })));
-        assert!(fetch(&server, Some("blog")).is_err());
+        assert_eq!(fetch(&api, None).map(Value::Object), Ok(json!({ "shop": { "workers": [] } })));
+        assert!(fetch(&api, Some("blog")).is_err());
     }
 
     #[test]
-    fn the_busiest_come_first_and_nothing_reaches_the_terminal() {
+    fn the_longest_running_come_first_and_text_is_escaped() {
         let all = json!({ "shop": { "workers": [
             { "pid": 9, "state": "idle", "method": null, "seconds": null, "cpu": 0.0, "memory": 2097152, "requests": 12 },
             { "pid": 10, "state": "busy", "method": "GET", "url": "/a\u{1b}[2J", "script": "/s/a.php", "seconds": 12.34,

@@ -1,11 +1,11 @@
-//! Where a path of the configuration is in a text.
+//! Finds a path of the configuration in a text.
 //!
-//! The text is JSON with comments, as the configuration language has it. What is not JSON has no places from there on.
+//! The text is the configuration language: JSON with comments. After a syntax error nothing is found.
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// The offset of the member or element at the path, or of as much of the path as there is; `None` if there is nothing of
-/// it.
+/// The offset of the member or element at the path. If the path's end does not exist: the offset of its longest prefix
+/// that does. `None` if its first name does not exist.
 pub fn locate(text: &str, path: &[String]) -> Option<usize> {
     let mut scanner = Scanner { text, at: 0 };
     scanner.skip_mark();
@@ -28,7 +28,8 @@ struct Scanner<'t> {
 // === impl Scanner ===
 
 impl Scanner<'_> {
-    /// From a value to its member or element with this name; its place. The scanner stands at its value then.
+    /// Moves from a value to its member or element with this name, and returns the offset of the member's name or of the
+    /// element. The scanner is then at the value.
     fn enter(&mut self, name: &str) -> Option<usize> {
         match self.next()? {
             b'{' => loop {
@@ -36,11 +37,11 @@ impl Scanner<'_> {
                 self.skip_blank();
                 let key = self.at;
                 self.skip_value()?;
-                let is_it = serde_json::from_str::<String>(&self.text[key..self.at]).ok()? == name;
+                let is_match = serde_json::from_str::<String>(&self.text[key..self.at]).ok()? == name;
                 self.skip_blank();
                 self.expect(b':')?;
                 self.skip_blank();
-                if is_it {
+                if is_match {
                     return Some(key);
                 }
                 self.skip_value()?;
@@ -81,7 +82,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// To what is neither white space nor a comment. `false` at the end.
+    /// Skips white space and comments. Returns `false` at the end of the text.
     fn skip_blank(&mut self) -> bool {
         loop {
             let rest = &self.text[self.at..];
@@ -98,7 +99,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Behind a value, however deep it is.
+    /// Skips a value of any depth.
     fn skip_value(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_survived() {
+    fn no_text_causes_a_panic() {
         let path = ["a".to_owned(), "0".to_owned()];
         for text in [
             "",

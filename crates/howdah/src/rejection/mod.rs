@@ -1,113 +1,117 @@
-//! What is wrong with a text, and where: the answer of the control API, or of a check, for a person.
+//! The reason why a text or a request is rejected, by the control API or by a local check, and its position in the text.
 //!
 //!     Invalid JSON. shop.json:2:2: a key must be written in double quotes
 //!       2 |  x}
 //!         |  ^
 
-use crate::client::place;
-use crate::client::source::Source;
+mod locate;
+mod source;
+
 use howdah_config::{DocumentPath, Error};
+use locate::locate;
 use serde_json::Value;
 
-/// How much of a line is shown, in characters: a configuration may be one line.
-const SHOWN: usize = 100;
-/// How much of it at least before the place.
-const SHOWN_BEFORE: usize = 60;
+pub use source::SourceText;
 
-/// Why howdah does not do something.
+/// The longest part of a line that is printed, in characters: a configuration may be one long line.
+const EXCERPT_CHARACTERS: usize = 100;
+/// The characters of a cut line before the error's position.
+const EXCERPT_BEFORE: usize = 60;
+
+/// The reason of a rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// One of a few short texts.
+pub struct Rejection {
+    /// The kind of error: one of a few short texts.
     error: String,
-    /// What is wrong, and what to do; begins with a path if it is about a part of the configuration.
+    /// What is wrong, and what to do. Starts with the path of the wrong option, if there is one.
     detail: Option<String>,
-    place: Option<Place>,
+    position: Option<TextPosition>,
 }
 
-/// A place in a text; both from 1.
+/// A position in a text; both numbers start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct TextPosition {
     line: usize,
     /// In characters.
     column: usize,
 }
 
-// === impl Problem ===
+// === impl Rejection ===
 
-impl Problem {
-    /// A text alone.
-    pub fn new(error: String) -> Problem {
-        Problem { error, detail: None, place: None }
+impl Rejection {
+    /// An error without detail and position.
+    pub fn new(error: String) -> Rejection {
+        Rejection { error, detail: None, position: None }
     }
 
-    /// The body of an answer; `None` if that is no refusal.
-    pub fn of_json(body: &Value) -> Option<Problem> {
+    /// From the body of an API response; `None` if the body has no error.
+    pub fn of_json(body: &Value) -> Option<Rejection> {
         let number = |name: &str| usize::try_from(body.pointer(&format!("/location/{name}"))?.as_u64()?).ok();
-        Some(Problem {
+        Some(Rejection {
             error: body.get("error")?.as_str()?.to_owned(),
             detail: body.get("detail").and_then(Value::as_str).map(str::to_owned),
-            place: number("line").zip(number("column")).map(|(line, column)| Place { line, column }),
+            position: number("line").zip(number("column")).map(|(line, column)| TextPosition { line, column }),
         })
     }
 
-    /// In words, with the place in the text that was sent, if there is one.
-    pub fn describe(&self, source: Option<&Source>) -> String {
+    /// The message for the user, with the position in the text that was sent, if there is one.
+    pub fn describe(&self, source: Option<&SourceText>) -> String {
         match source {
             Some(source) => self.describe_in(&source.name, &source.text(), &source.path, 0),
             None => self.describe_in("", "", &DocumentPath::default(), 0),
         }
     }
 
-    /// As [`Self::describe`]; the text is a part of the file, after this many lines of it.
+    /// Like [`Self::describe`], for a text that begins in its file after `lines_before` lines.
     pub fn describe_in(&self, file: &str, text: &str, path: &DocumentPath, lines_before: usize) -> String {
         let mut described = self.error.clone();
-        let place = self.place.or_else(|| self.place_of_detail(text, path));
-        if let Some(Place { line, column }) = place.filter(|_| !file.is_empty()) {
+        let position = self.position.or_else(|| self.position_of_detail(text, path));
+        if let Some(TextPosition { line, column }) = position.filter(|_| !file.is_empty()) {
             described.push_str(&format!(" {file}:{}:{column}:", line + lines_before));
-        } else if let Some(Place { line, column }) = place {
+        } else if let Some(TextPosition { line, column }) = position {
             described.push_str(&format!(" line {}, column {column}:", line + lines_before));
         }
         if let Some(detail) = &self.detail {
             described.push_str(&format!(" {detail}"));
         }
-        if let Some(place) = place
-            && let Some(line) = text.lines().nth(place.line - 1)
+        if let Some(position) = position
+            && let Some(line) = text.lines().nth(position.line - 1)
         {
-            described.push_str(&excerpt(line, place, lines_before));
+            described.push_str(&excerpt(line, position, lines_before));
         }
         described
     }
 
-    /// The detail begins with the path of the option, which may be in the text.
-    fn place_of_detail(&self, text: &str, path: &DocumentPath) -> Option<Place> {
+    /// The position of the option whose path starts the detail, if the text has it.
+    fn position_of_detail(&self, text: &str, path: &DocumentPath) -> Option<TextPosition> {
         let (wrong, _) = self.detail.as_ref()?.split_once(": ")?;
         let wrong = DocumentPath::parse(wrong).ok()?;
         let below = wrong.segments().strip_prefix(path.segments())?;
-        let offset = place::locate(text, below)?;
+        let offset = locate(text, below)?;
         let before = &text[..offset];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let column = before[line_start..].trim_start_matches('\u{feff}').chars().count() + 1;
-        Some(Place { line: before.matches('\n').count() + 1, column })
+        Some(TextPosition { line: before.matches('\n').count() + 1, column })
     }
 }
 
-impl From<Error> for Problem {
-    fn from(error: Error) -> Problem {
-        let place = error.location.map(|location| Place { line: location.line, column: location.column });
-        Problem { error: error.error, detail: Some(error.detail), place }
+impl From<Error> for Rejection {
+    fn from(error: Error) -> Rejection {
+        let position = error.location.map(|location| TextPosition { line: location.line, column: location.column });
+        Rejection { error: error.error, detail: Some(error.detail), position }
     }
 }
 
-/// The line, and a caret under the place.
-fn excerpt(line: &str, place: Place, lines_before: usize) -> String {
+/// The line, and a caret under the position.
+fn excerpt(line: &str, position: TextPosition, lines_before: usize) -> String {
     let characters: Vec<char> = line.trim_start_matches('\u{feff}').chars().collect();
-    let at = (place.column - 1).min(characters.len());
-    let from = if characters.len() > SHOWN { at.saturating_sub(SHOWN_BEFORE) } else { 0 };
-    let to = characters.len().min(from + SHOWN);
-    // A terminal must not be told what to do by a file.
+    let at = (position.column - 1).min(characters.len());
+    let from = if characters.len() > EXCERPT_CHARACTERS { at.saturating_sub(EXCERPT_BEFORE) } else { 0 };
+    let to = characters.len().min(from + EXCERPT_CHARACTERS);
+    // Control characters of a file must not reach the terminal.
     let shown = characters[from..to].iter().map(|c| if c.is_control() && *c != '\t' { '\u{fffd}' } else { *c });
     let under = characters[from..at].iter().map(|c| if *c == '\t' { '\t' } else { ' ' });
-    let number = (place.line + lines_before).to_string();
+    let number = (position.line + lines_before).to_string();
     let blank = " ".repeat(number.len());
     format!("\n  {number} | {}\n  {blank} | {}^", shown.collect::<String>(), under.collect::<String>())
 }
@@ -118,12 +122,12 @@ mod tests {
     use howdah_config::Configuration;
 
     fn described(text: &str) -> String {
-        let problem = Problem::from(Configuration::parse(text).unwrap_err());
-        problem.describe_in("f", text, &DocumentPath::default(), 0)
+        let rejection = Rejection::from(Configuration::parse(text).unwrap_err());
+        rejection.describe_in("f", text, &DocumentPath::default(), 0)
     }
 
     #[test]
-    fn what_is_not_json_is_shown_in_its_line() {
+    fn a_syntax_error_is_shown_in_its_line() {
         assert_eq!(
             described("{\"a\": 1,\n\t x}"),
             "Invalid JSON. f:2:3: a key must be written in double quotes\n  2 | \t x}\n    | \t ^"
@@ -133,23 +137,23 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_shown_in_its_line() {
+    fn a_wrong_option_is_shown_in_its_line() {
         let shown = described("{\"listeners\": {}, // a comment\n  \"rutes\": []}");
         assert!(shown.starts_with("Invalid configuration. f:2:3: rutes: there is no such option"), "{shown}");
         assert!(shown.ends_with("\n  2 |   \"rutes\": []}\n    |   ^"), "{shown}");
     }
 
     #[test]
-    fn a_part_is_shown_if_the_problem_is_in_it() {
-        let problem =
-            Problem { detail: Some("listeners/*:80/pass: wrong".to_owned()), ..Problem::new("E.".to_owned()) };
-        let describe = |path: &str| problem.describe_in("f", "{\"pass\": 1}", &DocumentPath::parse(path).unwrap(), 3);
+    fn a_part_is_shown_if_the_error_is_in_it() {
+        let rejection =
+            Rejection { detail: Some("listeners/*:80/pass: wrong".to_owned()), ..Rejection::new("E.".to_owned()) };
+        let describe = |path: &str| rejection.describe_in("f", "{\"pass\": 1}", &DocumentPath::parse(path).unwrap(), 3);
         assert_eq!(describe("listeners/*:80"), "E. f:4:2: listeners/*:80/pass: wrong\n  4 | {\"pass\": 1}\n    |  ^");
         assert_eq!(describe("routes"), "E. listeners/*:80/pass: wrong");
     }
 
     #[test]
-    fn of_a_long_line_a_part_is_shown() {
+    fn a_long_line_is_cut() {
         let line = format!("[{}\u{1b}x]", "1,".repeat(10_000));
         let shown = described(&line);
         assert!(shown.lines().all(|line| line.chars().count() < 160), "{shown}");

@@ -1,29 +1,29 @@
-//! The text that a command is given: a file, or standard input.
+//! The text that a command sends or checks: a file, or standard input.
 
 use howdah_config::DocumentPath;
 use howdah_supervisor::system_error::words;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// A text, and where it belongs.
+/// A text, its file, and its part of the configuration.
 #[derive(Debug)]
-pub struct Source {
+pub struct SourceText {
     /// The file's name, for errors.
     pub name: String,
-    /// What is in it; it need not be UTF-8.
+    /// The content; may not be UTF-8.
     pub content: Vec<u8>,
-    /// Where in the configuration it is to stand.
+    /// The path in the configuration that the text replaces.
     pub path: DocumentPath,
 }
 
-// === impl Source ===
+// === impl SourceText ===
 
-impl Source {
+impl SourceText {
     /// Reads a file; `-` is standard input.
     ///
     /// # Errors
-    /// A sentence with the file's name.
-    pub fn read(file: &Path, path: DocumentPath) -> Result<Source, String> {
+    /// The file cannot be read.
+    pub fn read(file: &Path, path: DocumentPath) -> Result<SourceText, String> {
         let (name, content) = if file == Path::new("-") {
             let mut content = Vec::new();
             ("standard input".to_owned(), io::stdin().read_to_end(&mut content).map(|_| content))
@@ -32,14 +32,14 @@ impl Source {
         };
         let content = content.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                format!("there is no file {name}; correct the path, or write - for standard input")
+                format!("the file {name} does not exist; correct the path, or write - for standard input")
             }
-            _ => format!("{name} cannot be read: {}", words(&error)),
+            _ => format!("cannot read {name}: {}", words(&error)),
         })?;
-        Ok(Source { name, content, path })
+        Ok(SourceText { name, content, path })
     }
 
-    /// As text, with a sign in the place of what is none.
+    /// The content as text; the replacement character stands for bytes that are not UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.content).into_owned()
     }

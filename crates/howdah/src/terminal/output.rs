@@ -1,21 +1,21 @@
-//! What the person at the terminal reads. That it is closed, as by `| head`, is no reason to fail.
+//! Writes to standard output and standard error. A closed output, as after `| head`, is not a failure.
 
 use std::io::{self, Write};
 
-/// Prints a text, at once.
+/// Prints a text and flushes it.
 pub fn print(text: &str) {
     let _ = try_print(text);
 }
 
-/// Says on standard error what is wrong.
-pub fn complain(problem: &str) {
+/// Prints an error on standard error.
+pub fn print_error(problem: &str) {
     let _ = writeln!(io::stderr(), "howdah: {problem}");
 }
 
-/// Prints a text, at once.
+/// Prints a text and flushes it.
 ///
 /// # Errors
-/// When nobody reads it.
+/// Standard output is closed, or cannot be written.
 pub fn try_print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())

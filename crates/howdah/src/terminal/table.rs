@@ -1,14 +1,14 @@
-//! Tables in columns.
+//! Tables of text with aligned columns.
 
-/// The rows, the first of which names the columns, a line each. Columns are as wide as their widest cell; those that are
-/// no numbers begin on the left.
-pub fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]], on_the_left: &[usize]) -> String {
+/// One line for each row; the first row has the columns' names. Columns are as wide as their widest cell. The columns of
+/// `left_aligned` (their indexes) start on the left; the others, numbers, end on the right.
+pub fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left_aligned: &[usize]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut text = String::new();
     for row in rows {
         let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
-            if on_the_left.contains(&column) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            if left_aligned.contains(&column) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');

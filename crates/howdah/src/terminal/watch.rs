@@ -1,37 +1,37 @@
-//! What is printed anew each second, until Ctrl-C. A terminal is cleared first, and shown as much as it has room for.
+//! Prints a report every second until Ctrl-C. Clears a terminal first, and cuts the report to the terminal's size.
 
-use crate::output;
+use crate::terminal::output;
 use rustix::termios::{Winsize, tcgetwinsize};
 use serde_json::Value;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-/// What a look has found.
-pub enum Found {
-    /// For a person.
+/// One report.
+pub enum Report {
+    /// Lines for a person.
     Text(String),
-    /// For a script: one line.
+    /// One line for a script.
     Json(Value),
 }
 
-/// How often it is looked.
+/// Time between two reports.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Clears a terminal.
+/// The escape sequence that clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Prints what each look finds; returns only if there is nothing to see any more, or nobody reads it.
+/// Prints a new report every second. Returns when standard output is closed.
 ///
 /// # Errors
-/// Those of the look.
-pub fn watch(mut look: impl FnMut() -> Result<Found, String>) -> Result<(), String> {
+/// The first error of `report`.
+pub fn watch(mut report: impl FnMut() -> Result<Report, String>) -> Result<(), String> {
     loop {
-        let printed = match look()? {
-            Found::Json(value) => format!("{value}\n"),
-            Found::Text(text) if io::stdout().is_terminal() => match tcgetwinsize(io::stdout()) {
+        let printed = match report()? {
+            Report::Json(value) => format!("{value}\n"),
+            Report::Text(text) if io::stdout().is_terminal() => match tcgetwinsize(io::stdout()) {
                 Ok(size) => format!("{CLEAR}{}", fitting(&text, size)),
                 Err(_) => format!("{CLEAR}{text}"),
             },
-            Found::Text(text) => format!("{text}\n"),
+            Report::Text(text) => format!("{text}\n"),
         };
         if output::try_print(&printed).is_err() {
             return Ok(());
@@ -40,10 +40,10 @@ pub fn watch(mut look: impl FnMut() -> Result<Found, String>) -> Result<(), Stri
     }
 }
 
-/// As much of a text as a terminal of this size can show. One that does not know its size says 0.
+/// The part of a text that fits on a terminal of this size. A terminal of unknown size reports 0.
 fn fitting(text: &str, size: Winsize) -> String {
     let room = |least: u16, cells: u16| if cells == 0 { usize::MAX } else { usize::from(cells.max(least)) };
-    // The last row is the cursor's.
+    // The last row is for the cursor.
     let lines = text.lines().take(room(2, size.ws_row) - 1);
     lines.map(|line| line.chars().take(room(20, size.ws_col)).chain(['\n']).collect::<String>()).collect()
 }
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_shown_what_it_has_room_for() {
+    fn the_text_is_cut_to_the_terminal() {
         let text = format!("{0}\n{0}\nshort\n", "x".repeat(50));
         assert_eq!(fitted(&text, 30, 3), [30, 30]);
         assert_eq!(fitted(&text, 80, 24), [50, 50, 5]);

@@ -1,12 +1,11 @@
-//! `howdah config edit`: the configuration in the user's editor, until howdah takes it.
+//! `howdah config edit`: opens the configuration in the user's editor until howdah accepts the text or the user gives up.
 //!
-//! What is refused comes back to the editor with the reason above it, in comments that are taken away again. Whoever
-//! ends the editor without a change gives up. A text that was changed and is not in force is never removed: its file is
-//! named.
+//! A rejected text is opened again with the reason above it, in comments that are removed before the next attempt. To
+//! give up, the user leaves the editor without a change. A changed text that is not active is never deleted: the error
+//! names its file.
 
-use crate::client::config::{parse, url};
-use crate::client::connection::Server;
-use crate::output;
+use crate::api::{ControlApi, config_url, parse_config_path};
+use crate::terminal::output;
 use howdah_config::DocumentPath;
 use howdah_supervisor::system_error::words;
 use std::io::Write;
@@ -15,29 +14,32 @@ use std::process::Command;
 use tempfile::NamedTempFile;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Begins each line of ours in the file.
+/// Starts each line that this command adds to the file.
 const MARK: &str = "//! ";
-const GIVE_UP: &str = "Correct it and save. To give up, end the editor without a change.";
+const GIVE_UP: &str = "Correct the text and save it. To give up, leave the editor without a change.";
 
 /// Edits the part of the configuration at the path.
-pub fn edit(server: &Server, path: &str) -> Result<(), String> {
-    let path = parse(path)?;
-    let answer = server.ask("GET", &url(&path), None, Vec::new())?.succeeded(None)?;
-    let session = Session { server, path, etag: answer.etag, original: answer.body };
-    // Ctrl-C is for the editor; the text must outlive it.
+///
+/// # Errors
+/// The reason, with the file of a text that was changed and is not active.
+pub fn edit(api: &ControlApi, path: &str) -> Result<(), String> {
+    let path = parse_config_path(path)?;
+    let response = api.get(&config_url(&path))?.accepted(None)?;
+    let session = Session { api, path, etag: response.etag, original: response.body };
+    // Ctrl-C is for the editor. This process must survive it to keep the text.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-    let runtime = runtime.map_err(|error| format!("the editor cannot be started: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("cannot start the editor: {error}"))?;
     let _guard = runtime.enter();
     let _interrupts = (signal(SignalKind::interrupt()), signal(SignalKind::quit()));
     session.run()
 }
 
 struct Session<'a> {
-    server: &'a Server,
+    api: &'a ControlApi,
     path: DocumentPath,
-    /// Of the configuration that is edited.
+    /// The ETag of the configuration that is edited.
     etag: Option<String>,
-    /// What was there.
+    /// The text before the first edit.
     original: String,
 }
 
@@ -46,11 +48,11 @@ struct Session<'a> {
 impl Session<'_> {
     fn run(&self) -> Result<(), String> {
         let problem = |error: std::io::Error| {
-            format!("a file for the editor cannot be made: {}; make room, or set TMPDIR", words(&error))
+            format!("cannot create a file for the editor: {}; free some space, or set TMPDIR", words(&error))
         };
         let mut file = tempfile::Builder::new().prefix("howdah-").suffix(".json").tempfile().map_err(problem)?;
         file.write_all(self.original.as_bytes()).and_then(|()| file.flush()).map_err(problem)?;
-        // What the editor is left with unless it is changed.
+        // The text that the editor is opened with.
         let mut last = self.original.clone();
         loop {
             if let Err(reason) = open(file.path()) {
@@ -58,7 +60,7 @@ impl Session<'_> {
             }
             let text = match std::fs::read_to_string(file.path()) {
                 Ok(text) => without_marks(&text).to_owned(),
-                Err(error) => return Err(self.keep(file, "", format!("the text cannot be read: {}", words(&error)))),
+                Err(error) => return Err(self.keep(file, "", format!("cannot read the text: {}", words(&error)))),
             };
             if text == self.original || text.trim().is_empty() {
                 output::print("Nothing was changed.\n");
@@ -68,30 +70,30 @@ impl Session<'_> {
                 return Err(self.keep(file, &last, "Nothing was changed.".to_owned()));
             }
             last = text;
-            let sent = self.server.ask("PUT", &url(&self.path), self.etag.as_deref(), last.clone().into_bytes());
-            let answer = match sent {
-                Ok(answer) => answer,
+            let url = config_url(&self.path);
+            let response = match self.api.request("PUT", &url, self.etag.as_deref(), last.clone().into_bytes()) {
+                Ok(response) => response,
                 Err(reason) => return Err(self.keep(file, &last, reason)),
             };
-            let Some(refused) = answer.problem() else {
-                output::print(&answer.message());
+            let Some(rejection) = response.rejection() else {
+                output::print(&response.message());
                 return Ok(());
             };
-            if answer.is_overtaken() {
-                let reason = "The configuration was changed by somebody else while you edited it; yours is not in force. Compare \
-                              yours with `howdah config get` before you send it.";
+            if response.is_precondition_failed() {
+                let reason = "The configuration changed while you edited it; your text is not active. Compare it with \
+                              `howdah config get` before you send it.";
                 return Err(self.keep(file, &last, reason.to_owned()));
             }
-            let describe = |lines| refused.describe_in("", &last, &self.path, lines);
+            let describe = |lines| rejection.describe_in("", &last, &self.path, lines);
             let lines = marked(&describe(0)).lines().count();
             let written = std::fs::write(file.path(), marked(&describe(lines)) + &last);
             if let Err(error) = written {
-                return Err(format!("{}; the text cannot be written back: {}", describe(0), words(&error)));
+                return Err(format!("{}; cannot write the text back: {}", describe(0), words(&error)));
             }
         }
     }
 
-    /// Ends without success: the text stays where it is, if there is something in it that is not in force.
+    /// Adds the file's name to the reason, if the file has a changed text, and keeps the file.
     fn keep(&self, file: NamedTempFile, last: &str, reason: String) -> String {
         let text = std::fs::read_to_string(file.path()).unwrap_or_default();
         let text = if text.trim().is_empty() { last } else { without_marks(&text) };
@@ -110,7 +112,7 @@ impl Session<'_> {
                 path.display(),
                 path.display()
             ),
-            Err(error) => format!("{reason}\nYour text cannot be kept: {error}\n{text}"),
+            Err(error) => format!("{reason}\nYour text cannot be kept in a file: {error}\n{text}"),
         }
     }
 }
@@ -119,22 +121,22 @@ fn open(file: &Path) -> Result<(), String> {
     let chosen =
         ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
     let editor = chosen.unwrap_or_else(|| "vi".to_owned());
-    // It may have arguments. Ctrl-C is for it, not for the shell that starts it.
+    // The variable may have arguments. Ctrl-C is for the editor, not for the shell that starts it.
     let script = format!("trap : INT QUIT; {editor} \"$@\"");
     let status = Command::new("/bin/sh").arg("-c").arg(script).arg(&editor).arg(file).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("the editor `{editor}` failed ({status}); nothing was sent. Set VISUAL or EDITOR")),
-        Err(error) => Err(format!("the editor `{editor}` cannot be started: {}; set VISUAL or EDITOR", words(&error))),
+        Err(error) => Err(format!("cannot start the editor `{editor}`: {}; set VISUAL or EDITOR", words(&error))),
     }
 }
 
-/// The reason as comments.
+/// The reason as comments, one for each line.
 fn marked(reason: &str) -> String {
     reason.lines().chain([GIVE_UP]).map(|line| format!("{MARK}{line}\n")).collect()
 }
 
-/// The text without the comments at its beginning that are ours.
+/// The text without the comments that this command added at its beginning.
 fn without_marks(text: &str) -> &str {
     let mut rest = text;
     while rest.starts_with(MARK) {
@@ -148,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_goes_as_it_came() {
+    fn the_added_comments_are_removed_again() {
         let text = "{\n  // howdah\n}\n";
         assert_eq!(without_marks(&(marked("Wrong.\n  1 | x") + text)), text);
         assert_eq!(without_marks(text), text);

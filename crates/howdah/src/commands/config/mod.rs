@@ -1,67 +1,158 @@
-//! `howdah config`: the configuration, read and changed by path.
+//! `howdah config`: reads, changes and checks a configuration, whole or by path.
 
-use crate::client::connection::Server;
-use crate::client::problem::Problem;
-use crate::client::source::Source;
-use crate::output;
+mod edit;
+
+use crate::api::{ApiOptions, ControlApi, config_url, parse_config_path};
+use crate::rejection::{Rejection, SourceText};
+use crate::terminal::output;
+use clap::{Args, Subcommand};
 use howdah_config::{Configuration, Document, DocumentPath};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Prints what there is, or the ETag of the whole.
-pub fn get(server: &Server, path: &str, etag: bool) -> Result<(), String> {
-    let answer = server.ask("GET", &url(&parse(path)?), None, Vec::new())?.succeeded(None)?;
-    match answer.etag.filter(|_| etag) {
+/// The arguments of `howdah config`.
+#[derive(Debug, Args)]
+pub struct ConfigCommand {
+    #[command(flatten)]
+    api: ApiOptions,
+    #[command(subcommand)]
+    action: ConfigAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigAction {
+    /// Print the configuration, or the part of it at PATH.
+    Get {
+        /// For example listeners/*:80 or routes/0; write a slash in a name as %2F.
+        #[arg(value_name = "PATH", default_value = "", hide_default_value = true)]
+        path: String,
+        /// Print the configuration's ETag instead, for --if-match.
+        #[arg(long)]
+        etag: bool,
+    },
+    /// Replace the configuration, or set the part of it at PATH.
+    #[command(allow_missing_positional = true)]
+    Put {
+        /// For example listeners/*:80 or routes/0; write a slash in a name as %2F.
+        #[arg(value_name = "PATH", default_value = "", hide_default_value = true)]
+        path: String,
+        /// A JSON file; - is standard input.
+        #[arg(value_name = "FILE", required = true)]
+        file: PathBuf,
+        #[command(flatten)]
+        condition: Condition,
+    },
+    /// Add an element to the end of the array at PATH.
+    Post {
+        /// For example routes; write a slash in a name as %2F.
+        #[arg(value_name = "PATH")]
+        path: String,
+        /// A JSON file; - is standard input.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        condition: Condition,
+    },
+    /// Remove the part of the configuration at PATH.
+    Delete {
+        /// For example listeners/*:80 or routes/0; write a slash in a name as %2F; / is the whole configuration.
+        #[arg(value_name = "PATH")]
+        path: String,
+        #[command(flatten)]
+        condition: Condition,
+    },
+    /// Open the configuration, or the part of it at PATH, in $VISUAL or $EDITOR, and apply the saved text.
+    Edit {
+        /// For example applications/shop; write a slash in a name as %2F.
+        #[arg(value_name = "PATH", default_value = "", hide_default_value = true)]
+        path: String,
+    },
+    /// Check that a file is a valid configuration. Needs no running howdah and does not check files or users.
+    Check {
+        /// A JSON file; - is standard input.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of the configuration, for editors.
+    Schema,
+}
+
+#[derive(Debug, Args)]
+struct Condition {
+    /// Change nothing unless the configuration still has this ETag; see config get --etag.
+    #[arg(long, value_name = "ETAG")]
+    if_match: Option<String>,
+}
+
+// === impl ConfigCommand ===
+
+impl ConfigCommand {
+    /// Reads, changes or checks.
+    ///
+    /// # Errors
+    /// The reason of the control API or of the check, with its position in the text, or a file that cannot be read.
+    pub fn run(&self) -> Result<(), String> {
+        let api = || ControlApi::new(&self.api);
+        match &self.action {
+            ConfigAction::Get { path, etag } => get(&api()?, path, *etag),
+            ConfigAction::Put { path, file, condition } => send(&api()?, "PUT", path, file, condition),
+            ConfigAction::Post { path, file, condition } => send(&api()?, "POST", path, file, condition),
+            ConfigAction::Delete { path, condition } => delete(&api()?, path, condition),
+            ConfigAction::Edit { path } => edit::edit(&api()?, path),
+            ConfigAction::Check { file } => check(file),
+            ConfigAction::Schema => {
+                output::print(howdah_config::SCHEMA);
+                Ok(())
+            }
+        }
+    }
+}
+
+// === impl Condition ===
+
+impl Condition {
+    /// The ETag with quotes, which a shell removes.
+    fn if_match(&self) -> Option<String> {
+        let etag = self.if_match.as_ref()?;
+        Some(if etag == "*" || etag.contains('"') { etag.clone() } else { format!("\"{etag}\"") })
+    }
+}
+
+fn get(api: &ControlApi, path: &str, etag: bool) -> Result<(), String> {
+    let response = api.get(&config_url(&parse_config_path(path)?))?.accepted(None)?;
+    match response.etag.filter(|_| etag) {
         Some(etag) => output::print(&format!("{etag}\n")),
-        None => output::print(&answer.body),
+        None => output::print(&response.body),
     }
     Ok(())
 }
 
-/// Sends a file.
-pub fn send(server: &Server, method: &str, path: &str, file: &Path, etag: &Option<String>) -> Result<(), String> {
-    let source = Source::read(file, parse(path)?)?;
-    let answer = server.ask(method, &url(&source.path), quoted(etag).as_deref(), source.content.clone())?;
-    // What POST adds stands at an index that is not known here.
-    let shown = if method == "POST" { Source { path: DocumentPath::default(), ..source } } else { source };
-    output::print(&answer.succeeded(Some(&shown))?.message());
+fn send(api: &ControlApi, method: &str, path: &str, file: &Path, condition: &Condition) -> Result<(), String> {
+    let source = SourceText::read(file, parse_config_path(path)?)?;
+    let url = config_url(&source.path);
+    let response = api.request(method, &url, condition.if_match().as_deref(), source.content.clone())?;
+    // POST adds the text at an index that is not known here, so an error's path cannot be found in the text.
+    let source = if method == "POST" { SourceText { path: DocumentPath::default(), ..source } } else { source };
+    output::print(&response.accepted(Some(&source))?.message());
     Ok(())
 }
 
-/// Removes something.
-pub fn delete(server: &Server, path: &str, etag: &Option<String>) -> Result<(), String> {
-    let answer = server.ask("DELETE", &url(&parse(path)?), quoted(etag).as_deref(), Vec::new())?;
-    output::print(&answer.succeeded(None)?.message());
+fn delete(api: &ControlApi, path: &str, condition: &Condition) -> Result<(), String> {
+    let url = config_url(&parse_config_path(path)?);
+    let response = api.request("DELETE", &url, condition.if_match().as_deref(), Vec::new())?;
+    output::print(&response.accepted(None)?.message());
     Ok(())
 }
 
-/// Says whether a file is a configuration.
-pub fn check(file: &Path) -> Result<(), String> {
-    let source = Source::read(file, DocumentPath::default())?;
+fn check(file: &Path) -> Result<(), String> {
+    let source = SourceText::read(file, DocumentPath::default())?;
     match Document::parse_bytes(&source.content).and_then(|document| Configuration::of(&document)) {
         Ok(configuration) => {
-            configuration.warnings.iter().for_each(|warning| eprintln!("howdah: warning: {warning}"));
-            output::print(&format!("{}: the configuration is right\n", source.name));
+            configuration.warnings.iter().for_each(|warning| output::print_error(&format!("warning: {warning}")));
+            output::print(&format!("{}: the configuration is valid\n", source.name));
         }
-        Err(error) => return Err(Problem::from(error).describe(Some(&source))),
+        Err(error) => return Err(Rejection::from(error).describe(Some(&source))),
     }
     Ok(())
-}
-
-/// Reads a path as a person types it: names may be escaped or not.
-pub fn parse(path: &str) -> Result<DocumentPath, String> {
-    DocumentPath::parse(path)
-        .map_err(|refusal| format!("the path {path:?} is none: {}", refusal.detail.unwrap_or_default()))
-}
-
-/// Where the control API has it.
-pub fn url(path: &DocumentPath) -> String {
-    format!("/config/{path}")
-}
-
-/// An ETag has quotes, which a shell takes away.
-fn quoted(etag: &Option<String>) -> Option<String> {
-    let etag = etag.as_ref()?;
-    Some(if etag == "*" || etag.contains('"') { etag.clone() } else { format!("\"{etag}\"") })
 }
 
 #[cfg(test)]
@@ -69,28 +160,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_escaped_as_far_as_it_must_be() {
-        for (typed, expected) in [
-            ("", "/config/"),
-            ("/", "/config/"),
-            ("listeners/*:80", "/config/listeners/*:80"),
-            ("listeners/[::1]:80", "/config/listeners/[::1]:80"),
-            ("applications/my app", "/config/applications/my%20app"),
-            ("applications/caf\u{e9}?#", "/config/applications/caf%C3%A9%3F%23"),
-            ("listeners/unix:%2Frun%2fx", "/config/listeners/unix:%2Frun%2Fx"),
-            ("applications/100%25/root", "/config/applications/100%25/root"),
-        ] {
-            let url = url(&parse(typed).unwrap());
-            assert_eq!(url, expected);
-            assert!(url.parse::<hyper::Uri>().is_ok(), "{url}");
-        }
-        assert!(parse("applications/100%").unwrap_err().contains("write %25 for a percent sign"));
-    }
-
-    #[test]
     fn an_etag_may_have_lost_its_quotes() {
         for (given, expected) in [("abc", "\"abc\""), ("\"abc\"", "\"abc\""), ("*", "*")] {
-            assert_eq!(quoted(&Some(given.to_owned())).as_deref(), Some(expected));
+            let condition = Condition { if_match: Some(given.to_owned()) };
+            assert_eq!(condition.if_match().as_deref(), Some(expected));
         }
     }
 }

@@ -1,14 +1,14 @@
-//! `howdah serve`: the configuration that a folder comes to. It goes the way of every configuration from there.
+//! The configuration that serves a folder, from its layout and the options of `howdah serve`.
 
-use crate::command_line::Serve;
-use crate::recognition::recognise;
+use crate::commands::serve::layout::detect;
+use crate::commands::serve::options::ServeOptions;
 use howdah_config::{Address, PhpVersion, Processes};
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
 
 /// The application's name.
 const NAME: &str = "app";
-/// The configuration's, too.
+/// The default of the configuration's `reload`, too, so it is not written.
 const RELOAD_BY_DEFAULT: &str = "on-swap";
 /// PHP has limits of its own for bodies: post_max_size and upload_max_filesize.
 const MAX_BODY_BYTES: u64 = 256 << 20;
@@ -20,21 +20,21 @@ pub struct Served {
     pub folder: PathBuf,
     /// The configuration that serves it.
     pub configuration: Value,
-    /// What it is, in words.
+    /// For the banner: what the folder is.
     pub description: String,
 }
 
-/// Recognises the folder and writes its configuration.
+/// Detects the folder's layout and writes its configuration.
 ///
 /// # Errors
-/// With the option that is wrong, and what to do.
-pub fn plan(options: &Serve) -> Result<Served, String> {
+/// The option, what is wrong with its value, and what to do.
+pub fn plan(options: &ServeOptions) -> Result<Served, String> {
     let folder = absolute(&options.folder)?;
     if !folder.is_dir() {
         let problem = if folder.exists() { "is not a folder" } else { "does not exist" };
         return Err(format!("the folder {} {problem}; name the folder of your application", folder.display()));
     }
-    let recognised = recognise(&folder, options.front_controller.as_deref())?;
+    let layout = detect(&folder, options.front_controller.as_deref())?;
     let pass = json!({ "pass": format!("applications/{NAME}") });
 
     let mut listeners = Map::new();
@@ -43,11 +43,11 @@ pub fn plan(options: &Serve) -> Result<Served, String> {
         listeners.insert(address.to_string(), json!({ "pass": "routes" }));
     }
     let mut share = json!({
-        "share": share_of(&recognised.root)?,
+        "share": share_of(&layout.root)?,
         "index": ["index.php", "index.html"],
         "fallback": pass,
     });
-    share["chroot"] = utf8(&recognised.root)?.replace('$', "${dollar}").into();
+    share["chroot"] = utf8(&layout.root)?.replace('$', "${dollar}").into();
     if options.follow_symlinks {
         share["follow_symlinks"] = true.into();
     }
@@ -58,16 +58,16 @@ pub fn plan(options: &Serve) -> Result<Served, String> {
                 { "match": { "uri": ["*.php", "*.php/*"] }, "action": pass },
                 { "action": share },
             ],
-            "applications": { NAME: application(options, &recognised.root, recognised.front_controller)? },
+            "applications": { NAME: application(options, &layout.root, layout.front_controller)? },
             "settings": { "http": { "max_body_size": MAX_BODY_BYTES, "chunked_transform": true } },
             "access_log": access_log(&options.access_log)?,
         }),
-        description: recognised.description,
+        description: layout.description,
         folder,
     })
 }
 
-fn application(options: &Serve, root: &Path, front_controller: Option<String>) -> Result<Value, String> {
+fn application(options: &ServeOptions, root: &Path, front_controller: Option<String>) -> Result<Value, String> {
     let kind = match &options.php {
         Some(text) => {
             let version: PhpVersion = text.parse().map_err(|error| format!("--php: {error}"))?;
@@ -92,7 +92,7 @@ fn application(options: &Serve, root: &Path, front_controller: Option<String>) -
     if let Some(file) = &options.php_ini {
         let file = absolute(file)?;
         if !file.is_file() {
-            return Err(format!("--php-ini: there is no file {}; correct the path", file.display()));
+            return Err(format!("--php-ini: the file {} does not exist; correct the path", file.display()));
         }
         php_options.insert("file".to_owned(), utf8(&file)?.into());
     }
@@ -116,14 +116,14 @@ fn access_log(path: &Path) -> Result<Value, String> {
     Ok(utf8(&absolute(path)?)?.into())
 }
 
-/// The files below a folder, as the `share` option says it.
+/// The value of `share` for the files below a folder.
 fn share_of(root: &Path) -> Result<String, String> {
     let root = utf8(root)?.trim_end_matches('/');
     let root = root.replace('$', "${dollar}");
     Ok(if root.is_empty() { "/$uri".to_owned() } else { format!("{root}$uri") })
 }
 
-/// The absolute path. Symbolic links stay: a deploy may point them elsewhere.
+/// The absolute path. Symbolic links are not resolved: a deploy may change their targets.
 fn absolute(path: &Path) -> Result<PathBuf, String> {
     let problem = |error| format!("{}: {error}", path.display());
     if path.components().any(|component| component == Component::ParentDir) && path.exists() {
@@ -141,8 +141,8 @@ mod tests {
     use super::*;
     use howdah_config::{Configuration, Reload};
 
-    fn options(folder: &Path) -> Serve {
-        Serve {
+    fn options(folder: &Path) -> ServeOptions {
+        ServeOptions {
             folder: folder.to_owned(),
             listen: vec!["0.0.0.0:80".to_owned(), "unix:/run/x".to_owned()],
             php: Some("8.2".to_owned()),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_serve_writes_is_a_configuration() {
+    fn the_written_configuration_is_valid() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["plain", "with $dollar and %25 and \"quotes\"", "ümläut"] {
             let folder = folder.path().join(name);
@@ -182,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_option() {
+    fn an_error_names_its_option() {
         let folder = tempfile::tempdir().unwrap();
-        type Change = fn(&mut Serve);
+        type Change = fn(&mut ServeOptions);
         let cases: [(Change, &str); 4] = [
             (|o| o.folder = "/no/such/folder".into(), "the folder /no/such/folder does not exist; "),
             (|o| o.listen = vec!["8080".to_owned()], "--listen: \"8080\" is not an address to listen on; write *:8080"),
             (|o| o.php = Some("new".to_owned()), "--php: \"new\" is not a PHP version; write 8.2"),
-            (|o| o.php_ini = Some("/no/php.ini".into()), "--php-ini: there is no file /no/php.ini; "),
+            (|o| o.php_ini = Some("/no/php.ini".into()), "--php-ini: the file /no/php.ini does not exist; "),
         ];
         for (change, expected) in cases {
             let mut options = options(folder.path());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_all_can_be_shared() {
+    fn the_root_folder_can_be_shared() {
         assert_eq!(share_of(Path::new("/")).unwrap(), "/$uri");
         assert_eq!(share_of(Path::new("/srv/a$b")).unwrap(), "/srv/a${dollar}b$uri");
     }

@@ -1,13 +1,15 @@
-//! How a folder wants to be served: which folder of it is public, and which script answers for what is not a file.
+//! The layout of an application's folder: its public folder, and its front controller.
+//!
+//! Reads file names only, and no file's content. Fails only on a front controller of the user that does not exist.
 
 use std::path::{Path, PathBuf};
 
-/// Public folders of applications that keep the rest of their code outside, in the order in which they are tried.
+/// Public folders of applications that keep the rest of their code outside, in the order of the search.
 const PUBLIC_FOLDERS: [&str; 2] = ["public", "web"];
 const FRONT_CONTROLLER: &str = "index.php";
 
-/// What makes an application known: a path below the folder, and a name.
-const KNOWN: [(&str, &str); 13] = [
+/// A path below the folder that only one framework or application has, and its name.
+const SIGNS: [(&str, &str); 13] = [
     ("artisan", "Laravel"),
     ("bin/console", "Symfony"),
     ("symfony.lock", "Symfony"),
@@ -23,22 +25,22 @@ const KNOWN: [(&str, &str); 13] = [
     ("occ", "Nextcloud"),
 ];
 
-/// How a folder is served.
+/// The layout of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recognised {
-    /// The folder whose files are public.
+pub struct Layout {
+    /// The public folder.
     pub root: PathBuf,
-    /// The script below it that answers for what is neither a file nor a script.
+    /// The script below it that answers all URLs that are neither a file nor a script.
     pub front_controller: Option<String>,
-    /// What it is, in words.
+    /// For the banner: the application's name, its public folder and its front controller.
     pub description: String,
 }
 
-/// Looks at a folder. `front_controller` is what the user chose instead of `index.php`.
+/// Detects the layout of a folder. `front_controller` replaces `index.php`.
 ///
 /// # Errors
-/// When the chosen front controller does not exist.
-pub fn recognise(folder: &Path, front_controller: Option<&str>) -> Result<Recognised, String> {
+/// A front controller of the user that does not exist.
+pub fn detect(folder: &Path, front_controller: Option<&str>) -> Result<Layout, String> {
     let public = PUBLIC_FOLDERS.iter().map(|name| folder.join(name)).find(|path| path.join(FRONT_CONTROLLER).is_file());
     let root = public.unwrap_or_else(|| folder.to_owned());
     let front_controller = match front_controller {
@@ -46,7 +48,7 @@ pub fn recognise(folder: &Path, front_controller: Option<&str>) -> Result<Recogn
             let chosen = chosen.trim_start_matches('/');
             if !root.join(chosen).is_file() {
                 return Err(format!(
-                    "--front-controller {chosen}: there is no such file in {}; write its path from there",
+                    "--front-controller {chosen}: {} has no such file; write its path relative to that folder",
                     root.display()
                 ));
             }
@@ -54,15 +56,15 @@ pub fn recognise(folder: &Path, front_controller: Option<&str>) -> Result<Recogn
         }
         None => root.join(FRONT_CONTROLLER).is_file().then(|| FRONT_CONTROLLER.to_owned()),
     };
-    let name = KNOWN.iter().find(|(sign, _)| folder.join(sign).exists()).map(|(_, name)| *name);
+    let name = SIGNS.iter().find(|(sign, _)| folder.join(sign).exists()).map(|(_, name)| *name);
     let description = match (&front_controller, name) {
         (Some(script), name) => {
             let name = name.unwrap_or("a PHP application");
-            format!("{name} in {}; {script} answers for what is not a file", root.display())
+            format!("{name} in {}, front controller {script}", root.display())
         }
         (None, name) => format!("{} in {}", name.unwrap_or("a folder of scripts and files"), root.display()),
     };
-    Ok(Recognised { root, front_controller, description })
+    Ok(Layout { root, front_controller, description })
 }
 
 #[cfg(test)]
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_served_as_it_wants_to_be() {
+    fn the_layout_of_known_applications_is_detected() {
         let cases: [(&[&str], &str, Option<&str>, &str); 8] = [
             (&["public/index.php", "bin/console", "index.php"], "public", Some("index.php"), "Symfony"),
             (&["public/index.php", "artisan"], "public", Some("index.php"), "Laravel"),
@@ -93,19 +95,19 @@ mod tests {
         ];
         for (files, root, front_controller, name) in cases {
             let folder = folder(files);
-            let recognised = recognise(folder.path(), None).unwrap();
-            assert_eq!(recognised.root, folder.path().join(root), "{files:?}");
-            assert_eq!(recognised.front_controller.as_deref(), front_controller, "{files:?}");
-            assert!(recognised.description.starts_with(name), "{}", recognised.description);
+            let layout = detect(folder.path(), None).unwrap();
+            assert_eq!(layout.root, folder.path().join(root), "{files:?}");
+            assert_eq!(layout.front_controller.as_deref(), front_controller, "{files:?}");
+            assert!(layout.description.starts_with(name), "{}", layout.description);
         }
     }
 
     #[test]
-    fn a_chosen_front_controller_must_be_there() {
+    fn a_chosen_front_controller_must_exist() {
         let folder = folder(&["public/index.php", "public/app.php"]);
-        let recognised = recognise(folder.path(), Some("/app.php")).unwrap();
-        assert_eq!(recognised.front_controller.as_deref(), Some("app.php"));
-        let error = recognise(folder.path(), Some("none.php")).unwrap_err();
-        assert!(error.starts_with("--front-controller none.php: there is no such file in "), "{error}");
+        let layout = detect(folder.path(), Some("/app.php")).unwrap();
+        assert_eq!(layout.front_controller.as_deref(), Some("app.php"));
+        let error = detect(folder.path(), Some("none.php")).unwrap_err();
+        assert!(error.starts_with("--front-controller none.php: ") && error.contains("has no such file"), "{error}");
     }
 }

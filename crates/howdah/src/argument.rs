@@ -1,0 +1,12 @@
+//! Parsers of argument values that several commands share.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// Checks that the text is an address of type `A`, and returns it unchanged.
+///
+/// # Errors
+/// The reason of `A`'s parser; clap adds the option's name.
+pub fn parse_address<A: FromStr<Err: Display>>(text: &str) -> Result<String, String> {
+    text.parse::<A>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,131 @@
+//! The samples of a profile.
+//!
+//! The control API returns the samplers' lines unchanged, one for each sample: the worker, then its frames, innermost
+//! first. A frame is a name, a file and a line. The application can write into that file, too: lines of another form are
+//! ignored, and all text is made safe for a terminal.
+
+use crate::terminal::plain::plain;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+/// The samples of a profile.
+#[derive(Debug, Default, PartialEq)]
+pub struct Samples {
+    pub(super) frames: Vec<Frame>,
+    /// The samples of each worker, by its pid. A sample has indexes of `frames`, outermost first.
+    pub(super) workers: BTreeMap<u32, Vec<Vec<usize>>>,
+}
+
+/// A function, or the top level of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    pub(super) name: String,
+    pub(super) file: String,
+}
+
+/// Separates the frames of a line.
+const FRAME_SEPARATOR: u8 = 0x1f;
+/// Separates the name, the file and the line of a frame.
+const PART_SEPARATOR: u8 = 0x1e;
+/// The number of functions in the summary.
+const BUSIEST: usize = 5;
+
+// === impl Samples ===
+
+impl Samples {
+    /// Reads the samplers' lines.
+    pub fn read(bytes: &[u8]) -> Samples {
+        let mut samples = Samples::default();
+        let mut indexes = HashMap::new();
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let mut fields = line.split(|byte| *byte == FRAME_SEPARATOR);
+            let worker = fields.next().and_then(|field| std::str::from_utf8(field).ok()?.parse().ok());
+            let Some(worker) = worker else { continue };
+            let mut sample: Vec<_> = fields
+                .map(|field| {
+                    let mut parts = field.split(|byte| *byte == PART_SEPARATOR).map(String::from_utf8_lossy);
+                    let mut next = || parts.next().map(|part| plain(&part)).unwrap_or_default();
+                    let frame = Frame { name: next(), file: next() };
+                    *indexes.entry(frame.clone()).or_insert_with(|| {
+                        samples.frames.push(frame);
+                        samples.frames.len() - 1
+                    })
+                })
+                .collect();
+            sample.reverse();
+            if !sample.is_empty() {
+                samples.workers.entry(worker).or_default().push(sample);
+            }
+        }
+        samples
+    }
+
+    /// All samples of all workers.
+    pub fn all(&self) -> impl Iterator<Item = &Vec<usize>> {
+        self.workers.values().flatten()
+    }
+
+    /// The number of samples.
+    pub fn count(&self) -> usize {
+        self.all().count()
+    }
+
+    /// The number of workers with a sample.
+    pub fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The functions that were innermost most often, a line for each. A wait in the kernel counts for the function that
+    /// waits.
+    pub fn busiest_functions(&self) -> String {
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        for sample in self.all() {
+            let innermost = sample.iter().rev().find(|index| !self.frames[**index].name.starts_with('['));
+            if let Some(index) = innermost {
+                *counts.entry(*index).or_default() += 1;
+            }
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(index, count)| (Reverse(*count), *index));
+        let percent = |count: usize| 100.0 * count as f64 / self.count() as f64;
+        let lines = counts.iter().take(BUSIEST).map(|(index, count)| {
+            let frame = &self.frames[*index];
+            let has_same_name = |other: &Frame| other.name == frame.name && other.file != frame.file;
+            let is_ambiguous = self.frames.iter().any(has_same_name);
+            let file = if is_ambiguous { format!(" in {}", frame.file) } else { String::new() };
+            format!("{:5.1} %  {}{file}\n", percent(*count), frame.label())
+        });
+        lines.collect()
+    }
+}
+
+// === impl Frame ===
+
+impl Frame {
+    /// The name; with the file for closures and top levels of files, which have no name of their own.
+    pub fn label(&self) -> String {
+        match self.file.rsplit('/').next() {
+            Some(file) if self.name.starts_with('{') && !file.is_empty() => format!("{} {file}", self.name),
+            _ => self.name.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub const SAMPLES: &[u8] = b"7\x1f[clock_nanosleep]\x1e\x1e\x1fsleep\x1e\x1e0\x1f{main}\x1e/s/a.php\x1e3\n\
+        7\x1fA;b::c\x1e/s/b.php\x1e9\x1f{main}\x1e/s/a.php\x1e4\n\
+        no sample\n\x1f\n8\n\
+        8\x1fsleep\x1e\x1e0\x1f{main}\x1e/s/a.php\x1e3\n";
+
+    #[test]
+    fn samples_are_read_and_other_lines_are_ignored() {
+        let samples = Samples::read(SAMPLES);
+        assert_eq!(samples.count(), 3);
+        assert_eq!(samples.workers.keys().copied().collect::<Vec<_>>(), [7, 8]);
+        assert_eq!(samples.busiest_functions(), " 66.7 %  sleep\n 33.3 %  A;b::c\n");
+        assert_eq!(Samples::read(b"\xff\x1f\n").count(), 0);
+    }
+}

@@ -1,0 +1,106 @@
+//! `howdah run`: starts a howdah with a configuration of the user, or with the last active one of its state directory.
+
+use crate::argument::parse_address;
+use crate::commands::supervisor::become_supervisor;
+use crate::paths::StatePaths;
+use clap::Args;
+use howdah_config::{Address, Configuration};
+use howdah_supervisor::Start;
+use howdah_supervisor::identity::Account;
+use howdah_supervisor::system_error::words;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The options of `howdah run`.
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// The JSON file of the configuration to start with; - is standard input. Default: the last active configuration.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The folder of the configuration and the certificates. Default: /var/lib/howdah for root, else
+    /// ~/.local/state/howdah.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// The address of the control API: unix:/path or 127.0.0.1:PORT. Default: unix:/run/howdah/control.sock for root,
+    /// else control.sock in the state directory.
+    #[arg(long, value_name = "ADDR", value_parser = parse_address::<Address>)]
+    control: Option<String>,
+    /// Write log messages to this file. Default: standard error.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Write howdah's process id to this file.
+    #[arg(long, value_name = "FILE")]
+    pid: Option<PathBuf>,
+    /// The folder of temporary files.
+    #[arg(long, value_name = "DIR")]
+    tmp_dir: Option<PathBuf>,
+    /// If howdah starts as root: the user of the router and of applications without a user. Default: www-data.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// If howdah starts as root: their group. Default: the user's group.
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+}
+
+// === impl RunOptions ===
+
+impl RunOptions {
+    /// Checks the options and becomes the supervisor.
+    ///
+    /// # Errors
+    /// The option, what is wrong with its value, and what to do.
+    pub fn run(self) -> Result<(), String> {
+        let configuration = self.config.as_deref().map(read_configuration).transpose()?;
+        let account = match (&self.user, &self.group) {
+            (Some(user), group) => {
+                Account::named(user, group.as_deref()).map_err(|problem| format!("--user, --group: {problem}"))?
+            }
+            (None, Some(group)) => {
+                Account::unprivileged()?.in_group(group).map_err(|problem| format!("--group: {problem}"))?
+            }
+            (None, None) => Account::unprivileged()?,
+        };
+        if let Some(folder) = self.tmp_dir.as_ref().filter(|folder| !folder.is_dir()) {
+            return Err(format!("--tmp-dir: the folder {} does not exist; create it", folder.display()));
+        }
+        let paths = StatePaths::of_this_user();
+        let state_dir = absolute(&self.state_dir.unwrap_or_else(|| paths.state_dir.clone()))?;
+        let control = match self.control {
+            Some(address) => address,
+            None => {
+                paths.create_control_folder(&state_dir)?;
+                paths.control_address(&state_dir)
+            }
+        };
+        if let Some(log) = &self.log {
+            howdah_supervisor::logs::write_errors_to(log)?;
+        }
+        become_supervisor(&Start {
+            configuration,
+            account,
+            recognised: None,
+            state_dir: Some(state_dir),
+            control: Some(control),
+            pid_file: self.pid.as_deref().map(absolute).transpose()?,
+            log_file: self.log.as_deref().map(absolute).transpose()?,
+            tmp_dir: self.tmp_dir.as_deref().map(absolute).transpose()?,
+        })
+    }
+}
+
+fn read_configuration(path: &Path) -> Result<String, String> {
+    let text = match path.to_str() {
+        Some("-") => io::read_to_string(io::stdin()),
+        _ => std::fs::read_to_string(path),
+    };
+    let text = text.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("--config: the file {} does not exist; correct the path", path.display()),
+        _ => format!("--config: cannot read {}: {}", path.display(), words(&error)),
+    })?;
+    Configuration::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
+}

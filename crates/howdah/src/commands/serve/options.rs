@@ -1,0 +1,67 @@
+//! The options of `howdah serve`, and the parsers of their values.
+
+use crate::argument::parse_address;
+use clap::Args;
+use howdah_config::{Address, Processes};
+use std::path::PathBuf;
+
+/// The options of `howdah serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeOptions {
+    /// The folder of the application.
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub folder: PathBuf,
+    /// The address to listen on: *:80, 127.0.0.1:8080, [::1]:8080 or unix:/path. May be given several times.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_address::<Address>)]
+    pub listen: Vec<String>,
+    /// The PHP version, for example 8.2. Default: the newest installed version.
+    #[arg(long, value_name = "VERSION")]
+    pub php: Option<String>,
+    /// A fixed number of PHP processes. Default: auto, which follows the load.
+    #[arg(long, value_name = "N", value_parser = parse_processes)]
+    pub processes: Option<Processes>,
+    /// The script, below the public folder, that answers all URLs that are not files. Default: index.php, if it exists.
+    #[arg(long, value_name = "FILE")]
+    pub front_controller: Option<String>,
+    /// A php.ini that replaces the distribution's.
+    #[arg(long, value_name = "FILE")]
+    pub php_ini: Option<PathBuf>,
+    /// A php.ini setting that scripts cannot change. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
+    pub ini: Vec<(String, String)>,
+    /// An environment variable for PHP. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
+    pub env: Vec<(String, String)>,
+    /// The file of the access log; - is standard output.
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub access_log: PathBuf,
+    /// If howdah starts as root: the user of PHP. Default: the folder's owner, or www-data if that is root.
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// Follow symbolic links to files outside of the folder, too.
+    #[arg(long)]
+    pub follow_symlinks: bool,
+    /// When to restart PHP: if a symbolic link in DIR changes (on-swap), also if a file of the application changes
+    /// (on-change), or never.
+    #[arg(long, value_name = "WHEN", default_value = "on-swap", value_parser = ["on-swap", "on-change", "never"])]
+    pub reload: String,
+    /// Print the configuration for howdah run, and exit.
+    #[arg(long)]
+    pub print_config: bool,
+}
+
+fn parse_processes(text: &str) -> Result<Processes, String> {
+    let count = text.parse().ok().filter(|count| (1..=1024).contains(count));
+    match (text, count) {
+        ("auto", _) => Ok(Processes::default()),
+        (_, Some(count)) => Ok(Processes::Fixed(count)),
+        _ => Err("write 1 to 1024, or auto".to_owned()),
+    }
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE".to_owned()),
+    }
+}
