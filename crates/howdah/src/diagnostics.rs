@@ -16,7 +16,7 @@ pub struct Diagnostics {
     writing: Writing,
 }
 
-/// What writes the lines.
+/// The thread that writes the lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Writing {
     /// The thread that logs, which may block: right for a command.

@@ -23,7 +23,7 @@ const EXCERPT_BEFORE: usize = 60;
 pub struct Rejection {
     /// The kind of error: one of a few short texts.
     error: String,
-    /// What is wrong, and what to do. Starts with the path of the wrong option, if there is one.
+    /// The reason, and what to do. Starts with the path of the wrong option, if there is one.
     detail: Option<String>,
     position: Option<TextPosition>,
 }
