@@ -12,10 +12,6 @@ from support.mariadb import MariaDb
 from support.server import Howdah
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "xdist_group(name): tests that share a server, for pytest -n N --dist loadgroup")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def packages():
     """The applications. Installs what is missing, which takes minutes; a moment otherwise."""

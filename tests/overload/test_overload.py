@@ -12,6 +12,8 @@ from support.load import load_at_rates
 from support.server import Howdah
 from support.waiting import wait_for
 
+pytestmark = pytest.mark.load
+
 
 @pytest.fixture
 def site(folder):
@@ -68,7 +70,7 @@ def test_code_that_computes_gets_few(site):
 def test_auto_keeps_its_bounds(site):
     for bounds, most in [({"max": 3}, 3), ({"memory": 1 << 20}, 1), ({"max": 1}, 1)]:
         with run(site, processes={"auto": bounds}) as server:
-            load_at_rates(url(server, "/sleep.php"), "200:1")
+            load_at_rates(url(server, "/ten.php"), "400:0.6")
             # Those of the start are there before anything has been weighed.
             wait_for(lambda: status(server)["processes"]["running"] <= most, f"{bounds}")
 
@@ -106,7 +108,7 @@ def test_a_client_may_say_how_long_it_waits(site):
 def test_a_body_that_comes_while_requests_queue_holds_up_nobody(site, headers):
     """Whether it would be refused is foreseen before the body comes."""
     with run(site, processes=2, limits={"queue_timeout": 1}) as server:
-        until = time.monotonic() + 6
+        until = time.monotonic() + 4
         statuses = []
 
         def ask():
@@ -138,7 +140,7 @@ def test_under_lasting_overload_the_capacity_is_used_and_the_rest_hears_at_once(
     with run(site, processes=2, limits={"queue_timeout": 5}) as server:
         alone = load_at_rates(url(server, "/ten.php"), "150:2", expect="slept")
         assert alone["outcomes"] == {"200": 300}
-        seconds = 12
+        seconds = 9
         report = load_at_rates(url(server, "/ten.php"), f"600:{seconds}", "100:3", expect="slept")
         assert set(report["outcomes"]) == {"200", "503"}, report["outcomes"]
         under_load = [second["ok"] for second in report["seconds"][3:seconds - 1]]
@@ -167,7 +169,7 @@ def test_one_applications_overload_leaves_others_alone(site):
         },
     }
     with Howdah.run(config) as server:
-        overload = Background(load_at_rates, url(server, "/ten.php"), "600:5")
+        overload = Background(load_at_rates, url(server, "/ten.php"), "600:3")
         time.sleep(1)
         slowest = 0
         for _ in range(50):
@@ -208,6 +210,6 @@ def test_fifteen_hundred_clients_of_a_unix_socket_see_no_error(site, tmp_path):
 def test_overload_over_a_unix_socket_is_answered_too(site, tmp_path):
     socket = tmp_path / "socket"
     with Howdah.run(over_a_unix_socket(site, socket, processes=2, limits={"queue_timeout": 2})):
-        report = load_at_rates("http://localhost/ten.php", "600:8", "100:2", expect="slept", socket=socket)
+        report = load_at_rates("http://localhost/ten.php", "600:5", "100:2", expect="slept", socket=socket)
         assert set(report["outcomes"]) == {"200", "503"}, report["outcomes"]
         assert report["seconds"][-1]["ok"] == 100, report["seconds"]

@@ -58,7 +58,7 @@ def test_a_flood_of_messages_does_not_stop_the_clock_nor_signals(folder, number)
         while (true) {{ $c->write(3, $message, strlen($message)); }}""",
     )
     server = Howdah.serve(
-        folder, ini={"opcache.preload": preload}, ready=lambda server: "still waiting" in server.stderr
+        folder, ini={"opcache.preload": preload}, ready=lambda server: "still waiting" in server.stderr, time_divider=10
     )
     try:
         server.send_signal(number)
@@ -206,7 +206,7 @@ def test_it_is_said_which_application_is_waited_for(folder):
     preload = folder.php("preload.php", "await(SCRATCH . '/go');")
     folder.php("index.php", "echo 'up';")
     with Howdah.serve(
-        folder, ini={"opcache.preload": preload}, ready=lambda server: "still waiting" in server.stderr
+        folder, ini={"opcache.preload": preload}, ready=lambda server: "still waiting" in server.stderr, time_divider=10
     ) as server:
         assert 'still waiting for PHP of the application "app" to start' in server.stderr
         (folder.scratch / "go").touch()

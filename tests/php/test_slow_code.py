@@ -10,6 +10,7 @@ import xml.etree.ElementTree
 import pytest
 
 from support.background import Background
+from support.client import Connection
 from support.server import EXECUTABLE, Howdah
 from support.upstream import Upstream, ok
 from support.waiting import PATIENCE, wait_for
@@ -58,7 +59,7 @@ def test_a_sleeping_script_is_explained_and_its_sleep_is_not_cut_short(site):
         samples = of_url(server, "/sleep.php?s=2")
         assert [line["sample"] for line in samples] == [1, 2, 3]
         for line, at in zip(samples, (0.3, 0.6, 1.2)):
-            assert at <= line["elapsed"] < at + 0.25
+            assert at <= line["elapsed"] < at + 1  # The machine may be busy.
             assert names(line) == ["sleep", "nap", "{main}"]
             assert line["native"]["function"] == "sleep" and "nanosleep" in line["native"]["waits_in"]
             assert (line["backtrace"][1]["line"], line["backtrace"][2]["line"]) == (2, 3)
@@ -405,14 +406,15 @@ def test_sampling_does_no_harm(site, jit):
     slow = {"threshold": 0.01, "samples": 100}
     with Howdah.run(application(site, processes=2, slow_log=slow, options={"admin": admin})) as server:
         pids = {worker.pid for worker in server.workers(count=2)}
-        profiling = Background(server.api, "POST", "/control/applications/app/profile", {"seconds": 15, "rate": 1000})
+        profiling = Connection(str(server.control))
+        profiling.send_request("POST", "/control/applications/app/profile", body='{"seconds": 120, "rate": 1000}')
         for _ in range(2):
             for name in STRANGE:
                 answer = server.get(f"/{name}.php")
                 assert answer.status == 200 and answer.text.rstrip()[:1] == "0" or name in ("error",), (name, answer.text)
         assert {worker.pid for worker in server.workers()} == pids, "none has died"
         assert "Allowed memory" not in server.stderr
-        profiling.result()
+        profiling.close()
         for line in lines(server):
             for frame in line.get("backtrace", []):
                 assert re.fullmatch(r"[\w\\{}@:/.$-]+", frame["function"]), frame

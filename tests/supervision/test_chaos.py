@@ -42,7 +42,7 @@ def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-@pytest.mark.xdist_group("heavy")
+@pytest.mark.load
 def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
     folder.php("echo.php", "usleep(2000); echo 'you asked for ', $_SERVER['QUERY_STRING'];")
     config = {"applications": {"app": {"type": "php", "root": str(folder.root), "processes": WORKERS}}}

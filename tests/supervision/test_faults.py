@@ -120,11 +120,11 @@ def test_a_worker_that_makes_what_it_shares_with_the_router_block_holds_up_nobod
 
 
 def test_a_stopped_prototype_whose_workers_die_is_replaced(shop):
-    server = shop(processes=1)
+    server = shop(processes=1, how={"time_divider": 5})
     before = server.get("/pid.php").text
     server.prototype("shop").kill(signal.SIGSTOP)
     assert server.get("/pid.php").text == before
-    time.sleep(11)
+    time.sleep(2.5)  # Longer than a prototype may take to fork a worker.
     assert server.get("/pid.php").text == before, "nobody is missed: it is left alone"
     os.kill(int(before), signal.SIGKILL)
     wait_for(lambda: "tells of no worker that has died" in server.stderr, "the line", 40)
@@ -263,7 +263,7 @@ def test_without_the_option_nothing_runs_twice(shop, folder):
 
 
 def test_a_prototype_that_hangs_is_replaced(shop, folder):
-    server = shop(processes="auto")
+    server = shop(processes="auto", how={"time_divider": 5})
     server.workers("shop", count=2)
     hangs = server.prototype("shop")
     hangs.kill(signal.SIGSTOP)

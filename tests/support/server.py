@@ -49,10 +49,13 @@ class Howdah:
         prefix: Sequence[str] = (),
         cwd: os.PathLike | str | None = None,
         ready: Callable[[Howdah], bool] | None = None,
+        time_divider: int = 1,
     ):
         """Starts `EXECUTABLE` with what `arguments` makes of a free port, and waits until it is ready.
 
-        `prefix` goes before the executable (`["setpriv", …]`); `ready` replaces the wait for the URL's line.
+        `prefix` goes before the executable (`["setpriv", …]`); `ready` replaces the wait for the URL's line. A
+        `time_divider` shortens howdah's own long timeouts, for tests that wait for one of them. Only builds with debug
+        assertions do that: such a test must pass, if later, with a release build, too.
         """
         self.directory = Path(tempfile.mkdtemp(prefix="howdah-test-"))
         # With a prefix it may be somebody else who writes here.
@@ -69,7 +72,7 @@ class Howdah:
             words = arguments(self.port)
             if words[0] == "run" and "--state-dir" not in words:
                 words = [*words, "--state-dir", str(self.directory / "state"), "--control", f"unix:{self.control}"]
-            self._spawn([*guard, *prefix, str(EXECUTABLE), *words], environ, cwd)
+            self._spawn([*guard, *prefix, str(EXECUTABLE), *words], environ, cwd, time_divider)
             try:
                 wait_for(
                     lambda: self.process.poll() is not None or (ready or Howdah._has_printed_its_url)(self),
@@ -86,7 +89,10 @@ class Howdah:
         self.kill()
         raise AssertionError(message)
 
-    def _spawn(self, command: list[str], environ: Mapping[str, str] | None, cwd) -> None:
+    def _spawn(self, command: list[str], environ: Mapping[str, str] | None, cwd, time_divider: int) -> None:
+        environ = os.environ if environ is None else {"PATH": os.environ["PATH"], **environ}
+        if time_divider != 1:
+            environ = {**environ, "HOWDAH_TEST_TIME_DIVIDER": str(time_divider)}
         with open(self.directory / "stdout", "wb") as stdout, open(self.directory / "stderr", "wb") as stderr:
             self.process = subprocess.Popen(
                 command,
@@ -94,7 +100,7 @@ class Howdah:
                 stdout=stdout,
                 stderr=stderr,
                 cwd=cwd,
-                env=None if environ is None else {"PATH": os.environ["PATH"], **environ},
+                env=environ,
                 start_new_session=True,
             )
 
