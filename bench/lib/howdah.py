@@ -63,10 +63,20 @@ class Howdah:
 
 def program(php_version):
     """The release executable, or the one that HOWDAH names."""
-    path = Path(os.environ.get("HOWDAH", REPOSITORY / "target" / "release" / "howdah"))
-    for needed in (path, path.with_name(f"howdah-php{php_version}")):
-        if not needed.is_file():
-            raise BenchError(f"{needed} does not exist: cargo build --release, or set HOWDAH=/path/to/howdah")
+    _beside_howdah(f"howdah-php{php_version}")
+    return _beside_howdah(None)
+
+
+def load_generator():
+    """howdah-load."""
+    return _beside_howdah("howdah-load")
+
+
+def _beside_howdah(name):
+    howdah = Path(os.environ.get("HOWDAH", REPOSITORY / "target" / "release" / "howdah"))
+    path = howdah.with_name(name) if name else howdah
+    if not path.is_file():
+        raise BenchError(f"{path} does not exist: cargo build --release, or set HOWDAH=/path/to/howdah")
     return path
 
 

@@ -34,13 +34,13 @@ class IdleConnections:
         selector = selectors.DefaultSelector()
         for connection in self.sockets:
             selector.register(connection, selectors.EVENT_READ)
-        # Readable without a request means closed: there is nothing else that the server could say.
+        # A connection that is readable without a request is closed: the server has no other reason to send.
         closed = len(selector.select(timeout=0))
         selector.close()
         return len(self.sockets) - closed
 
     def ask_again(self, every):
-        """A second request on each `every`th connection; raises if one is not answered."""
+        """A second request on each `every`th connection; raises if a response is missing."""
         for connection in self.sockets[::every]:
             connection.sendall(self.request)
             _read_response(connection)

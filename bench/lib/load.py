@@ -1,6 +1,6 @@
-"""The load generators, wrk and ab: how they are called, and their figures in one form.
+"""The load generators: how they are started, and their figures.
 
-Tools are `wrk` (keep-alive), `ab-k` (keep-alive, HTTP/1.0) and `ab` (a new connection for each request). ab with 1,500
+wrk and ab keep a number of connections busy (`run`); howdah-load sends at constant rates (`at_constant_rates`). Tools are `wrk` (keep-alive), `ab-k` (keep-alive, HTTP/1.0) and `ab` (a new connection for each request). ab with 1,500
 connections makes exactly 15,000 requests; everything else runs for a time.
 """
 
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import process_tree
+from lib.howdah import load_generator
 from lib.php_config import executable
 
 TOOLS = ["wrk", "ab-k", "ab"]
 WRK_REPORT = Path(__file__).with_name("wrk_report.lua")
 MANY_CONNECTIONS, MANY_REQUESTS = 1500, 15000
-# ab keeps a record for each possible request; more than this many are not made in a round.
+# ab allocates a record for each possible request; a round does not make more requests than this.
 AB_MOST_REQUESTS = 2_000_000
 
 
@@ -80,14 +81,14 @@ def _parse_wrk(output):
 
 
 def _ab(url, connections, seconds, requests, keep_alive):
-    # -l: answers may differ in length. -r: go on after a reset. -e: percentiles finer than a millisecond.
+    # -l: responses may differ in length. -r: continue after a reset. -e: percentiles finer than a millisecond.
     amount = ["-n", requests] if requests else ["-t", seconds, "-n", AB_MOST_REQUESTS]
     return [executable("ab", "apache2-utils"), "-q", "-d", "-l", "-r", "-s", "30", *amount, "-c", connections,
             "-e", "/dev/stdout", *(["-k"] if keep_alive else []), url]
 
 
 def _given_up(output, seconds, requests, failures):
-    """ab ends after ten connections that were refused or reset. What it did not get to counts as failed."""
+    """ab stops after ten connections that were refused or reset. The requests that it did not send count as failed."""
     done = re.search(r"^Total of (\d+) requests completed", output, re.M)
     completed = int(done.group(1)) if done else 0
     return Figures(completed, seconds, None, None, None, 0, requests - completed if requests else failures)
@@ -112,3 +113,22 @@ def _parse_ab(output):
         non_2xx=int(number(r"^Non-2xx responses:\s+(\d+)", 0)),
         socket_errors=int(number(r"^Failed requests:\s+(\d+)")),
     )
+
+
+def throughput(url, connections, seconds, *, cores=None):
+    """Requests per second of a server that is busy all the time (wrk); raises if one is not answered with 2xx."""
+    figures = run("wrk", url, connections, seconds, cores=cores)
+    if figures.non_2xx or figures.socket_errors:
+        raise process_tree.BenchError(
+            f"{url}: {figures.non_2xx} responses are not 2xx, {figures.socket_errors} socket errors")
+    return figures.requests / figures.seconds
+
+
+def at_constant_rates(urls, steps, *, connections, expect=None, cores=None):
+    """The JSON report of howdah-load: it sends requests at the rates of `steps`, ["RATE:SECONDS", …], whatever the server does.
+
+    `urls` may have weights, as in "9=http://…". A response 200 without the text `expect` counts as wrong.
+    """
+    command = [load_generator(), "--connections", connections, *(["--expect", expect] if expect else []),
+               "--steps", ",".join(steps), *urls]
+    return json.loads(process_tree.output(command, cores=cores))

@@ -105,7 +105,7 @@ class NginxFpm:
             wait_for_port(port, self.nginx, log)
 
     def front_processes(self):
-        """Those that hold the clients' connections."""
+        """The processes that hold the clients' connections."""
         return [pid for pid in process_tree.tree([self.nginx.pid]) if pid != self.nginx.pid]
 
     def php_workers(self):

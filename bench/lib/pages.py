@@ -1,4 +1,4 @@
-"""What is requested: the pages, the document roots that hold them, and what two right answers have in common."""
+"""The requested pages, their document roots, and the parts of a response that are equal on all servers."""
 
 import json
 import random
@@ -23,7 +23,7 @@ class Site:
 class Page:
     name: str
     path: str
-    # What must be equal in the answers of all servers, taken from the body.
+    # Takes from a body the part that must be equal on all servers.
     essence: callable
     site: str = "pages"
     php: bool = True
@@ -35,7 +35,7 @@ def _whole(body):
 
 
 def _shape(body):
-    """The keys of a JSON object and its values that do not depend on chance or on the server."""
+    """The keys of a JSON object and its values that are the same on each request and each server."""
     document = json.loads(body)
     return sorted(document), document.get("ini"), document.get("php")
 

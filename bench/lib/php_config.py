@@ -30,10 +30,10 @@ class PhpConfig:
     version: str  # "8.2"
     ini_file: Path
     scan_dir: Path
-    user: str | None  # whom PHP runs as; None: as the one who started the bench
+    user: str | None  # the user of PHP; None: the user of the bench
 
     def environment(self):
-        """What both servers are started with: little, since phpinfo() prints it."""
+        """The environment of both servers: small, as phpinfo() prints it."""
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PHP_INI_SCAN_DIR": str(self.scan_dir)}
 
 
@@ -58,7 +58,7 @@ def write(run_dir, version, redis_port=None):
 
 
 def executable(name, package):
-    """The path of a program, also from /usr/sbin, which is not on everybody's PATH."""
+    """The path of a program, also from /usr/sbin, which is not on every PATH."""
     found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if not found:
         raise BenchError(f"{name} is not installed: apt-get install {package}")

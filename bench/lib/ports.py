@@ -21,9 +21,9 @@ def wait_for_socket(path, process, log):
     _wait(socket.AF_UNIX, str(path), process, log)
 
 
-def _wait(family, address, process, log, patience=60.0):
-    """Raises with the end of the log if the process ends or takes too long."""
-    deadline = time.monotonic() + patience
+def _wait(family, address, process, log, timeout=60.0):
+    """Raises with the end of the log if the process exits or the timeout passes."""
+    deadline = time.monotonic() + timeout
     while process.poll() is None and time.monotonic() < deadline:
         try:
             with socket.socket(family) as client:

@@ -1,7 +1,7 @@
 """Processes: start them, stop them by pid, and read what a whole tree of them costs.
 
-A started process dies with the bench (PR_SET_PDEATHSIG), so that a bench killed with -9 leaves nothing behind.
-A process that ends while the tree is being read counts as nothing: its CPU time is in its parent's account by then.
+A started process dies with the bench (PR_SET_PDEATHSIG), so that a bench killed with SIGKILL leaves nothing behind.
+A process that exits while the tree is read counts as nothing: its CPU time is in its parent's account by then.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class BenchError(Exception):
-    """What keeps the bench from measuring; the message says what to do."""
+    """The bench cannot measure; the message names the reason and the remedy."""
 
 
 def start(command, *, cores=None, env=None, log=None, cwd=None, stdout=None):
@@ -49,15 +49,15 @@ def start(command, *, cores=None, env=None, log=None, cwd=None, stdout=None):
 
 
 def output(command, *, cores=None):
-    """Runs `command` to its end, and returns what it says; it ends with the bench."""
+    """Runs `command` to its end, and returns its output."""
     process = start(command, cores=cores, stdout=subprocess.PIPE)
     try:
-        said = process.communicate()[0].decode()
+        text = process.communicate()[0].decode()
     finally:
         stop(process)
     if process.returncode:
-        raise BenchError(said)
-    return said
+        raise BenchError(text)
+    return text
 
 
 def stop(process, *, sig=signal.SIGTERM, patience=15.0):
@@ -144,7 +144,7 @@ def _start_time(pid):
 
 
 def _alive(family):
-    """Those of {pid: start time} that still run; a reused pid has another start time, a zombie is no more."""
+    """The pids of {pid: start time} that still run. A reused pid has another start time; a zombie has exited."""
     alive = []
     for pid, started in family.items():
         fields = _stat(pid)

@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-# Of these the table shows the median of the rounds; of the errors the sum, since a median would hide a bad round.
+# The table shows the median of the rounds for these figures; for errors the sum, as a median would hide a bad round.
 MEDIANS = ["per_second", "p50_ms", "p90_ms", "p99_ms", "cpu_seconds_per_1000", "pss_bytes"]
 SUMS = ["requests", "non_2xx", "socket_errors"]
 
@@ -67,7 +67,7 @@ def _or_dash(value, unit, form):
 
 
 def circumstances(bench, alike, options):
-    """What a reader needs to judge the figures or to repeat them."""
+    """The facts that a reader needs to judge the figures or to repeat them."""
     return {
         "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": options.command,

@@ -73,7 +73,7 @@ class Workbench:
         return f"http://127.0.0.1:{server.ports[page.site]}{page.path}"
 
     def settle(self, server):
-        """Waits until the server has nothing left to do, such as requests of clients that are gone."""
+        """Waits until the server is idle: it may still work for clients that have disconnected."""
         deadline = time.monotonic() + 30
         before = process_tree.cpu_seconds(server.roots)
         while time.monotonic() < deadline:
