@@ -1,4 +1,6 @@
-//! The handshake of a connection. Who speaks HTTP without TLS is told so; what else goes wrong is the client's to know.
+//! The handshake of a connection.
+//!
+//! A client that sends HTTP without TLS gets a 400 with an explanation. Every other failure closes the connection.
 
 use crate::net::socket::Transport;
 use crate::php::cgi::SERVER_NAME;
@@ -11,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What was agreed on, in OpenSSL's words.
+/// The agreed protocol and cipher suite, under OpenSSL's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// SSL_PROTOCOL.
@@ -23,20 +25,21 @@ pub struct Negotiated {
 /// Why there is no encrypted stream.
 #[derive(Debug)]
 pub enum HandshakeError {
-    /// The client sent HTTP; it was answered.
+    /// The client sent HTTP, and got its answer.
     PlainHttp,
-    /// Whatever else the client did, or did not.
+    /// The client left, or broke the protocol.
     Failed(io::Error),
 }
 
 const BODY: &str = "This port speaks HTTPS: write https:// in the address.\n";
-/// The most bytes of a plain request that are read, so that the answer is not lost to a reset.
+/// Limit for the bytes of a plain request that are read. Unread bytes would reset the connection, and the answer would
+/// be lost.
 const PLAIN_REQUEST_BYTES: u64 = 1 << 20;
 
-/// Shakes hands. It may take as long as the client likes: the caller keeps time.
+/// Runs the handshake. It has no timeout: the caller sets one.
 ///
 /// # Errors
-/// Whatever the client did wrong.
+/// When the client sends HTTP, leaves, or breaks the protocol.
 pub async fn handshake(
     mut transport: Transport,
     config: Arc<ServerConfig>,
@@ -44,7 +47,7 @@ pub async fn handshake(
     let first = transport.peek().await.map_err(HandshakeError::Failed)?;
     // A record of TLS begins with 22, one of SSL 2 with a set bit, a request with the letters of its method.
     if first.is_some_and(|byte| byte.is_ascii_alphabetic()) {
-        // A client that is gone need not be told.
+        // An error here means that the client has left: it needs no answer.
         let _ = refuse_plain_http(&mut transport).await;
         return Err(HandshakeError::PlainHttp);
     }
@@ -66,7 +69,7 @@ async fn refuse_plain_http(transport: &mut Transport) -> io::Result<()> {
 // === impl Negotiated ===
 
 impl Negotiated {
-    /// What the connection agreed on.
+    /// The protocol and cipher suite of this connection.
     pub fn of(connection: &ServerConnection) -> Negotiated {
         let protocol = match connection.protocol_version() {
             Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
@@ -83,7 +86,7 @@ impl Negotiated {
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HandshakeError::PlainHttp => f.write_str("the client spoke HTTP without TLS"),
+            HandshakeError::PlainHttp => f.write_str("the client sent HTTP without TLS"),
             HandshakeError::Failed(error) => error.fmt(f),
         }
     }

@@ -1,11 +1,11 @@
-//! TLS of listeners: from what the configuration and the certificates say to what a handshake needs.
+//! TLS of listeners: turns the configuration and the certificates into the settings of a handshake.
 //!
 //! - `server_name`: which certificate a client gets
 //! - `sessions`, `tickets`: how clients resume their sessions
 //! - `handshake`: from an accepted socket to an encrypted stream
 //!
-//! The configuration has been read and the certificates have been checked before, so that nothing is expected to fail
-//! here; what does is a sentence that names the listener and the certificate.
+//! The supervisor has read the configuration and checked the certificates before, so that nothing is expected to fail
+//! here. An error is a sentence that names the listener and the certificate.
 
 mod handshake;
 mod server_name;
@@ -28,40 +28,40 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tickets::Ticketer;
 
-/// PEM texts by the name of the certificate: a chain, the certificate of the key first, and its key.
+/// PEM texts by the name of the certificate: a chain, which begins with the certificate of the key, and the key.
 pub type Certificates = BTreeMap<String, String>;
 
-/// What was made for the configuration in force. Listeners whose TLS does not change keep what is here, and with it
-/// their sessions and tickets.
+/// The settings of the active configuration's listeners. A listener whose TLS does not change keeps its entry, and
+/// with it its sessions and tickets.
 #[derive(Default)]
 pub struct TlsConfigs {
-    made: Vec<Made>,
+    active: Vec<ListenerTls>,
 }
 
 #[derive(Clone)]
-struct Made {
+struct ListenerTls {
     tls: Tls,
-    /// Of the certificates' content, under the names that `tls` has.
-    content: [u8; SHA256_OUTPUT_LEN],
+    /// A digest of the certificates that `tls` names.
+    digest: [u8; SHA256_OUTPUT_LEN],
     config: Arc<ServerConfig>,
 }
 
-/// What is spoken inside of TLS.
+/// The protocol inside of TLS (ALPN).
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 // === impl TlsConfigs ===
 
 impl TlsConfigs {
-    /// What each listener needs, in the order of the configuration; `None` for those without TLS.
+    /// The settings of each listener, in the order of the configuration; `None` for a listener without TLS.
     ///
     /// # Errors
-    /// A sentence; nothing has changed then.
+    /// A sentence, when a certificate is missing or not usable. The settings are unchanged then.
     pub fn update(
         &mut self,
         configuration: &Configuration,
         certificates: &Certificates,
     ) -> Result<Vec<Option<Arc<ServerConfig>>>, String> {
-        let mut made: Vec<Made> = Vec::new();
+        let mut active: Vec<ListenerTls> = Vec::new();
         let mut configs = Vec::new();
         for listener in &configuration.listeners {
             let Some(tls) = &listener.tls else {
@@ -69,16 +69,19 @@ impl TlsConfigs {
                 continue;
             };
             let problem = |problem| format!("listeners/{}/tls: {problem}", listener.address);
-            let content = digest(tls, certificates);
-            let known = made.iter().chain(&self.made).find(|known| known.tls == *tls && known.content == content);
-            let one = match known {
+            let digest = digest(tls, certificates);
+            let known = active.iter().chain(&self.active).find(|known| known.tls == *tls && known.digest == digest);
+            let entry = match known {
                 Some(known) => known.clone(),
-                None => Made { tls: tls.clone(), content, config: Arc::new(make(tls, certificates).map_err(problem)?) },
+                None => {
+                    let config = server_config(tls, certificates).map_err(problem)?;
+                    ListenerTls { tls: tls.clone(), digest, config: Arc::new(config) }
+                }
             };
-            configs.push(Some(Arc::clone(&one.config)));
-            made.push(one);
+            configs.push(Some(Arc::clone(&entry.config)));
+            active.push(entry);
         }
-        self.made = made;
+        self.active = active;
         Ok(configs)
     }
 }
@@ -94,7 +97,7 @@ fn digest(tls: &Tls, certificates: &Certificates) -> [u8; SHA256_OUTPUT_LEN] {
     digest
 }
 
-fn make(tls: &Tls, certificates: &Certificates) -> Result<ServerConfig, String> {
+fn server_config(tls: &Tls, certificates: &Certificates) -> Result<ServerConfig, String> {
     let provider = Arc::new(provider(&tls.policy));
     let mut keys = Vec::new();
     for name in &tls.certificates {

@@ -1,8 +1,9 @@
-//! Which certificate a client gets: the one for the name that it asks for (SNI, RFC 6066).
+//! Which certificate a client gets: the certificate for the name in its hello (SNI, RFC 6066).
 //!
-//! Names are those of the certificate for hosts, or its common name if it has no others. An exact one goes before a
-//! wildcard (`*.example.com`, which stands for one label), the certificate that was named first before later ones, and
-//! of those for one name the first whose key the client can check. Who asks for another name, or for none, gets the first.
+//! The names of a certificate are its alternative names for hosts, or its common name if it has no alternative names.
+//! An exact name has priority over a wildcard (`*.example.com`, which stands for one label). Among the certificates for
+//! a name, the order of the configuration decides, and the client gets the first whose key it can check. For an unknown
+//! name, or without a name, the client gets the first certificate.
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -15,16 +16,16 @@ use x509_parser::parse_x509_certificate;
 /// The certificates of a listener.
 #[derive(Debug)]
 pub struct Resolver {
-    /// In the order of the configuration; one at least.
+    /// In the order of the configuration; at least one.
     keys: Vec<Arc<CertifiedKey>>,
-    /// Which of them are for a name, lower case, in their order.
+    /// The indexes into `keys` for each name, which is in lower case.
     by_name: HashMap<String, Vec<usize>>,
 }
 
 // === impl Resolver ===
 
 impl Resolver {
-    /// Chooses among these.
+    /// Chooses among these keys.
     ///
     /// # Errors
     /// When a certificate cannot be read.
@@ -34,17 +35,17 @@ impl Resolver {
             let leaf = key.cert.first().and_then(|leaf| parse_x509_certificate(leaf).ok());
             let (_, leaf) = leaf.ok_or_else(|| format!("the certificate {index} cannot be read"))?;
             for name in names(&leaf) {
-                let places = by_name.entry(name).or_default();
-                if places.last() != Some(&index) {
-                    places.push(index);
+                let indexes = by_name.entry(name).or_default();
+                if indexes.last() != Some(&index) {
+                    indexes.push(index);
                 }
             }
         }
         Ok(Resolver { keys, by_name })
     }
 
-    /// The places of the certificates for this name; the first one, if it is for none.
-    fn fitting(&self, name: Option<&str>) -> &[usize] {
+    /// The indexes of the certificates for this name; the first certificate if no certificate has the name.
+    fn matching(&self, name: Option<&str>) -> &[usize] {
         let found = name.and_then(|name| {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
             let wildcard = || name.split_once('.').and_then(|(_, rest)| self.by_name.get(&format!("*.{rest}")));
@@ -56,13 +57,13 @@ impl Resolver {
 
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let fitting = self.fitting(hello.server_name()).iter().filter_map(|place| self.keys.get(*place));
-        let mut usable = fitting.clone().filter(|key| key.key.choose_scheme(hello.signature_schemes()).is_some());
-        usable.next().or(fitting.clone().next()).cloned()
+        let matching = self.matching(hello.server_name()).iter().filter_map(|index| self.keys.get(*index));
+        let mut usable = matching.clone().filter(|key| key.key.choose_scheme(hello.signature_schemes()).is_some());
+        usable.next().or(matching.clone().next()).cloned()
     }
 }
 
-/// Lower case.
+/// The certificate's names for hosts, in lower case.
 fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     if let Ok(Some(alternatives)) = certificate.subject_alternative_name() {
         let hosts = alternatives.value.general_names.iter().filter_map(|name| match name {

@@ -1,4 +1,7 @@
-//! Sessions that the server remembers, for clients that resume them: so many, and so long.
+//! Sessions that the server remembers, for clients that resume them: `session/cache_size` and `session/timeout`.
+//!
+//! rustls has a cache, too (`ServerSessionMemoryCache`), but without a timeout, and it searches all of its entries
+//! whenever a session is taken, which TLS 1.3 does at each resumption.
 
 use rustls::server::StoresServerSessions;
 use std::collections::{HashMap, VecDeque};
@@ -6,7 +9,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The last `size` sessions that were stored, shared by all threads.
+/// The last `size` stored sessions, shared by all threads.
 pub struct SessionCache {
     size: usize,
     timeout: Duration,
@@ -15,32 +18,33 @@ pub struct SessionCache {
 
 #[derive(Default)]
 struct State {
-    sessions: HashMap<Vec<u8>, Session>,
-    /// What was stored, oldest first, also what was taken since.
+    sessions: HashMap<Vec<u8>, CachedSession>,
+    /// The numbers and keys of the stored sessions, oldest first. A session that was taken since keeps its entry.
     stored: VecDeque<(u64, Vec<u8>)>,
-    next: u64,
+    next_number: u64,
 }
 
-struct Session {
+struct CachedSession {
     value: Vec<u8>,
     stored: Instant,
+    /// Distinguishes two sessions that were stored under the same key.
     number: u64,
 }
 
 // === impl SessionCache ===
 
 impl SessionCache {
-    /// Remembers so many sessions for so long.
+    /// Remembers up to `size` sessions for `timeout`.
     pub fn new(size: usize, timeout: Duration) -> SessionCache {
         SessionCache { size, timeout, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // It is whole between any two statements.
+        // The state is consistent between any two statements, also after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_fresh(&self, session: &Session) -> bool {
+    fn is_fresh(&self, session: &CachedSession) -> bool {
         session.stored.elapsed() <= self.timeout
     }
 }
@@ -48,10 +52,10 @@ impl SessionCache {
 impl StoresServerSessions for SessionCache {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
         let state = &mut *self.state();
-        let number = state.next;
-        state.next += 1;
+        let number = state.next_number;
+        state.next_number += 1;
         state.stored.push_back((number, key.clone()));
-        state.sessions.insert(key, Session { value, stored: Instant::now(), number });
+        state.sessions.insert(key, CachedSession { value, stored: Instant::now(), number });
         while state.stored.len() > self.size
             && let Some((number, key)) = state.stored.pop_front()
         {
@@ -95,7 +99,7 @@ mod tests {
         assert_eq!(cache.get(b"b").as_deref(), Some(&b"b!"[..]));
         assert_eq!(cache.take(b"c").as_deref(), Some(&b"c!"[..]));
         assert_eq!(cache.take(b"c"), None);
-        // What is stored again is as good as new.
+        // A session that is stored again counts as new.
         put(b"b");
         put(b"d");
         assert!(cache.get(b"b").is_some() && cache.get(b"d").is_some());

@@ -1,4 +1,4 @@
-//! Handshakes within the process: a client of rustls against what a configuration comes to.
+//! Handshakes within the process: a client of rustls against the settings that a configuration results in.
 
 use super::*;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
@@ -8,11 +8,11 @@ use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, HandshakeKind, ProtocolVersion, ServerConnection, SignatureScheme};
 use std::io::{Read, Write};
 
-/// Believes everything: the tests look at the certificate themselves.
+/// Accepts every certificate: the tests check it themselves.
 #[derive(Debug)]
-struct Gullible(Vec<SignatureScheme>);
+struct AcceptAll(Vec<SignatureScheme>);
 
-impl ServerCertVerifier for Gullible {
+impl ServerCertVerifier for AcceptAll {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -54,7 +54,7 @@ fn client(policy: &TlsPolicy, schemes: &[SignatureScheme]) -> ClientConfig {
         .with_protocol_versions(versions(policy.versions))
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Gullible(schemes.to_vec())))
+        .with_custom_certificate_verifier(Arc::new(AcceptAll(schemes.to_vec())))
         .with_no_client_auth();
     config.resumption = Resumption::in_memory_sessions(8);
     config
@@ -109,12 +109,12 @@ fn server(tls: &str, certificates: &Certificates) -> Arc<ServerConfig> {
     configs.remove(0).unwrap()
 }
 
-fn one() -> Certificates {
+fn shop_only() -> Certificates {
     Certificates::from([("shop".to_owned(), ecdsa(&["shop.example"], "shop"))])
 }
 
 #[test]
-fn a_client_gets_the_certificate_for_the_name_it_asks_for() {
+fn a_client_gets_the_certificate_for_the_name_in_its_hello() {
     let certificates = Certificates::from([
         ("first".to_owned(), ecdsa(&["one.example", "WWW.one.example"], "no.example")),
         ("wild".to_owned(), ecdsa(&["*.one.example", "*.two.example"], "wild")),
@@ -159,13 +159,13 @@ fn a_client_gets_a_certificate_that_it_can_check() {
 }
 
 #[test]
-fn conf_commands_say_what_is_spoken() {
+fn conf_commands_limit_protocols_and_ciphers() {
     let any = TlsPolicy::default();
     let only = |versions| TlsPolicy { versions, ..any.clone() };
     let suites = |suites: &[CipherSuite]| TlsPolicy { cipher_suites: suites.to_vec(), ..any.clone() };
     let groups = |groups: &[KeyExchangeGroup]| TlsPolicy { groups: groups.to_vec(), ..any.clone() };
     let chacha_first = suites(&[CipherSuite::Tls13Chacha20Poly1305Sha256, CipherSuite::Tls13Aes256GcmSha384]);
-    // What the client speaks, and what comes of it: a protocol, a cipher suite, or nothing.
+    // The server's commands, the client's policy, and the result: a protocol and a cipher suite, or no connection.
     let cases = [
         ("{}", any.clone(), Some(("TLSv1.3", "TLS_AES_256_GCM_SHA384"))),
         ("{}", only(TlsVersions::Tls12), Some(("TLSv1.2", "ECDHE-ECDSA-AES256-GCM-SHA384"))),
@@ -182,7 +182,7 @@ fn conf_commands_say_what_is_spoken() {
         (r#"{"Options": "ServerPreference"}"#, chacha_first, Some(("TLSv1.3", "TLS_AES_256_GCM_SHA384"))),
     ];
     for (commands, policy, expected) in cases {
-        let server = server(&format!(r#"{{"certificate": "shop", "conf_commands": {commands}}}"#), &one());
+        let server = server(&format!(r#"{{"certificate": "shop", "conf_commands": {commands}}}"#), &shop_only());
         let result = connect(&server, &Arc::new(client(&policy, &ALL_SCHEMES)), "shop.example");
         let negotiated = result.ok().map(|(server, _)| Negotiated::of(&server));
         assert_eq!(negotiated.map(|n| (n.protocol, n.cipher)), expected, "{commands}");
@@ -191,7 +191,7 @@ fn conf_commands_say_what_is_spoken() {
 
 #[test]
 fn http_1_1_is_agreed_on() {
-    let server = server(r#"{"certificate": "shop"}"#, &one());
+    let server = server(r#"{"certificate": "shop"}"#, &shop_only());
     for (offered, expected) in [(&["h2", "http/1.1"][..], Some(&b"http/1.1"[..])), (&[], None)] {
         let mut config = client(&TlsPolicy::default(), &ALL_SCHEMES);
         config.alpn_protocols = offered.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
@@ -213,7 +213,7 @@ fn sessions_are_resumed_as_configured() {
     ];
     for (session, resumed) in cases {
         for versions in [TlsVersions::Tls12, TlsVersions::Tls13] {
-            let server = server(&format!(r#"{{"certificate": "shop", "session": {session}}}"#), &one());
+            let server = server(&format!(r#"{{"certificate": "shop", "session": {session}}}"#), &shop_only());
             let policy = TlsPolicy { versions, ..TlsPolicy::default() };
             let client = Arc::new(client(&policy, &ALL_SCHEMES));
             let kinds: Vec<_> = (0..3)
@@ -230,7 +230,7 @@ fn sessions_are_resumed_as_configured() {
 #[test]
 fn two_servers_with_the_same_keys_share_sessions() {
     let tls = format!(r#"{{"certificate": "shop", "session": {{"tickets": "{}"}}}}"#, "K".repeat(64));
-    let certificates = one();
+    let certificates = shop_only();
     let client = Arc::new(client(&TlsPolicy::default(), &ALL_SCHEMES));
     let kind = |server| connect(&server, &client, "shop.example").unwrap().0.handshake_kind();
     assert_eq!(kind(server(&tls, &certificates)), Some(HandshakeKind::Full));
@@ -238,9 +238,9 @@ fn two_servers_with_the_same_keys_share_sessions() {
 }
 
 #[test]
-fn what_does_not_change_keeps_its_sessions() {
+fn an_unchanged_listener_keeps_its_sessions() {
     let mut configs = TlsConfigs::default();
-    let mut certificates = one();
+    let mut certificates = shop_only();
     let mut update = |tls: &str, certificates: &Certificates| {
         configs.update(&configuration(tls), certificates).map(|mut configs| configs.remove(0).unwrap())
     };
@@ -254,17 +254,17 @@ fn what_does_not_change_keeps_its_sessions() {
         &first,
         &update(r#"{"certificate": "shop", "session": {"cache_size": 9}}"#, &certificates).unwrap()
     ));
-    let renewed = one();
+    let renewed = shop_only();
     assert!(!Arc::ptr_eq(&first, &update(plain, &renewed).unwrap()));
 }
 
 #[test]
-fn what_cannot_be_made_is_named() {
-    let mut certificates = one();
+fn an_error_names_the_listener_and_the_certificate() {
+    let mut certificates = shop_only();
     certificates.insert("torn".to_owned(), certificates["shop"].replace("MII", "!"));
     certificates
         .insert("keyless".to_owned(), certificates["shop"].split("-----BEGIN PRIVATE").next().unwrap().to_owned());
-    let other = one()["shop"].split_once("-----BEGIN PRIVATE").unwrap().1.to_owned();
+    let other = shop_only()["shop"].split_once("-----BEGIN PRIVATE").unwrap().1.to_owned();
     certificates.insert("mixed".to_owned(), format!("{}-----BEGIN PRIVATE{other}", certificates["keyless"]));
     let cases = [
         ("gone", "there is no certificate \"gone\"; upload it"),
@@ -281,7 +281,7 @@ fn what_cannot_be_made_is_named() {
 
 #[test]
 fn data_goes_both_ways() {
-    let server = server(r#"{"certificate": "shop"}"#, &one());
+    let server = server(r#"{"certificate": "shop"}"#, &shop_only());
     let (mut server, mut client) =
         connect(&server, &Arc::new(client(&TlsPolicy::default(), &ALL_SCHEMES)), "shop.example").unwrap();
     assert_eq!(server.protocol_version(), Some(ProtocolVersion::TLSv1_3));
@@ -291,7 +291,7 @@ fn data_goes_both_ways() {
     server.read_tls(&mut wire.as_slice()).unwrap();
     assert!(server.wants_read());
     server.process_new_packets().unwrap();
-    // What `Socket::poll_readable` goes by.
+    // `Socket::poll_readable` depends on this.
     assert!(!server.wants_read());
     let mut request = [0; 5];
     server.reader().read_exact(&mut request).unwrap();
