@@ -1,6 +1,7 @@
 """The load generators: how they are started, and their figures.
 
-wrk and ab keep a number of connections busy (`run`); howdah-load sends at constant rates (`at_constant_rates`). Tools are `wrk` (keep-alive), `ab-k` (keep-alive, HTTP/1.0) and `ab` (a new connection for each request). ab with 1,500
+wrk and ab keep a number of connections busy (`run`); howdah-load sends at constant rates (`at_constant_rates`). Tools
+are `wrk` (keep-alive), `ab-k` (keep-alive, HTTP/1.0) and `ab` (a new connection for each request). ab with 1,500
 connections makes exactly 15,000 requests; everything else runs for a time.
 """
 

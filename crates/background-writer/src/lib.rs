@@ -1,10 +1,20 @@
-//! A file that may make its writers wait (a pipe, a terminal), written by a thread of its own.
+//! Writes lines to a file that may block (a pipe, a terminal) from a thread of its own.
 //!
-//! Whoever logs never waits: lines go on a bounded queue. When the queue is full they are dropped and counted, and the log
-//! says how many were lost as soon as somebody reads again. What can't be written (nobody will ever read) is dropped too;
-//! that is said once. The thread starts with the first line, and ends when the writer is dropped and all is written.
+//! [`BackgroundWriter`] writes to any file; [`standard_error`] is that of the process. A caller never blocks: its lines go
+//! into a queue of at most 1 MiB, and are written whole and in order. The thread starts with the first line, and exits
+//! when the writer is dropped and its queue is empty.
 //!
-//! [`BackgroundWriter`] is one for any file; [`standard_error`] is that of the process.
+//! - Full queue: new lines are dropped and counted; the log reports their number when the file can be written again.
+//! - Write error (no reader is left): the lines are lost; the log reports it once for each series of errors.
+//! - Orderly exit: [`BackgroundWriter::finish`] waits until the queue is empty, up to a timeout.
+//!
+//! The users are the access log of the router (`"access_log": "-"` under systemd or Docker is a pipe), the log messages
+//! of the supervisor and the router, and an application's `stderr`: a reader that stops must not stop the requests.
+//!
+//! tracing-appender's `non_blocking` does not replace it (0.2, read in its source): its thread starts with the writer, but
+//! here that is before privileges are dropped; its queue is bounded by lines, and an access log line may have 8 KiB and
+//! more; it counts lost lines but does not report them; an error in its thread is ignored, so that on a non-blocking pipe
+//! (EAGAIN) the rest of a line is lost and the next one continues it; and its only flush, up to one second, is its drop.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +32,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Writes to a file without making anybody wait.
+/// Writes to a file without blocking the caller.
 #[derive(Debug)]
 pub struct BackgroundWriter {
     shared: Arc<Shared>,
@@ -30,40 +40,40 @@ pub struct BackgroundWriter {
 
 #[derive(Debug)]
 struct Shared {
-    /// What the file is, for messages: "the access log".
+    /// The name of the file in messages: "the access log".
     name: &'static str,
     target: Target,
     queue: Mutex<Queue>,
-    /// Something of the queue's has changed.
+    /// Notified at each change of the queue.
     changed: Condvar,
 }
 
 #[derive(Debug)]
 enum Target {
     File(Arc<File>),
-    /// Whatever it is at the time: it may be opened anew.
+    /// The standard error at the time of the write: a log may be reopened.
     StandardError,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Whole lines, which wait.
+    /// Whole lines that are not written yet.
     lines: Vec<u8>,
-    /// Others are being written.
+    /// The thread writes lines that it has taken.
     writing: bool,
-    /// How many lines had no room since the last complaint.
+    /// Lines that were dropped since the last report.
     lost: u64,
     started: bool,
     closed: bool,
 }
 
-/// The most bytes that wait. As many may be in the thread's hands.
+/// The limit of the queue. The thread may have the same number of bytes taken.
 const QUEUE_BYTES: usize = 1024 * 1024;
 
 // === impl BackgroundWriter ===
 
 impl BackgroundWriter {
-    /// A writer to `file`, of which messages speak as `name`; `None` for a regular file, which makes nobody wait.
+    /// A writer to `file`, which messages call `name`; `None` for a regular file, which does not block.
     pub fn of(file: &Arc<File>, name: &'static str) -> Option<BackgroundWriter> {
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return None;
@@ -76,7 +86,7 @@ impl BackgroundWriter {
         BackgroundWriter { shared: Arc::new(Shared { name, target, queue, changed }) }
     }
 
-    /// Whether nothing waits to be written.
+    /// Whether all lines are written.
     fn is_empty(&self) -> bool {
         let queue = self.shared.lock();
         !queue.writing && queue.lines.is_empty()
@@ -87,7 +97,7 @@ impl BackgroundWriter {
         matches!(&self.shared.target, Target::File(ours) if Arc::ptr_eq(ours, file))
     }
 
-    /// Puts lines on the queue, or drops them if it is full.
+    /// Queues lines, or drops them if the queue is full.
     pub fn push(&self, lines: &[u8]) {
         let mut queue = self.shared.lock();
         if queue.lines.len() + lines.len() > QUEUE_BYTES {
@@ -97,17 +107,17 @@ impl BackgroundWriter {
         queue.lines.extend_from_slice(lines);
         if !queue.started {
             let shared = Arc::clone(&self.shared);
-            // Without a thread the lines wait, and the next ones try again.
+            // If no thread can be started, the lines wait, and the next call tries again.
             queue.started = thread::Builder::new().name("log writer".into()).spawn(move || shared.run()).is_ok();
         }
         self.shared.changed.notify_all();
     }
 
-    /// Waits until everything is written, but no longer than `patience`: nothing may be lost at an orderly end, and nobody
-    /// who does not read may hold it up for ever.
-    pub fn finish(&self, patience: Duration) {
+    /// Waits until all lines are written, up to the timeout: an orderly exit loses nothing, and a reader that does not
+    /// read cannot block it.
+    pub fn finish(&self, timeout: Duration) {
         let unfinished = |queue: &mut Queue| queue.started && (queue.writing || !queue.lines.is_empty());
-        drop(self.shared.changed.wait_timeout_while(self.shared.lock(), patience, unfinished));
+        drop(self.shared.changed.wait_timeout_while(self.shared.lock(), timeout, unfinished));
     }
 }
 
@@ -133,12 +143,12 @@ impl Drop for BackgroundWriter {
 
 impl Shared {
     fn run(&self) {
-        let mut complained = false;
+        let mut is_reported = false;
         while let Some((lines, lost)) = self.next() {
             match self.target.write_all(&lines) {
-                Ok(()) => complained = false,
-                Err(error) if !complained => {
-                    complained = true;
+                Ok(()) => is_reported = false,
+                Err(error) if !is_reported => {
+                    is_reported = true;
                     tracing::error!(%error, "cannot write {}; lines are lost until it can be written again", self.name);
                 }
                 Err(_) => {}
@@ -151,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// Waits for lines, and says how many were lost before the last ones were taken; `None` at the end.
+    /// Waits for lines. Returns them with the number of lines that were dropped meanwhile; `None` if the writer is gone.
     fn next(&self) -> Option<(Vec<u8>, u64)> {
         let idle = |queue: &mut Queue| queue.lines.is_empty() && !queue.closed;
         let mut queue = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +192,7 @@ fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) => {}
-            // Whoever shares our standard output may have made it so.
+            // Another process that shares this file may have set O_NONBLOCK.
             Err(Errno::AGAIN) => {
                 poll(&mut [PollFd::new(file, PollFlags::POLLOUT)], PollTimeout::NONE)?;
             }
@@ -206,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn a_regular_file_needs_none() {
+    fn a_regular_file_needs_no_writer() {
         assert!(BackgroundWriter::of(&Arc::new(tempfile::tempfile().unwrap()), "x").is_none());
     }
 
     #[test]
-    fn who_writes_never_waits_and_what_has_room_arrives_in_order() {
+    fn the_caller_never_blocks_and_queued_lines_arrive_in_order() {
         let (reader, file) = pipe();
         let writer = BackgroundWriter::of(&file, "the test's pipe").unwrap();
         drop(file);
@@ -229,13 +239,13 @@ mod tests {
         assert_eq!(arrived[0], line(0).trim_end());
         assert_eq!(arrived[arrived.len() - 1], line(PUSHED).trim_end());
         assert!(arrived.is_sorted() && arrived.iter().all(|line| line.len() == 1000));
-        // The queue, what the thread had in its hands, and what is in the pipe.
+        // The queue, the lines that the thread had taken, and the pipe's buffer.
         let most = 2 * QUEUE_BYTES / 1001 + 65;
         assert!((most / 4..=most).contains(&arrived.len()), "{}", arrived.len());
     }
 
     #[test]
-    fn all_is_written_when_it_is_finished() {
+    fn finish_waits_until_all_is_written() {
         let (mut reader, file) = pipe();
         let writer = BackgroundWriter::of(&file, "the test's pipe").unwrap();
         writer.finish(LONG);
@@ -247,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_reads_does_not_hold_up_the_end() {
+    fn a_file_without_a_reader_does_not_block_the_exit() {
         let (_reader, file) = pipe();
         let writer = BackgroundWriter::of(&file, "the test's pipe").unwrap();
         writer.push(&vec![b'\n'; 200_000]);
@@ -255,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_without_a_reader_and_one_that_does_not_block_are_no_trouble() {
+    fn closed_and_non_blocking_pipes_are_handled() {
         let (reader, file) = pipe();
         rustix::io::ioctl_fionbio(&*file, true).unwrap();
         let writer = BackgroundWriter::of(&file, "the test's pipe").unwrap();

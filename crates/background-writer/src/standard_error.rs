@@ -1,7 +1,7 @@
-//! The process's standard error, which nobody waits for.
+//! The process's standard error, which never blocks its writers.
 //!
-//! A regular file is written at once, anything else in the background: which one it is is asked each time, as a log may
-//! be opened anew.
+//! A regular file is written directly, other files by a background thread. The kind of file is checked for each line,
+//! because a log may be reopened.
 
 use crate::{BackgroundWriter, Target, write_all};
 use rustix::fs::FileType;
@@ -9,14 +9,14 @@ use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Where lines for standard error go.
+/// The writer to standard error.
 #[derive(Debug)]
 pub struct StandardError {
     writer: BackgroundWriter,
 }
 
-/// That of this process. The first line that has to wait starts a thread, so it must not come before privileges are
-/// dropped.
+/// The writer of this process. The first line for a pipe or terminal starts a thread, so it must not come before
+/// privileges are dropped.
 pub fn standard_error() -> &'static StandardError {
     static STANDARD_ERROR: OnceLock<StandardError> = OnceLock::new();
     STANDARD_ERROR
@@ -26,21 +26,21 @@ pub fn standard_error() -> &'static StandardError {
 // === impl StandardError ===
 
 impl StandardError {
-    /// Writes lines, or puts them on the queue.
+    /// Writes or queues lines.
     pub fn push(&self, lines: &[u8]) {
         let stat = rustix::fs::fstat(rustix::stdio::stderr());
         let is_regular = stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         if is_regular && self.writer.is_empty() {
-            // A full disk is no reason to fail.
+            // A full disk is not a failure.
             let _ = write_all(rustix::stdio::stderr(), lines);
         } else {
             self.writer.push(lines);
         }
     }
 
-    /// Waits until everything is written, but no longer than `patience`.
-    pub fn finish(&self, patience: Duration) {
-        self.writer.finish(patience);
+    /// Waits until all lines are written, up to the timeout.
+    pub fn finish(&self, timeout: Duration) {
+        self.writer.finish(timeout);
     }
 }
 

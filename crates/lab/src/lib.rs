@@ -1,8 +1,8 @@
-//! The lab: what howdah and its peers are raced with.
+//! The lab: load and measurements for howdah and other servers. It knows no howdah, only HTTP.
 //!
-//! - [`schedule`]: when which request is due
-//! - [`load`]: sends them at those moments, whatever the server does
-//! - [`tally`]: what came of them
+//! - [`schedule`]: the time and the page of each request
+//! - [`load`]: sends the requests at their times, whatever the server does
+//! - [`tally`]: counts the outcomes and their times
 
 #![forbid(unsafe_code)]
 

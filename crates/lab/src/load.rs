@@ -1,9 +1,9 @@
 //! Sends requests when they are due, whatever the server does with the earlier ones (an open loop).
 //!
-//! A client that waits for an answer before it asks again slows down with the server and hides its worst moments. Here a
-//! request's time counts from the moment at which it was due, not from when a connection was free for it ("coordinated
-//! omission", Gil Tene). Connections are kept and used again, the last used first; a new one is opened when none is free,
-//! up to a number; beyond that requests wait here, and that counts.
+//! A client that waits for a response before its next request slows down with the server and hides the server's worst
+//! moments ("coordinated omission", Gil Tene). Here a request's time counts from the moment at which it was due, not from
+//! the moment at which a connection was free. Connections are reused, the last used first. If none is free, a new one is
+//! opened, up to a limit; at the limit requests wait here, and the wait counts.
 
 use crate::schedule::{Page, Step, choose, moments};
 use crate::tally::{Outcome, Tally};
@@ -23,26 +23,26 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
-/// What is sent.
+/// The requests to send.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// How many a second, one step after the other.
+    /// The rates, one step after the other.
     pub steps: Vec<Step>,
-    /// What is asked for.
+    /// The pages, with their weights.
     pub pages: Vec<Page>,
-    /// The unix socket that all requests go to, if not to the hosts of their URLs.
+    /// A unix socket for all requests, instead of the hosts of their URLs.
     pub socket: Option<PathBuf>,
-    /// So many connections at most.
+    /// The limit of connections.
     pub connections: usize,
-    /// An answer of 200 without this is wrong.
+    /// A response 200 without this text is wrong.
     pub expected: Option<String>,
-    /// Who has no answer after so long gives up.
-    pub patience: Duration,
+    /// The timeout of a request.
+    pub timeout: Duration,
 }
 
-/// That of a URL without one.
+/// The port of a URL without one.
 const HTTP_PORT: u16 = 80;
 
 type Sender = SendRequest<Empty<Bytes>>;
@@ -50,17 +50,17 @@ type Sender = SendRequest<Empty<Bytes>>;
 struct Client {
     load: Load,
     uris: Vec<Uri>,
-    /// Connections that are free, by their authority.
+    /// Free connections, by their authority.
     free: RefCell<HashMap<String, Vec<Sender>>>,
     allowed: Semaphore,
     start: Instant,
     tally: RefCell<Tally>,
 }
 
-/// Sends it all, and waits for the answers.
+/// Sends all requests, and waits for their responses.
 ///
 /// # Errors
-/// When a page's URL is none.
+/// A page's URL is not valid.
 pub async fn run(load: Load) -> Result<Tally, String> {
     let uris = load.pages.iter().map(|page| page.url.parse().map_err(|error| format!("{:?}: {error}", page.url)));
     let client = Rc::new(Client {
@@ -73,19 +73,19 @@ pub async fn run(load: Load) -> Result<Tally, String> {
     });
     LocalSet::new()
         .run_until(async {
-            let mut under_way = JoinSet::new();
+            let mut in_progress = JoinSet::new();
             for (number, due) in moments(&client.load.steps).enumerate() {
                 let at = client.start + due;
                 if at > Instant::now() {
                     sleep_until(at).await;
                 } else if number % 16 == 0 {
-                    // Late: those under way have a right to the processor, too.
+                    // Late: the requests in progress need the processor, too.
                     tokio::task::yield_now().await;
                 }
-                under_way.spawn_local(Rc::clone(&client).ask(number as u64, due));
-                while under_way.try_join_next().is_some() {}
+                in_progress.spawn_local(Rc::clone(&client).send(number as u64, due));
+                while in_progress.try_join_next().is_some() {}
             }
-            while under_way.join_next().await.is_some() {}
+            while in_progress.join_next().await.is_some() {}
         })
         .await;
     Ok(client.tally.take())
@@ -94,14 +94,14 @@ pub async fn run(load: Load) -> Result<Tally, String> {
 // === impl Client ===
 
 impl Client {
-    async fn ask(self: Rc<Self>, number: u64, due: Duration) {
+    async fn send(self: Rc<Self>, number: u64, due: Duration) {
         let uri = &self.uris[choose(&self.load.pages, number)];
-        let outcome = match timeout(self.load.patience, self.exchange(uri)).await {
+        let outcome = match tokio::time::timeout(self.load.timeout, self.exchange(uri)).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(why)) => Outcome::Lost(why),
-            Err(_) => Outcome::Lost("no answer in time"),
+            Ok(Err(reason)) => Outcome::Lost(reason),
+            Err(_) => Outcome::Lost("timeout"),
         };
-        self.tally.borrow_mut().enter(due, self.start.elapsed().saturating_sub(due), outcome);
+        self.tally.borrow_mut().record(due, self.start.elapsed().saturating_sub(due), outcome);
     }
 
     async fn exchange(&self, uri: &Uri) -> Result<Outcome, &'static str> {
@@ -118,23 +118,23 @@ impl Client {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         loop {
             let request = Request::get(path).header("host", &authority).body(Empty::new()).expect("a URI is a target");
-            let answered = async {
+            let response = async {
                 sender.ready().await?;
                 let response = sender.send_request(request).await?;
                 let status = response.status().as_u16();
                 Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
             };
-            match answered.await {
+            match response.await {
                 Ok((status, body)) => {
                     self.free.borrow_mut().entry(authority).or_default().push(sender);
                     return Ok(self.judge(status, &body));
                 }
-                // The server closed it while it was free: nothing is lost.
+                // The server closed the connection while it was free: no request is lost.
                 Err(error) if is_used && (error.is_canceled() || error.is_closed()) => {
                     is_used = false;
                     sender = connect(uri, self.load.socket.as_deref()).await?;
                 }
-                Err(error) => return Err(why(&error)),
+                Err(error) => return Err(loss(&error)),
             }
         }
     }
@@ -154,7 +154,7 @@ impl Client {
     }
 }
 
-/// Over the socket, if there is one, or TCP.
+/// Connects to the unix socket, if there is one, else over TCP.
 async fn connect(uri: &Uri, socket: Option<&Path>) -> Result<Sender, &'static str> {
     match socket {
         Some(path) => begin(UnixStream::connect(path).await.map_err(unconnected)?).await,
@@ -170,8 +170,8 @@ fn unconnected(error: io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused",
         io::ErrorKind::ConnectionReset => "reset",
-        // Of a unix socket whose backlog is full.
-        io::ErrorKind::WouldBlock => "no room for the connection (EAGAIN)",
+        // The backlog of a unix socket is full.
+        io::ErrorKind::WouldBlock => "backlog full (EAGAIN)",
         _ => "no connection",
     }
 }
@@ -179,7 +179,7 @@ fn unconnected(error: io::Error) -> &'static str {
 async fn begin(stream: impl AsyncRead + AsyncWrite + Unpin + 'static) -> Result<Sender, &'static str> {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|_| "no connection")?;
     tokio::task::spawn_local(async move {
-        // Its errors are those of the requests.
+        // Its errors are errors of the requests, too.
         let _ = connection.await;
     });
     Ok(sender)
@@ -189,16 +189,16 @@ fn address(uri: &Uri) -> (&str, u16) {
     (uri.host().unwrap_or_default().trim_matches(['[', ']']), uri.port_u16().unwrap_or(HTTP_PORT))
 }
 
-/// Why a connection gave no whole answer.
-fn why(error: &hyper::Error) -> &'static str {
+/// The reason why a connection gave no complete response.
+fn loss(error: &hyper::Error) -> &'static str {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     match cause.map(io::Error::kind) {
         _ if error.is_incomplete_message() => "cut off",
-        _ if error.is_parse() => "malformed answer",
+        _ if error.is_parse() => "malformed response",
         Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => "reset",
-        // What hyper says of bodies.
+        // hyper's errors of bodies.
         Some(io::ErrorKind::UnexpectedEof) => "cut off",
-        Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => "malformed answer",
+        Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => "malformed response",
         _ => "connection lost",
     }
 }
@@ -209,7 +209,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Answers each request after so long.
+    /// Answers each request after the delay.
     async fn server(delay: Duration) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -227,16 +227,17 @@ mod tests {
         format!("http://{address}/")
     }
 
-    /// Closes each connection behind this answer; without one, before it has read the request, which resets it.
-    async fn closing_server(answer: Option<&'static str>) -> String {
+    /// Closes each connection after this response; without one, before it has read the request, which resets the
+    /// connection.
+    async fn closing_server(response: Option<&'static str>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 stream.readable().await.unwrap();
-                if let Some(answer) = answer {
+                if let Some(response) = response {
                     let _ = stream.read(&mut [0; 4096]).await.unwrap();
-                    stream.write_all(answer.as_bytes()).await.unwrap();
+                    stream.write_all(response.as_bytes()).await.unwrap();
                 }
             }
         });
@@ -250,7 +251,7 @@ mod tests {
             connections,
             socket: None,
             expected: Some("hello".into()),
-            patience: Duration::from_secs(5),
+            timeout: Duration::from_secs(5),
         }
     }
 
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_for_a_connection_counts() {
+    async fn the_wait_for_a_connection_counts() {
         let url = server(Duration::from_millis(50)).await;
         let report = run(load(&url, 1)).await.unwrap().report();
         // Twenty requests of 50 ms, one after the other: the last one was due after 190 ms.
@@ -282,21 +283,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_wrong_is_named() {
+    async fn each_failure_has_a_name() {
         let url = server(Duration::ZERO).await;
         let wrong = Load { expected: Some("bye".into()), ..load(&url, 10) };
         assert_eq!(run(wrong).await.unwrap().report()["outcomes"], serde_json::json!({"wrong": 20}));
-        for (answer, outcome) in [
+        for (response, outcome) in [
             (None, "reset"),
             (Some(""), "cut off"),
             (Some("HTTP/1.1 200 OK\r\nContent-Le"), "cut off"),
             (Some("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"), "cut off"),
-            (Some("220 mail.example ESMTP\r\n\r\n"), "malformed answer"),
-            (Some("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n"), "malformed answer"),
+            (Some("220 mail.example ESMTP\r\n\r\n"), "malformed response"),
+            (Some("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n"), "malformed response"),
         ] {
-            let url = closing_server(answer).await;
+            let url = closing_server(response).await;
             let report = run(load(&url, 10)).await.unwrap().report();
-            assert_eq!(report["outcomes"], serde_json::json!({ outcome: 20 }), "{answer:?}");
+            assert_eq!(report["outcomes"], serde_json::json!({ outcome: 20 }), "{response:?}");
         }
         let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let report = run(load(&format!("http://{closed}/"), 10)).await.unwrap().report();

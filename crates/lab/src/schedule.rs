@@ -1,27 +1,27 @@
-//! When which request is due: constant rates, one after the other, and pages in a mix. Pure.
+//! The time and the page of each request: constant rates, one after the other, and a mix of pages. Pure.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// So many requests a second, for so long.
+/// A constant rate for some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// For how long.
+    /// The duration.
     pub length: Duration,
 }
 
-/// A page, and how often it is asked for in comparison with the others.
+/// A page and its share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// `http://127.0.0.1:8080/page.php`
     pub url: String,
-    /// Of all weights together.
+    /// The share, relative to the sum of all weights.
     pub weight: u32,
 }
 
-/// The moments of all requests, from the start on, in their order.
+/// The times of all requests in their order, as durations since the start.
 pub fn moments(steps: &[Step]) -> impl Iterator<Item = Duration> + use<'_> {
     let starts = steps.iter().scan(Duration::ZERO, |start, step| {
         let this = *start;
@@ -34,17 +34,17 @@ pub fn moments(steps: &[Step]) -> impl Iterator<Item = Duration> + use<'_> {
     })
 }
 
-/// Which page the request of this number asks for: the same mix in each run, and evenly in time.
+/// The page of the request with this number: the same mix in each run, evenly distributed in time.
 pub fn choose(pages: &[Page], number: u64) -> usize {
     let total: u64 = pages.iter().map(|page| u64::from(page.weight)).sum();
-    // A step that has no common divisor with the total visits each place once in a round.
+    // A step without a common divisor with the total visits each position once in a round.
     let step = (1..total).rev().find(|step| greatest_common_divisor(*step, total) == 1 && *step < total * 2 / 3);
-    let mut place = number.wrapping_mul(step.unwrap_or(1)) % total.max(1);
+    let mut position = number.wrapping_mul(step.unwrap_or(1)) % total.max(1);
     for (index, page) in pages.iter().enumerate() {
-        if place < u64::from(page.weight) {
+        if position < u64::from(page.weight) {
             return index;
         }
-        place -= u64::from(page.weight);
+        position -= u64::from(page.weight);
     }
     0
 }
@@ -58,9 +58,9 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 impl FromStr for Step {
     type Err = String;
 
-    /// `100:5` is 100 requests a second for 5 seconds.
+    /// `100:5` is 100 requests per second for 5 seconds.
     fn from_str(text: &str) -> Result<Step, String> {
-        let wrong = || format!("{text:?} is no step; write RATE:SECONDS, as in 100:5");
+        let wrong = || format!("{text:?} is not a step; write RATE:SECONDS, for example 100:5");
         let (rate, seconds) = text.split_once(':').ok_or_else(wrong)?;
         let (rate, seconds): (f64, f64) = (rate.parse().map_err(|_| wrong())?, seconds.parse().map_err(|_| wrong())?);
         if !(rate > 0.0 && rate <= 1e6 && seconds > 0.0 && seconds <= 86_400.0) {
@@ -75,13 +75,13 @@ impl FromStr for Step {
 impl FromStr for Page {
     type Err = String;
 
-    /// `9=http://…` is asked for nine times as often as `http://…`.
+    /// `9=http://…` is requested nine times as often as `http://…`.
     fn from_str(text: &str) -> Result<Page, String> {
         let (weight, url) = match text.split_once('=') {
             Some((weight, url)) if weight.bytes().all(|byte| byte.is_ascii_digit()) => (weight.parse().ok(), url),
             _ => (Some(1), text),
         };
-        let weight = weight.filter(|weight| *weight > 0).ok_or(format!("{text:?}: a weight is 1 at least"))?;
+        let weight = weight.filter(|weight| *weight > 0).ok_or(format!("{text:?}: the minimum weight is 1"))?;
         if !url.starts_with("http://") {
             return Err(format!("{url:?} does not begin with http://"));
         }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_are_named() {
+    fn wrong_texts_are_rejected() {
         for wrong in ["5", "a:5", "0:1", "1:0", "-1:5"] {
             assert!(wrong.parse::<Step>().unwrap_err().contains("RATE:SECONDS"), "{wrong}");
         }

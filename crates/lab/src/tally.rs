@@ -1,65 +1,65 @@
-//! What came of the requests: how many got which answer, and how long it took.
+//! Counts the outcomes of the requests and their times.
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What came of one request.
+/// The outcome of one request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// An answer with this status, the right one as far as that can be seen.
+    /// A response with this status; its text is the expected one, if that was checked.
     Status(u16),
-    /// An answer of 200 that is not what was asked for.
+    /// A response 200 without the expected text.
     Wrong,
-    /// No answer: why.
+    /// No complete response: the reason.
     Lost(&'static str),
 }
 
-/// All that came of a load.
+/// The outcomes of a load.
 #[derive(Debug)]
 pub struct Tally {
     counts: BTreeMap<Outcome, u64>,
-    /// Of the answers 200, and of the others, from when the request was due, in microseconds.
+    /// Times of the responses 200, and of all other outcomes, since the request was due, in microseconds.
     ok: Histogram<u64>,
     others: Histogram<u64>,
-    /// The same of the answers 200 for each second of the load.
+    /// Times of the responses 200 for each second of the load.
     seconds: Vec<Histogram<u64>>,
 }
 
-/// Longer than any request takes, in microseconds.
-const LONGEST: u64 = 600_000_000;
+/// The limit of a recorded time, in microseconds.
+const MAX_MICROSECONDS: u64 = 600_000_000;
 
 // === impl Tally ===
 
 impl Tally {
-    /// Nothing yet.
+    /// An empty tally.
     pub fn new() -> Tally {
         Tally { counts: BTreeMap::new(), ok: histogram(), others: histogram(), seconds: Vec::new() }
     }
 
-    /// A request that was due at this moment of the load had this outcome after so long.
-    pub fn enter(&mut self, due: Duration, took: Duration, outcome: Outcome) {
-        let microseconds = (took.as_micros() as u64).clamp(1, LONGEST);
+    /// Counts the outcome of a request. `due` is its time in the schedule, `took` the time from then to the outcome.
+    pub fn record(&mut self, due: Duration, took: Duration, outcome: Outcome) {
+        let microseconds = (took.as_micros() as u64).clamp(1, MAX_MICROSECONDS);
         let second = due.as_secs() as usize;
         if self.seconds.len() <= second {
             self.seconds.resize_with(second + 1, histogram);
         }
         let is_ok = outcome == Outcome::Status(200);
-        let entered = if is_ok { &mut self.ok } else { &mut self.others };
-        entered.saturating_record(microseconds);
+        let histogram = if is_ok { &mut self.ok } else { &mut self.others };
+        histogram.saturating_record(microseconds);
         if is_ok {
             self.seconds[second].saturating_record(microseconds);
         }
         *self.counts.entry(outcome).or_default() += 1;
     }
 
-    /// As JSON: times in milliseconds.
+    /// The report as JSON; times in milliseconds.
     pub fn report(&self) -> Value {
         let name = |outcome: &Outcome| match outcome {
             Outcome::Status(status) => status.to_string(),
             Outcome::Wrong => "wrong".to_owned(),
-            Outcome::Lost(why) => (*why).to_owned(),
+            Outcome::Lost(reason) => (*reason).to_owned(),
         };
         let counts: BTreeMap<_, _> = self.counts.iter().map(|(outcome, count)| (name(outcome), *count)).collect();
         let seconds: Vec<_> =
@@ -81,7 +81,7 @@ impl Default for Tally {
 }
 
 fn histogram() -> Histogram<u64> {
-    Histogram::new_with_max(LONGEST, 3).expect("a range and a precision that the crate allows")
+    Histogram::new_with_max(MAX_MICROSECONDS, 3).expect("a range and a precision that the crate allows")
 }
 
 fn at(histogram: &Histogram<u64>, share: f64) -> f64 {
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_outcome_is_counted_and_only_answers_200_are_timed_by_the_second() {
+    fn outcomes_are_counted_and_responses_200_are_timed_by_the_second() {
         let mut tally = Tally::new();
         let ms = Duration::from_millis;
         for number in 0..100 {
-            tally.enter(ms(1500), ms(number + 1), Outcome::Status(200));
+            tally.record(ms(1500), ms(number + 1), Outcome::Status(200));
         }
-        tally.enter(ms(0), ms(5), Outcome::Status(503));
-        tally.enter(ms(0), ms(7), Outcome::Lost("refused"));
+        tally.record(ms(0), ms(5), Outcome::Status(503));
+        tally.record(ms(0), ms(7), Outcome::Lost("refused"));
         let report = tally.report();
         assert_eq!(report["requests"], 102);
         assert_eq!(report["outcomes"], json!({"200": 100, "503": 1, "refused": 1}));
