@@ -228,7 +228,7 @@ def test_the_ajax_uploader_and_the_ajax_search_work(wiki):
     wait_for(lambda: "quick" in wiki.browser.post("/lib/exe/ajax.php", {"call": "qsearch", "q": "quick"}).ok().text)
 
 
-def test_the_configuration_manager_has_saved(wiki):
+def test_the_configuration_manager_saves(wiki):
     assert "Perennials and more" in wiki.visitor().get("/doku.php/start").text
 
 
@@ -239,7 +239,7 @@ def test_a_wrong_password_is_refused(wiki):
     assert "The Gardener" not in visitor.get("/doku.php?id=start").text
 
 
-def test_xml_rpc_speaks(wiki):
+def test_xml_rpc_answers(wiki):
     call = b"<?xml version='1.0'?><methodCall><methodName>dokuwiki.getVersion</methodName></methodCall>"
     page = wiki.browser.request("POST", "/lib/exe/xmlrpc.php", call, {"Content-Type": "text/xml"})
     assert page.status in (200, 403) and "methodResponse" in page.text or "disabled" in page.text, page.describe()

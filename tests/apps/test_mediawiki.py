@@ -177,7 +177,7 @@ def test_an_image_is_uploaded_scaled_and_served_as_a_file(wiki):
     assert thumbnail.content_type == "image/png" and thumbnail.body[:4] == b"\x89PNG"
 
 
-def test_the_apis_answer(wiki):
+def test_the_web_apis_answer(wiki):
     general = wiki.api(action="query", meta="siteinfo")["query"]["general"]
     assert general["sitename"] == "Unseen Library" and general["phpsapi"] == "fpm-fcgi"
     assert general["articlepath"] == "/wiki/$1" and general["dbtype"] == "mysql"

@@ -108,7 +108,7 @@ def test_listeners_are_paths(ask, socket_path):
     assert ask("config", "get", f"{listener}/pass") == '"routes"\n'
 
 
-def test_an_etag_keeps_the_changes_of_others(ask, fail):
+def test_an_etag_protects_the_changes_of_others(ask, fail):
     etag = ask("config", "get", "--etag").strip()
     assert re.fullmatch(r'"\w+"', etag)
     assert ask("config", "post", "routes", "-", "--if-match", etag, stdin=json.dumps(returning(200))) == DONE
@@ -117,7 +117,7 @@ def test_an_etag_keeps_the_changes_of_others(ask, fail):
     assert ask("config", "delete", "routes/0", "--if-match", ask("config", "get", "--etag").strip().strip('"')) == DONE
 
 
-def test_what_is_not_json_is_shown_where_it_is_wrong(fail, tmp_path):
+def test_a_json_error_is_shown_with_its_location(fail, tmp_path):
     file = tmp_path / "shop.json"
     file.write_text('{"listeners": {},\n\t"routes": [},\n "applications": {}}')
     for arguments in (["put", file], ["check", file], ["put", "settings", file], ["post", "routes", file]):
@@ -126,7 +126,7 @@ def test_what_is_not_json_is_shown_where_it_is_wrong(fail, tmp_path):
         assert line == '  2 | \t"routes": [},' and caret == "    | \t           ^"
 
 
-def test_a_wrong_option_is_shown_where_it_is(fail, tmp_path):
+def test_a_wrong_option_is_shown_with_its_location(fail, tmp_path):
     file = tmp_path / "shop.json"
     file.write_text('{\n  "listeners": {\n    "*:80": { "pass": "routs" } // typo\n  }\n}')
     first, line, caret = fail("config", "put", file).splitlines()
@@ -138,7 +138,7 @@ def test_a_wrong_option_is_shown_where_it_is(fail, tmp_path):
     assert line == "  1 | " + part and caret == "    |   ^"
 
 
-def test_what_this_machine_cannot_run_is_said(fail):
+def test_a_configuration_that_cannot_run_here_is_an_error(fail):
     shop = '{"applications": {"shop": {"type": "php",\n "root": "/no/such/root"}}}'
     said = fail("config", "put", "-", stdin=shop)
     assert said.startswith("Failed to apply new configuration. standard input:2:2: ")
@@ -158,7 +158,7 @@ def test_what_this_machine_cannot_run_is_said(fail):
         (["put", "listeners/*:80"], "the file listeners/*:80 does not exist; "),
     ],
 )
-def test_what_cannot_be_done_is_one_line(fail, arguments, said):
+def test_an_impossible_request_is_a_one_line_error(fail, arguments, said):
     (line,) = fail("config", *arguments, stdin="{}").splitlines()
     assert line.startswith(said)
 
@@ -227,7 +227,7 @@ def kept(said: str) -> Path:
     return Path(match[1])
 
 
-def test_an_edit_is_put_in_force(ask, server, editor, tmp_path):
+def test_an_edit_is_applied(ask, server, editor, tmp_path):
     env = editor('sed -i "s/\\[\\]/[{\\"action\\": {\\"return\\": 204}}]/" "$1"')
     assert ask("config", "edit", env=env) == DONE
     assert server.api("GET", "/config/routes").json() == [returning(204)]
@@ -249,7 +249,7 @@ def test_an_edit_without_a_change_changes_nothing(ask, server, editor, script):
     assert server.api("GET", "/config").header("ETag") == etag
 
 
-def test_an_edit_that_is_refused_is_opened_again_with_the_reason(ask, server, editor, tmp_path):
+def test_a_rejected_edit_is_opened_again_with_the_reason(ask, server, editor, tmp_path):
     env = editor('echo "{\\n\\"routes\\": [}" > "$1"', 'sed -i "s/\\[}/[], \\"rutes\\": 1}/" "$1"', 'sed -i "s/, .*/}/" "$1"')
     assert ask("config", "edit", env=env) == DONE
     assert server.api("GET", "/config").json() == {"routes": []}
@@ -264,7 +264,7 @@ def test_an_edit_that_is_refused_is_opened_again_with_the_reason(ask, server, ed
     assert 'rutes: there is no such option; did you mean "routes"?' in second
 
 
-def test_an_edit_that_is_given_up_is_kept(fail, server, editor):
+def test_an_abandoned_edit_is_kept(fail, server, editor):
     said = fail("config", "edit", "routes", env=editor('echo nonsense > "$1"', "true"))
     assert "Nothing was changed." in said
     file = kept(said)
@@ -273,7 +273,7 @@ def test_an_edit_that_is_given_up_is_kept(fail, server, editor):
     assert server.api("GET", "/config").json() == INITIAL
 
 
-def test_an_edit_never_overwrites_somebody_elses(fail, server, editor):
+def test_an_edit_never_overwrites_a_concurrent_change(fail, server, editor):
     elsewhere = f"{EXECUTABLE} config delete routes --control unix:{server.control} > /dev/null"
     said = fail("config", "edit", env=editor(f'echo "{{}}" > "$1"; {elsewhere}'))
     assert "The configuration changed while you edited it" in said
@@ -281,7 +281,7 @@ def test_an_edit_never_overwrites_somebody_elses(fail, server, editor):
     assert server.api("GET", "/config").json() == {"listeners": {}, "applications": {}}
 
 
-def test_an_edit_outlives_the_end_of_howdah(editor):
+def test_an_edit_survives_a_stopped_howdah(editor):
     with start_empty() as server:
         end = f"kill -9 {server.pid}; while kill -0 {server.router().pid} 2>/dev/null; do sleep 0.01; done"
         env = editor(f'echo "{{}}" > "$1"; {end}')
@@ -299,14 +299,14 @@ def test_an_editor_that_fails_sends_nothing(fail, server, editor, script):
     assert server.api("GET", "/config").json() == INITIAL
 
 
-def test_an_editor_that_does_not_exist_is_said(server):
+def test_an_editor_that_does_not_exist_is_an_error(server):
     env = {"VISUAL": "/no/such/editor", "EDITOR": ""}
     result = howdah("config", "edit", "--control", f"unix:{server.control}", env=env)
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1].startswith("howdah: the editor `/no/such/editor` failed")
 
 
-def test_ctrl_c_is_for_the_editor(server, editor):
+def test_ctrl_c_reaches_the_editor_only(server, editor):
     env = editor('trap "" INT; kill -INT 0; sleep 0.1; echo "{}" > "$1"')
     process = subprocess.Popen(
         [str(EXECUTABLE), "config", "edit", "--control", f"unix:{server.control}"],
@@ -338,7 +338,7 @@ def test_the_status_is_a_table(folder, run):
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_the_status_is_watched(server, options):
+def test_the_status_can_be_watched(server, options):
     command = [str(EXECUTABLE), "status", "--watch", *options, "--control", f"unix:{server.control}"]
     watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -356,7 +356,7 @@ def test_the_status_is_watched(server, options):
         watch.stderr.close()
 
 
-def test_a_terminal_is_cleared(server):
+def test_a_watch_clears_the_terminal(server):
     ours, theirs = pty.openpty()
     command = [str(EXECUTABLE), "status", "--watch", "--control", f"unix:{server.control}"]
     watch = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE)
@@ -399,7 +399,7 @@ def test_an_application_is_restarted(folder, run, name):
     assert server.workers(name, 1) != [before]
 
 
-def test_an_application_that_is_not_there_is_not_restarted(fail):
+def test_the_restart_of_a_missing_application_is_an_error(fail):
     assert fail("restart", "shop") == 'Value doesn\'t exist. there is no application "shop"\n'
     assert "not empty" in fail("restart", "")
 
@@ -434,7 +434,7 @@ def test_a_certificate_is_put_listed_and_removed(ask, fail, bundle, name):
     assert json.loads(ask("certificate", "list")) == {}
 
 
-def test_what_is_no_certificate_is_refused(fail):
+def test_an_invalid_certificate_is_rejected(fail):
     said = fail("certificate", "put", "shop", "-", stdin="PRIVATE nonsense")
     assert said.startswith("Invalid certificate. ") and "PRIVATE nonsense" not in said
     assert fail("certificate", "list", "shop").startswith("Certificate doesn't exist.")
@@ -447,7 +447,7 @@ def test_what_is_no_certificate_is_refused(fail):
 
 
 @pytest.mark.parametrize("command", [["status"], ["config", "get"], ["restart", "x"], ["certificate", "list"]])
-def test_no_howdah_there_is_one_clear_line(command, tmp_path):
+def test_a_missing_howdah_is_a_one_line_error(command, tmp_path):
     for options in (["--state-dir", tmp_path], ["--control", f"unix:{tmp_path}/control.sock"]):
         result = howdah(*command, *options)
         assert (result.returncode, result.stdout) == (1, "")
@@ -455,7 +455,7 @@ def test_no_howdah_there_is_one_clear_line(command, tmp_path):
         assert line.startswith(f"howdah: no howdah listens on unix:{tmp_path}/control.sock; start one with `howdah run`")
 
 
-def test_a_port_without_howdah():
+def test_a_port_without_howdah_is_a_one_line_error():
     result = howdah("status", "--control", "127.0.0.1:1")
     assert result.returncode == 1 and "no howdah listens on 127.0.0.1:1; " in result.stderr
     result = howdah("status", "--control", "nonsense")
@@ -473,7 +473,7 @@ def test_a_state_directory_leads_to_its_howdah(socket_path):
         assert json.loads(relative.stdout) == INITIAL
 
 
-def test_an_abstract_socket_and_a_port_are_possible(tmp_path):
+def test_an_abstract_socket_and_a_port_work(tmp_path):
     for control in (f"unix:@howdah-test-{os.getpid()}", f"127.0.0.1:{free_port()}"):
         options = ["--state-dir", str(tmp_path / "state"), "--control", control]
         with Howdah(lambda _: ["run", *options], ready=lambda server: "howdah" in server.stdout):
@@ -481,7 +481,7 @@ def test_an_abstract_socket_and_a_port_are_possible(tmp_path):
 
 
 @needs_root
-def test_somebody_else_is_told_why():
+def test_another_user_gets_the_reason():
     with start_empty() as server:
         other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         result = howdah("status", "--control", f"unix:{server.control}", prefix=other)
@@ -492,12 +492,12 @@ def test_somebody_else_is_told_why():
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_server_that_is_none_of_ours_is_said(site):
+def test_a_server_that_is_not_howdah_is_reported(site):
     result = howdah("status", "--control", f"127.0.0.1:{site.server.port}")
     assert result.returncode == 1 and "404" in result.stderr and "not howdah's control API" in result.stderr
 
 
-def test_a_reader_that_goes_away_is_no_failure(server):
+def test_a_closed_output_pipe_is_not_an_error(server):
     read, write = os.pipe()
     os.close(read)
     result = subprocess.run(

@@ -46,7 +46,7 @@ def test_a_wrong_command_line_is_refused(arguments, tmp_path):
     assert result.returncode in (1, 2) and result.stderr and result.stdout == ""
 
 
-def test_the_first_lines_say_what_is_served(folder, serve):
+def test_the_first_lines_describe_what_is_served(folder, serve):
     folder.php("index.php", "echo PHP_VERSION;")
     server = serve(processes=3)
     lines = server.stdout
@@ -61,7 +61,7 @@ def test_the_first_lines_say_what_is_served(folder, serve):
 
 
 @pytest.mark.parametrize("public", ["public", "web"])
-def test_an_application_with_a_public_folder(folder, serve, public):
+def test_an_application_with_a_public_folder_is_recognized(folder, serve, public):
     folder.php(
         f"{public}/index.php", "echo 'front ', $_SERVER['REQUEST_URI'], ' ', basename($_SERVER['DOCUMENT_ROOT']);"
     )
@@ -76,13 +76,13 @@ def test_an_application_with_a_public_folder(folder, serve, public):
     assert server.get("/../composer.json").text != "secret"
 
 
-def test_public_goes_before_web_and_the_root(folder, serve):
+def test_public_is_preferred_to_web_and_the_root(folder, serve):
     for name in ("public/index.php", "web/index.php", "index.php"):
         folder.php(name, f"echo '{name}';")
     assert serve().get("/").text == "public/index.php"
 
 
-def test_a_folder_with_an_index(folder, serve):
+def test_a_folder_with_an_index_is_recognized(folder, serve):
     """WordPress, DokuWiki: scripts beside a front controller."""
     folder.php("index.php", "echo 'front ', $_SERVER['REQUEST_URI'];")
     folder.php("wp-login.php", "echo 'login';")
@@ -97,7 +97,7 @@ def test_a_folder_with_an_index(folder, serve):
     assert server.get("/style.css").text == "css"
 
 
-def test_a_plain_folder(folder, serve):
+def test_a_plain_folder_is_recognized(folder, serve):
     folder.php("tool.php", "echo 'tool';")
     folder.write("index.html", "start")
     folder.write("sub/file.txt", "text")
@@ -109,7 +109,7 @@ def test_a_plain_folder(folder, serve):
         assert server.get(target).status == 404
 
 
-def test_a_front_controller_of_the_command_line(folder, serve):
+def test_a_front_controller_can_be_given(folder, serve):
     folder.php("app.php", "echo 'app ', $_SERVER['SCRIPT_NAME'];")
     folder.php("index.php", "echo 'index';")
     server = serve("--front-controller", "app.php")
@@ -122,7 +122,7 @@ def test_the_folder_is_the_current_one_by_default(folder):
         assert server.get("/").text == str(folder.root)
 
 
-def test_a_relative_folder(folder):
+def test_a_relative_folder_works(folder):
     folder.php("index.php", "echo $_SERVER['SCRIPT_FILENAME'];")
     with Howdah(lambda port: ["serve", "site", "--listen", f"127.0.0.1:{port}"], cwd=folder.root.parent) as server:
         assert server.get("/").text == f"{folder.root}/index.php"
@@ -131,17 +131,17 @@ def test_a_relative_folder(folder):
 # --- What it refuses
 
 
-def test_a_folder_that_does_not_exist(tmp_path):
+def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
     line = refused(howdah("serve", tmp_path / "nowhere", "--listen", f"127.0.0.1:{free_port()}"))
     assert str(tmp_path / "nowhere") in line
 
 
-def test_a_folder_that_is_a_file(tmp_path):
+def test_a_folder_that_is_a_file_is_an_error(tmp_path):
     (tmp_path / "file").write_text("x")
     assert str(tmp_path / "file") in refused(howdah("serve", tmp_path / "file", "--listen", f"127.0.0.1:{free_port()}"))
 
 
-def test_a_port_that_is_taken(folder):
+def test_a_port_in_use_is_rejected(folder):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -149,12 +149,12 @@ def test_a_port_that_is_taken(folder):
         assert str(port) in refused(howdah("serve", folder.root, "--listen", f"127.0.0.1:{port}"))
 
 
-def test_a_php_version_that_is_not_there(folder):
+def test_a_missing_php_version_is_an_error(folder):
     line = refused(howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--php", "5.3"))
     assert "5.3" in line and "8." in line, "it names what was asked for, and what there is"
 
 
-def test_a_missing_php_ini(folder):
+def test_a_missing_php_ini_is_an_error(folder):
     line = refused(
         howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--php-ini", "/no/such/php.ini")
     )
@@ -162,13 +162,13 @@ def test_a_missing_php_ini(folder):
 
 
 @needs_root
-def test_a_user_that_does_not_exist(folder):
+def test_a_missing_user_is_an_error(folder):
     line = refused(howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--user", "nobody-at-all"))
     assert "nobody-at-all" in line
 
 
 @needs_root
-def test_a_privileged_port_without_the_privilege(folder):
+def test_a_privileged_port_without_the_privilege_is_an_error(folder):
     prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
     line = refused(howdah("serve", folder.root, "--listen", "127.0.0.1:81", prefix=prefix))
     assert "81" in line
@@ -177,19 +177,19 @@ def test_a_privileged_port_without_the_privilege(folder):
 @pytest.mark.parametrize(
     "address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "[::1:80", "unix:", "300.1.1.1:80", "127.0.0.1:0x50"]
 )
-def test_an_address_that_is_none(folder, address):
+def test_an_invalid_address_is_an_error(folder, address):
     result = howdah("serve", folder.root, "--listen", address)
     assert result.returncode in (1, 2) and result.stdout == ""
     assert address in result.stderr
 
 
 @pytest.mark.parametrize("option, value", [("--ini", "=value"), ("--env", "=value"), ("--env", "novalue")])
-def test_a_setting_that_is_none(folder, option, value):
+def test_an_invalid_setting_is_an_error(folder, option, value):
     result = howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", option, value)
     assert result.returncode in (1, 2) and result.stderr and result.stdout == ""
 
 
-def test_a_php_that_does_not_boot_is_said_and_nothing_is_left(folder):
+def test_a_php_that_does_not_boot_is_an_error_and_leaves_no_process(folder):
     """A preload script that fails is an error of the start."""
     preload = folder.php("preload.php", "throw new Exception('preloading failed');")
     result = howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--ini", f"opcache.preload={preload}")
@@ -255,12 +255,12 @@ def test_a_wrong_configuration_is_refused_by_its_path(folder, tmp_path, path, va
         assert word in line, line
 
 
-def test_a_configuration_that_is_not_json(tmp_path):
+def test_a_configuration_that_is_not_json_is_an_error(tmp_path):
     line = refused(howdah("run", "--config", write_config(tmp_path, '{"listeners": {},\n "applications": {,}}')))
     assert "config.json" in line and re.search(r"line 2|:2", line)
 
 
-def test_a_configuration_that_is_not_there():
+def test_a_missing_configuration_is_an_error():
     assert "/no/such/config.json" in refused(howdah("run", "--config", "/no/such/config.json"))
 
 
@@ -314,7 +314,7 @@ def test_a_printed_configuration_serves_the_same(folder, tmp_path, layout):
 # --- Listeners
 
 
-def test_several_listeners(folder, socket_path):
+def test_several_listeners_serve(folder, socket_path):
     path = socket_path
     folder.php("index.php", "echo $_SERVER['SERVER_ADDR'], ' ', $_SERVER['SERVER_PORT'], ' ', $_SERVER['REMOTE_ADDR'];")
     second = free_port()
@@ -328,13 +328,13 @@ def test_several_listeners(folder, socket_path):
             assert connection.request("GET", "/").status == 200
 
 
-def test_all_addresses(folder):
+def test_all_addresses_serve(folder):
     folder.php("index.php", "echo $_SERVER['REMOTE_ADDR'];")
     with Howdah.serve(folder, listen=["*:{port}"]) as server:
         assert server.get("/").text == "127.0.0.1"
 
 
-def test_ipv6(folder):
+def test_ipv6_addresses_serve(folder):
     folder.php(
         "index.php", "echo json_encode([$_SERVER['REMOTE_ADDR'], $_SERVER['SERVER_NAME'], $_SERVER['HTTP_HOST']]);"
     )
@@ -344,7 +344,7 @@ def test_ipv6(folder):
         assert got[0] == "::1" and got[1].strip("[]") == "::1" and got[2] == f"[::1]:{server.port}"
 
 
-def test_a_unix_socket_of_a_configuration(folder, socket_path):
+def test_a_unix_socket_serves(folder, socket_path):
     path = socket_path
     folder.php("index.php", "echo $_SERVER['REQUEST_URI'];")
     config = {
@@ -382,7 +382,7 @@ def test_each_request_is_a_line_of_the_combined_log(folder, serve):
     assert (entry["referer"], entry["agent"]) == ("http://example.org/", "test agent")
 
 
-def test_the_log_has_a_line_for_a_file_and_a_refusal(folder, serve):
+def test_files_and_rejections_are_logged(folder, serve):
     folder.write("hello.txt", "hello")
     log = folder.scratch / "access.log"
     server = serve("--access-log", str(log))
@@ -410,7 +410,7 @@ def test_a_client_cannot_forge_a_line(folder, serve):
     assert "\x1b" not in server.stdout and "\x7f" not in server.stdout
 
 
-def test_the_log_of_a_configuration(folder, run):
+def test_a_configuration_can_set_the_access_log(folder, run):
     log = folder.scratch / "configured.log"
     folder.php("index.php", "echo 1;")
     config = {"applications": {"app": {"type": "php", "root": str(folder.root), "index": "index.php"}}}
@@ -423,7 +423,7 @@ def test_the_log_of_a_configuration(folder, run):
     assert "quiet" not in quiet.stdout
 
 
-def test_the_application_of_a_configuration_gets_its_folder(folder, run):
+def test_working_directory_is_applied(folder, run):
     folder.php("index.php", "echo getcwd();")
     folder.php("script.php", "echo 'always ', $_SERVER['REQUEST_URI'];")
     app = {"type": "php", "root": str(folder.root), "working_directory": str(folder.scratch)}
@@ -433,7 +433,7 @@ def test_the_application_of_a_configuration_gets_its_folder(folder, run):
         assert server.get(target).text == f"always {target}"
 
 
-def test_the_environment_of_the_caller_is_not_lost(folder):
+def test_the_environment_of_the_caller_is_inherited(folder):
     folder.php("index.php", "echo getenv('OF_THE_CALLER'), ' ', $_SERVER['OF_THE_CALLER'] ?? 'none';")
     with Howdah.serve(folder, environ={**os.environ, "OF_THE_CALLER": "kept"}) as server:
         assert server.get("/").text == "kept kept"

@@ -71,7 +71,7 @@ def answers(server: Howdah) -> bool:
 
 
 @pytest.mark.parametrize("place", ["a pipe", "standard output"])
-def test_an_access_log_that_nobody_reads_holds_up_no_request(folder, fifo, serve, place):
+def test_an_unread_access_log_pipe_blocks_no_request(folder, fifo, serve, place):
     if place == "a pipe":
         server = serve("--access-log", str(fifo.path), processes=1)
     else:
@@ -90,7 +90,7 @@ def test_an_access_log_that_nobody_reads_holds_up_no_request(folder, fifo, serve
     assert all(line.endswith('"-" "-"') for line in logged)
 
 
-def test_an_orderly_end_waits_for_the_access_log(fifo, serve):
+def test_a_shutdown_flushes_the_access_log(fifo, serve):
     server = serve("--access-log", str(fifo.path), processes=1)
     for n in range(100):
         assert server.get(f"/hello.txt?{n}-{'x' * 6000}").status == 200
@@ -100,14 +100,14 @@ def test_an_orderly_end_waits_for_the_access_log(fifo, serve):
     wait_for(lambda: fifo.text.count("/hello.txt") == 100, "all lines")
 
 
-def test_an_end_does_not_wait_for_ever_for_the_access_log(fifo, serve):
+def test_a_shutdown_does_not_wait_indefinitely_for_the_access_log(fifo, serve):
     server = serve("--access-log", str(fifo.path), processes=1)
     fifo.fill()
     assert server.get("/hello.txt").status == 200
     server.stop(timeout=10)
 
 
-def test_a_standard_error_that_nobody_reads_holds_up_no_request(folder, fifo, serve):
+def test_an_unread_standard_error_pipe_blocks_no_request(folder, fifo, serve):
     folder.php("bad-header.php", "header('A name: with a space'); echo 'hello';")
     server = serve(prefix=["sh", "-c", 'exec "$@" 2>"$0"', str(fifo.path)], processes=1)
     assert server.get("/bad-header.php").text == "hello"
@@ -121,7 +121,7 @@ def test_a_standard_error_that_nobody_reads_holds_up_no_request(folder, fifo, se
 # --- Clients that leave
 
 
-def test_a_client_that_left_before_the_answer_is_in_the_log_with_nginxs_number(folder, tmp_path):
+def test_a_client_that_disconnected_early_is_logged_as_499(folder, tmp_path):
     folder.php("wait.php", "touch(SCRATCH . '/began'); await(SCRATCH . '/go'); echo 'late';")
     log = tmp_path / "access.log"
     config = {

@@ -62,7 +62,7 @@ def api(empty_server):
         ("/status/requests/total", 0),
     ],
 )
-def test_what_can_be_read(api, path, keys):
+def test_readable_paths_are_answered(api, path, keys):
     response = api("GET", path)
     if keys is None:
         assert answered(response) == NO_VALUE
@@ -107,14 +107,14 @@ def test_what_can_be_read(api, path, keys):
         ("GET", "/status/%zz", INVALID_PATH),
     ],
 )
-def test_what_is_refused(api, method, path, expected):
+def test_invalid_requests_are_rejected(api, method, path, expected):
     response = api(method, path, "{}" if method in ("PUT", "POST", "PATCH") else None)
     assert answered(response) == expected
     assert response.json()["detail"]
     assert api("GET", "/config").json() == INITIAL
 
 
-def test_the_detail_names_what_is_missing_and_what_is_meant(api):
+def test_the_detail_names_the_missing_member_and_a_similar_one(api):
     assert api("GET", "/config/routs").json()["detail"].endswith('did you mean "routes"?')
     assert api("GET", "/status/request").json()["detail"].startswith("the status has no member")
 
@@ -122,7 +122,7 @@ def test_the_detail_names_what_is_missing_and_what_is_meant(api):
 # --- The form of an answer
 
 
-def test_an_answer_has_units_form(api):
+def test_a_response_has_the_form_of_unit(api):
     response = api("GET", "/config")
     assert response.header("Content-Type") == "application/json"
     assert response.header("Connection") == "close"
@@ -143,7 +143,7 @@ def test_a_connection_is_for_one_request(empty_server):
     assert empty_server.api("GET", "/config").status == 200
 
 
-def test_what_is_not_http_ends_only_its_connection(empty_server):
+def test_malformed_http_closes_only_its_connection(empty_server):
     for garbage in (b"nonsense\r\n\r\n", b"\x16\x03\x01\x02\x00", b"GET /config HTTP/9.9\r\n\r\n", b""):
         with Connection(str(empty_server.control)) as connection:
             connection.send(garbage)
@@ -167,7 +167,7 @@ def test_what_is_not_http_ends_only_its_connection(empty_server):
         ("{} /* no end", (3, 1, 4)),
     ],
 )
-def test_what_is_not_json_is_located(api, body, location):
+def test_a_json_error_has_its_location(api, body, location):
     response = api("PUT", "/config", body)
     assert answered(response) == INVALID_JSON
     assert tuple(response.json()["location"].values()) == location
@@ -186,7 +186,7 @@ def test_what_is_not_json_is_located(api, body, location):
         ("/config/applications/x", {"type": "python"}, 'applications/x/type: "python"'),
     ],
 )
-def test_what_is_no_configuration_is_named_by_its_path(api, path, body, detail):
+def test_an_invalid_option_is_named_by_its_path(api, path, body, detail):
     response = api("PUT", path, body)
     assert answered(response) == INVALID
     assert detail in response.json()["detail"]
@@ -194,7 +194,7 @@ def test_what_is_no_configuration_is_named_by_its_path(api, path, body, detail):
     assert api("GET", "/config").json() == INITIAL
 
 
-def test_comments_and_a_byte_order_mark_are_no_matter(api):
+def test_comments_and_a_byte_order_mark_are_accepted(api):
     body = '\ufeff// first\n{"routes": /* all */ [\n {"action": {"return": 204}} // "last"\n]}'
     assert api("PUT", "/config", body).json() == DONE
     assert api("GET", "/config").json() == {"routes": [returning(204)]}
@@ -294,7 +294,7 @@ def test_an_etag_names_the_whole_configuration(api):
     assert api("GET", "/status").header("ETag") is None
 
 
-def test_a_change_of_something_else_than_expected_is_refused(api):
+def test_if_match_rejects_a_change_of_another_version(api):
     old = api("GET", "/config").header("ETag")
     api("POST", "/config/routes", returning(200))
     new = api("GET", "/config").header("ETag")
@@ -309,7 +309,7 @@ def test_a_change_of_something_else_than_expected_is_refused(api):
     assert api("DELETE", "/config/routes/1", headers=[("If-Match", '"other"'), ("If-Match", newest)]).json() == DONE
 
 
-def test_one_of_many_who_expect_the_same_wins(api):
+def test_one_of_many_changes_with_the_same_if_match_succeeds(api):
     etag = api("GET", "/config").header("ETag")
     with ThreadPoolExecutor(20) as pool:
         change = lambda n: api("POST", "/config/routes", returning(200 + n), {"If-Match": etag}).status
@@ -318,7 +318,7 @@ def test_one_of_many_who_expect_the_same_wins(api):
     assert len(api("GET", "/config/routes").json()) == 1
 
 
-def test_changes_of_many_clients_are_made_one_after_the_other(api):
+def test_changes_of_many_clients_are_serialized(api):
     with ThreadPoolExecutor(20) as pool:
         change = lambda n: api("POST", "/config/routes", returning(200 + n)).status
         assert list(pool.map(change, range(100))) == [200] * 100
@@ -335,7 +335,7 @@ def test_the_socket_is_for_its_owner(empty_server):
 
 
 @needs_root
-def test_somebody_else_gets_no_answer():
+def test_another_user_is_rejected():
     """Even if the socket's file lets them in: the kernel says who they are."""
     with start_empty() as server:
         server.control.chmod(0o666)
@@ -361,7 +361,7 @@ def test_a_loopback_port_is_possible(tmp_path):
             assert connection.request("GET", "/config").json() == INITIAL
 
 
-def test_clients_that_say_nothing_keep_nobody_out(empty_server):
+def test_silent_clients_do_not_block_others(empty_server):
     silent = [Connection(str(empty_server.control)) for _ in range(100)]
     try:
         for connection in silent[::2]:
@@ -375,7 +375,7 @@ def test_clients_that_say_nothing_keep_nobody_out(empty_server):
 # --- Over TCP
 
 
-def test_on_a_loopback_port(tmp_path):
+def test_the_api_works_on_a_loopback_port(tmp_path):
     port = free_port()
     options = ["--control", f"127.0.0.1:{port}", "--state-dir", str(tmp_path / "state")]
     with start_empty(*options):
@@ -394,7 +394,7 @@ WEB_PAGES = [{"Origin": "http://evil.example"}, {"Host": "evil.example:8081"}, {
 
 
 @pytest.mark.parametrize("headers", WEB_PAGES)
-def test_a_web_page_may_not_ask(tmp_path, headers):
+def test_requests_of_web_pages_are_rejected(tmp_path, headers):
     port = free_port()
     with start_empty("--control", f"127.0.0.1:{port}", "--state-dir", str(tmp_path / "state")):
         with Connection(("127.0.0.1", port)) as connection:
@@ -403,12 +403,12 @@ def test_a_web_page_may_not_ask(tmp_path, headers):
     assert answered(answer) == (403, "Forbidden.")
 
 
-def test_scripts_for_unit_may_name_any_host_on_its_socket(empty_server):
+def test_any_host_header_is_accepted_on_the_unix_socket(empty_server):
     with Connection(str(empty_server.control)) as connection:
         assert connection.request("GET", "/config", [("Host", "unit")]).status == 200
 
 
-def test_a_client_that_has_no_more_to_send_gets_its_answer(empty_server):
+def test_a_client_that_closes_its_sending_side_gets_its_response(empty_server):
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(empty_server.control))
         body = b'[{"action": {"return": 218}}]'

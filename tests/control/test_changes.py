@@ -100,7 +100,7 @@ def test_a_changed_application_restarts_only_itself(scripts, run):
     only_these(server, shop + php_processes(server, "blog"))
 
 
-def test_an_application_comes_and_goes(scripts, run):
+def test_an_application_is_added_and_removed(scripts, run):
     server = run(two_applications(scripts))
     shop = php_processes(server, "shop")
     change(server, "PUT", "/config/applications/third", application(scripts))
@@ -128,7 +128,7 @@ def test_a_restart_is_for_one_application(scripts, run):
     assert server.api("GET", "/config").header("ETag") == etag
 
 
-def test_a_restart_takes_new_code_and_does_not_interrupt_the_old(scripts, run):
+def test_a_restart_loads_new_code_without_interrupting_requests(scripts, run):
     """With opcache.validate_timestamps=0 only a restart sees a deploy."""
     options = {"admin": {"opcache.validate_timestamps": "0"}}
     server = run({"applications": {"app": application(scripts, options=options)}})
@@ -146,7 +146,7 @@ def test_a_restart_takes_new_code_and_does_not_interrupt_the_old(scripts, run):
 # --- Connections and listeners
 
 
-def test_a_connection_outlives_changes(scripts, run):
+def test_a_connection_survives_changes(scripts, run):
     server = run(two_applications(scripts))
     with server.connect() as connection:
         for number, colour in enumerate(("red", "green", "blue")):
@@ -156,7 +156,7 @@ def test_a_connection_outlives_changes(scripts, run):
             change(server, "POST", "/config/routes", {"action": {"return": 404}})
 
 
-def test_a_change_is_in_force_when_it_is_answered(scripts, run):
+def test_a_change_is_active_when_it_is_answered(scripts, run):
     server = run(two_applications(scripts))
     with server.connect() as connection:
         for status in range(400, 440):
@@ -178,7 +178,7 @@ def test_a_listener_is_added_and_removed(scripts, run):
 
 
 @needs_root  # Not all kernels let others have the supervisor's filter.
-def test_who_has_connected_to_a_listener_that_is_removed_is_answered(scripts, run):
+def test_connections_to_a_removed_listener_are_answered(scripts, run):
     """Refused is fine; reset is not."""
     server = run(two_applications(scripts))
     port = free_port()
@@ -226,7 +226,7 @@ def test_a_removed_listener_finishes_its_request(scripts, run):
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["its first request", "a later one"])
-def test_a_removed_listener_waits_for_a_head_that_has_begun(scripts, run, used):
+def test_a_removed_listener_waits_for_an_incomplete_head(scripts, run, used):
     server = run(two_applications(scripts))
     port = free_port()
     change(server, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/blog"})
@@ -292,7 +292,7 @@ def stable(scripts, run):
         ({"user": "nobody-at-all"}, ["applications/new/user", "nobody-at-all"]),
     ],
 )
-def test_an_application_that_this_machine_cannot_run(scripts, stable, options, named):
+def test_an_application_that_cannot_run_here_is_rejected(scripts, stable, options, named):
     detail = refusal(stable, "PUT", "/config/applications/new", application(scripts, **options))
     assert all(words in detail for words in named), detail
     detail = refusal(stable, "PUT", "/config/applications/blog", application(scripts, **options))
@@ -309,7 +309,7 @@ def test_an_application_that_this_machine_cannot_run(scripts, stable, options, n
         ("fwrite(STDERR, str_repeat(\"noise\\n\", 100_000)); throw new Exception('the end');", "Exception: the end"),
     ],
 )
-def test_an_application_that_does_not_boot(scripts, stable, code, said):
+def test_an_application_that_does_not_boot_is_rejected(scripts, stable, code, said):
     """The answer has its last words."""
     preload = scripts.php("preload.php", f"defined('STDERR') || define('STDERR', fopen('php://stderr', 'w')); {code}")
     options = {"admin": {"opcache.preload": str(preload), "display_errors": "0", "log_errors": "1"}}
@@ -327,7 +327,7 @@ def test_an_application_that_does_not_boot(scripts, stable, code, said):
     assert said not in logged or not lines, "the log has it once"
 
 
-def test_what_an_application_says_later_goes_to_the_log(scripts, run):
+def test_output_of_an_application_after_its_boot_goes_to_the_log(scripts, run):
     preload = scripts.php("preload.php", "error_log('while it starts');")
     scripts.php("later.php", "error_log('and later'); echo 1;")
     options = {"admin": {"opcache.preload": str(preload), "log_errors": "1", "error_log": ""}}
@@ -339,7 +339,7 @@ def test_what_an_application_says_later_goes_to_the_log(scripts, run):
         assert os.readlink(f"/proc/{process.pid}/fd/2") == before, process
 
 
-def test_a_restart_that_fails_leaves_the_old_one(scripts, run):
+def test_a_failed_restart_keeps_the_old_generation(scripts, run):
     preload = scripts.php("preload.php", "")
     server = run({"applications": {"app": application(scripts, options={"admin": {"opcache.preload": str(preload)}})}})
     before = php_processes(server, "app")
@@ -351,7 +351,7 @@ def test_a_restart_that_fails_leaves_the_old_one(scripts, run):
     assert server.get("/echo.php?x=1").text == "echo 1"
 
 
-def test_a_port_that_is_taken(scripts, stable):
+def test_a_port_in_use_is_rejected(scripts, stable):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -370,16 +370,16 @@ def test_a_port_that_is_taken(scripts, stable):
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:80", "unix:/no/such/folder/s", "unix:/etc/passwd"])
-def test_an_address_that_cannot_be(stable, address):
+def test_an_address_of_another_machine_is_rejected(stable, address):
     detail = refusal(stable, "PUT", "/config/listeners/" + address.replace("/", "%2F"), {"pass": "routes"})
     assert address in detail
 
 
-def test_an_access_log_that_cannot_be(stable):
+def test_an_access_log_that_cannot_be_opened_is_rejected(stable):
     assert "/no/such/folder/log" in refusal(stable, "PUT", "/config/access_log", '"/no/such/folder/log"')
 
 
-def test_a_change_after_one_that_failed(scripts, stable):
+def test_a_change_after_a_failed_one_is_applied(scripts, stable):
     """Whatever failed before, the next change is made."""
     for number in range(5):
         refusal(stable, "PUT", "/config/applications/new", application(scripts, root="/no/such/root"))
@@ -387,7 +387,7 @@ def test_a_change_after_one_that_failed(scripts, stable):
     assert len(stable.api("GET", "/config/routes").json()) == 7
 
 
-def test_changes_that_boot_applications_wait_for_each_other(scripts, stable):
+def test_changes_that_boot_applications_are_serialized(scripts, stable):
     """Some of them fail: each client gets the answer to its own change."""
 
     def put(number: int) -> tuple[int, str]:
@@ -405,7 +405,7 @@ def test_changes_that_boot_applications_wait_for_each_other(scripts, stable):
         change(stable, "DELETE", f"/config/applications/new{number}")
 
 
-def test_who_asks_while_a_change_boots_is_answered(scripts, run):
+def test_requests_are_answered_while_a_change_boots(scripts, run):
     server = run(two_applications(scripts))
     preload = scripts.php("preload.php", "touch(SCRATCH . '/booting'); await(SCRATCH . '/go');")
     options = {"admin": {"opcache.preload": str(preload)}}
@@ -424,7 +424,7 @@ def test_who_asks_while_a_change_boots_is_answered(scripts, run):
     server.workers("new", 2)
 
 
-def test_the_end_does_not_wait_for_a_change(scripts, run):
+def test_a_shutdown_does_not_wait_for_a_change(scripts, run):
     """SIGTERM while an application boots: whoever waits for it is told."""
     server = run(two_applications(scripts))
     preload = scripts.php("preload.php", "touch(SCRATCH . '/booting'); await(SCRATCH . '/never');")
@@ -515,7 +515,7 @@ def open_descriptors(server: Howdah) -> int:
     return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in (server.pid, server.router().pid))
 
 
-def test_a_new_router_has_the_newest_configuration(scripts, run):
+def test_a_new_router_has_the_active_configuration(scripts, run):
     server = run(two_applications(scripts))
     change(server, "PUT", "/config/routes", [{"action": {"return": 418}}])
     router = server.router()
@@ -526,7 +526,7 @@ def test_a_new_router_has_the_newest_configuration(scripts, run):
     assert server.get("/echo.php?x=1").text == "echo 1"
 
 
-def test_the_router_may_die_in_the_middle_of_changes(scripts, run):
+def test_changes_survive_the_death_of_the_router(scripts, run):
     """Each change is answered; afterwards what runs is what the API says."""
     server = run(two_applications(scripts))
     with ThreadPoolExecutor(4) as pool:

@@ -50,7 +50,7 @@ def prototypes(server):
     return [process for process in server.processes() if process.title.endswith(" prototype")]
 
 
-def test_a_thousand_changes_lose_nothing(folder, certificates):
+def test_a_thousand_changes_under_load_lose_no_request(folder, certificates):
     folder.php("stable.php", "echo 'stable';")
     folder.php("touched.php", "echo 'touched ', getenv('VERSION');")
     folder.write("file.txt", "a file")

@@ -29,18 +29,18 @@ def refusal(server, name: str, body: dict) -> str:
 
 
 @pytest.mark.parametrize("option", ["script", "front_controller"])
-def test_a_script_that_is_missing(folder, server, option):
+def test_a_missing_script_is_rejected(folder, server, option):
     detail = refusal(server, "app", application(folder, **{option: "none.php"}))
     path = f"{folder.root}/none.php"
     assert f'applications/app/{option}: "{path}" does not exist; create the script or correct the path' in detail
 
 
-def test_a_folder_in_place_of_a_script(folder, server):
+def test_a_folder_instead_of_a_script_is_rejected(folder, server):
     folder.write("sub/x.txt")
     assert "is not a script that can be read" in refusal(server, "app", application(folder, script="sub"))
 
 
-def test_the_script_of_each_target(folder, server):
+def test_the_script_of_each_target_is_checked(folder, server):
     root = str(folder.root)
     targets = {"good": {"root": root, "script": "index.php"}, "bad": {"root": root, "script": "none.php"}}
     detail = refusal(server, "other", {"type": "php", "targets": targets})
@@ -48,14 +48,14 @@ def test_the_script_of_each_target(folder, server):
 
 
 @needs_root
-def test_a_script_of_somebody_else(folder, server):
+def test_a_script_that_the_user_cannot_read_is_rejected(folder, server):
     folder.php("closed.php", "echo 1;").chmod(0o600)
     detail = refusal(server, "app", application(folder, script="closed.php"))
     assert f'applications/app/script: the user "www-data" may not read "{folder.root}/closed.php"' in detail
 
 
 @needs_root
-def test_a_folder_of_somebody_else(folder, server):
+def test_a_folder_that_the_user_cannot_enter_is_rejected(folder, server):
     folder.php("private/sub/index.php", "echo 1;")
     (folder.root / "private").chmod(0o700)
     for root in ["private", "private/sub"]:
@@ -64,7 +64,7 @@ def test_a_folder_of_somebody_else(folder, server):
     assert f'because "{folder.root}/private" does not let it pass; ' in detail
 
 
-def test_a_script_that_goes_while_its_application_runs(folder, server):
+def test_a_script_that_is_removed_while_its_application_runs(folder, server):
     """What has been proven is started again whatever became of it: the requests say what is wrong."""
     folder.php("script.php", "echo 'old';")
     assert server.api("PUT", "/config/applications/app", application(folder, script="script.php")).status == 200

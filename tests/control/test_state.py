@@ -53,7 +53,7 @@ def get(path) -> str:
 # --- The configuration comes back
 
 
-def test_the_configuration_outlives_a_restart(place, folder):
+def test_the_configuration_survives_a_restart(place, folder):
     folder.php("index.php", "echo 'hello';")
     listener = f"unix:{place}/s"
     config = {"listeners": {listener: {"pass": "applications/app"}}, "applications": {"app": application(folder)}}
@@ -69,7 +69,7 @@ def test_the_configuration_outlives_a_restart(place, folder):
         assert get(place / "s") == "hello"
 
 
-def test_the_state_is_for_its_owner(place):
+def test_the_state_is_readable_by_its_owner_only(place):
     with start_in(place) as server:
         server.api("PUT", "/config/routes", [{"action": {"return": 200}}])
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (place / "state").iterdir()}
@@ -100,7 +100,7 @@ def test_a_given_configuration_replaces_the_stored_one(place):
         ('{"applications": {"x": {"type": "php 5.3", "root": "/tmp"}}}', "PHP 5.3 was not found"),
     ],
 )
-def test_a_stored_configuration_that_does_not_apply_is_an_error_and_nothing_is_configured(place, stored, said):
+def test_a_stored_configuration_that_fails_leaves_nothing_configured(place, stored, said):
     (place / "state").mkdir()
     file = place / "state/conf.json"
     file.write_bytes(stored.encode() if isinstance(stored, str) else stored)
@@ -116,7 +116,7 @@ def test_a_stored_configuration_that_does_not_apply_is_an_error_and_nothing_is_c
         assert len(server.api("GET", "/config/routes").json()) == 1
 
 
-def test_what_a_crash_left_behind_is_no_matter(place):
+def test_files_left_by_a_crash_are_ignored(place):
     (place / "state").mkdir()
     (place / "state/conf.json").write_text('{"routes": [{"action": {"return": 200}}]}')
     (place / "state/.conf.json.new").write_text("{")
@@ -126,7 +126,7 @@ def test_what_a_crash_left_behind_is_no_matter(place):
         assert not list((place / "state").glob("*.new")), "nothing is left beside it"
 
 
-def test_a_howdah_that_is_killed_comes_back(place):
+def test_a_killed_howdah_starts_again_with_its_configuration(place):
     server = start_in(place)
     assert server.api("POST", "/config/routes", {"action": {"return": 200}}).status == 200
     server.kill()
@@ -144,7 +144,7 @@ def test_two_howdahs_do_not_share_a_state(place):
 
 
 @pytest.mark.parametrize("option, word", [("--state-dir", "/proc/nowhere"), ("--control", "*:1"), ("--pid", "/no/pid")])
-def test_an_option_that_cannot_be_is_said(place, option, word):
+def test_an_impossible_option_is_an_error(place, option, word):
     options = {"--state-dir": place / "state", "--control": f"unix:{place}/c", option: word}
     line = refused(howdah("run", *[part for pair in options.items() for part in pair]))
     assert option in line and word in line
@@ -169,7 +169,7 @@ def small_disk(path):
 
 @needs_root
 @pytest.mark.parametrize("how", ["full", "read-only"])
-def test_a_disk_that_takes_nothing_is_an_error_and_nothing_changes(place, folder, how):
+def test_a_full_disk_rejects_a_change(place, folder, how):
     folder.php("index.php", "echo getmypid();")
     config = {"listeners": {}, "applications": {"app": application(folder)}}
     with small_disk(place / "state") as disk, start_in(place) as server:
@@ -190,7 +190,7 @@ def test_a_disk_that_takes_nothing_is_an_error_and_nothing_changes(place, folder
             assert server.api("PUT", "/config/routes", []).status == 200, "a small one has room"
 
 
-def test_a_state_directory_that_is_gone_is_an_error_and_nothing_changes(place):
+def test_a_missing_state_directory_rejects_a_change(place):
     with start_in(place) as server:
         (place / "state").rename(place / "elsewhere")
         answer = server.api("POST", "/config/routes", {"action": {"return": 200}})
@@ -203,7 +203,7 @@ def test_a_state_directory_that_is_gone_is_an_error_and_nothing_changes(place):
 # --- The pid file
 
 
-def test_the_pid_file_is_there_before_the_control_socket(place):
+def test_the_pid_file_exists_before_the_control_socket(place):
     pid, control = place / "howdah.pid", place / "c"
     command = [str(EXECUTABLE), "run", "--state-dir", str(place / "state"), "--control", f"unix:{control}", "--pid", str(pid)]
     process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], stdout=subprocess.DEVNULL)
@@ -219,7 +219,7 @@ def test_the_pid_file_is_there_before_the_control_socket(place):
         process.wait()
 
 
-def test_the_pid_file_of_somebody_else_stays(place):
+def test_the_pid_file_of_another_process_is_kept(place):
     with start_in(place, "--pid", str(place / "pid")) as server:
         assert (place / "pid").read_text() == f"{server.pid}\n"
         (place / "pid").write_text("1\n")
@@ -262,7 +262,7 @@ def test_messages_go_to_the_log_and_to_a_new_one_after_sigusr1(place):
 
 @needs_root
 @pytest.mark.parametrize("group", [None, "daemon"])
-def test_router_and_php_are_another_user(place, folder, group):
+def test_router_and_php_run_as_another_user(place, folder, group):
     readable(place)
     folder.php("index.php", "echo 1;")
     options = ["--user", "nobody", *(["--group", group] if group else [])]
@@ -277,13 +277,13 @@ def test_router_and_php_are_another_user(place, folder, group):
         assert Process.of(server.pid).status("Uid").split() == [str(os.geteuid())] * 4
 
 
-def test_a_user_that_does_not_exist_is_said(place):
+def test_a_user_that_does_not_exist_is_an_error(place):
     options = ["--state-dir", place / "state", "--control", f"unix:{place}/c"]
     assert "nobody-at-all" in refused(howdah("run", *options, "--user", "nobody-at-all"))
     assert "no-group-at-all" in refused(howdah("run", *options, "--group", "no-group-at-all"))
 
 
-def test_temporary_files_have_their_folder(place, folder):
+def test_temporary_files_are_in_the_configured_folder(place, folder):
     folder.php("index.php", "echo sys_get_temp_dir(), ' ', getenv('TMPDIR');")
     (place / "tmp").mkdir(mode=0o777)
     (place / "tmp").chmod(0o777)

@@ -22,7 +22,7 @@ def routed(server: Howdah, action: dict, **match):
 
 
 @pytest.mark.parametrize("status, has_page", [(200, False), (299, False), (302, False), (404, True), (599, True), (601, False)])
-def test_only_an_error_has_a_page(server, status, has_page):
+def test_only_error_statuses_have_a_body(server, status, has_page):
     response = routed(server, {"return": status})
     assert response.status == status and "<none>" not in response.reason + response.text
     assert bool(response.body) == has_page
@@ -30,11 +30,11 @@ def test_only_an_error_has_a_page(server, status, has_page):
 
 
 @pytest.mark.parametrize("location, sent", [("/a%20b", "/a%20b"), ("%20 ", "%2520%20"), ("???", "?%3F%3F"), ("/\n|", "/%0A%7C")])
-def test_a_location_is_made_a_uri(server, location, sent):
+def test_a_location_is_percent_encoded(server, location, sent):
     assert routed(server, {"return": 301, "location": location}).header("Location") == sent
 
 
-def test_an_empty_location_is_none(server):
+def test_an_empty_location_is_ignored(server):
     assert routed(server, {"return": 301, "location": ""}).header("Location") is None
 
 
@@ -52,17 +52,17 @@ def test_an_empty_location_is_none(server):
         ({"source": []}, True),
     ],
 )
-def test_a_condition_without_patterns_is_met(server, match, met):
+def test_a_condition_without_patterns_matches(server, match, met):
     assert routed(server, {"return": 218}, **match).status == (218 if met else 404)
 
 
-def test_a_whole_number_with_a_point_is_one(server):
+def test_a_whole_number_with_a_decimal_point_is_accepted(server):
     for number in ("2.0", "2e0"):
         assert server.api("PUT", "/config/settings", '{"http": {"max_body_size": %s}}' % number).status == 200
     assert server.api("PUT", "/config/settings", {}).status == 200
 
 
-def test_the_status_has_units_members_in_its_order(server):
+def test_the_status_has_the_members_of_unit_in_order(server):
     status = server.api("GET", "/status").json()
     assert list(status) == ["modules", "connections", "requests", "applications", "draining"], "the last is ours"
     assert list(status["connections"]) == ["accepted", "active", "idle", "closed"]
@@ -71,7 +71,7 @@ def test_the_status_has_units_members_in_its_order(server):
         assert module["version"].startswith("8.") and os.access(module["lib"], os.X_OK)
 
 
-def test_a_listener_of_howdahs_own_in_the_way_is_named(server):
+def test_a_conflict_between_listeners_names_both(server):
     port = free_port()
     assert server.api("PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "routes"}).status == 200
     answer = server.api("PUT", f"/config/listeners/*:{port}", {"pass": "routes"})
@@ -79,7 +79,7 @@ def test_a_listener_of_howdahs_own_in_the_way_is_named(server):
     assert f"howdah itself listens on 127.0.0.1:{port}; make two changes of it" in answer.json()["detail"]
 
 
-def test_a_folder_for_bodies_that_cannot_be_used_is_an_answer(server, tmp_path):
+def test_an_unusable_body_folder_is_rejected(server, tmp_path):
     file = tmp_path / "file"
     file.touch()
     for folder in (tmp_path / "none", file):
@@ -89,7 +89,7 @@ def test_a_folder_for_bodies_that_cannot_be_used_is_an_answer(server, tmp_path):
 
 
 @needs_root
-def test_a_folder_for_bodies_in_which_the_router_may_not_write_is_an_answer(server, tmp_path):
+def test_an_unwritable_body_folder_is_rejected(server, tmp_path):
     answer = server.api("PUT", "/config/settings", {"http": {"body_temp_path": str(tmp_path)}})
     assert answer.status == 500 and "let the router's user write there" in answer.json()["detail"]
     assert "body_temp_path" not in server.api("GET", "/config").text

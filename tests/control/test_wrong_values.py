@@ -164,7 +164,7 @@ def server(tmp_path_factory):
     stop_all([server])
 
 
-def test_no_option_is_forgotten():
+def test_every_option_of_the_schema_is_tested():
     """What the schema has and howdah does something with is in `EVERYTHING`."""
     schema = json.loads((REPOSITORY / "crates/config/schema.json").read_text())
     known = set()
@@ -199,7 +199,7 @@ def test_a_wrong_value_is_named(server, path):
     assert server.api("GET", "/config").json() == {"listeners": {}, "routes": [], "applications": {}}
 
 
-def test_telemetry_is_taken_with_a_warning(server):
+def test_telemetry_is_accepted_with_a_warning(server):
     settings = {"telemetry": {"endpoint": "http://127.0.0.1:4317", "protocol": "grpc", "sampling_ratio": 0.5, "batch_size": 20}}
     try:
         assert server.api("PUT", "/config/settings", settings).status == 200
@@ -211,7 +211,7 @@ def test_telemetry_is_taken_with_a_warning(server):
         assert server.api("PUT", "/config", {"listeners": {}, "routes": [], "applications": {}}).status == 200
 
 
-def test_keys_never_come_back_and_need_not_be_sent_again(server):
+def test_keys_are_never_returned_and_are_kept_by_a_change(server):
     listener = {"pass": "routes", "tls": {"certificate": "bundle", "session": {"tickets": [KEY]}}}
     name = "/config/listeners/unix:@howdah-test-keys"
     try:

@@ -114,7 +114,7 @@ def of_one_release(order):
 # --- Releases
 
 
-def test_a_release_is_seen_resolved(site):
+def test_paths_of_a_release_are_resolved(site):
     with Howdah.run(site.config(working_directory=str(site.current))) as server:
         release = str(site.base / "releases/1")
         page = server.get("/some/path").json()
@@ -151,7 +151,7 @@ def test_twenty_swaps_under_load_are_never_half_seen(site):
         server.prototype()
 
 
-def test_settings_of_php_that_name_a_release_are_of_the_same(site):
+def test_php_settings_with_paths_belong_to_the_same_release(site):
     for name in "12":
         site.folder.write(f"releases/{name}/src/prepended.php", f"<?php header('X-Prepended: {name}');")
     settings = {"auto_prepend_file": f"{site.current}/src/prepended.php", "open_basedir": f"{site.current}:/tmp/x"}
@@ -185,7 +185,7 @@ def test_serve_follows_a_swap(site):
 @pytest.mark.parametrize(
     "index, reason", [(SYNTAX_ERROR, "PHP Parse error"), (FATAL, "missing_function"), ("<?php http_response_code(503);", "503")]
 )
-def test_a_bad_release_is_not_taken_and_the_next_good_one_is(site, index, reason):
+def test_a_bad_release_is_rejected_and_the_next_good_one_is_loaded(site, index, reason):
     site.release("bad", index)
     with Howdah.run(site.config(warm_up=["/check?x=1"])) as server:
         workers = pids(server)
@@ -204,7 +204,7 @@ def test_a_bad_release_is_not_taken_and_the_next_good_one_is(site, index, reason
         assert server.get("/").json()["index"] == "2"
 
 
-def test_a_release_that_was_refused_is_not_tried_again(site):
+def test_a_rejected_release_is_not_tried_again(site):
     site.release("slow", "<?php sleep(1); echo 'slow';")
     site.release("bad", FATAL)
     with Howdah.run(site.config(warm_up=["/"]), time_divider=5) as server:
@@ -235,7 +235,7 @@ def test_a_release_without_its_root_is_waited_for(site):
         assert "is not known where the paths" not in server.stderr
 
 
-def test_a_release_without_its_root_that_stays_is_told_once_and_so_is_its_end(site):
+def test_a_release_without_its_root_is_logged_once_and_so_is_its_return(site):
     with Howdah.run(site.config(), time_divider=5) as server:
         site.swap("nothing")
         wait_for(lambda: "is not known where the paths" in server.stderr, "the warning")
@@ -260,7 +260,7 @@ def test_two_applications_behind_one_link_go_together(site):
         assert server.get("/other").text == "other 2" and server.get("/").json()["index"] == "2"
 
 
-def test_folders_that_hang_hold_up_their_change_only(folder):
+def test_hanging_folders_delay_only_their_own_change(folder):
     folder.write("index.php", "<?php echo 'ok';")
     with Howdah.run({"applications": {"app": application(folder)}}) as server, contextlib.ExitStack() as dead:
         hangs = dead.enter_context(dead_file_system(folder.scratch))
@@ -276,7 +276,7 @@ def test_folders_that_hang_hold_up_their_change_only(folder):
         assert server.get("/").text == "ok"
 
 
-def test_an_application_whose_file_system_hangs_hides_no_deploy_of_another(site):
+def test_a_hanging_file_system_does_not_block_other_deploys(site):
     link = site.base / "to-hang"
     alive = site.base / "alive"
     alive.mkdir()
@@ -300,7 +300,7 @@ def test_an_application_whose_file_system_hangs_hides_no_deploy_of_another(site)
         assert server.stderr.count("is not known where the paths") == 1
 
 
-def test_a_file_system_that_hung_is_followed_again(site):
+def test_a_file_system_that_recovers_is_followed_again(site):
     with Howdah.run(site.config(), time_divider=5) as server, contextlib.ExitStack() as dead:
         site.current.unlink()
         site.current.symlink_to(dead.enter_context(dead_file_system(site.folder.scratch)))
@@ -323,7 +323,7 @@ def application(folder, **options):
     return {"type": "php", "root": str(folder.root), "front_controller": "index.php", "processes": 1, **options}
 
 
-def test_warm_up_requests_are_like_others_but_in_no_log_and_no_count(folder):
+def test_warm_up_requests_are_neither_logged_nor_counted(folder):
     folder.php("index.php", LOGGING % SEEN)
     folder.php("other.php", LOGGING % SEEN)
     log = folder.scratch / "log"
@@ -350,7 +350,7 @@ def test_warm_up_requests_are_like_others_but_in_no_log_and_no_count(folder):
         assert access.read_text().count("\n") == 1
 
 
-def test_an_application_that_starts_workers_on_demand_is_warmed(folder):
+def test_an_application_with_on_demand_workers_is_warmed(folder):
     folder.php("index.php", LOGGING % SEEN)
     processes = {"max": 2, "spare": 0, "idle_timeout": 1}
     app = application(folder, processes=processes, warm_up=["/a", "/b"])
@@ -396,7 +396,7 @@ def failing(folder):
         ("die", ["the worker that ran /warm ended", "last words"]),
     ],
 )
-def test_a_restart_that_fails_its_warm_up_is_refused_with_the_reason(folder, wish, reasons):
+def test_a_restart_with_a_failed_warm_up_is_rejected_with_the_reason(folder, wish, reasons):
     will = failing(folder)
     with Howdah.run({"applications": {"app": application(folder, warm_up=["/warm"], limits={"timeout": 60})}}) as server:
         pid = server.get("/").text
@@ -415,7 +415,7 @@ def test_a_restart_that_fails_its_warm_up_is_refused_with_the_reason(folder, wis
         assert server.get("/").text != pid
 
 
-def test_a_new_configuration_that_fails_its_warm_up_is_refused(folder):
+def test_a_configuration_with_a_failed_warm_up_is_rejected(folder):
     will = failing(folder)
     with Howdah.run({"applications": {"app": application(folder)}}) as server:
         before, pid = server.api("GET", "/config").json(), server.get("/").text
@@ -427,7 +427,7 @@ def test_a_new_configuration_that_fails_its_warm_up_is_refused(folder):
         assert server.api("PUT", "/config/applications/app/warm_up", ["/warm"]).status == 200
 
 
-def test_a_4xx_is_a_warning(folder):
+def test_a_4xx_during_warm_up_logs_a_warning(folder):
     will = failing(folder)
     will("404")
     with Howdah.run({"applications": {"app": application(folder, warm_up=["/warm"])}}) as server:
@@ -435,7 +435,7 @@ def test_a_4xx_is_a_warning(folder):
         assert server.get("/").status == 200
 
 
-def test_at_the_start_a_failed_warm_up_is_told_and_served(folder):
+def test_a_failed_warm_up_at_the_start_is_logged_and_served(folder):
     will = failing(folder)
     will("fail")
     with Howdah.run({"applications": {"app": application(folder, warm_up=["/warm"])}}) as server:
@@ -443,7 +443,7 @@ def test_at_the_start_a_failed_warm_up_is_told_and_served(folder):
         assert server.get("/").status == 200
 
 
-def test_a_warm_up_that_hangs_ends_with_the_time_limit(folder):
+def test_a_hanging_warm_up_ends_with_the_timeout(folder):
     will = failing(folder)
     app = application(folder, warm_up=["/warm"], limits={"timeout": 1})
     with Howdah.run({"applications": {"app": app}}) as server:
@@ -461,7 +461,7 @@ def restart_that_hangs(server, folder) -> Background:
     return restart
 
 
-def test_the_router_may_die_during_a_warm_up(folder):
+def test_a_warm_up_survives_the_death_of_the_router(folder):
     will = failing(folder)
     with Howdah.run({"applications": {"app": application(folder, processes=2, warm_up=["/warm"])}}, time_divider=5) as server:
         pid = server.get("/").text
@@ -487,7 +487,7 @@ def test_changes_wait_for_a_warm_up(folder):
         assert restart.result().status == 500
 
 
-def test_shutting_down_during_a_warm_up(folder):
+def test_a_shutdown_during_a_warm_up_is_clean(folder):
     will = failing(folder)
     with Howdah.run({"applications": {"app": application(folder, warm_up=["/warm"])}}) as server:
         will("hang")
@@ -497,7 +497,7 @@ def test_shutting_down_during_a_warm_up(folder):
             assert restart.result().status >= 500
 
 
-def test_a_prototype_that_dies_during_a_warm_up(folder):
+def test_a_prototype_that_dies_during_a_warm_up_fails_the_change(folder):
     will = failing(folder)
     with Howdah.run({"applications": {"app": application(folder, warm_up=["/warm"])}}) as server:
         known = server.prototype()
@@ -518,7 +518,7 @@ def edit(path, content):
     path.write_text(content)
 
 
-def test_on_change_an_edit_is_seen_within_two_seconds(folder):
+def test_with_on_change_an_edit_is_loaded_within_two_seconds(folder):
     # As in production, PHP looks at no file twice: only a new generation sees the edit.
     options = {"admin": {"opcache.validate_timestamps": "0", "opcache.file_update_protection": "0"}}
     folder.write("public/index.php", "<?php echo require __DIR__ . '/../src/part.php';")
@@ -546,7 +546,7 @@ def test_on_change_an_edit_is_seen_within_two_seconds(folder):
         assert reloads() == 3
 
 
-def test_without_on_change_edits_start_nothing(folder):
+def test_without_on_change_edits_reload_nothing(folder):
     folder.write("index.php", "<?php echo 'one';")
     with Howdah.run({"applications": {"app": application(folder)}}) as server:
         before = pids(server, 1)
@@ -565,7 +565,7 @@ def test_serve_reloads_on_change(folder):
         wait_for(lambda: server.get("/").text == "two", "two", timeout=2)
 
 
-def test_swaps_while_routers_and_prototypes_die(site):
+def test_swaps_survive_deaths_of_routers_and_prototypes(site):
     """Whatever dies in between, the last release is reached, and nothing of the others is left."""
     chance = random.Random(20261121)
     with Howdah.run(site.config(warm_up=["/", "/warm"])) as server:
@@ -584,7 +584,7 @@ def test_swaps_while_routers_and_prototypes_die(site):
         server.prototype()
 
 
-def test_inotify_watches_that_run_out_are_told(folder):
+def test_exhausted_inotify_watches_are_logged(folder):
     folder.write("index.php", "<?php echo 'one';")
     for name in "abcdef":
         folder.write(f"{name}/x.php", "<?php")

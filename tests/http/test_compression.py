@@ -67,7 +67,7 @@ def plain(response) -> bytes:
 
 @pytest.mark.parametrize("encoding", DECODERS)
 @pytest.mark.parametrize("target", ["/page.html", "/large.html", "/page.php", "/large.php"])
-def test_each_encoding_gives_the_response_back(files, run, encoding, target):
+def test_encoded_bodies_decode_to_the_original(files, run, encoding, target):
     server = run(config(files, {"types": ["text/*"], "compressors": ALL}))
     with server.connect() as connection:
         as_it_is = connection.request("GET", target)
@@ -82,7 +82,7 @@ def test_each_encoding_gives_the_response_back(files, run, encoding, target):
 
 
 @pytest.mark.parametrize("encoding, levels", [("zstd", (-7, 22)), ("br", (0, 11)), ("gzip", (0, 9)), ("deflate", (-1, 9))])
-def test_the_first_and_the_last_level(files, run, encoding, levels):
+def test_the_lowest_and_the_highest_level_work(files, run, encoding, levels):
     for level in levels:
         server = run(config(files, {"compressors": {"encoding": encoding, "level": level}}))
         for target in ("/page.html", "/page.php"):
@@ -107,14 +107,14 @@ def test_the_first_and_the_last_level(files, run, encoding, levels):
     ],
 )
 @pytest.mark.parametrize("target", ["/page.html", "/page.php"])
-def test_client_and_configuration_agree(files, run, target, accept, expected):
+def test_accept_encoding_and_configuration_choose_the_encoding(files, run, target, accept, expected):
     server = run(config(files, {"compressors": [{"encoding": "br"}, {"encoding": "gzip"}]}))
     response = server.get(target, {} if accept is None else {"Accept-Encoding": accept})
     assert response.header("Content-Encoding") == expected
     assert response.header("Vary") == "Accept-Encoding" and plain(response) == TEXT.encode()
 
 
-def test_types_and_lengths_decide(files, run):
+def test_content_type_and_length_decide_about_compression(files, run):
     compressors = [{"encoding": "zstd", "min_length": 100_000}, {"encoding": "gzip", "min_length": 6}]
     server = run(config(files, {"types": ["text/*", "!text/plain"], "compressors": compressors}))
     accept = {"Accept-Encoding": "zstd, gzip"}
@@ -134,7 +134,7 @@ def test_types_and_lengths_decide(files, run):
         assert (response.header("Vary") is not None) == (encoding is not None), target
 
 
-def test_what_a_script_says_is_respected(files, run):
+def test_headers_of_a_script_can_prevent_compression(files, run):
     cases = {
         "encoded": ("header('Content-Encoding: gzip'); echo gzencode(TEXT);", "gzip"),
         "transform": ("header('Cache-Control: private, no-transform'); echo TEXT;", None),
@@ -186,7 +186,7 @@ def test_a_compressed_file_has_a_weak_validator_that_works(files, run):
         assert connection.request("GET", "/picture.png", accept).header("ETag")[0] == '"'
 
 
-def test_parts_of_a_file_are_parts_of_the_file(files, run):
+def test_a_range_is_a_range_of_the_uncompressed_file(files, run):
     server = run(config(files, {"compressors": {"encoding": "gzip"}}))
     accept = {"Accept-Encoding": "gzip"}
     with server.connect() as connection:
@@ -204,7 +204,7 @@ def test_parts_of_a_file_are_parts_of_the_file(files, run):
 
 @pytest.mark.parametrize("target", ["/page.html", "/page.php", "/short.html", "/picture.png"])
 @pytest.mark.parametrize("accept", ["gzip", "identity"])
-def test_head_says_what_get_says(files, run, target, accept):
+def test_head_has_the_same_headers_as_get(files, run, target, accept):
     server = run(config(files, {"types": "text/*", "compressors": {"encoding": "gzip"}}))
     with server.connect() as connection:
         got, head = (connection.request(method, target, {"Accept-Encoding": accept}) for method in ("GET", "HEAD"))
@@ -217,7 +217,7 @@ def test_head_says_what_get_says(files, run, target, accept):
         assert head.header("Content-Encoding") is None or head.header("Content-Length") is None
 
 
-def test_who_accepts_nothing_that_there_is(files, run):
+def test_a_client_that_accepts_no_encoding_gets_406_or_plain(files, run):
     server = run(config(files, {"types": "text/*", "compressors": {"encoding": "gzip"}}))
     refuses = {"Accept-Encoding": "br, identity;q=0"}
     assert server.get("/page.html", refuses).status == 406
@@ -232,7 +232,7 @@ def test_who_accepts_nothing_that_there_is(files, run):
 
 
 @pytest.mark.parametrize("compressor", [*ALL, {"encoding": "br", "level": 11}, {"encoding": "zstd", "level": 19}])
-def test_what_a_script_flushes_reaches_the_client(files, run, compressor):
+def test_flushed_output_reaches_the_client_compressed(files, run, compressor):
     go = files.scratch / "go"
     files.php("slow.php", "echo 'first '; flush(); await(SCRATCH . '/go'); echo 'second';")
     server = run(config(files, {"compressors": compressor}))
@@ -256,14 +256,14 @@ def test_what_a_script_flushes_reaches_the_client(files, run, compressor):
 
 
 @pytest.mark.parametrize("target", ["/large.html", "/large.php", "/page.php"])
-def test_an_old_client_gets_a_compressed_body_too(files, run, target):
+def test_a_http_1_0_client_gets_a_compressed_body(files, run, target):
     server = run(config(files, {"compressors": {"encoding": "gzip"}}))
     head, body = server.raw(b"GET %b HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n" % target.encode()).split(b"\r\n\r\n", 1)
     assert b"content-encoding: gzip" in head.lower() and b"transfer-encoding" not in head.lower()
     assert gzip.decompress(body).decode() in (TEXT, TEXT * 200)
 
 
-def test_what_an_upstream_sends_is_compressed_too(files, run):
+def test_proxied_responses_are_compressed(files, run):
     body = ok(TEXT.encode(), b"Content-Type: text/html", b'ETag: "a"')
     encoded = ok(gzip.compress(TEXT.encode()), b"Content-Type: text/html", b"Content-Encoding: gzip")
     with Upstream(answers(lambda request: encoded if "encoded" in request.line else body)) as upstream:
@@ -279,7 +279,7 @@ def test_what_an_upstream_sends_is_compressed_too(files, run):
             assert response.header("Content-Encoding") == "gzip" and plain(response) == TEXT.encode()
 
 
-def test_a_slow_level_holds_up_nobody(files, run):
+def test_a_slow_compression_level_does_not_delay_other_requests(files, run):
     """Each of these takes seconds; all the while, others are answered."""
     noise = os.urandom(1 << 19).hex()
     files.write("huge.txt", noise)
@@ -305,7 +305,7 @@ def test_a_slow_level_holds_up_nobody(files, run):
     assert answers > 10 and longest < 1, f"{answers} answers, the slowest after {longest:.2f} s"
 
 
-def test_a_client_that_leaves_costs_nothing(files, run):
+def test_a_client_that_disconnects_stops_its_compression(files, run):
     files.write("huge.txt", os.urandom(8 << 20).hex())
     server = run(config(files, {"compressors": [{"encoding": "zstd", "level": 19}, {"encoding": "gzip"}]}))
     for encoding in ("zstd", "gzip"):
@@ -330,7 +330,7 @@ def test_the_access_log_counts_what_was_sent(files, run):
 # --- Configuration
 
 
-def test_a_change_counts_for_the_next_request(files, run):
+def test_a_configuration_change_applies_to_the_next_request(files, run):
     server = run(config(files, {"compressors": {"encoding": "gzip"}}))
     place = "/config/settings/http"
     accept = {"Accept-Encoding": "gzip, br"}

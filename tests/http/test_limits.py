@@ -35,7 +35,7 @@ def scripts(folder):
 # --- Heads
 
 
-def test_a_head_of_a_reasonable_size_is_fine(scripts, serve):
+def test_a_head_of_a_reasonable_size_is_accepted(scripts, serve):
     server = serve()
     headers = [(f"X-Number-{number}", "v" * 60) for number in range(90)]
     assert server.get("/pid.php", headers).status == 200
@@ -65,7 +65,7 @@ def test_a_target_that_is_too_long_is_refused(scripts, serve):
     assert server.get("/pid.php").status == 200
 
 
-def test_a_head_just_above_the_limit_gets_a_status(scripts, serve):
+def test_a_head_just_above_the_limit_is_answered_with_a_status(scripts, serve):
     """Small enough that no reset can overtake the answer: the client learns why."""
     server = serve()
     sizes = {}
@@ -81,13 +81,13 @@ def test_a_head_just_above_the_limit_gets_a_status(scripts, serve):
 # --- Bodies
 
 
-def test_a_body_up_to_the_limit(scripts, run):
+def test_a_body_up_to_the_limit_is_accepted(scripts, run):
     server = run(config(scripts, {"max_body_size": 1000}))
     assert server.post("/length.php", "x" * 1000).text == "1000"
     assert server.post("/length.php", [b"x" * 500, b"x" * 500]).text == "1000"
 
 
-def test_a_body_beyond_the_limit(scripts, run):
+def test_a_body_beyond_the_limit_is_rejected(scripts, run):
     server = run(config(scripts, {"max_body_size": 1000}))
     assert server.post("/length.php", "x" * 1001).status == 413
     assert server.post("/length.php", [b"x" * 500, b"x" * 501]).status == 413
@@ -99,7 +99,7 @@ def test_a_body_beyond_the_limit(scripts, run):
 
 
 @pytest.mark.parametrize("tail", [b"", b"Transfer-Encoding: chunked\r\n"], ids=["a body too large", "a refused head"])
-def test_a_client_that_sends_on_gets_to_see_why_it_is_refused(scripts, run, tail):
+def test_a_client_that_keeps_sending_receives_the_rejection(scripts, run, tail):
     """No reset takes the answer away: all of what the client sends is taken."""
     server = run(config(scripts, {"max_body_size": 1000}))
     body = b"x" * 3_000_000
@@ -112,7 +112,7 @@ def test_a_client_that_sends_on_gets_to_see_why_it_is_refused(scripts, run, tail
         assert connection.is_closed()
 
 
-def test_a_client_that_never_ends_its_refused_body_is_hung_up_on(scripts, run):
+def test_a_rejected_body_without_end_closes_the_connection(scripts, run):
     server = run(config(scripts, {"max_body_size": 1000}))
     with server.connect() as connection:
         connection.send(b"POST /length.php HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n")
@@ -129,7 +129,7 @@ def test_the_default_limit_is_eight_mebibytes(scripts, run):
     assert server.post("/length.php", "x" * ((8 << 20) + 1), {"Content-Type": "text/plain"}).status == 413
 
 
-def test_what_follows_a_refused_body_is_not_taken_for_a_request(scripts, run):
+def test_bytes_after_a_rejected_body_are_not_parsed_as_a_request(scripts, run):
     scripts.php("smuggled.php", "touch(SCRATCH . '/smuggled');")
     server = run(config(scripts, {"max_body_size": 100}))
     body = b"GET /smuggled.php HTTP/1.1\r\nHost: x\r\n\r\n" * 5
@@ -149,7 +149,7 @@ def test_what_follows_a_refused_body_is_not_taken_for_a_request(scripts, run):
     assert not (scripts.scratch / "smuggled").exists()
 
 
-def test_a_large_body_is_kept_in_an_unlinked_file(scripts, run):
+def test_a_large_body_is_spooled_to_an_unlinked_file(scripts, run):
     bodies = scripts.scratch / "bodies"
     bodies.mkdir()
     bodies.chmod(0o777)
@@ -179,7 +179,7 @@ def test_a_large_body_is_kept_in_an_unlinked_file(scripts, run):
     wait_for(lambda: not kept(), "the file to be closed")
 
 
-def test_a_body_beyond_the_buffer_is_intact(scripts, run):
+def test_a_body_larger_than_the_buffer_is_intact(scripts, run):
     scripts.php(
         "sha1.php", "echo sha1(file_get_contents('php://input')), ' ', count($_POST), ' ', strlen($_POST['v'] ?? '');"
     )
@@ -192,13 +192,13 @@ def test_a_body_beyond_the_buffer_is_intact(scripts, run):
 # --- Slow clients that send
 
 
-def test_a_client_that_does_not_finish_its_head_is_hung_up_on(scripts, run):
+def test_an_incomplete_head_times_out(scripts, run):
     server = run(config(scripts, {"header_read_timeout": 1}))
     raw = server.raw(b"GET /pid.php HTTP/1.1\r\nHost: x\r\nX-Never-")
     assert raw == b"" or raw[9:12] == b"408", raw
 
 
-def test_a_client_that_dribbles_its_head_is_hung_up_on(scripts, run):
+def test_a_head_sent_byte_by_byte_times_out(scripts, run):
     server = run(config(scripts, {"header_read_timeout": 1}))
     with server.connect() as connection:
         connection.send(b"GET /pid.php HTTP/1.1\r\nHost: x\r\nX: ")
@@ -210,28 +210,28 @@ def test_a_client_that_dribbles_its_head_is_hung_up_on(scripts, run):
         assert time.monotonic() < started + 20
 
 
-def test_a_client_that_does_not_finish_its_body_is_hung_up_on(scripts, run):
+def test_an_incomplete_body_times_out(scripts, run):
     server = run(config(scripts, {"body_read_timeout": 1}))
     raw = server.raw(b"POST /length.php HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
     assert raw == b"" or raw[9:12] == b"408", raw
     assert not (scripts.scratch / "ran").exists()
 
 
-def test_an_idle_connection_is_hung_up_on(scripts, run):
+def test_an_idle_connection_times_out(scripts, run):
     server = run(config(scripts, {"idle_timeout": 1}))
     with server.connect() as connection:
         assert connection.request("GET", "/pid.php").status == 200
         assert connection.is_closed()
 
 
-def test_a_connection_that_never_speaks_is_hung_up_on(scripts, run):
+def test_a_connection_without_a_request_times_out(scripts, run):
     server = run(config(scripts, {"idle_timeout": 1, "header_read_timeout": 1}))
     with server.connect() as connection:
         raw = connection.rest()
         assert raw == b"" or raw[9:12] == b"408", raw
 
 
-def test_a_script_may_take_longer_than_the_timeouts_of_the_client(scripts, run):
+def test_a_slow_script_is_not_subject_to_the_client_timeouts(scripts, run):
     scripts.php("slow.php", "sleep(3); echo 'done';")
     server = run(
         config(scripts, {"idle_timeout": 1, "header_read_timeout": 1, "body_read_timeout": 1, "send_timeout": 1})
@@ -245,7 +245,7 @@ def test_a_script_may_take_longer_than_the_timeouts_of_the_client(scripts, run):
 BIG = 640 * 32768
 
 
-def test_a_client_that_does_not_read_does_not_hold_the_worker(scripts, run):
+def test_a_client_that_does_not_read_does_not_block_a_worker(scripts, run):
     server = run(config(scripts, {}))
     with server.connect() as slow:
         slow.send_request("GET", "/big.php")
@@ -260,7 +260,7 @@ def test_a_client_that_does_not_read_does_not_hold_the_worker(scripts, run):
         assert slow.request("GET", "/pid.php").status == 200
 
 
-def test_many_clients_that_do_not_read(scripts, run):
+def test_many_clients_that_do_not_read_block_no_worker(scripts, run):
     server = run(config(scripts, {}))
     slow = [server.connect() for _ in range(20)]
     for connection in slow:
@@ -285,7 +285,7 @@ def connections_to(server, port: int) -> int:
     return established
 
 
-def test_a_client_that_never_reads_is_hung_up_on(scripts, run):
+def test_a_client_that_never_reads_times_out(scripts, run):
     server = run(config(scripts, {"send_timeout": 1}))
     scripts.write("big.bin", b"x" * BIG)
     for target in ("/big.php", "/big.bin"):

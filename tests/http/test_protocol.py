@@ -39,7 +39,7 @@ def test_requests_may_be_pipelined(site, server):
         assert [connection.response().text for _ in range(20)] == [str(n) for n in range(20)]
 
 
-def test_pipelined_requests_of_all_kinds(site, server):
+def test_pipelined_requests_of_all_kinds_are_answered_in_order(site, server):
     site.write("hello.txt", "hello")
     with server.connect() as connection:
         for _ in range(5):
@@ -74,7 +74,7 @@ def test_empty_lines_before_a_request_are_ignored(server):
         assert connection.response().status == 200
 
 
-def test_many_connections_at_once(site, server):
+def test_many_concurrent_connections_are_served(site, server):
     connections = [server.connect() for _ in range(400)]
     try:
         for number, connection in enumerate(connections):
@@ -111,14 +111,14 @@ def test_http_1_0_gets_no_chunks_and_a_closed_connection(site, server):
         assert body.startswith(b"{") or body == b"ab" + b"x" * 100000
 
 
-def test_http_1_0_is_not_promised_what_does_not_come(site, server):
+def test_http_1_0_gets_no_keep_alive_header_for_a_connection_that_closes(site, server):
     """Only the end of the connection tells where this response ends."""
     page = site.page("while (@ob_end_flush()); echo 'a'; flush(); usleep(50000); echo 'b';").encode()
     raw = server.raw(b"GET %b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" % page)
     assert re.findall(rb"(?i)\r\nconnection: ([^\r]*)", raw) == [b"close"] and raw.endswith(b"\r\n\r\nab")
 
 
-def test_http_1_0_protocol_is_told_to_php(server):
+def test_php_sees_the_http_1_0_protocol(server):
     head, body = server.raw(b"GET /server.php HTTP/1.0\r\nHost: old.example\r\n\r\n").split(b"\r\n\r\n", 1)
     assert b'"SERVER_PROTOCOL":"HTTP/1.0"' in body and b'"HTTP_HOST":"old.example"' in body
 
@@ -126,14 +126,14 @@ def test_http_1_0_protocol_is_told_to_php(server):
 # --- Targets
 
 
-def test_an_absolute_target(server):
+def test_an_absolute_target_is_accepted(server):
     with server.connect() as connection:
         got = connection.request("GET", "http://other.example:81/server.php?x=1", {"Host": "ignored.example"}).json()
     assert (got["SCRIPT_NAME"], got["QUERY_STRING"], got["REQUEST_URI"]) == ("/server.php", "x=1", "/server.php?x=1")
     assert got["SERVER_NAME"] == "other.example", "RFC 9112, 3.2.2: the target wins over Host"
 
 
-def test_options_of_the_whole_server(server):
+def test_options_asterisk_is_answered(server):
     with server.connect() as connection:
         assert connection.request("OPTIONS", "*").status in (200, 204, 400, 404, 405, 501)
     assert server.get("/pid.php").status == 200
@@ -148,7 +148,7 @@ def test_php_gets_any_method(server, method):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "PROPFIND"])
-def test_a_file_is_only_read(folder, run, method):
+def test_a_static_file_rejects_methods_that_write(folder, run, method):
     folder.write("hello.txt", "hello")
     with run({"routes": [{"action": {"share": f"{folder.root}$uri"}}]}).connect() as connection:
         response = connection.request(method, "/hello.txt", (), "body")
@@ -176,7 +176,7 @@ def chunked(body: bytes, target: str = "/request.php", extra: bytes = b"") -> by
         (b"3\r\nabc\r\n0\r\nX-Trailer: 1\r\nX-Second: 2\r\n\r\n", 3),
     ],
 )
-def test_chunked_bodies(server, body, length):
+def test_chunked_bodies_are_decoded(server, body, length):
     with server.connect() as connection:
         for _ in range(2):
             connection.send(chunked(body))
@@ -195,7 +195,7 @@ def test_trailers_do_not_become_headers(server):
 # --- Expect
 
 
-def test_the_client_is_told_to_go_on(server):
+def test_expect_continue_gets_100_continue(server):
     with server.connect() as connection:
         connection.send(b"POST /request.php HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
         assert connection._head().status == 100
@@ -204,7 +204,7 @@ def test_the_client_is_told_to_go_on(server):
         assert connection.request("GET", "/pid.php").interim == []
 
 
-def test_a_client_that_does_not_wait_is_served_too(server):
+def test_a_client_that_does_not_wait_for_100_continue_is_served(server):
     with server.connect() as connection:
         connection.send(
             b"POST /request.php HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello"
@@ -212,7 +212,7 @@ def test_a_client_that_does_not_wait_is_served_too(server):
         assert connection.response("POST").json()["input"]["length"] == 5
 
 
-def test_a_client_whose_body_is_refused_is_not_told_to_go_on(folder, run):
+def test_a_rejected_body_gets_no_100_continue(folder, run):
     folder.php("index.php", "echo 'ran';")
     server = run(
         {
@@ -226,14 +226,14 @@ def test_a_client_whose_body_is_refused_is_not_told_to_go_on(folder, run):
         assert (response.status, response.interim) == (413, [])
 
 
-def test_an_expectation_that_nobody_knows(server):
+def test_an_unknown_expectation_gets_417(server):
     assert server.get("/pid.php", {"Expect": "miracles"}).status in (200, 417)
 
 
 # --- What is refused: see test_strictness.py
 
 
-def test_a_bad_request_does_not_take_back_the_answers_before_it(server):
+def test_a_bad_request_does_not_affect_earlier_responses(server):
     with server.connect() as connection:
         connection.send(b"GET /pid.php HTTP/1.1\r\nHost: x\r\n\r\nGET nonsense\r\n\r\n")
         assert connection.response().status == 200
@@ -252,7 +252,7 @@ def test_every_response_has_a_date(site, server):
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_the_version_is_shown_or_not(folder, run, shown):
+def test_server_version_controls_the_server_header(folder, run, shown):
     folder.php("index.php", "echo $_SERVER['SERVER_SOFTWARE'];")
     server = run(
         {
@@ -264,7 +264,7 @@ def test_the_version_is_shown_or_not(folder, run, shown):
     assert name.startswith("howdah/") if shown else name == "howdah"
 
 
-def test_a_client_that_connects_and_says_nothing_costs_nothing(site, server):
+def test_silent_connections_do_not_block_other_clients(site, server):
     silent = [server.connect() for _ in range(100)]
     try:
         assert server.get("/pid.php").status == 200
@@ -274,7 +274,7 @@ def test_a_client_that_connects_and_says_nothing_costs_nothing(site, server):
     assert server.get("/pid.php").status == 200
 
 
-def test_a_response_that_nobody_waits_for_is_dropped(site, server):
+def test_a_response_is_dropped_after_its_client_disconnected(site, server):
     """A client that leaves its place in the queue takes its request with it, and the others move up."""
     started, go = site.scratch / "hold", site.scratch / "hold-go"
     site.php("count.php", "file_put_contents(SCRATCH . '/count', 'x', FILE_APPEND); echo 'counted';")
@@ -300,7 +300,7 @@ def test_a_response_that_nobody_waits_for_is_dropped(site, server):
     assert len((site.scratch / "count").read_text()) <= 5, "requests of clients that had gone were run"
 
 
-def test_the_client_itself_is_strict(server):
+def test_the_test_client_rejects_malformed_responses(server):
     """The tests above would mean little if the client let everything pass."""
     with server.connect() as connection:
         connection.buffer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -105,13 +105,13 @@ def test_an_upstream_may_listen_on_a_unix_socket(proxy, socket_path, kind):
     assert upstream.requests[0].header("host") == f"127.0.0.1:{server.port}"
 
 
-def test_a_client_without_a_host_gets_the_upstreams(proxy):
+def test_a_request_without_host_is_sent_with_the_upstream_host(proxy):
     server, upstream = proxy(answers(ok()))
     assert server.raw(b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200 OK\r\n")
     assert upstream.requests[0].header("host") == upstream.address
 
 
-def test_a_file_that_is_not_there_falls_back_to_a_proxy(run, folder):
+def test_a_missing_file_falls_back_to_the_proxy(run, folder):
     folder.write("there.txt", "a file")
     with Upstream(answers(ok(b"an upstream"))) as upstream:
         server = run(configuration({"share": f"{folder.root}$uri", "fallback": {"proxy": upstream.url}}))
@@ -119,7 +119,7 @@ def test_a_file_that_is_not_there_falls_back_to_a_proxy(run, folder):
         assert server.get("/elsewhere").text == "an upstream"
 
 
-def test_a_rewrite_and_response_headers_hold_for_a_proxy(run):
+def test_rewrite_and_response_headers_apply_to_a_proxy(run):
     with Upstream(answers(ok(b"ok", b"X-Up: 1", b"X-Other: 2"))) as upstream:
         headers = {"X-Up": None, "X-Ours": "$response_header_x_other"}
         action = {"rewrite": "/new$uri", "proxy": upstream.url, "response_headers": headers}
@@ -133,7 +133,7 @@ def test_a_rewrite_and_response_headers_hold_for_a_proxy(run):
 
 
 @pytest.mark.parametrize("status", [204, 304])
-def test_responses_without_a_body(proxy, status):
+def test_responses_without_a_body_pass_through(proxy, status):
     response = b"HTTP/1.1 %d X\r\nETag: e\r\nContent-Length: 12\r\n\r\n" % status
     server, upstream = proxy(answers(response if status == 304 else response.replace(b"Content-Length: 12\r\n", b"")))
     with server.connect() as connection:
@@ -142,7 +142,7 @@ def test_responses_without_a_body(proxy, status):
     assert upstream.accepted == 1
 
 
-def test_head_tells_the_length_and_has_no_body(proxy):
+def test_head_has_a_length_and_no_body(proxy):
     server, upstream = proxy(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"))
     with server.connect() as connection:
         for _ in range(3):
@@ -151,7 +151,7 @@ def test_head_tells_the_length_and_has_no_body(proxy):
     assert upstream.accepted == 1 and upstream.requests[0].line == "HEAD / HTTP/1.1"
 
 
-def test_interim_responses_and_trailers_are_left_out(proxy):
+def test_interim_responses_and_trailers_are_dropped(proxy):
     response = (
         b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n"
         b"3;ext=1\r\nabc\r\n0\r\nX-T: 1\r\n\r\n"
@@ -163,7 +163,7 @@ def test_interim_responses_and_trailers_are_left_out(proxy):
             assert got.text == "abc" and got.trailers == [] and got.header("Trailer") is None
 
 
-def test_an_old_upstream_ends_its_response_by_closing(proxy):
+def test_a_http_1_0_upstream_ends_its_response_by_closing(proxy):
     def handler(visit):
         visit.request()
         visit.send(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nuntil the end")
@@ -180,7 +180,7 @@ def test_an_old_upstream_ends_its_response_by_closing(proxy):
 # --- Bodies
 
 
-def test_bodies_keep_their_length_or_their_chunks(proxy):
+def test_bodies_keep_their_framing(proxy):
     server, upstream = proxy(answers(lambda request: ok(hashlib.sha256(request.body).hexdigest().encode())))
     body = bytes(range(256)) * 20_000
     expected = hashlib.sha256(body).hexdigest()
@@ -199,7 +199,7 @@ def test_bodies_keep_their_length_or_their_chunks(proxy):
     assert upstream.accepted == 1
 
 
-def test_a_long_response_arrives_whole(proxy):
+def test_a_long_response_is_intact(proxy):
     body = hashlib.sha256(b"x").digest() * (1 << 20)
     chunked = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:1], body[1:99_999], body[99_999:]))
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked + b"0\r\n\r\n"
@@ -228,7 +228,7 @@ def test_both_bodies_flow_at_the_same_time(proxy):
         assert b"".join(body) == b"" and response.status == 200
 
 
-def test_who_does_not_read_is_not_sent_more(proxy):
+def test_back_pressure_works_in_both_directions(proxy):
     """howdah keeps no more than its buffers, either way."""
     going = threading.Event()
     sent = []
@@ -269,7 +269,7 @@ def test_who_does_not_read_is_not_sent_more(proxy):
         assert len(connection.response().body) == 100 << 20
 
 
-def test_100_continue_is_said_when_the_body_is_wanted(proxy):
+def test_100_continue_is_sent_when_the_upstream_accepts_the_body(proxy):
     server, upstream = proxy(answers(lambda request: ok(request.body)))
     with server.connect() as connection:
         connection.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
@@ -300,7 +300,7 @@ def test_an_early_answer_reaches_the_client(proxy):
 # --- Connections to upstreams
 
 
-def test_connections_are_kept_and_used_again(proxy):
+def test_upstream_connections_are_reused(proxy):
     server, upstream = proxy(answers(ok()))
     with server.connect() as connection:
         for number in range(50):
@@ -308,7 +308,7 @@ def test_connections_are_kept_and_used_again(proxy):
     assert upstream.accepted == 1 and len(upstream.requests) == 50
 
 
-def test_many_at_once_have_connections_of_their_own(proxy):
+def test_concurrent_requests_use_separate_upstream_connections(proxy):
     meeting = threading.Barrier(20, timeout=30)
 
     def handler(visit):
@@ -327,7 +327,7 @@ def test_many_at_once_have_connections_of_their_own(proxy):
 
 
 @pytest.mark.parametrize("header", [b"Connection: close", b"X: y"])
-def test_an_upstream_that_closes_after_each_response_loses_none(proxy, header):
+def test_an_upstream_that_closes_after_each_response_loses_no_request(proxy, header):
     """Also if it does not say so: that is seen before the next request, or the next request is sent again."""
     server, upstream = proxy(answers(ok(b"ok", header), requests=1))
     with server.connect() as connection:
@@ -336,7 +336,7 @@ def test_an_upstream_that_closes_after_each_response_loses_none(proxy, header):
     assert len(upstream.requests) == 200
 
 
-def test_an_upstream_that_restarts_loses_no_request_of_those_that_follow(proxy):
+def test_a_restarted_upstream_gets_all_later_requests(proxy):
     server, upstream = proxy(answers(ok(b"old")))
     assert server.get("/").text == "old"
     upstream.stop()
@@ -345,7 +345,7 @@ def test_an_upstream_that_restarts_loses_no_request_of_those_that_follow(proxy):
             assert server.request(method, "/").text == "new"
 
 
-def test_a_client_that_leaves_is_not_worked_for(proxy):
+def test_a_client_that_disconnects_cancels_its_upstream_request(proxy):
     def handler(visit):
         request = visit.head()
         if "body" in request.line:
@@ -365,7 +365,7 @@ def test_a_client_that_leaves_is_not_worked_for(proxy):
 # --- What goes wrong
 
 
-def test_an_upstream_that_is_down_is_a_502(run):
+def test_an_upstream_that_is_down_gives_502(run):
     address = f"127.0.0.1:{free_port()}"
     server = run(configuration({"proxy": f"http://{address}"}))
     with server.connect() as connection:
@@ -374,7 +374,7 @@ def test_an_upstream_that_is_down_is_a_502(run):
         assert connection.request("POST", "/", body=b"x").status == 502
 
 
-def test_a_unix_socket_that_is_not_there_is_a_502(run, socket_path):
+def test_a_missing_unix_socket_gives_502(run, socket_path):
     server = run(configuration({"proxy": f"http://unix:{socket_path}"}))
     assert server.get("/").status == 502
     logged(server, "could not be passed on", str(socket_path), "No such file", "502")
@@ -400,7 +400,7 @@ def test_a_unix_socket_that_is_not_there_is_a_502(run, socket_path):
         pytest.param(b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100_000 + b"\r\nContent-Length: 0\r\n\r\n", "no good", id="head too large"),
     ],
 )
-def test_what_is_no_response_is_a_502(proxy, response, why):
+def test_a_malformed_response_gives_502(proxy, response, why):
     server, upstream = proxy(answers(response, requests=1))
     with server.connect() as connection:
         assert connection.request("GET", "/").status == 502
@@ -418,14 +418,14 @@ def test_what_is_no_response_is_a_502(proxy, response, why):
         (b"Transfer-Encoding: chunked", b"5\r\nabc"),
     ],
 )
-def test_a_response_that_breaks_off_is_never_taken_for_a_whole_one(proxy, head, body):
+def test_a_truncated_response_is_never_delivered_as_complete(proxy, head, body):
     server, upstream = proxy(answers(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + body, requests=1))
     with server.connect() as connection, pytest.raises((ProtocolError, ConnectionResetError)):
         connection.request("GET", "/")
     logged(server, "broke off", upstream.address)
 
 
-def test_what_an_upstream_sends_too_much_reaches_nobody(proxy):
+def test_excess_bytes_of_an_upstream_reach_no_client(proxy):
     """Behind the end of a response another one would be taken for the answer to the next request."""
     smuggled = ok(b"right") + ok(b"WRONG") * 2
     server, _ = proxy(answers(smuggled))
@@ -440,7 +440,7 @@ def test_what_an_upstream_sends_too_much_reaches_nobody(proxy):
             assert connection.request("GET", "/right").text == "right"
 
 
-def test_what_is_wrong_with_the_clients_body_is_the_clients(proxy):
+def test_an_error_in_the_client_body_is_a_client_error(proxy):
     server, upstream = proxy(answers(ok()), http={"max_body_size": 1000, "body_read_timeout": 1})
     assert server.post("/", bytes(1000)).status == 200
     assert server.post("/", bytes(1001)).status == 413
@@ -463,7 +463,7 @@ def test_what_is_wrong_with_the_clients_body_is_the_clients(proxy):
 # --- Upstreams of several servers
 
 
-def test_servers_get_requests_by_their_weight(run):
+def test_servers_get_requests_in_proportion_to_their_weight(run):
     with Upstream(answers(ok(b"a"))) as a, Upstream(answers(ok(b"b"))) as b, Upstream(answers(ok(b"c"))) as c:
         server = run(group((a, 5), (b, 1), (c, 0)))
         with server.connect() as connection:
@@ -472,7 +472,7 @@ def test_servers_get_requests_by_their_weight(run):
         assert got.startswith("aaabaa")
 
 
-def test_no_request_is_lost_while_one_server_works(run):
+def test_no_request_is_lost_while_one_server_is_up(run):
     with Upstream(answers(ok(b"a"))) as a, Upstream(answers(ok(b"b"))) as b:
         server = run(group((f"127.0.0.1:{free_port()}", 1), (a, 1), (b, 1)))
         with server.connect() as connection:
@@ -487,7 +487,7 @@ def test_no_request_is_lost_while_one_server_works(run):
             wait_for(lambda: server.get("/").text == "b", "the return of a server")
 
 
-def test_a_server_that_dies_with_a_request_takes_no_other_with_it(run):
+def test_a_server_that_dies_during_a_request_fails_only_that_request(run):
     deaths = []
 
     def dies(visit):
@@ -509,7 +509,7 @@ def test_a_server_that_dies_with_a_request_takes_no_other_with_it(run):
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["a new connection", "a pooled connection"])
-def test_an_empty_chunked_body_that_was_sent_is_not_sent_again(run, before):
+def test_an_empty_chunked_body_is_not_sent_twice(run, before):
     """All of the request went out: it may have been carried out."""
 
     def dies(visit):
@@ -542,7 +542,7 @@ def test_an_unread_body_decides_whether_the_connection_ends(proxy):
             assert (response.status, response.header("connection")) == (502, None)
 
 
-def test_all_servers_down_is_a_502(run):
+def test_502_if_all_servers_are_down(run):
     server = run(group((f"127.0.0.1:{free_port()}", 1), (f"127.0.0.1:{free_port()}", 1)))
     for _ in range(3):
         assert server.get("/").status == 502
@@ -657,7 +657,7 @@ def test_a_client_and_an_upstream_see_the_same_requests(proxy, headers, body):
         ("GET /%00 HTTP/1.1", "a.example", None, None),
     ],
 )
-def test_a_target_is_passed_on_in_its_simplest_form_or_not_at_all(proxy, line, host, expected, expected_host):
+def test_a_target_is_normalized_or_rejected(proxy, line, host, expected, expected_host):
     server, upstream = proxy(answers(ok()))
     raw = server.raw(f"{line}\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     if expected is None:
@@ -780,7 +780,7 @@ def test_a_websocket_may_follow_a_request_on_the_same_connections(proxy):
     wait_for(lambda: upstream.open == 0, "the end of the tunnel when the client hangs up")
 
 
-def test_a_websocket_that_is_refused_is_an_ordinary_response(proxy):
+def test_a_rejected_websocket_upgrade_is_an_ordinary_response(proxy):
     refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"
     server, upstream = proxy(answers(lambda request: refusal if request.header("upgrade") else ok()))
     with server.connect() as connection:
@@ -789,13 +789,13 @@ def test_a_websocket_that_is_refused_is_an_ordinary_response(proxy):
     assert upstream.accepted == 1
 
 
-def test_another_protocol_than_asked_for_is_a_502(proxy):
+def test_an_upgrade_to_another_protocol_gives_502(proxy):
     server, _ = proxy(answers(GRANT.replace(b"websocket", b"h2c"), requests=1))
     with server.connect() as connection:
         assert connection.request("GET", "/", ASK).status == 502
 
 
-def test_a_websocket_ends_some_time_after_howdah_is_told_to_end(proxy):
+def test_a_websocket_is_closed_after_the_shutdown_grace_period(proxy):
     server, _ = proxy(echo, time_divider=4)
     with server.connect() as connection:
         connection.send_request("GET", "/", ASK)

@@ -88,19 +88,19 @@ def ask(server, request):
 
 
 @pytest.mark.parametrize("condition, yes, no", CONDITIONS.values(), ids=CONDITIONS)
-def test_a_condition(server, condition, yes, no):
+def test_conditions_match(server, condition, yes, no):
     condition = json.loads(json.dumps(condition).replace("{port}", str(server.port)))
     routed(server, [{"match": condition, "action": {"return": 299}}, OTHERS])
     assert {str(request): ask(server, request).status for request in yes} == {str(request): 299 for request in yes}
     assert {str(request): ask(server, request).status for request in no} == {str(request): 404 for request in no}
 
 
-def test_the_first_step_that_matches_is_taken(server):
+def test_the_first_matching_step_is_taken(server):
     routed(server, [{"match": {"uri": "/a"}, "action": {"return": 201}}, {"action": {"return": 202}}, OTHERS])
     assert [server.get(path).status for path in ("/a", "/b")] == [201, 202]
 
 
-def test_no_step_matches(server):
+def test_no_matching_step_gives_404(server):
     routed(server, [{"match": {"uri": "/a"}, "action": {"return": 201}}])
     assert server.get("/b").status == 404
 
@@ -123,7 +123,7 @@ def test_share_of_several_paths_with_variables(server):
     assert server.get("/nothing").status == 404
 
 
-def test_share_with_index(server):
+def test_share_serves_the_index(server):
     routed(server, [{"action": {"share": f"{server.folder.root}$uri", "index": "other.htm"}}])
     assert server.get("/").text == "another index"
 
@@ -163,7 +163,7 @@ def test_fallback_of_a_fallback(server):
     assert [server.get(path).status for path in ("/inner.txt", "/nothing")] == [200, 299]
 
 
-def test_rewrite_is_what_the_application_sees(server):
+def test_the_application_sees_the_rewritten_uri(server):
     action = {"rewrite": "/where.php?k[]=SCRIPT_NAME&k[]=REQUEST_URI&k[]=QUERY_STRING", "pass": "applications/app"}
     routed(server, [{"match": {"uri": "/old"}, "action": action}, OTHERS])
     got = server.get("/old?x=1").json()
@@ -171,7 +171,7 @@ def test_rewrite_is_what_the_application_sees(server):
     assert got["QUERY_STRING"].startswith("k[]=SCRIPT_NAME")
 
 
-def test_rewrite_holds_for_the_steps_that_follow(server):
+def test_rewrite_applies_to_the_following_steps(server):
     config = server.api("GET", "/config").json()
     config["listeners"] = {f"127.0.0.1:{server.port}": {"pass": "routes/first"}}
     config["routes"] = {
@@ -212,7 +212,7 @@ def test_the_request_uri_of_a_whole_url_is_its_path_and_query(server):
     assert b"\r\nlocation: https://a.example/x?y\r\n" in raw
 
 
-def test_who_does_not_read_a_file_is_for_the_fallback(server):
+def test_methods_that_a_file_does_not_allow_go_to_the_fallback(server):
     """As in NGINX Unit: only GET and HEAD ask for the file."""
     share = {"share": f"{server.folder.root}$uri", "fallback": {"return": 204}}
     routed(server, [{"action": share}])
@@ -225,7 +225,7 @@ def test_who_does_not_read_a_file_is_for_the_fallback(server):
 # --- Listeners
 
 
-def test_forwarded(server):
+def test_forwarded_headers_set_the_client_address_and_scheme(server):
     config = server.api("GET", "/config").json()
     forwarded = {"client_ip": "X-Forwarded-For", "protocol": "X-Forwarded-Proto", "source": "127.0.0.0/8", "recursive": True}
     saved = config["listeners"]
@@ -272,7 +272,7 @@ def test_the_format_and_the_condition_of_the_access_log(server):
     assert server.api("DELETE", "/config/access_log").status == 200
 
 
-def test_log_route(server):
+def test_log_route_logs_the_chosen_steps(server):
     routed(server, [{"match": {"uri": "/logged"}, "action": {"return": 299}}, OTHERS], {"http": {"log_route": True}})
     server.get("/logged")
     wait_for(lambda: '"routes/0" selected' in server.stderr, "the route in the log")
@@ -312,7 +312,7 @@ def test_a_configuration_of_a_well_known_article(folder):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_listen_threads(folder, threads):
+def test_listen_threads_sets_the_number_of_router_threads(folder, threads):
     folder.write("file.txt", "a file")
     config = {"routes": [{"action": {"share": f"{folder.root}$uri"}}], "settings": {"listen_threads": threads}}
     with Howdah.run(config) as server:

@@ -41,14 +41,14 @@ from support.server import Howdah
         ("two.dots.css", "text/css"),
     ],
 )
-def test_the_type_follows_from_the_name(site, server, name, kind):
+def test_the_content_type_follows_from_the_extension(site, server, name, kind):
     site.write(name, "content")
     response = server.get("/" + name)
     assert response.status == 200 and response.text == "content"
     assert kind in response.header("Content-Type")
 
 
-def test_a_name_that_tells_no_type(site, server):
+def test_a_file_without_a_known_extension_has_no_content_type(site, server):
     for name in ("README", "a.unknown-type"):
         site.write(name, "<script>")
         kind = server.get("/" + name).header("Content-Type")
@@ -96,7 +96,7 @@ def test_a_file_of_any_size_is_intact(site, server, size):
         ("plain.txt", "/pl%61in.txt"),
     ],
 )
-def test_names_in_targets(site, server, name, target):
+def test_targets_decode_to_file_names(site, server, name, target):
     site.write(name, f"content of {name}")
     response = server.get(target)
     assert (response.status, response.text) == (200, f"content of {name}")
@@ -111,7 +111,7 @@ def test_head_has_the_headers_of_get(site, server):
     assert get.header("Content-Length") == "5" and get.header("ETag") and get.header("Last-Modified")
 
 
-def test_a_file_that_changes_is_sent_anew(site, server):
+def test_a_changed_file_is_sent_in_its_new_version(site, server):
     tags = set()
     for number in range(5):
         path = site.write("changing.txt", f"version {number}")
@@ -169,7 +169,7 @@ BEFORE, AT, AFTER = (
         ({"If-Unmodified-Since": AFTER}, 200),
     ],
 )
-def test_conditional_requests(server, known, headers, status):
+def test_conditional_requests_compare_validators(server, known, headers, status):
     headers = {
         name: value.replace("W/TAG", "W/" + known.removeprefix("W/")).replace("TAG", known)
         for name, value in headers.items()
@@ -199,7 +199,7 @@ def test_conditional_requests(server, known, headers, status):
         ("bytes=9-9", "9", "bytes 9-9/10"),
     ],
 )
-def test_a_range(server, known, value, content, described):
+def test_a_range_is_sent_as_206(server, known, value, content, described):
     response = server.get("/known.txt", {"Range": value})
     assert (response.status, response.text) == (206, content)
     assert response.header("Content-Range") == described
@@ -211,7 +211,7 @@ def test_ranges_are_announced(server, known):
 
 
 @pytest.mark.parametrize("value", ["bytes=10-", "bytes=10-20", "bytes=99-100", "bytes=-0"])
-def test_a_range_outside_of_the_file(server, known, value):
+def test_a_range_outside_the_file_gives_416(server, known, value):
     response = server.get("/known.txt", {"Range": value})
     assert response.status == 416 and response.header("Content-Range") == "bytes */10"
     assert b"0123456789" not in response.body
@@ -220,12 +220,12 @@ def test_a_range_outside_of_the_file(server, known, value):
 @pytest.mark.parametrize(
     "value", ["bytes=5-2", "bytes=a-b", "lines=1-2", "bytes", "bytes=", "bytes=--1", "bytes=1-2-3"]
 )
-def test_a_range_that_is_none_is_ignored(server, known, value):
+def test_a_malformed_range_is_ignored(server, known, value):
     response = server.get("/known.txt", {"Range": value})
     assert (response.status, response.text) in ((200, "0123456789"), (416, response.text))
 
 
-def test_several_ranges(server, known):
+def test_several_ranges_are_sent_as_multipart(server, known):
     """Either all of them, or the whole file; never one taken for the other."""
     response = server.get("/known.txt", {"Range": "bytes=0-1,5-6"})
     if response.status == 206:
@@ -241,14 +241,14 @@ def test_many_overlapping_ranges_do_not_multiply_the_file(site, server):
     assert response.status in (200, 206, 416) and len(response.body) <= 2_000_000
 
 
-def test_a_range_of_a_version(server, known):
+def test_if_range_requires_the_same_version(server, known):
     assert server.get("/known.txt", {"Range": "bytes=2-5", "If-Range": '"other"'}).text == "0123456789"
     assert server.get("/known.txt", {"Range": "bytes=2-5", "If-Range": BEFORE}).text == "0123456789"
     if not known.startswith("W/"):
         assert server.get("/known.txt", {"Range": "bytes=2-5", "If-Range": known}).text == "2345"
 
 
-def test_a_range_of_a_large_file(site, server):
+def test_a_range_of_a_large_file_is_exact(site, server):
     content = os.urandom(10_000_000)
     site.write("large.bin", content)
     response = server.get("/large.bin", {"Range": "bytes=5000000-8999999"})
@@ -262,7 +262,7 @@ def test_a_range_does_not_apply_to_php(site):
 # --- Folders
 
 
-def test_the_index_of_a_folder(site, server):
+def test_a_folder_is_served_by_its_index(site, server):
     site.write("with-html/index.html", "html index")
     site.php("with-php/index.php", "echo 'php index ', $_SERVER['SCRIPT_NAME'];")
     site.write("with-both/index.html", "html")
@@ -331,7 +331,7 @@ def test_a_redirect_cannot_be_split(site, server):
     assert b"\nX-Evil" not in raw and raw[9:10] in (b"3", b"4")
 
 
-def test_a_file_with_a_trailing_slash_is_no_file(site, server):
+def test_a_trailing_slash_after_a_file_gives_404(site, server):
     site.write("hello.txt", "hello")
     for target in ("/hello.txt/", "/hello.txt/more"):
         assert server.get(target).status == 404
@@ -467,7 +467,7 @@ def uploads(tmp_path_factory):
         server.stop()
 
 
-def test_an_upload_is_sent_as_what_it_is(uploads):
+def test_an_upload_is_sent_with_its_own_type(uploads):
     response = uploads[False].get("/upload/evil.jpg")
     assert response.text == EVIL and response.header("Content-Type") == "image/jpeg"
 
@@ -555,7 +555,7 @@ def test_nul_is_refused(site, server, target):
     assert server.get(target).status in (400, 404)
 
 
-def test_a_path_that_is_not_utf_8_is_no_file(folder, run):
+def test_a_path_that_is_not_utf_8_gives_404(folder, run):
     folder.write("%FF", "another file")
     folder.write("hello.txt", "hello")
     served = {"share": f"{folder.root}$uri", "fallback": {"share": f"{folder.root}/hello.txt"}}
@@ -578,7 +578,7 @@ def test_a_broken_escape_is_refused(site, server, target):
     assert server.get(target).status in (400, 404)
 
 
-def test_a_name_longer_than_any_file_system_allows(server):
+def test_a_name_longer_than_the_file_system_allows_gives_404(server):
     for target in ("/" + "x" * 300, "/" + "x/" * 3000):
         assert server.get(target).status in (400, 404, 414)
 
@@ -627,7 +627,7 @@ def test_symbolic_links_within_the_folder_are_followed(links, serve):
     assert server.get("/inside/file.txt").text == "inside"
 
 
-def test_symbolic_links_lead_out_when_that_is_allowed(links, serve):
+def test_symbolic_links_lead_out_if_the_option_allows_it(links, serve):
     server = serve("--follow-symlinks")
     for target in ("/file.txt", "/absolute.txt", "/folder/secret.txt", "/folder/", "/chain.txt"):
         assert server.get(target).text == SECRET, target
@@ -636,14 +636,14 @@ def test_symbolic_links_lead_out_when_that_is_allowed(links, serve):
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_symbolic_links_in_a_configuration(links, run, allowed):
+def test_follow_symlinks_in_a_configuration(links, run, allowed):
     action = {"share": f"{links.root}$uri", "follow_symlinks": allowed}
     server = run({"listeners": {"127.0.0.1:{port}": {"pass": "routes"}}, "routes": [{"action": action}]})
     response = server.get("/inside.txt")
     assert response.text == "inside" if allowed else response.status in (200, 403, 404)
 
 
-def test_a_root_that_is_a_symbolic_link(folder, serve):
+def test_a_root_may_be_a_symbolic_link(folder, serve):
     """Deployments swap `current`."""
     folder.write("hello.txt", "hello")
     folder.php(
@@ -666,7 +666,7 @@ def test_a_fifo_does_not_hang_the_server(site, server):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root's file is unreadable for others only if there is a root")
-def test_a_file_that_the_router_may_not_read(site, server):
+def test_a_file_that_the_router_may_not_read_gives_403(site, server):
     site.write("private.txt", SECRET).chmod(0o600)
     response = server.get("/private.txt")
     assert response.status in (403, 404) and SECRET not in response.text
@@ -675,7 +675,7 @@ def test_a_file_that_the_router_may_not_read(site, server):
 # --- Routes of a configuration
 
 
-def test_shares_and_routes(folder, run):
+def test_static_files_are_chosen_by_shares_and_routes(folder, run):
     folder.write("www/hello.txt", "hello")
     folder.write("www/docs/start.html", "start")
     folder.write("www/.secret", SECRET)
@@ -713,7 +713,7 @@ def test_shares_and_routes(folder, run):
     assert server.get("/a/b?c").text == "index /a/b?c /index.php"
 
 
-def test_targets_of_an_application(folder, run):
+def test_application_targets_choose_script_or_file(folder, run):
     folder.php("public/index.php", "echo 'front ', $_SERVER['REQUEST_URI'];")
     folder.php("admin/index.php", "echo 'admin index';")
     folder.php("admin/tool.php", "echo 'admin tool';")

@@ -282,7 +282,7 @@ def statuses(raw: bytes) -> list[int]:
 @pytest.mark.parametrize("pieces", [False, True], ids=["at once", "in pieces"])
 @pytest.mark.parametrize("target", TARGETS, ids=["script", "file"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_ambiguous_is_refused_once(site, server, name, target, pieces):
+def test_an_ambiguous_request_is_rejected_once(site, server, name, target, pieces):
     status, request = REFUSED[name]
     raw = send(server, request.replace(b"TARGET", target) + BEHIND, pieces)
     assert statuses(raw) == [status], raw
@@ -292,14 +292,14 @@ def test_what_is_ambiguous_is_refused_once(site, server, name, target, pieces):
 
 @pytest.mark.parametrize("pieces", [False, True], ids=["at once", "in pieces"])
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_body_with_broken_chunks_reaches_nobody(site, server, name, pieces):
+def test_a_body_with_broken_chunks_reaches_no_script(site, server, name, pieces):
     raw = send(server, chunks(BROKEN[name]).replace(b"TARGET", b"/seen.php") + BEHIND, pieces)
     assert statuses(raw) == [400], raw
     assert not (site.scratch / "smuggled").exists() and not (site.scratch / "ran").exists()
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_behind_broken_chunks_nothing_is_a_request(site, server, name):
+def test_bytes_after_broken_chunks_are_not_parsed_as_a_request(site, server, name):
     """A file is sent without looking at the body."""
     raw = send(server, chunks(BROKEN[name]).replace(b"TARGET", b"/file.txt") + BEHIND, False)
     assert statuses(raw) in ([404], [400], []), raw
@@ -309,7 +309,7 @@ def test_behind_broken_chunks_nothing_is_a_request(site, server, name):
 @pytest.mark.parametrize("pieces", [False, True], ids=["at once", "in pieces"])
 @pytest.mark.parametrize("target", TARGETS, ids=["script", "file"])
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_what_means_one_thing_is_answered(site, server, name, target, pieces):
+def test_an_unambiguous_request_is_answered(site, server, name, target, pieces):
     request, length = ACCEPTED[name]
     with server.connect() as connection:
         data = request.replace(b"TARGET", target) + BEHIND
@@ -345,7 +345,7 @@ NOT_JUDGED = b"GET /smuggled.php HTTP/1.1\nHost: x\n\n"
 @pytest.mark.parametrize("body", [BEHIND, NOT_JUDGED], ids=["a request", "what is no request"])
 @pytest.mark.parametrize("before", [b"", b"xyz"], ids=["no body", "some of the body"])
 @pytest.mark.parametrize("name", EARLY)
-def test_a_body_that_comes_after_the_answer_is_no_request(site, server, name, before, body):
+def test_a_body_that_arrives_after_the_response_is_not_parsed_as_a_request(site, server, name, before, body):
     status, head = EARLY[name]
     length = len(before) + len(body)
     head = head.replace(b"LENGTH", b"%d" % length).replace(b"HEX", b"%x" % length)
@@ -363,7 +363,7 @@ def test_a_body_that_comes_after_the_answer_is_no_request(site, server, name, be
     assert not (site.scratch / "smuggled").exists()
 
 
-def test_a_body_that_has_come_is_dropped_and_the_next_request_answered(server):
+def test_a_body_that_has_arrived_is_dropped_and_the_next_request_answered(server):
     """Whether nobody reads it makes no difference then."""
     for body in (b"Content-Length: 5\r\n\r\nhello", TE + b"\r\n5\r\nhello\r\n5\r\nhello\r\n" + END):
         with server.connect() as connection:
@@ -373,7 +373,7 @@ def test_a_body_that_has_come_is_dropped_and_the_next_request_answered(server):
 
 
 @pytest.mark.parametrize("is_busy", [False, True], ids=["alone", "in a crowd"])
-def test_a_body_that_an_upstream_did_not_wait_for_is_no_request(run, is_busy):
+def test_a_body_that_the_upstream_did_not_read_is_not_parsed_as_a_request(run, is_busy):
     def early(visit):
         visit.head()
         visit.send(ok(b"ok", b"Connection: close"))
@@ -398,7 +398,7 @@ def test_a_body_that_an_upstream_did_not_wait_for_is_no_request(run, is_busy):
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
-def test_what_follows_an_upgrade_that_is_not_granted_is_the_next_request(server, later):
+def test_bytes_after_a_rejected_upgrade_are_the_next_request(server, later):
     upgrade = get(b"/seen.php", HOST + b"Connection: upgrade\r\nUpgrade: websocket\r\n")
     with server.connect() as connection:
         connection.send(upgrade + (b"" if later else get(b"/file.txt")))
@@ -409,7 +409,7 @@ def test_what_follows_an_upgrade_that_is_not_granted_is_the_next_request(server,
         assert connection.response().text == "a file"
 
 
-def test_everyone_sees_the_host_of_the_target(site, server):
+def test_the_host_of_an_absolute_target_wins(site, server):
     """RFC 9112, 3.2.2: it goes before the Host header, which may be what somebody else believes in."""
     with server.connect() as connection:
         connection.send(b"GET http://Other.example:81/seen.php HTTP/1.1\r\nHost: ignored.example\r\n\r\n")
@@ -417,7 +417,7 @@ def test_everyone_sees_the_host_of_the_target(site, server):
     assert got["host"] == "Other.example:81" and got["name"] == "other.example"
 
 
-def test_a_refused_head_is_answered_in_its_turn(site, server):
+def test_a_rejected_head_is_answered_in_order(site, server):
     slow = site.page("usleep(200000); echo 'first';").encode()
     bad = post(b"Content-Length: 5\r\nContent-Length: 5\r\n").replace(b"TARGET", b"/seen.php")
     with server.connect() as connection:
@@ -429,14 +429,14 @@ def test_a_refused_head_is_answered_in_its_turn(site, server):
     assert not (site.scratch / "smuggled").exists() and not (site.scratch / "ran").exists()
 
 
-def test_a_refused_head_has_an_answer_without_a_body(server):
+def test_the_rejection_of_a_head_has_no_body_for_head_requests(server):
     with server.connect() as connection:
         connection.send(b"HEAD /seen.php HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 0\r\nHost: x\r\n\r\n")
         response = connection.response("HEAD")
         assert response.status == 400 and connection.is_closed()
 
 
-def test_a_refused_request_has_a_line_in_the_access_log(site, server):
+def test_a_rejected_request_is_in_the_access_log(site, server):
     def lines():
         return server.stdout.count(' "-" 400 ')
 
@@ -448,7 +448,7 @@ def test_a_refused_request_has_a_line_in_the_access_log(site, server):
     assert lines() == before + 1
 
 
-def test_what_the_parser_refuses_is_logged_with_its_status(server):
+def test_a_request_rejected_by_the_parser_is_logged_with_its_status(server):
     before = server.stdout.count(' "-" 431 ')
     raw = server.raw(get(b"/file.txt", HOST + b"X: 1\r\n" * 300))
     assert statuses(raw) == [431]
@@ -459,7 +459,7 @@ def test_what_the_parser_refuses_is_logged_with_its_status(server):
 
 
 @pytest.mark.parametrize("method", ["get", "Get", "G.E!T", "X-OWN", "_", "a" * 100])
-def test_a_method_is_what_it_is(server, method):
+def test_methods_are_case_sensitive(server, method):
     """RFC 9110, 9.1: methods are case-sensitive, and any token may be one. A script decides; a file is only read."""
     assert server.request(method, "/server.php").json()["REQUEST_METHOD"] == method
     assert server.request(method, "/file.txt").status == 404, "no script of the application"
@@ -481,7 +481,7 @@ def test_a_method_is_what_it_is(server, method):
     ],
     ids=["a long query", "a line without end", "a long header", "many headers", "too many small headers", "a long name"],
 )
-def test_a_head_without_end_is_told_apart_by_its_line(site, server, status, before, filling, after, pieces):
+def test_an_endless_head_is_classified_by_its_first_line(site, server, status, before, filling, after, pieces):
     """RFC 9112, 3: 414 for the target, 431 for the headers. Nothing is left unread that could make a reset of the answer."""
     data = before + filling + after
     with server.connect() as connection:
@@ -522,7 +522,7 @@ def test_unsafe_fields_are_discarded(folder, run, http):
         assert {key for key in got if key != "HTTP_HOST"} == {"HTTP_X_REAL"}
 
 
-def test_unsafe_fields_are_passed_on_when_configured_but_never_for_safe_ones(folder, run):
+def test_unsafe_fields_pass_if_configured_but_never_replace_safe_ones(folder, run):
     folder.php("index.php", HEADERS)
     with run(application(folder, {"discard_unsafe_fields": False})).connect() as connection:
         got = connection.request("GET", "/", UNSAFE).json()
@@ -537,7 +537,7 @@ def test_unsafe_fields_are_passed_on_when_configured_but_never_for_safe_ones(fol
 
 
 @pytest.mark.parametrize("http, status", [({}, 411), ({"chunked_transform": False}, 411), ({"chunked_transform": True}, 200)])
-def test_an_application_gets_chunked_bodies_if_it_is_configured(folder, run, http, status):
+def test_chunked_bodies_reach_an_application_if_configured(folder, run, http, status):
     folder.php("index.php", "touch(SCRATCH . '/ran'); echo strlen(file_get_contents('php://input')), $_SERVER['CONTENT_LENGTH'];")
     server = run(application(folder, http))
     with server.connect() as connection:

@@ -91,7 +91,7 @@ def test_php_sees_https(start, client, folder):
     assert seen["SSL_PROTOCOL"] == "TLSv1.2" and seen["SSL_CIPHER"].startswith("ECDHE-ECDSA-")
 
 
-def test_routes_tell_https_from_http(start, client):
+def test_routes_match_the_scheme(start, client):
     """The usual: whoever comes over HTTP is sent to HTTPS."""
     config = {
         "routes": [
@@ -127,7 +127,7 @@ def test_long_bodies_go_both_ways(start, client, folder):
             assert connection.request("GET", "/large.bin").body == large
 
 
-def test_requests_in_one_piece_are_all_answered(start, client):
+def test_pipelined_requests_in_one_record_are_all_answered(start, client):
     server = start({"certificate": "shop"})
     with client(server).connect() as connection:
         connection.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 20)
@@ -138,7 +138,7 @@ def test_requests_in_one_piece_are_all_answered(start, client):
         assert connection.response().status == 200
 
 
-def test_many_connections_that_wait_are_answered_again(start, client):
+def test_many_idle_tls_connections_answer_again(start, client):
     """With more than 256 on a thread, what waits gives its buffers back."""
     server = start({"certificate": "shop"}, OK | {"settings": {"listen_threads": 1}})
     connections = [client(server).connect() for _ in range(300)]
@@ -151,7 +151,7 @@ def test_many_connections_that_wait_are_answered_again(start, client):
         connection.close()
 
 
-def test_a_unix_socket_has_tls_too(start, client, tmp_path):
+def test_a_unix_socket_can_use_tls(start, client, tmp_path):
     server = start({"certificate": "shop"})
     path = tmp_path / "shop.sock"
     configure(server, f"listeners/unix:{path}".replace("/", "%2F").replace("listeners%2F", "listeners/"),
@@ -163,7 +163,7 @@ def test_a_unix_socket_has_tls_too(start, client, tmp_path):
 # --- Which certificate
 
 
-def test_a_client_gets_the_certificate_for_the_name_it_asks_for(start, authority, client):
+def test_the_certificate_is_chosen_by_server_name(start, authority, client):
     server = start({"certificate": ["blog", "wild", "shop"]})
     cases = {
         "shop.example": "shop.example",
@@ -183,7 +183,7 @@ def test_a_client_gets_the_certificate_for_the_name_it_asks_for(start, authority
 # --- What is spoken
 
 
-def test_http_1_1_is_agreed_on(start, client):
+def test_alpn_selects_http_1_1(start, client):
     server = start({"certificate": "shop"})
     asking = client(server)
     asking.context.set_alpn_protocols(["h2", "http/1.1"])
@@ -192,7 +192,7 @@ def test_http_1_1_is_agreed_on(start, client):
         assert connection.request("GET", "/").status == 200
 
 
-def test_conf_commands_limit_what_is_spoken(start, client):
+def test_conf_commands_limit_protocols_and_ciphers(start, client):
     server = start({"certificate": "wild", "conf_commands": {"MinProtocol": "TLSv1.3"}})
     older = client(server, "x.shop.example")
     older.context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -238,7 +238,7 @@ def test_sessions_are_resumed_as_configured(start, client, version):
 # --- Clients that do something else
 
 
-def test_plain_http_is_told_so(start, client, tmp_path):
+def test_plain_http_on_a_tls_port_gets_400(start, client, tmp_path):
     log = tmp_path / "access.log"
     server = start({"certificate": "shop"}, OK | {"access_log": str(log)})
     response = server.get("/x")
@@ -251,7 +251,7 @@ def test_plain_http_is_told_so(start, client, tmp_path):
     wait_for(lambda: log.read_text().count(" 400 ") == 2 and log.read_text().count(" 200 ") == 1, "three lines")
 
 
-def test_what_is_no_handshake_ends_the_connection(start, client):
+def test_a_malformed_handshake_closes_the_connection(start, client):
     server = start({"certificate": "shop"}, environ={"HOWDAH_LOG": "info,howdah_router=debug"})
     for data in [b"\x16\x03\x01\x00\x05hello", b"\x80\x2e\x01\x00\x02", b"\0" * 100, b"\x16"]:
         with server.connect() as connection:
@@ -278,7 +278,7 @@ def test_a_handshake_has_a_time_limit_and_blocks_nobody(start, client):
     assert client(server).get().status == 200
 
 
-def test_an_idle_connection_is_closed_properly(start, client):
+def test_an_idle_connection_is_closed_with_close_notify(start, client):
     server = start({"certificate": "shop"}, OK | {"settings": {"http": {"idle_timeout": 1}}})
     with client(server).connect() as connection:
         assert connection.request("GET", "/").status == 200
@@ -287,7 +287,7 @@ def test_an_idle_connection_is_closed_properly(start, client):
         assert connection.socket.recv(1) == b""
 
 
-def test_a_client_that_takes_nothing_is_closed(start, client, folder):
+def test_a_client_that_does_not_read_is_closed(start, client, folder):
     (folder.root / "large.bin").write_bytes(b"x" * 30_000_000)
     config = {
         "routes": [{"action": {"share": f"{folder.root}$uri"}}],
@@ -324,7 +324,7 @@ def test_a_certificate_is_uploaded_described_and_deleted(run, authority):
     assert server.api("GET", "/certificates/rsa").status == 404
 
 
-def test_what_is_wrong_with_a_certificate_is_said(run, authority, bundles):
+def test_a_rejected_certificate_names_its_error(run, authority, bundles):
     server = run(OK)
     leaf, middle, key = [part + "\n" for part in bundles["shop"].replace("-----\n-----BEGIN", "-----\n\0-----BEGIN").split("\0")]
     encrypted = openssl("pkey", "-aes256", "-passout", "pass:x", cwd=authority.folder, input=key.encode()).decode()
@@ -370,7 +370,7 @@ def test_a_listener_names_certificates_that_exist(start, client):
     assert server.api("DELETE", "/certificates/shop").status == 200
 
 
-def test_certificates_outlive_howdah(start, client, tmp_path, authority):
+def test_certificates_survive_a_restart(start, client, tmp_path, authority):
     (tmp_path / "state/certs").mkdir(parents=True)
     (tmp_path / "state/certs/broken").write_text("-----BEGIN CERTIFICATE-----\n")
     server = start(None, names=["shop"])
@@ -383,13 +383,13 @@ def test_certificates_outlive_howdah(start, client, tmp_path, authority):
     assert client(server, "new.example").common_name() == "new.example"
 
 
-def test_an_expired_certificate_is_a_warning(start, authority, run):
+def test_an_expired_certificate_logs_a_warning(start, authority, run):
     server = run(OK)
     put(server, "old", authority.bundle("old.example", days=-1))
     wait_for(lambda: 'the certificate "old" expired on' in server.stderr)
 
 
-def test_another_router_has_the_certificates_too(start, client):
+def test_a_new_router_has_the_certificates(start, client):
     server = start({"certificate": "shop"})
     server.router().kill(signal.SIGKILL)
     # The backlog waits for it.
@@ -433,7 +433,7 @@ def test_a_certificate_is_renewed_without_losing_a_request(start, client, author
     assert not failures
 
 
-def test_keys_are_told_nobody(start, client, bundles, tmp_path):
+def test_private_keys_are_never_returned(start, client, bundles, tmp_path):
     key = "S0VZ" * 16
     tls = {"certificate": ["shop", "blog", "wild"], "session": {"tickets": key}}
     server = start(tls, environ={"HOWDAH_LOG": "trace"})

@@ -46,7 +46,7 @@ def url(server, path):
 # --- How many workers
 
 
-def test_code_that_waits_gets_many_workers_by_itself(site):
+def test_waiting_code_gets_many_workers(site):
     with run(site) as server:
         assert status(server)["processes"]["running"] == max(2, os.cpu_count())
         report = load_at_rates(url(server, "/sleep.php"), "400:4", expect="slept")
@@ -58,7 +58,7 @@ def test_code_that_waits_gets_many_workers_by_itself(site):
         assert now["auto"]["memory_allows"] > now["running"], now
 
 
-def test_code_that_computes_gets_few(site):
+def test_computing_code_gets_few_workers(site):
     with run(site) as server:
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda _: server.get("/cpu.php"), range(16 * 60)))
@@ -67,7 +67,7 @@ def test_code_that_computes_gets_few(site):
         assert now["running"] <= 4 * max(2, os.cpu_count()) + 2, now
 
 
-def test_auto_keeps_its_bounds(site):
+def test_automatic_sizing_keeps_its_limits(site):
     for bounds, most in [({"max": 3}, 3), ({"memory": 1 << 20}, 1), ({"max": 1}, 1)]:
         with run(site, processes={"auto": bounds}) as server:
             load_at_rates(url(server, "/ten.php"), "400:0.6")
@@ -94,7 +94,7 @@ def test_a_request_that_waits_too_long_is_answered_503(site):
         wait_for(lambda: "no worker takes a request in time" in server.stderr, "a line in the log")
 
 
-def test_a_client_may_say_how_long_it_waits(site):
+def test_prefer_wait_sets_the_queue_timeout_of_a_request(site):
     with run(site, processes=1) as server:
         running = Background(server.get, "/wait.php")
         wait_for(lambda: status(server)["processes"]["idle"] == 0, "it runs")
@@ -105,7 +105,7 @@ def test_a_client_may_say_how_long_it_waits(site):
 
 
 @pytest.mark.parametrize("headers", [(), [("Prefer", "wait=1")]])
-def test_a_body_that_comes_while_requests_queue_holds_up_nobody(site, headers):
+def test_a_slow_body_during_overload_blocks_no_request(site, headers):
     """Whether it would be refused is foreseen before the body comes."""
     with run(site, processes=2, limits={"queue_timeout": 1}) as server:
         until = time.monotonic() + 4
@@ -135,7 +135,7 @@ def test_a_body_that_comes_while_requests_queue_holds_up_nobody(site, headers):
 # --- Lasting overload
 
 
-def test_under_lasting_overload_the_capacity_is_used_and_the_rest_hears_at_once(site):
+def test_under_lasting_overload_capacity_is_used_and_the_excess_is_rejected_quickly(site):
     # Two workers, 10 ms each: 200 a second at most, whatever the processors do. Three times as many come.
     with run(site, processes=2, limits={"queue_timeout": 5}) as server:
         alone = load_at_rates(url(server, "/ten.php"), "150:2", expect="slept")
@@ -156,7 +156,7 @@ def test_under_lasting_overload_the_capacity_is_used_and_the_rest_hears_at_once(
         assert "the overload is over" in server.stderr
 
 
-def test_one_applications_overload_leaves_others_alone(site):
+def test_the_overload_of_one_application_does_not_affect_others(site):
     config = {
         "routes": [
             {"match": {"uri": "/ten.php"}, "action": {"pass": "applications/app"}},
@@ -207,7 +207,7 @@ def test_fifteen_hundred_clients_of_a_unix_socket_see_no_error(site, tmp_path):
         assert report["outcomes"] == {"200": 3200}
 
 
-def test_overload_over_a_unix_socket_is_answered_too(site, tmp_path):
+def test_overload_over_a_unix_socket_is_answered(site, tmp_path):
     socket = tmp_path / "socket"
     with Howdah.run(over_a_unix_socket(site, socket, processes=2, limits={"queue_timeout": 2})):
         report = load_at_rates("http://localhost/ten.php", "600:5", "100:2", expect="slept", socket=socket)

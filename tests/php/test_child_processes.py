@@ -51,7 +51,7 @@ FLOOD = json.dumps({"Failed": {"reason": "x" * 1000}})
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_flood_of_messages_does_not_stop_the_clock_nor_signals(folder, number):
+def test_a_flood_of_messages_does_not_block_timers_or_signals(folder, number):
     preload = folder.php(
         "preload.php",
         f"""$c = FFI::cdef('long write(int, const char *, size_t);'); $message = '{FLOOD}';
@@ -72,7 +72,7 @@ def test_a_flood_of_messages_does_not_stop_the_clock_nor_signals(folder, number)
 # --- Forks
 
 
-def test_a_forked_child_stays_out_of_the_answer(folder, serve):
+def test_a_forked_child_does_not_write_to_the_response(folder, serve):
     """What it prints, its headers, its end of the request: all of it is its own. Its exit code reaches its parent."""
     folder.php(
         "fork.php",
@@ -97,7 +97,7 @@ def test_a_forked_child_stays_out_of_the_answer(folder, serve):
     assert server.workers() == [worker]
 
 
-def test_a_forked_child_that_goes_on_alone_takes_no_request(folder, serve):
+def test_a_forked_child_that_outlives_its_request_takes_no_request(folder, serve):
     folder.php(
         "leave.php",
         """$child = pcntl_fork();
@@ -145,7 +145,7 @@ def test_a_forked_child_lives_on_when_its_worker_dies(folder, serve):
     assert child.alive()
 
 
-def test_preloaded_code_that_forks_does_not_make_a_second_prototype(folder, serve):
+def test_a_fork_in_preloaded_code_does_not_make_a_second_prototype(folder, serve):
     preload = folder.php("preload.php", "if (pcntl_fork() === 0) { touch(SCRATCH . '/forked'); } function f() { return 1; }")
     folder.php("index.php", "echo f();")
     server = serve(processes=1, ini={"opcache.preload": str(preload)})
@@ -168,7 +168,7 @@ BACKGROUND = {
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("code", BACKGROUND.values(), ids=BACKGROUND.keys())
-def test_what_php_left_running_ends_with_howdah(folder, code, number):
+def test_processes_left_by_php_exit_with_howdah(folder, code, number):
     folder.php("start.php", code + "echo 'started';")
     with Howdah.serve(folder, processes=1) as server:
         assert server.get("/start.php").text == "started"
@@ -178,7 +178,7 @@ def test_what_php_left_running_ends_with_howdah(folder, code, number):
         assert not [process for process in started if process.alive()]
 
 
-def test_what_php_left_running_goes_on_until_then(folder, serve):
+def test_processes_left_by_php_run_until_howdah_exits(folder, serve):
     folder.php("start.php", "exec('sleep 777 > /dev/null 2>&1 & echo $!', $lines); echo $lines[0];")
     server = serve(processes=1)
     background = Process.of(int(server.get("/start.php").text))
@@ -189,7 +189,7 @@ def test_what_php_left_running_goes_on_until_then(folder, serve):
     assert background.alive() and server.get("/start.php").status == 200
 
 
-def test_what_whoever_started_howdah_had_running_is_left_alone(folder):
+def test_processes_of_the_parent_of_howdah_are_left_alone(folder):
     prefix = ["sh", "-c", 'setsid sleep 777 & exec "$@"', "sh"]
     with Howdah.serve(folder, prefix=prefix) as server:
         (other,) = wait_for(lambda: [p for p in server.processes() if p.title == "sleep 777"], "it to run")
@@ -202,7 +202,7 @@ def test_what_whoever_started_howdah_had_running_is_left_alone(folder):
 # --- Starts that take long
 
 
-def test_it_is_said_which_application_is_waited_for(folder):
+def test_a_slow_start_logs_which_application_it_waits_for(folder):
     preload = folder.php("preload.php", "await(SCRATCH . '/go');")
     folder.php("index.php", "echo 'up';")
     with Howdah.serve(
@@ -217,7 +217,7 @@ def test_it_is_said_which_application_is_waited_for(folder):
 # --- Two builds
 
 
-def test_a_supervisor_of_another_build_is_told_so():
+def test_a_supervisor_of_another_build_gets_a_clear_error():
     """howdah-php answers a supervisor that it does not understand with one line that says what to do."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     executable = sorted(EXECUTABLE.parent.glob("howdah-php8.*[0-9]"))[0]

@@ -27,7 +27,7 @@ SITE = {"ini": {"display_errors": "0", "log_errors": "1", "memory_limit": "64M",
         ("return; echo 'b';", ""),
     ],
 )
-def test_a_script_that_exits(site, server, code, text):
+def test_exit_ends_the_script_and_keeps_its_output(site, server, code, text):
     path = site.page(code)
     with server.connect() as connection:
         for _ in range(3):
@@ -58,7 +58,7 @@ def test_a_shutdown_function_sees_the_fatal_error(site):
     assert (response.status, response.text) == (503, "seen")
 
 
-def test_an_exception_handler_answers(site):
+def test_an_exception_handler_can_answer(site):
     code = "set_exception_handler(function ($e) { http_response_code(418); echo 'handled ', $e->getMessage(); }); throw new Exception('it');"
     response = site.get(code)
     assert (response.status, response.text) == (418, "handled it")
@@ -79,7 +79,7 @@ FATAL = {
 
 
 @pytest.mark.parametrize("code, logged", FATAL.values(), ids=FATAL.keys())
-def test_a_fatal_error_is_a_500_that_tells_the_client_nothing(site, server, code, logged):
+def test_a_fatal_error_gives_a_500_without_details(site, server, code, logged):
     before = len(server.stderr)
     path = site.page(code)
     response = server.get(path)
@@ -98,7 +98,7 @@ def test_a_fatal_error_leaves_the_worker_alive(site, server):
     assert {worker.pid for worker in server.workers()} == pids
 
 
-def test_a_syntax_error(site):
+def test_a_syntax_error_gives_500(site):
     site.write("broken.php", "<?php this is not PHP(")
     response = site.server.get("/broken.php")
     assert (response.status, response.body) == (500, b"")
@@ -111,14 +111,14 @@ def test_a_fatal_error_after_output_keeps_what_was_sent(site):
 
 
 @pytest.mark.parametrize("key", ["exception", "undefined function", "memory"])
-def test_errors_are_shown_when_php_is_told_to(folder, serve, key):
+def test_display_errors_shows_errors(folder, serve, key):
     code, message = FATAL[key]
     folder.php("index.php", code)
     server = serve(ini={"display_errors": "1", "html_errors": "0", "memory_limit": "64M"})
     assert message in server.get("/").text
 
 
-def test_a_memory_limit_does_not_stay_for_the_next_request(site):
+def test_a_memory_limit_does_not_persist_to_the_next_request(site):
     for _ in range(4):
         site.get("ini_set('memory_limit', '4M'); $x = str_repeat('x', 8 << 20);")
         assert site.get("echo ini_get('memory_limit'), strlen(str_repeat('x', 16 << 20));").text == "64M16777216"
@@ -130,7 +130,7 @@ SPIN = "for (;;) { $x = sqrt(2); }"
 
 
 @pytest.mark.parametrize("code", [SPIN, "set_time_limit(1);" + SPIN, "ini_set('max_execution_time', '1');" + SPIN])
-def test_a_script_that_runs_too_long_is_ended_by_php(folder, serve, code):
+def test_max_execution_time_ends_a_script(folder, serve, code):
     folder.php("index.php", code)
     folder.php("pid.php", "echo getmypid();")
     server = serve(processes=1, ini={"max_execution_time": "1", "display_errors": "0", "log_errors": "1"})
@@ -141,7 +141,7 @@ def test_a_script_that_runs_too_long_is_ended_by_php(folder, serve, code):
     assert server.get("/pid.php").text == pid
 
 
-def test_the_time_limit_of_one_request_does_not_end_the_next(folder, serve):
+def test_the_time_limit_of_one_request_does_not_apply_to_the_next(folder, serve):
     folder.php("short.php", "set_time_limit(1); echo 'short';")
     folder.php("long.php", "$end = microtime(true) + 2.5; while (microtime(true) < $end) { sqrt(2); } echo 'long';")
     server = serve(processes=1, ini={"max_execution_time": "30"})
@@ -149,7 +149,7 @@ def test_the_time_limit_of_one_request_does_not_end_the_next(folder, serve):
     assert server.get("/long.php").text == "long"
 
 
-def test_a_worker_that_waits_is_not_ended_by_the_limit_of_its_last_request(folder, serve):
+def test_an_idle_worker_is_not_subject_to_the_last_time_limit(folder, serve):
     folder.php("index.php", "set_time_limit(1); echo getmypid();")
     server = serve(processes=1)
     pid = server.get("/").text
@@ -184,7 +184,7 @@ def test_the_death_of_a_worker_costs_one_request(folder, serve, code):
     assert [worker.pid for worker in server.workers(count=1)] == [after]
 
 
-def test_a_neighbour_does_not_notice_the_death_of_a_worker(site, server):
+def test_a_concurrent_request_survives_the_death_of_another_worker(site, server):
     assert len(server.workers()) >= 2
     site.php("die.php", "posix_kill(getmypid(), 11);")
     started, go = site.scratch / "neighbour", site.scratch / "neighbour-go"
@@ -198,7 +198,7 @@ def test_a_neighbour_does_not_notice_the_death_of_a_worker(site, server):
         assert neighbour.result().status == 200
 
 
-def test_a_request_that_waits_for_a_worker_survives_the_death_of_that_worker(folder, serve):
+def test_a_queued_request_survives_the_death_of_a_worker(folder, serve):
     """One worker: the requests behind the fatal one are in the queue when it dies."""
     folder.php(
         "die.php",
@@ -219,7 +219,7 @@ def test_a_request_that_waits_for_a_worker_survives_the_death_of_that_worker(fol
             connection.close()
 
 
-def test_a_502_leaves_the_connection_in_a_sane_state(site, server):
+def test_a_502_keeps_the_connection_usable(site, server):
     site.php("die2.php", "posix_kill(getmypid(), 9);")
     with server.connect() as connection:
         response = connection.request("GET", "/die2.php")
@@ -228,7 +228,7 @@ def test_a_502_leaves_the_connection_in_a_sane_state(site, server):
             assert connection.request("GET", "/server.php").json()["SCRIPT_NAME"] == "/server.php"
 
 
-def test_a_death_is_logged(site, server):
+def test_the_death_of_a_worker_is_logged(site, server):
     before = len(server.stderr)
     assert site.get("posix_kill(getmypid(), 11);").status == 502
     wait_for(
@@ -236,7 +236,7 @@ def test_a_death_is_logged(site, server):
     )
 
 
-def test_a_script_cannot_ignore_its_end(site, server):
+def test_a_script_cannot_ignore_its_time_limit(site, server):
     """SIGTERM to a worker from outside or inside must not leave the application without workers."""
     site.get(f"posix_kill(getmypid(), {int(signal.SIGTERM)}); echo 'x';")
     for _ in range(6):
@@ -269,6 +269,6 @@ def test_error_log_goes_to_the_file_that_php_ini_names(folder, serve):
     assert "to the file" not in server.stderr
 
 
-def test_standard_error_of_php_is_that_of_howdah(site, server):
+def test_php_writes_to_the_standard_error_of_howdah(site, server):
     site.get("file_put_contents('php://stderr', \"written to stderr 4713\\n\");")
     wait_for(lambda: "written to stderr 4713" in server.stderr, "the line")

@@ -9,26 +9,26 @@ from support.client import ProtocolError
 from support.waiting import wait_for
 
 
-def test_headers_of_a_script(site):
+def test_headers_of_a_script_reach_the_client(site):
     response = site.get("header('X-One: 1'); header('X-Two:two  words '); header('x-lower: ü'); echo 'body';")
     assert (response.status, response.reason, response.text) == (200, "OK", "body")
     assert (response.header("X-One"), response.header("X-Two"), response.header("X-Lower")) == ("1", "two  words", "ü")
 
 
-def test_the_defaults_of_php(site):
+def test_default_headers_are_those_of_php(site):
     response = site.get("echo 'x';")
     assert response.header("Content-Type").lower() == "text/html; charset=utf-8"
     assert response.header("Date")
     assert response.header("Content-Length") == "1"
 
 
-def test_the_content_type_of_a_script(site):
+def test_a_script_can_set_the_content_type(site):
     assert site.get("header('Content-Type: application/json');").header("Content-Type") == "application/json"
     text = site.get("header('Content-Type: text/plain');").header("Content-Type")
     assert text.lower().replace(" ", "") == "text/plain;charset=utf-8"
 
 
-def test_two_hundred_headers(site):
+def test_two_hundred_headers_reach_the_client(site):
     code = "for ($i = 0; $i < 200; $i++) { header(\"X-Number-$i: \" . str_repeat('v', 100) . $i); } echo 'ok';"
     response = site.get(code)
     assert response.text == "ok"
@@ -36,7 +36,7 @@ def test_two_hundred_headers(site):
         assert response.header(f"X-Number-{number}") == "v" * 100 + str(number)
 
 
-def test_a_long_header(site):
+def test_a_long_header_reaches_the_client(site):
     assert len(site.get("header('X-Long: ' . str_repeat('x', 20000)); echo 'ok';").header("X-Long")) == 20000
 
 
@@ -55,13 +55,13 @@ def test_headers_are_replaced_appended_and_removed(site):
     assert "X-Twice: 2" in response.json() and "X-Gone: 1" not in response.json()
 
 
-def test_all_headers_removed(site):
+def test_all_headers_can_be_removed(site):
     response = site.get("header('X-A: 1'); header('Set-Cookie: a=1'); header_remove(); echo 'ok';")
     assert response.text == "ok"
     assert response.all("X-A") == response.all("Set-Cookie") == response.all("X-Powered-By") == []
 
 
-def test_response_headers_through_a_function(site):
+def test_header_functions_see_the_response_headers(site):
     got = site.get("header('X-Custom: 1'); echo json_encode(apache_response_headers());").json()
     assert got["X-Custom"] == "1"
 
@@ -79,12 +79,12 @@ def test_cookies_are_set_one_header_each_in_order(site):
     assert cookies[3].startswith("d=deleted; expires=Thu, 01") and len(cookies) == 4
 
 
-def test_a_header_cannot_be_smuggled(site):
+def test_a_header_value_cannot_inject_another_header(site):
     response = site.get('@header("X-A: 1\\r\\nX-Evil: 1"); @header("X-B: 1\\nX-Evil: 1"); echo \'ok\';')
     assert response.text == "ok" and response.all("X-Evil") == []
 
 
-def test_a_header_with_bytes_that_no_client_takes_does_not_break_the_response(site, server):
+def test_a_header_with_invalid_bytes_does_not_break_the_response(site, server):
     for code in (
         r"header('Bad Name: 1');",
         r'header("X-Ctl: a\x01b\x7f");',
@@ -118,7 +118,7 @@ def test_a_header_with_bytes_that_no_client_takes_does_not_break_the_response(si
         ("http_response_code(599);", 599, None),
     ],
 )
-def test_statuses(site, code, status, reason):
+def test_every_status_reaches_the_client(site, code, status, reason):
     response = site.get(code + " echo 'body';")
     assert (response.status, response.version, response.text) == (status, "HTTP/1.1", "body")
     if reason is not None:
@@ -126,11 +126,11 @@ def test_statuses(site, code, status, reason):
     assert response.all("Status") == []
 
 
-def test_the_location_is_sent_as_it_is(site):
+def test_the_location_is_sent_unchanged(site):
     assert site.get("header('Location: /x?a=1&b=%20#f');").header("Location") == "/x?a=1&b=%20#f"
 
 
-def test_a_status_does_not_stay_for_the_next_request(site, server):
+def test_a_status_does_not_persist_to_the_next_request(site, server):
     failing = site.page("http_response_code(500); header('X-Left: over'); echo 1;")
     with server.connect() as connection:
         for _ in range(4):
@@ -141,7 +141,7 @@ def test_a_status_does_not_stay_for_the_next_request(site, server):
 
 @pytest.mark.parametrize("code", ["http_response_code(101);", "http_response_code(100);", "header('HTTP/1.1 103 Early');"])
 @pytest.mark.parametrize("more", ["", "flush(); echo 'more';"])
-def test_a_status_that_ends_no_response_is_an_error(site, server, code, more):
+def test_an_interim_status_from_a_script_gives_500(site, server, code, more):
     """A client would wait for the response that it announces, or talk another protocol."""
     path = site.page(code + "echo 'body';" + more)
     with server.connect() as connection:
@@ -152,7 +152,7 @@ def test_a_status_that_ends_no_response_is_an_error(site, server, code, more):
 
 
 @pytest.mark.parametrize("status", [204, 304])
-def test_a_status_without_a_body(site, server, status):
+def test_a_status_without_a_body_has_none(site, server, status):
     path = site.page(f"http_response_code({status}); header('X-Here: 1'); echo 'not a body';")
     with server.connect() as connection:
         for _ in range(3):
@@ -186,7 +186,7 @@ def test_the_length_in_a_response_to_head_is_that_of_get(site, server):
     assert server.request("HEAD", path).header("Content-Length") == server.get(path).header("Content-Length") == "5"
 
 
-def test_a_response_without_output(site):
+def test_a_response_without_output_is_complete(site):
     response = site.get("")
     assert (response.status, response.body, response.header("Content-Length")) == (200, b"", "0")
 
@@ -194,13 +194,13 @@ def test_a_response_without_output(site):
 # --- What a script may say about framing
 
 
-def test_a_length_that_is_right(site):
+def test_a_correct_content_length_is_kept(site):
     response = site.get("header('Content-Length: 10'); echo '0123456789';")
     assert (response.header("Content-Length"), response.text) == ("10", "0123456789")
 
 
 @pytest.mark.parametrize("flush", ["", "flush();"])
-def test_output_beyond_the_length_is_not_taken_for_a_response(site, server, flush):
+def test_output_beyond_the_content_length_is_cut_off(site, server, flush):
     path = site.page(f"header('Content-Length: 5'); echo 'hello'; {flush} echo 'HTTP/1.1 200 OK\r\n\r\nevil';")
     with server.connect() as connection:
         first = connection.request("GET", path)
@@ -216,7 +216,7 @@ def test_output_beyond_the_length_is_not_taken_for_a_response(site, server, flus
         assert b"evil" not in connection.buffer
 
 
-def test_less_output_than_the_length_is_not_filled_with_the_next_response(site, server):
+def test_output_shorter_than_the_content_length_closes_the_connection(site, server):
     path = site.page("header('Content-Length: 50'); echo 'hello';")
     raw = server.raw(
         b"GET %b HTTP/1.1\r\nHost: x\r\n\r\nGET /server.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -232,14 +232,14 @@ def test_less_output_than_the_length_is_not_filled_with_the_next_response(site, 
 
 
 @pytest.mark.parametrize("value", ["abc", "-1", "5, 5", "99999999999999999999999", ""])
-def test_a_length_that_is_none(site, server, value):
+def test_an_invalid_content_length_is_dropped(site, server, value):
     response = site.get(f"header('Content-Length: {value}'); echo 'hello';")
     assert response.status in (200, 502)
     assert response.status == 502 or response.text == "hello"
     assert server.get("/pid.php").status == 200
 
 
-def test_two_lengths(site, server):
+def test_two_content_lengths_are_not_sent(site, server):
     code = "header('Content-Length: 5'); header('Content-Length: 7', false); echo 'hello';"
     try:
         response = site.get(code)  # The client refuses two of them.
@@ -275,7 +275,7 @@ def test_hop_by_hop_headers_of_a_script_do_not_break_the_connection(site, server
 # --- More of PHP's functions
 
 
-def test_headers_after_output_are_refused(site):
+def test_headers_after_output_are_rejected(site):
     code = """
         while (ob_get_level()) { ob_end_flush(); }
         echo 'x'; flush();
@@ -290,7 +290,7 @@ def test_a_header_callback_runs_when_headers_are_sent(site):
 
 
 @pytest.mark.parametrize("expose, expected", [("1", r"PHP/\d+\.\d+\.\d+.*"), ("0", None)])
-def test_expose_php(folder, serve, expose, expected):
+def test_expose_php_controls_x_powered_by(folder, serve, expose, expected):
     folder.php("index.php", "echo 1;")
     powered = serve(ini={"expose_php": expose}).get("/").header("X-Powered-By")
     assert powered is None if expected is None else re.fullmatch(expected, powered)
@@ -312,7 +312,7 @@ def basic(credentials: bytes) -> dict[str, str]:
         ("jürgen:größe".encode(), "jürgen", "größe"),
     ],
 )
-def test_basic_credentials(server, credentials, user, password):
+def test_basic_credentials_are_decoded(server, credentials, user, password):
     header = basic(credentials)
     got = server.get("/server.php", header).json()
     # PHP leaves an empty password out.
@@ -325,7 +325,7 @@ def test_the_basic_scheme_is_case_insensitive(server):
     assert server.get("/server.php", {"Authorization": value}).json()["PHP_AUTH_USER"] == "ann"
 
 
-def test_digest_credentials(server):
+def test_digest_credentials_are_passed(server):
     digest = 'username="ann", realm="r", nonce="n", uri="/server.php", response="0123", opaque="o"'
     got = server.get("/server.php", {"Authorization": "Digest " + digest}).json()
     assert got["PHP_AUTH_DIGEST"] == digest and "PHP_AUTH_USER" not in got
@@ -338,7 +338,7 @@ def test_other_credentials_are_left_to_the_script(server, value):
     assert not got.get("PHP_AUTH_PW")
 
 
-def test_credentials_do_not_stay_for_the_next_request(server):
+def test_credentials_do_not_persist_to_the_next_request(server):
     with server.connect() as connection:
         for _ in range(4):
             assert connection.request("GET", "/server.php", basic(b"ann:secret")).json()["PHP_AUTH_USER"] == "ann"

@@ -11,19 +11,19 @@ def application(folder, **more) -> dict:
     return {"applications": {"app": {"type": "php", "root": str(folder.root), "index": "index.php", **more}}}
 
 
-def test_values_of_the_command_line(folder, serve):
+def test_values_of_the_command_line_apply(folder, serve):
     folder.php("index.php", VALUES)
     got = serve(ini={"memory_limit": "77M", "user_agent": "a value; with = signs"}).get("/").json()
     assert got["memory_limit"] == "77M" and got["user_agent"] == "a value; with = signs"
 
 
 @pytest.mark.parametrize("option", ["on", "On", "yes", "true", "1"])
-def test_a_boolean_of_the_command_line(folder, serve, option):
+def test_booleans_of_the_command_line_apply(folder, serve, option):
     folder.php("index.php", "echo json_encode((bool) ini_get('display_errors'));")
     assert serve(ini={"display_errors": option}).get("/").text == "true"
 
 
-def test_a_php_ini_of_the_command_line(folder, serve):
+def test_a_php_ini_of_the_command_line_applies(folder, serve):
     ini = folder.write("../own.ini", "memory_limit = 99M\nuser_agent = own\n[ignored]\nprecision = 5\n")
     folder.php(
         "index.php", "echo json_encode([php_ini_loaded_file(), ini_get('memory_limit'), ini_get('user_agent'), 1/3]);"
@@ -42,13 +42,13 @@ def test_extensions_of_the_distribution_are_loaded(folder, serve):
     assert serve().get("/").json() == [True] * 5
 
 
-def test_extensions_are_loaded_with_a_php_ini_of_ones_own(folder, serve):
+def test_extensions_are_loaded_with_a_custom_php_ini(folder, serve):
     ini = folder.write("../own.ini", "memory_limit = 99M\n")
     folder.php("index.php", "echo json_encode([extension_loaded('mbstring'), extension_loaded('Zend OPcache')]);")
     assert serve("--php-ini", str(ini)).get("/").json() == [True, True]
 
 
-def test_options_of_a_configuration(folder, run):
+def test_options_of_a_configuration_apply(folder, run):
     ini = folder.write("../own.ini", "memory_limit = 99M\nprecision = 5\nuser_agent = file\n")
     folder.php("index.php", VALUES)
     options = {
@@ -61,7 +61,7 @@ def test_options_of_a_configuration(folder, run):
     assert not got["display_errors"] or got["display_errors"] == "0"
 
 
-def test_what_the_administrator_set_cannot_be_changed(folder, run):
+def test_admin_values_cannot_be_changed(folder, run):
     folder.php(
         "index.php",
         """echo json_encode([@ini_set('memory_limit', '200M'), ini_get('memory_limit'),
@@ -74,7 +74,7 @@ def test_what_the_administrator_set_cannot_be_changed(folder, run):
         assert server.get("/").json() == [False, "111M", True, "changed", False, "admin"]
 
 
-def test_what_the_administrator_set_survives_ini_restore_and_user_ini(folder, run):
+def test_admin_values_survive_ini_restore_and_user_ini(folder, run):
     folder.write(".user.ini", "memory_limit = 55M\nprecision = 7\nuser_agent = by-user-ini\n")
     folder.php(
         "index.php",
@@ -85,7 +85,7 @@ def test_what_the_administrator_set_survives_ini_restore_and_user_ini(folder, ru
     assert server.get("/").json()[:2] == ["111M", "7"]
 
 
-def test_the_administrator_disables_functions(folder, run):
+def test_admin_options_can_disable_functions(folder, run):
     folder.php(
         "index.php",
         "echo json_encode([function_exists('shell_exec'), function_exists('passthru'), function_exists('strlen')]);",
@@ -94,7 +94,7 @@ def test_the_administrator_disables_functions(folder, run):
     assert run(application(folder, options=options)).get("/").json() == [False, False, True]
 
 
-def test_the_administrator_confines_php_to_a_folder(folder, run):
+def test_admin_options_can_set_open_basedir(folder, run):
     folder.write("../outside.txt", "outside")
     folder.php(
         "index.php",
@@ -104,7 +104,7 @@ def test_the_administrator_confines_php_to_a_folder(folder, run):
     assert run(application(folder, options=options)).get("/").json() == [False, True]
 
 
-def test_a_user_ini_holds_for_its_folder_and_those_below(folder, serve):
+def test_a_user_ini_applies_to_its_folder_and_below(folder, serve):
     folder.write(".user.ini", "user_agent = top\nprecision = 6\n")
     folder.write("sub/.user.ini", "user_agent = sub\n")
     folder.write("sub/deeper/keep.txt")
@@ -117,7 +117,7 @@ def test_a_user_ini_holds_for_its_folder_and_those_below(folder, serve):
         assert server.get("/sub/deeper/").json() == ["sub", "6"]
 
 
-def test_a_user_ini_does_not_reach_other_folders(folder, serve):
+def test_a_user_ini_does_not_apply_to_other_folders(folder, serve):
     folder.write("with/.user.ini", "user_agent = with\n")
     for name in ("with/index.php", "without/index.php"):
         folder.php(name, "echo ini_get('user_agent');")
@@ -146,7 +146,7 @@ def test_a_user_ini_can_limit_the_body_since_8_5(folder, serve):
     assert (limit, fields) == ("10", 0 if limits else 1)
 
 
-def test_prepended_and_appended_files(folder, serve):
+def test_auto_prepend_and_append_files_run(folder, serve):
     folder.php("before.inc.php", "echo 'before ';")
     folder.php("after.inc.php", "echo ' after';")
     folder.php("index.php", "echo 'body';")
@@ -156,7 +156,7 @@ def test_prepended_and_appended_files(folder, serve):
     assert server.get("/").text == "before body after"
 
 
-def test_the_name_of_the_sapi_and_phpinfo(site):
+def test_the_sapi_name_and_phpinfo_are_those_of_fpm(site):
     assert site.get("echo php_sapi_name(), PHP_SAPI;").text == "fpm-fcgifpm-fcgi"
     page = site.get("phpinfo();")
     assert page.header("Content-Type").startswith("text/html")
@@ -178,7 +178,7 @@ TRAPS = {
 }
 
 
-def test_no_value_keeps_those_behind_it_from_what_they_say(folder, run):
+def test_an_unusual_value_does_not_affect_the_values_after_it(folder, run):
     folder.php(
         "index.php",
         "echo json_encode([ini_get('error_prepend_string'), ini_get('precision'), function_exists('shell_exec')]);",
@@ -192,7 +192,7 @@ def test_no_value_keeps_those_behind_it_from_what_they_say(folder, run):
 
 
 @pytest.mark.parametrize("name", ["a=b", "[x", "a(b", "disable_functions;", "#c", "off"])
-def test_a_name_that_is_none_of_a_setting_is_refused(folder, run, name):
+def test_an_invalid_setting_name_is_rejected(folder, run, name):
     folder.php("index.php", "echo json_encode(function_exists('shell_exec'));")
     server = run(application(folder))
     options = {"admin": {name: "x", "disable_functions": "shell_exec"}}
@@ -201,7 +201,7 @@ def test_a_name_that_is_none_of_a_setting_is_refused(folder, run, name):
     assert server.get("/").text == "true"
 
 
-def test_settings_that_php_does_not_understand_are_an_answer(folder, run):
+def test_settings_that_php_rejects_are_an_error_of_the_api(folder, run):
     folder.php("index.php", "echo json_encode(function_exists('shell_exec'));")
     server = run(application(folder))
     options = {"admin": {"a": "1 |", "disable_functions": "shell_exec"}}

@@ -43,7 +43,7 @@ def pieces(data: bytes, size: int):
 # --- Forms
 
 
-def test_query_variables(server):
+def test_query_variables_are_decoded(server):
     got = server.get("/request.php?a=1&b[]=x&b[]=y&c[k][l]=z&plus=1+1&amp=%26&empty=&flag").json()
     assert got["get"] == {
         "a": "1",
@@ -57,7 +57,7 @@ def test_query_variables(server):
     assert got["post"] == [] and got["files"] == []
 
 
-def test_a_form(server):
+def test_a_form_is_decoded(server):
     body = b"a=post&list[]=1&list[]=2&umlaut=%C3%BC"
     got = server.post("/request.php?a=get&only=get", body, FORM).json()
     assert got["get"] == {"a": "get", "only": "get"}
@@ -66,14 +66,14 @@ def test_a_form(server):
     assert got["input"] == {"length": len(body), "sha1": sha1(body)}
 
 
-def test_a_chunked_form(server):
+def test_a_chunked_form_is_decoded(server):
     body = b"a=post&b=" + b"x" * 100_000
     got = server.post("/request.php", pieces(body, 777), FORM).json()
     assert got["post"] == {"a": "post", "b": "x" * 100_000}
     assert got["length"] == str(len(body))
 
 
-def test_the_variables_of_one_request_are_gone_in_the_next(server):
+def test_variables_do_not_persist_to_the_next_request(server):
     with server.connect() as connection:
         form = multipart(("field", None, b"1"), ("file", "f.txt", b"content"))
         connection.request("POST", "/request.php?q=1", {**MULTIPART, "Cookie": "c=1"}, form)
@@ -96,7 +96,7 @@ def test_a_form_larger_than_post_max_size_is_not_parsed(folder, serve):
 # --- Cookies
 
 
-def test_cookies(server):
+def test_cookies_are_decoded(server):
     got = server.get("/request.php", {"Cookie": "a=1; b=two%20words; list[k]=v; sig=a=b=; a=ignored"}).json()
     assert got["cookies"] == {"a": "1", "b": "two words", "list": {"k": "v"}, "sig": "a=b="}
 
@@ -104,7 +104,7 @@ def test_cookies(server):
 # --- Uploads
 
 
-def test_an_upload_with_fields(server):
+def test_an_upload_with_fields_is_decoded(server):
     content = noise(200_000)
     form = multipart(("title", None, b"A picture"), ("tags[]", None, b"x"), ("picture", "my picture.jpg", content))
     got = server.post("/request.php", form, MULTIPART).json()
@@ -121,7 +121,7 @@ def test_an_upload_with_fields(server):
     assert got["input"]["length"] == 0, "php://input is empty after multipart/form-data, as PHP documents it"
 
 
-def test_several_uploads_chunked(server):
+def test_several_chunked_uploads_are_decoded(server):
     contents = [noise(size) for size in (0, 1, 100_000)]
     form = multipart(*[("files[]", f"{number}.bin", content) for number, content in enumerate(contents)])
     got = server.post("/request.php", pieces(form, 1000), MULTIPART).json()
@@ -130,7 +130,7 @@ def test_several_uploads_chunked(server):
     assert [got["uploads"][f"files[{i}]"]["sha1"] for i in range(3)] == list(map(sha1, contents))
 
 
-def test_upload_errors(server):
+def test_upload_errors_are_reported(server):
     got = server.post(
         "/request.php", multipart(("big", "big.bin", b"x" * 310_000), ("none", "", b"")), MULTIPART
     ).json()
@@ -156,7 +156,7 @@ def test_an_upload_is_moved_or_removed(site):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])
-def test_a_body_of_any_method(server, method):
+def test_a_body_is_accepted_with_any_method(server, method):
     body = b'{"key": "value"}'
     got = server.request(method, "/request.php", {"Content-Type": "application/json"}, body).json()
     assert (got["method"], got["type"], got["length"]) == (method, "application/json", "16")
@@ -192,7 +192,7 @@ def test_the_input_can_be_read_twice_and_by_piece(site):
     assert site.post(code, body, {"Content-Type": "text/plain"}).json() == ["0123456789", 100_000, 100_000, 100_000]
 
 
-def test_a_body_that_is_not_read_does_not_disturb_the_next_request(site, server):
+def test_an_unread_body_does_not_affect_the_next_request(site, server):
     path = site.page("echo 'ignored';")
     with server.connect() as connection:
         for _ in range(3):
@@ -201,7 +201,7 @@ def test_a_body_that_is_not_read_does_not_disturb_the_next_request(site, server)
             assert connection.request("GET", "/request.php?next=1").json()["get"] == {"next": "1"}
 
 
-def test_post_data_that_php_is_told_not_to_read(folder, serve):
+def test_enable_post_data_reading_off_is_honoured(folder, serve):
     folder.php("index.php", "echo json_encode([$_POST, $_FILES, sha1(file_get_contents('php://input'))]);")
     server = serve(ini={"enable_post_data_reading": "0"})
     form = multipart(("a", None, b"1"), ("file", "f", noise(100_000)))
@@ -209,7 +209,7 @@ def test_post_data_that_php_is_told_not_to_read(folder, serve):
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-def test_fifty_megabytes_up(folder, run, chunked):
+def test_fifty_megabytes_can_be_uploaded(folder, run, chunked):
     folder.php(
         "index.php",
         """$hash = hash_init('sha1');
@@ -257,7 +257,7 @@ def test_a_body_is_complete_before_a_worker_is_taken(folder):
     ("POST", "touch(SCRATCH . '/taken');"),
     ("PUT", "touch(SCRATCH . '/started'); await(SCRATCH . '/go');"),
 ], ids=["read by the script", "read before it", "not read at all"])  # fmt: skip
-def test_a_body_of_which_the_rest_is_lost_is_no_body(folder, serve, method, code):
+def test_an_incomplete_body_does_not_reach_php(folder, serve, method, code):
     """What howdah keeps of a body in a file cannot be read any more: the script must not take what it has for the whole."""
     folder.php("wait.php", "touch(SCRATCH . '/busy'); await(SCRATCH . '/go');")
     folder.php("index.php", "ignore_user_abort(true);" + code)
@@ -287,7 +287,7 @@ def test_a_body_of_which_the_rest_is_lost_is_no_body(folder, serve, method, code
     client.close(), busy.close()
 
 
-def test_a_client_that_gives_up_in_its_body_does_not_reach_php(folder, serve):
+def test_a_client_that_disconnects_during_its_body_does_not_reach_php(folder, serve):
     folder.php("index.php", "file_put_contents(SCRATCH . '/ran', '1'); echo 'ok';")
     server = serve(processes=1)
     with server.connect() as quitter:

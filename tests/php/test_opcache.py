@@ -15,7 +15,7 @@ def test_opcache_is_on(site, server):
     assert "opcache on" in server.stdout
 
 
-def test_opcache_off_is_said(folder, serve):
+def test_disabled_opcache_is_reported(folder, serve):
     folder.php("index.php", "echo json_encode(opcache_get_status());")
     server = serve(ini={"opcache.enable": "0"})
     assert server.get("/").text == "false"
@@ -37,7 +37,7 @@ def test_opcache_is_shared_by_the_workers(site, server):
     assert min(after) >= before + 9, f"hits are not counted in one place: {before}, {after}, by {ran}"
 
 
-def test_a_script_that_is_dropped_by_one_worker_is_dropped_for_all(site, server):
+def test_opcache_invalidate_applies_to_all_workers(site, server):
     path = site.page("echo 1;")
     server.get(path)
     cached = "echo json_encode([getmypid(), opcache_is_script_cached(__DIR__ . %r)]);" % path
@@ -56,7 +56,7 @@ def test_a_script_that_changes_is_compiled_again(folder, serve):
         assert server.get("/").text == f"version {number}"
 
 
-def test_the_just_in_time_compiler(folder, serve):
+def test_the_just_in_time_compiler_works(folder, serve):
     folder.php(
         "index.php",
         """function f($n) { $s = 0; for ($i = 0; $i < $n; $i++) { $s += $i % 7; } return $s; }
@@ -71,7 +71,7 @@ PRELOAD = "class Preloaded { const WHERE = 'prototype'; public static $pid; stat
 
 
 @pytest.mark.parametrize("how", ["command line", "configuration"])
-def test_preloading(folder, serve, run, how):
+def test_preloaded_classes_are_available(folder, serve, run, how):
     preload = folder.php("preload.php", PRELOAD)
     folder.php(
         "index.php",
@@ -92,7 +92,7 @@ def test_preloading(folder, serve, run, how):
         assert server.get("/").json() == [True, "yes", 1, True]
 
 
-def test_a_preloaded_class_starts_afresh_in_each_request(folder, serve):
+def test_a_preloaded_class_is_reset_for_each_request(folder, serve):
     preload = folder.php("preload.php", "class Counter { public static $n = 0; }")
     folder.php("index.php", "echo ++Counter::$n;")
     server = serve(processes=1, ini={"opcache.preload": str(preload)})
@@ -106,7 +106,7 @@ SUPERGLOBALS = """
 
 
 @pytest.mark.parametrize("jit", ["0", "1"])
-def test_code_may_ask_for_the_request_when_there_is_none(folder, serve, jit):
+def test_preloaded_code_can_read_superglobals_without_a_request(folder, serve, jit):
     """A preload script, and what is asked of PHP at the start, run without a request."""
     preload = folder.php("preload.php", SUPERGLOBALS + "function preloaded() { return 1; }")
     folder.php("index.php", "echo json_encode([$_SERVER['PHP_SELF'], $_COOKIE['a'], preloaded()]);")
@@ -116,7 +116,7 @@ def test_code_may_ask_for_the_request_when_there_is_none(folder, serve, jit):
     assert "opcache on" in server.stdout
 
 
-def test_superglobals_that_are_always_made(folder, serve):
+def test_auto_globals_jit_off_is_honoured(folder, serve):
     folder.php("index.php", "$name = '_SERVER'; echo json_encode([$$name['PHP_SELF'] ?? null, $$name['REQUEST_METHOD'] ?? null]);")
     assert serve(ini={"auto_globals_jit": "0"}).get("/").json() == ["/index.php", "GET"]
 
@@ -133,7 +133,7 @@ RANDOM = """
 
 
 @pytest.mark.parametrize("seeded", [False, True], ids=["fresh", "seeded before the fork"])
-def test_each_worker_draws_numbers_of_its_own(tmp_path, seeded):
+def test_each_worker_has_its_own_random_numbers(tmp_path, seeded):
     """The first thing that each of four workers does after its fork is to draw. The prototype may have drawn already."""
     from support.folders import readable
     from support.server import stop_all
@@ -156,7 +156,7 @@ def test_each_worker_draws_numbers_of_its_own(tmp_path, seeded):
         assert len({values[source] for _, values in drawn}) == 4, f"{source}: {[values[source] for _, values in drawn]}"
 
 
-def test_one_worker_draws_other_numbers_in_each_request(folder, serve):
+def test_one_worker_has_new_random_numbers_in_each_request(folder, serve):
     folder.php("index.php", RANDOM + "echo json_encode($values);")
     server = serve(processes=1)
     drawn = [server.get("/").json() for _ in range(20)]
@@ -164,7 +164,7 @@ def test_one_worker_draws_other_numbers_in_each_request(folder, serve):
         assert len({values[source] for values in drawn}) == 20, source
 
 
-def test_a_seed_does_not_stay_for_the_next_request(folder, serve):
+def test_a_seed_does_not_persist_to_the_next_request(folder, serve):
     folder.php("index.php", "if (isset($_GET['seed'])) { mt_srand(42); } echo mt_rand();")
     server = serve(processes=1)
     seeded = server.get("/?seed").text

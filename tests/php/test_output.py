@@ -35,7 +35,7 @@ def test_flush_reaches_the_client_while_the_script_runs(site, server):
         assert connection.request("GET", "/pid.php").status == 200
 
 
-def test_each_flush_arrives_by_itself(site, server):
+def test_each_flush_arrives_separately(site, server):
     steps = site.scratch / "steps"
     steps.mkdir()
     steps.chmod(0o777)
@@ -55,7 +55,7 @@ def test_each_flush_arrives_by_itself(site, server):
         assert b"".join(body) == b""
 
 
-def test_implicit_flush(site, server):
+def test_implicit_flush_sends_each_output(site, server):
     path = site.page(
         "ob_implicit_flush(); echo 'first'; await(SCRATCH . '/implicit'); echo 'end';"
     )
@@ -67,7 +67,7 @@ def test_implicit_flush(site, server):
         assert b"".join(body) == b"end"
 
 
-def test_output_buffers(site):
+def test_output_buffers_can_be_nested(site):
     code = """
         ob_start(); echo 'thrown away'; ob_end_clean();
         ob_start(); echo 'kept '; $kept = ob_get_clean();
@@ -78,7 +78,7 @@ def test_output_buffers(site):
     assert response.text == "body" and response.header("X-After-Output") == "1"
 
 
-def test_a_buffer_of_php_ini_holds_what_flush_does_not(folder, serve):
+def test_output_buffering_of_php_ini_is_honoured(folder, serve):
     folder.php(
         "index.php", "echo 'x'; flush(); header('X-Late: 1'); echo json_encode([ob_get_level(), headers_sent()]);"
     )
@@ -86,12 +86,12 @@ def test_a_buffer_of_php_ini_holds_what_flush_does_not(folder, serve):
     assert response.text == "x[1,false]" and response.header("X-Late") == "1"
 
 
-def test_php_output_streams(site):
+def test_php_output_streams_reach_the_client(site):
     code = "file_put_contents('php://output', 'one '); print 'two '; printf('%s ', 'three'); ?>four<?php "
     assert site.get(code).text == "one two three four"
 
 
-def test_compression_by_php(site):
+def test_php_can_compress_its_output(site):
     response = site.get("ob_start('ob_gzhandler'); echo str_repeat('squeeze ', 10000);", {"Accept-Encoding": "gzip"})
     assert response.header("Content-Encoding") == "gzip"
     assert gzip.decompress(response.body) == b"squeeze " * 10000
@@ -116,7 +116,7 @@ def test_a_body_of_any_size_is_intact(site, size, how):
     assert response.header("X-Sha1") == hashlib.sha1(response.body).hexdigest()
 
 
-def test_a_hundred_megabytes_down(site, server):
+def test_a_hundred_megabytes_can_be_downloaded(site, server):
     code = """
         $hash = hash_init('sha1');
         for ($i = 0; $i < 1600; $i++) { $piece = str_repeat(pack('N', $i), 16384); hash_update($hash, $piece); echo $piece; }
@@ -151,7 +151,7 @@ def test_every_byte_survives(site):
         "ob_start(); readfile($file); ob_end_flush();",
     ],
 )
-def test_files_sent_by_php(site, code):
+def test_php_can_send_files(site, code):
     file = site.root / "large.bin"
     if not file.exists():
         file.write_bytes(os.urandom(20_000_000))
@@ -186,7 +186,7 @@ def test_a_finished_request_is_answered_while_the_script_goes_on(site, server):
     assert server.get("/pid.php").status == 200
 
 
-def test_the_shutdown_of_a_finished_request_still_runs(site, server):
+def test_shutdown_functions_run_after_a_finished_request(site, server):
     code = """
         register_shutdown_function(function () { touch(SCRATCH . '/shutdown-ran'); });
         session_save_path(SCRATCH); session_start(); $_SESSION['n'] = 1;
@@ -216,7 +216,7 @@ def script_that_watches_its_client(ignore: bool, name: str) -> str:
 @pytest.mark.parametrize(
     "ignore, expected", [(False, "[1,1,false]"), (True, "[1,1,true]")], ids=["stops", "goes on if it says so"]
 )
-def test_a_script_whose_client_has_gone(site, server, ignore, expected):
+def test_a_script_notices_that_its_client_disconnected(site, server, ignore, expected):
     name = f"gone-{ignore}"
     path = site.page(script_that_watches_its_client(ignore, name))
     with server.connect() as connection:
@@ -228,12 +228,12 @@ def test_a_script_whose_client_has_gone(site, server, ignore, expected):
     assert server.get("/pid.php").status == 200
 
 
-def test_a_client_that_stays_is_not_taken_for_gone(site):
+def test_a_connected_client_is_not_reported_as_disconnected(site):
     code = "echo 'x'; flush(); echo json_encode([connection_status(), connection_aborted(), ignore_user_abort()]);"
     assert site.get(code).text == "x[0,0,0]"
 
 
-def test_a_script_that_says_nothing_runs_to_its_end_when_its_client_has_gone(site, server):
+def test_a_script_without_output_runs_to_its_end_after_its_client_disconnected(site, server):
     """As under PHP-FPM: only output finds out that nobody listens."""
     path = site.page(
         "touch(SCRATCH . '/silent'); await(SCRATCH . '/speak'); touch(SCRATCH . '/done');"
@@ -245,7 +245,7 @@ def test_a_script_that_says_nothing_runs_to_its_end_when_its_client_has_gone(sit
     wait_for((site.scratch / "done").exists)
 
 
-def test_clients_that_reset_while_they_are_answered_cost_nobody_else(site, server):
+def test_connection_resets_do_not_affect_other_clients(site, server):
     path = site.page("for ($i = 0; $i < 200; $i++) { echo str_repeat('x', 20000); }")
 
     def reset():
@@ -263,7 +263,7 @@ def test_clients_that_reset_while_they_are_answered_cost_nobody_else(site, serve
         thread.join()
 
 
-def test_a_script_that_dies_while_it_streams_does_not_end_its_response_well(site, server):
+def test_a_script_that_dies_while_streaming_truncates_its_response(site, server):
     """The status is out already: a cut connection is the only honest end."""
     path = site.page("echo 'begun'; flush(); await(SCRATCH . '/begun'); posix_kill(getmypid(), 9);")
     with server.connect() as connection:

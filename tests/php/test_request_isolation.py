@@ -89,7 +89,7 @@ def probe_of(site):
 
 
 @pytest.mark.parametrize("code", LEAKS.values(), ids=LEAKS.keys())
-def test_nothing_of_a_request_is_left_for_the_next(site, server, code):
+def test_a_request_leaves_no_state_behind(site, server, code):
     probe = probe_of(site)
     probe()
     before = probe()
@@ -102,12 +102,12 @@ def test_nothing_of_a_request_is_left_for_the_next(site, server, code):
         assert after == before
 
 
-def test_static_variables_start_afresh(site):
+def test_static_variables_are_reset(site):
     path = site.page("class C { static $n = 0; } function f() { static $n = 0; return ++$n; } echo ++C::$n, f(), f();")
     assert [site.server.get(path).text for _ in range(5)] == ["112"] * 5
 
 
-def test_relative_includes_start_at_the_script_and_its_folder(site, server):
+def test_relative_includes_are_resolved_from_the_script_folder(site, server):
     site.write("deep/part.inc", "<?php return 'deep';")
     site.write("deep/page.php", "<?php echo (include 'part.inc'), (include './part.inc'), ' ', getcwd();")
     site.write("part.inc", "<?php return 'top';")
@@ -131,7 +131,7 @@ def test_commands_run_by_php_get_a_clean_process(site, server):
     assert not ignored & {1, 2, 3, 10, 12, 14, 15, 17}, ignored
 
 
-def test_pipes_of_commands_work(site):
+def test_pipes_to_commands_work(site):
     code = """
         exec('yes | head -3', $lines, $status);
         $p = proc_open(['cat'], [['pipe', 'r'], ['pipe', 'w']], $pipes);

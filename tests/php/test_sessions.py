@@ -33,7 +33,7 @@ def test_requests_of_one_session_wait_for_each_other(site, server):
     assert answers == list(range(2, 32))
 
 
-def test_a_session_that_is_closed_early_lets_the_next_in(site, server):
+def test_session_write_close_releases_the_lock(site, server):
     path = site.page(
         START + "session_write_close(); if (isset($_GET['wait'])) {"
         "touch(SCRATCH . '/closed'); await(SCRATCH . '/go'); } echo 'done';"
@@ -62,7 +62,7 @@ def test_a_session_is_renamed_and_destroyed(site, server):
     assert server.get(path, new).text == "nothing"
 
 
-def test_the_session_of_one_request_is_not_seen_by_the_next(site, server):
+def test_a_session_is_not_visible_to_another_visitor(site, server):
     filled = site.page(START + "$_SESSION['secret'] = 1; echo session_id();")
     probe = site.page("echo json_encode([session_id(), $_SESSION ?? null, session_status() === PHP_SESSION_NONE]);")
     for _ in range(6):
@@ -79,7 +79,7 @@ def test_a_session_is_written_when_the_script_fails(site, server):
     assert server.get(path, cookie).text == "written"
 
 
-def test_an_own_session_handler(site, server):
+def test_a_custom_session_handler_works(site, server):
     code = """
         class Handler implements SessionHandlerInterface {
             public function open(string $path, string $name): bool { return true; }

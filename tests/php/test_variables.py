@@ -39,7 +39,7 @@ def test_the_variables_are_those_of_php_fpm_behind_nginx(site, server):
         assert absent not in got
 
 
-def test_the_server_software_is_named(server):
+def test_server_software_is_howdah(server):
     assert server.get("/server.php").json()["SERVER_SOFTWARE"].startswith("howdah/")
 
 
@@ -127,7 +127,7 @@ def test_the_time_of_the_request_is_now(server):
         assert got["REQUEST_TIME"] == int(got["REQUEST_TIME_FLOAT"])
 
 
-def test_any_byte_may_stand_in_a_query(site):
+def test_any_byte_is_possible_in_a_query(site):
     code = "echo bin2hex($_GET['x']), ' ', $_SERVER['QUERY_STRING'];"
     assert site.get(code, query="?x=%FF%00%E2%82%AC+a").text == "ff00e282ac2061 x=%FF%00%E2%82%AC+a"
 
@@ -144,7 +144,7 @@ def hexadecimal(got: dict) -> dict:
         ("/%c0%ae%c0%ae/x", b"/\xc0\xae\xc0\xae/x"),
     ],
 )
-def test_any_byte_but_nul_may_stand_in_a_path(folder, serve, raw, path):
+def test_any_byte_but_nul_is_possible_in_a_path(folder, serve, raw, path):
     """Whether a path means something is the application's to say, as with nginx and FPM."""
     folder.php(
         "index.php",
@@ -178,7 +178,7 @@ def test_filters_see_the_request(site):
     assert site.post(code, "p=posted", headers, query="?n=42").json() == [42, "posted", "biscuit", "POST"]
 
 
-def test_the_script_knows_itself(site):
+def test_script_variables_name_the_script(site):
     code = """echo json_encode([
         __FILE__, get_included_files(), $_SERVER['SCRIPT_FILENAME'], getcwd(), getlastmod() === filemtime(__FILE__),
         defined('STDIN'), PHP_SAPI, php_sapi_name()]);"""
@@ -200,7 +200,7 @@ def test_a_front_controller_gets_the_original_request(folder, serve):
 
 
 @pytest.mark.parametrize("order", ["EGPCS", "GPCS", ""])
-def test_the_configured_environment_is_seen_whatever_variables_order_says(folder, serve, order):
+def test_the_configured_environment_is_visible_with_any_variables_order(folder, serve, order):
     folder.php(
         "index.php",
         """echo json_encode([getenv('COLOUR'), getenv('COLOUR', true), getenv()['COLOUR'] ?? null,

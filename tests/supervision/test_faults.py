@@ -66,7 +66,7 @@ def needs_ffi(server):
 
 
 @pytest.mark.parametrize("death", [name for name in DEATHS if name != "closes"])
-def test_a_worker_that_dies_costs_its_own_request(shop, death):
+def test_a_worker_that_dies_fails_only_its_own_request(shop, death):
     server = shop()
     needs_ffi(server)
     server.workers("shop", count=2)
@@ -79,7 +79,7 @@ def test_a_worker_that_dies_costs_its_own_request(shop, death):
     wait_for(lambda: f"its request, GET /{death}.php, is answered 502" in server.stderr, "the line of the router")
 
 
-def test_a_worker_without_descriptors_answers_its_request_and_goes(shop):
+def test_a_worker_without_descriptors_answers_its_request_and_exits(shop):
     server = shop(processes=1)
     needs_ffi(server)
     for _ in range(5):
@@ -92,7 +92,7 @@ def test_a_worker_without_descriptors_answers_its_request_and_goes(shop):
     assert "replaced" not in server.stderr, "no rule was broken"
 
 
-def test_what_a_script_does_to_its_process_does_not_hit_the_next_request(shop, folder):
+def test_process_limits_and_alarms_of_a_script_do_not_reach_the_next_request(shop, folder):
     folder.php("limits.php", "Closure::fromCallable('posix_setrlimit')->__invoke(POSIX_RLIMIT_NOFILE, 5, 5) || exit('not done'); posix_setrlimit(POSIX_RLIMIT_NOFILE, 5, 5); echo getmypid();")
     folder.php("alarm.php", "$closure = pcntl_alarm(...); echo $closure(1) ?: getmypid();")
     folder.php("part.php", "return 1;")
@@ -106,7 +106,7 @@ def test_what_a_script_does_to_its_process_does_not_hit_the_next_request(shop, f
         time.sleep(0.1)
 
 
-def test_a_worker_that_makes_what_it_shares_with_the_router_block_holds_up_nobody(shop, folder):
+def test_a_worker_that_makes_the_shared_eventfd_blocking_delays_no_request(shop, folder):
     folder.php(
         "block.php",
         "$libc = FFI::cdef('int fcntl(int, int, int);'); foreach (scandir('/proc/self/fd') as $fd)"
@@ -186,7 +186,7 @@ def test_many_clients_of_a_script_that_kills_workers_do_not_starve_the_others(sh
     assert server.get("/pid.php").status == 200
 
 
-def test_pages_that_are_rewritten_to_one_script_are_told_apart(folder):
+def test_pages_of_one_front_controller_are_contained_separately(folder):
     folder.php("index.php", "if ($_SERVER['REQUEST_URI'] === '/bad') posix_kill(getmypid(), SIGKILL); echo 'fine';")
     app = {"type": "php", "root": str(folder.root), "processes": 2}
     routes = [{"action": {"rewrite": "/index.php", "pass": "applications/app"}}]
@@ -197,7 +197,7 @@ def test_pages_that_are_rewritten_to_one_script_are_told_apart(folder):
         assert set(bad) == {502, 503} and good == {200: 60}, (bad, good)
 
 
-def test_what_dies_after_its_answer_is_contained_too(shop, folder):
+def test_deaths_after_the_response_are_contained(shop, folder):
     folder.php("after.php", "echo 'answered'; fastcgi_finish_request(); posix_kill(getmypid(), SIGKILL); sleep(60);")
     server = shop()
     statuses = Counter()
@@ -209,7 +209,7 @@ def test_what_dies_after_its_answer_is_contained_too(shop, folder):
     assert server.get("/pid.php").status == 200
 
 
-def test_who_is_killed_by_others_is_not_blamed(shop, folder):
+def test_workers_killed_by_their_timeout_are_not_contained(shop, folder):
     folder.php("slow.php", "register_shutdown_function(fn() => sleep(60)); while (true);")
     server = shop(processes=12, limits={"timeout": 1})
     # All of them are killed, as they take too long: that is no reason to refuse the next ones.
@@ -220,7 +220,7 @@ def test_who_is_killed_by_others_is_not_blamed(shop, folder):
     assert server.stderr.count("was killed by signal 9") + server.stderr.count("is killed") >= 12, server.stderr
 
 
-def test_a_request_that_may_run_twice_is_run_once_more(shop, folder):
+def test_an_idempotent_request_is_retried_once(shop, folder):
     folder.php("once.php", "if (!file_exists(SCRATCH . '/died')) { touch(SCRATCH . '/died'); posix_kill(getmypid(), SIGKILL); } echo 'alive';")
     server = shop(retry="idempotent")
     again = lambda: (folder.scratch / "died").unlink()
@@ -240,7 +240,7 @@ def test_a_request_that_may_run_twice_is_run_once_more(shop, folder):
     assert "its request, GET /segfault.php, is answered 502" in server.stderr
 
 
-def test_what_has_begun_to_answer_is_not_run_twice(shop, folder):
+def test_a_request_that_has_sent_output_is_not_retried(shop, folder):
     folder.php(
         "begun.php",
         "file_put_contents(SCRATCH . '/runs', 'x', FILE_APPEND); echo 'a'; ob_flush(); flush(); usleep(100000); posix_kill(getmypid(), SIGKILL);",
@@ -252,7 +252,7 @@ def test_what_has_begun_to_answer_is_not_run_twice(shop, folder):
     wait_for(lambda: re.search(r"a worker died; its request, GET /\S+, is cut off", server.stderr), "the line")
 
 
-def test_without_the_option_nothing_runs_twice(shop, folder):
+def test_without_the_option_no_request_is_retried(shop, folder):
     folder.php("count.php", "file_put_contents(SCRATCH . '/runs', 'x', FILE_APPEND); posix_kill(getmypid(), SIGKILL);")
     server = shop()
     assert server.get("/count.php").status == 502
@@ -343,7 +343,7 @@ def test_a_full_disk_costs_lines_of_the_access_log_and_no_request(shop, tmp_path
 
 
 @needs_root
-def test_a_full_disk_is_an_answer_to_who_sends_a_large_body(shop, folder, tmp_path):
+def test_a_full_disk_rejects_a_large_body(shop, folder, tmp_path):
     folder.php("size.php", "echo strlen(file_get_contents('php://input'));")
     with small_disk(tmp_path / "disk") as disk:
         http = {"body_temp_path": str(disk), "body_buffer_size": 1000, "max_body_size": 10_000_000}
@@ -362,7 +362,7 @@ def test_a_full_disk_is_an_answer_to_who_sends_a_large_body(shop, folder, tmp_pa
 
 
 @needs_root
-def test_a_full_disk_cuts_off_a_response_that_its_client_does_not_take(shop, folder, tmp_path):
+def test_a_full_disk_truncates_a_response_that_its_client_does_not_read(shop, folder, tmp_path):
     folder.php("large.php", "for ($n = 0; $n < 400; $n++) { echo str_repeat('x', 100000); }")
     with small_disk(tmp_path / "disk") as disk:
         server = shop(config={"settings": {"http": {"body_temp_path": str(disk)}}})
@@ -376,7 +376,7 @@ def test_a_full_disk_cuts_off_a_response_that_its_client_does_not_take(shop, fol
 
 
 @needs_root
-def test_howdahs_own_log_on_a_full_disk_is_no_reason_to_end(shop, tmp_path):
+def test_a_log_on_a_full_disk_does_not_stop_howdah(shop, tmp_path):
     with small_disk(tmp_path / "disk") as disk:
         log = disk / "howdah.log"
         server = shop("--log", str(log), stderr=str(disk / "php.log"))
@@ -408,7 +408,7 @@ def test_a_restart_needs_no_disk(folder, tmp_path):
             assert "a new configuration was not put in force (PUT /config/applications/shop/processes): " in server.stderr
 
 
-def test_logs_that_are_gone_are_no_reason_not_to_serve(folder, tmp_path):
+def test_missing_logs_do_not_stop_requests(folder, tmp_path):
     folder.php("pid.php", "echo getmypid();")
     logs = tmp_path / "logs"
     logs.mkdir()
@@ -426,7 +426,7 @@ def test_logs_that_are_gone_are_no_reason_not_to_serve(folder, tmp_path):
 
 
 @needs_root
-def test_a_read_only_state_is_read_and_changes_are_refused(folder, tmp_path):
+def test_a_read_only_state_is_loaded_and_changes_are_rejected(folder, tmp_path):
     folder.php("index.php", "echo 'hello';")
     with small_disk(tmp_path / "state") as disk:
         application = {"type": "php", "root": str(folder.root), "processes": 1, "slow_log": {"threshold": 1}}
@@ -472,7 +472,7 @@ def few_descriptors(soft: int, hard: int) -> dict:
     return {"prefix": ("prlimit", f"--nofile={soft}:{hard}")}
 
 
-def test_beyond_the_limit_of_descriptors_connections_wait(shop):
+def test_connections_beyond_the_descriptor_limit_wait(shop):
     server = shop(how=few_descriptors(256, 256))
     router = server.router().pid
     held = [server.connect() for _ in range(300)]
@@ -497,7 +497,7 @@ def test_beyond_the_limit_of_descriptors_connections_wait(shop):
     assert server.get("/pid.php").status == 200
 
 
-def test_idle_connections_make_way_when_there_is_no_room(shop):
+def test_idle_connections_are_closed_at_the_descriptor_limit(shop):
     server = shop(how=few_descriptors(256, 256))
     clients = []
     try:
@@ -515,20 +515,20 @@ def limit_of(pid: int) -> tuple[int, int]:
     return int(soft), int(hard)
 
 
-def test_the_limit_of_descriptors_is_raised_for_us_and_not_for_php(shop):
+def test_the_descriptor_limit_is_raised_for_howdah_but_not_for_php(shop):
     server = shop(how=few_descriptors(500, 5000))
     assert limit_of(server.pid) == limit_of(server.router().pid) == (5000, 5000)
     assert limit_of(server.prototype("shop").pid) == limit_of(server.workers("shop")[0].pid) == (500, 5000)
     assert "descriptors" not in server.stderr
 
 
-def test_a_low_limit_of_descriptors_is_told_at_the_start(shop):
+def test_a_low_descriptor_limit_is_logged_at_the_start(shop):
     server = shop(how=few_descriptors(1000, 1000))
     assert "no more than 1000 descriptors may be open" in server.stderr and "ulimit -Hn" in server.stderr
 
 
 @needs_root
-def test_a_short_backlog_is_told_at_the_start(shop):
+def test_a_short_backlog_is_logged_at_the_start(shop):
     script = 'echo 128 > /proc/sys/net/core/somaxconn && exec "$@"'
     if subprocess.run(["unshare", "--net", "sh", "-c", script, "sh", "true"], capture_output=True).returncode:
         pytest.skip("no network namespaces here")
@@ -541,7 +541,7 @@ def test_a_short_backlog_is_told_at_the_start(shop):
 
 
 @needs_root
-def test_without_forks_the_workers_that_live_go_on_and_requests_wait(shop):
+def test_without_forks_live_workers_serve_and_requests_wait(shop):
     server = shop(user="www-data")
     first, second = server.workers("shop", count=2)
     prototype = server.prototype("shop").pid
@@ -611,7 +611,7 @@ int gettimeofday(struct timeval *now, void *zone)
 """
 
 
-def test_a_wall_clock_that_jumps_disturbs_nothing(shop, folder, tmp_path):
+def test_a_jump_of_the_wall_clock_has_no_effect(shop, folder, tmp_path):
     """Seconds before 1970, and years ahead: as seen by all of howdah and PHP, while requests run."""
     library, offset = tmp_path / "clock.so", tmp_path / "offset"
     (tmp_path / "clock.c").write_text(CLOCK)
@@ -639,7 +639,7 @@ def test_a_wall_clock_that_jumps_disturbs_nothing(shop, folder, tmp_path):
 
 
 @needs_root
-def test_a_monotonic_clock_of_another_namespace_is_as_good(shop):
+def test_a_monotonic_clock_of_another_namespace_works(shop):
     prefix = ("unshare", "--time", "--monotonic", "100000000", "--boottime", "100000000")
     if subprocess.run([*prefix, "true"], capture_output=True).returncode:
         pytest.skip("no namespaces of time here")

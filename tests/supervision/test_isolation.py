@@ -158,7 +158,7 @@ NAMESPACES = {"pid": True, "mount": True, "network": True, "uname": True}
     ],
     ids=["user", "user-namespaces", "user-credential", "user-rootfs", "nothing", "namespaces", "rootfs"],
 )
-def test_an_application_gets_at_nothing_of_another_one(folder, tmp_path, run, user, isolation, flags, succeeds):
+def test_an_isolated_application_cannot_reach_another_one(folder, tmp_path, run, user, isolation, flags, succeeds):
     if flags:
         needs("--fork", *flags)
     secret = folder.root.parent / "secret"
@@ -189,7 +189,7 @@ def test_an_application_gets_at_nothing_of_another_one(folder, tmp_path, run, us
     assert server.get("/attack.php?pids=1", {"Host": "shop"}).status == 200
 
 
-def test_the_attack_is_one(folder, run):
+def test_the_attack_succeeds_without_isolation(folder, run):
     """What it looks for is found where it may be: in a program that the application itself has started."""
     attack = "$child = proc_open('exec sleep 5', [], $pipes); usleep(300000); $_GET['pids'] = proc_get_status($child)['pid'];" + ATTACK
     server = run({"applications": {"app": app(folder)}})
@@ -221,7 +221,7 @@ def test_pid_hides_the_processes_of_the_machine(folder, run):
     assert server.get(signal).text == "bool(false)\n"
 
 
-def test_with_pid_deaths_are_mended(folder, run):
+def test_with_pid_workers_that_die_are_replaced(folder, run):
     needs("--fork", "--pid", "--mount-proc")
     server = run({"applications": {"app": app(folder, {"namespaces": {"pid": True}}, processes=2)}})
     path = here(folder, "echo 'alive';")
@@ -241,7 +241,7 @@ def test_with_pid_deaths_are_mended(folder, run):
     assert server.get(path).text == "alive"
 
 
-def test_with_pid_what_php_left_running_ends_with_its_application(folder, run):
+def test_with_pid_processes_left_by_php_exit_with_their_application(folder, run):
     needs("--fork", "--pid", "--mount-proc")
     server = run({"applications": {"app": app(folder, {"namespaces": {"pid": True}})}})
     start = here(folder, "exec('setsid sleep 1000 > /dev/null 2>&1 &'); echo 'started';")
@@ -252,7 +252,7 @@ def test_with_pid_what_php_left_running_ends_with_its_application(folder, run):
     wait_for(lambda: not sleep.alive(), "its end")
 
 
-def test_uname_is_a_host_name_of_its_own(folder, run):
+def test_uname_has_a_separate_host_name(folder, run):
     needs("--uts")
     needs("--user")
     uid = pwd.getpwnam("www-data").pw_uid
@@ -268,7 +268,7 @@ def test_uname_is_a_host_name_of_its_own(folder, run):
     assert os.uname().nodename == before != "shop"
 
 
-def test_network_is_none(folder, run):
+def test_network_has_no_interfaces(folder, run):
     needs("--net")
     server = run({"applications": {"app": app(folder, {"namespaces": {"network": True}})}})
     code = """$connected = @fsockopen('127.0.0.1', (int) $_GET['port'], $number, $text, 1);
@@ -279,7 +279,7 @@ def test_network_is_none(folder, run):
     assert "lo" in devices and "eth0" not in devices
 
 
-def test_mount_keeps_mounts_to_itself(folder, run):
+def test_mount_hides_new_mounts(folder, run):
     needs("--mount")
     server = run({"applications": {"app": app(folder, {"namespaces": {"mount": True}})}})
     assert server.get(here(folder, "echo readlink('/proc/self/ns/mnt');")).text != link("mnt")
@@ -298,7 +298,7 @@ def test_credential_leaves_no_privileges(folder, run):
     assert namespace != link("user")
 
 
-def test_a_root_inside_is_nobody_outside(folder, run):
+def test_root_inside_has_no_privileges_outside(folder, run):
     needs("--user")
     user = pwd.getpwnam("www-data")
     isolation = {
@@ -315,7 +315,7 @@ def test_a_root_inside_is_nobody_outside(folder, run):
     assert worker.status("Uid").split() == [str(user.pw_uid)] * 4
 
 
-def test_new_privs(folder, run):
+def test_new_privs_controls_no_new_privileges(folder, run):
     path = here(folder, "preg_match('/NoNewPrivs:\\s*(\\d)/', file_get_contents('/proc/self/status'), $m); echo $m[1];")
     listeners = {"127.0.0.1:{port}": {"pass": "routes"}}
     applications = {"none": app(folder, {"new_privs": False}), "some": app(folder, {"new_privs": True})}
@@ -355,7 +355,7 @@ def in_rootfs(root: Path, inner: Folder, **isolation) -> dict:
     return {**app(inner, {"rootfs": str(root), **isolation}), "root": below}
 
 
-def test_rootfs_hides_the_rest(rootfs, run, tmp_path):
+def test_rootfs_hides_other_files(rootfs, run, tmp_path):
     needs("--mount")
     root, inner = rootfs
     inner.php("probe.php", ROOT_PROBE)
@@ -374,7 +374,7 @@ def test_rootfs_hides_the_rest(rootfs, run, tmp_path):
     assert Path("/proc/self/mountinfo").read_text() == mounts, "no mount of it is seen outside"
 
 
-def test_rootfs_mounts_what_is_asked_for(rootfs, run):
+def test_rootfs_mounts_the_requested_file_systems(rootfs, run):
     needs("--mount")
     root, inner = rootfs
     (root / "tmp").mkdir()
@@ -385,7 +385,7 @@ def test_rootfs_mounts_what_is_asked_for(rootfs, run):
     assert server.get("/probe.php").json() == [False, True, False]
 
 
-def test_links_in_a_rootfs_lead_where_the_application_sees_them(rootfs, run):
+def test_links_in_a_rootfs_are_resolved_inside_it(rootfs, run):
     needs("--mount")
     root, inner = rootfs
     for release in ("v1", "v2"):
@@ -406,7 +406,7 @@ def test_links_in_a_rootfs_lead_where_the_application_sees_them(rootfs, run):
     assert server.get("/name.txt").text == "v2"
 
 
-def test_hostile_links_in_a_rootfs_lead_nowhere(rootfs, run, folder, tmp_path):
+def test_hostile_links_in_a_rootfs_do_not_lead_out(rootfs, run, folder, tmp_path):
     """What is mounted is not mounted, nor a folder made, where a link of the application's leads to outside."""
     needs("--mount")
     root, inner = rootfs
@@ -421,7 +421,7 @@ def test_hostile_links_in_a_rootfs_lead_nowhere(rootfs, run, folder, tmp_path):
     assert list(outside.iterdir()) == []
 
 
-def test_with_rootfs_the_php_ini_is_one_of_outside(rootfs, run, tmp_path):
+def test_with_rootfs_the_php_ini_comes_from_outside(rootfs, run, tmp_path):
     needs("--mount")
     root, inner = rootfs
     ini = tmp_path / "own.ini"
@@ -432,7 +432,7 @@ def test_with_rootfs_the_php_ini_is_one_of_outside(rootfs, run, tmp_path):
     assert server.get("/probe.php").text == "7"
 
 
-def test_what_is_not_below_the_rootfs_is_named(rootfs, run, folder):
+def test_a_path_outside_the_rootfs_is_named(rootfs, run, folder):
     root, inner = rootfs
     server = run({"applications": {"app": app(folder)}})
     config = {**in_rootfs(root, inner), "root": str(inner.root)}
@@ -449,7 +449,7 @@ def test_what_is_not_below_the_rootfs_is_named(rootfs, run, folder):
 EVERYTHING = {"pid": True, "mount": True, "network": True, "uname": True, "credential": True, "cgroup": True}
 
 
-def test_all_of_it_together(rootfs, run):
+def test_all_namespaces_work_together(rootfs, run):
     needs("--fork", "--pid", "--mount", "--net", "--uts", "--user", "--cgroup")
     root, inner = rootfs
     inner.php("probe.php", ROOT_PROBE)
@@ -465,7 +465,7 @@ def test_all_of_it_together(rootfs, run):
     assert server.get("/seen.php").status == 200
 
 
-def test_without_root_a_user_namespace_gives_the_rest(rootfs, run):
+def test_without_root_a_user_namespace_allows_the_other_namespaces(rootfs, run):
     prefix = ("setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups")
     needs("--user", "--fork", "--pid", "--mount", "--net", "--uts", prefix=prefix)
     root, inner = rootfs
@@ -481,7 +481,7 @@ def test_without_root_a_user_namespace_gives_the_rest(rootfs, run):
 
 
 @pytest.mark.parametrize("option", ["pid", "mount", "network", "uname", "cgroup"])
-def test_what_the_kernel_forbids_is_answered_with_the_option(folder, run, option):
+def test_an_option_that_the_kernel_rejects_is_named(folder, run, option):
     path = here(folder, "echo 'old';")
     server = run(
         {"applications": {"app": app(folder)}},
@@ -494,7 +494,7 @@ def test_what_the_kernel_forbids_is_answered_with_the_option(folder, run, option
     assert server.get(path).text == "old"
 
 
-def test_a_user_who_is_in_no_map_is_answered(folder, run):
+def test_an_unmapped_user_is_rejected(folder, run):
     server = run({"applications": {"app": app(folder)}})
     isolation = {"namespaces": {"credential": True}, "uidmap": [{"container": 0, "host": 100_000, "size": 1000}]}
     answer = server.api("PUT", "/config/applications/app/isolation", isolation)
@@ -518,7 +518,7 @@ def hierarchy():
     pytest.skip("no hierarchy of control groups, version 2, is mounted")
 
 
-def test_cgroup_membership(folder, run, hierarchy):
+def test_an_application_is_in_its_cgroup(folder, run, hierarchy):
     name = f"howdah-test-{os.getpid()}"
     path = here(folder, "echo file_get_contents('/proc/self/cgroup');")
     server = run({"applications": {"app": app(folder, {"cgroup": {"path": f"/{name}/shop"}})}})
@@ -536,7 +536,7 @@ def test_cgroup_membership(folder, run, hierarchy):
     assert not (hierarchy / name).exists(), "what howdah made is removed"
 
 
-def test_a_cgroup_of_the_operator_stays(folder, run, hierarchy):
+def test_a_cgroup_of_the_operator_is_kept(folder, run, hierarchy):
     group = hierarchy / f"howdah-operator-{os.getpid()}"
     group.mkdir()
     try:
@@ -551,7 +551,7 @@ def test_a_cgroup_of_the_operator_stays(folder, run, hierarchy):
 # --- stdout and stderr
 
 
-def test_stdout_and_stderr_are_files(folder, run, tmp_path):
+def test_stdout_and_stderr_can_be_files(folder, run, tmp_path):
     out, err = tmp_path / "out.log", tmp_path / "err.log"
     err.write_text("before\n")
     server = run({"applications": {"app": app(folder, stdout=str(out), stderr=str(err))}})

@@ -27,7 +27,7 @@ def processes(server):
     return server.api("GET", "/status/applications/app/processes").json()
 
 
-def test_spare_processes_are_there_before_they_are_needed(site):
+def test_spare_processes_exist_before_they_are_needed(site):
     with Howdah.run(application(site, processes={"max": 6, "spare": 3, "idle_timeout": 1})) as server:
         wait_for(lambda: processes(server)["running"] == 3, "3 spare processes")
         held = [Background(server.get, "/wait.php") for _ in range(2)]
@@ -53,13 +53,13 @@ def test_there_are_never_more_processes_than_max(site):
         assert server.get("/pid.php").status == 200, "and one comes when it is"
 
 
-def test_a_process_ends_after_its_requests(site):
+def test_a_worker_exits_after_its_requests(site):
     with Howdah.run(application(site, processes=1, limits={"requests": 3})) as server:
         pids = [server.get("/pid.php").text for _ in range(9)]
         assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 3]
 
 
-def test_no_request_is_lost_when_processes_end_after_each_one(site):
+def test_no_request_is_lost_when_workers_exit_after_each_one(site):
     with Howdah.run(application(site, processes=2, limits={"requests": 1})) as server:
         with ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(lambda _: server.get("/pid.php"), range(200)))
@@ -68,7 +68,7 @@ def test_no_request_is_lost_when_processes_end_after_each_one(site):
 
 
 @pytest.mark.parametrize("path", ["/sleep.php", "/spin.php"])
-def test_a_request_that_takes_too_long_is_ended(site, path):
+def test_a_request_beyond_its_timeout_is_killed(site, path):
     with Howdah.run(application(site, processes=2, limits={"timeout": 1})) as server:
         before = server.get("/pid.php").status
         began = time.monotonic()

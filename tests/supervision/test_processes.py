@@ -32,7 +32,7 @@ def scripts(folder) -> Folder:
 # --- The tree
 
 
-def test_the_tree_reads_like_its_drawing(scripts, serve):
+def test_process_titles_and_tree_are_those_of_the_documentation(scripts, serve):
     server = serve(processes=3)
     server.workers(count=3)
     supervisor = Process.of(server.pid)
@@ -44,14 +44,14 @@ def test_the_tree_reads_like_its_drawing(scripts, serve):
     assert server.zombies() == []
 
 
-def test_the_default_is_a_process_for_each_core_but_two_at_least(scripts, serve):
+def test_the_default_is_one_worker_per_core_and_at_least_two(scripts, serve):
     server = serve()
     expected = max(2, len(os.sched_getaffinity(0)))
     server.workers(count=expected)
     assert str(expected) in server.stdout
 
 
-def test_each_application_has_a_prototype_and_workers_of_its_name(scripts, run):
+def test_each_application_has_its_own_prototype_and_workers(scripts, run):
     app = {"type": "php", "root": str(scripts.root), "processes": 1}
     config = {
         "listeners": {"127.0.0.1:{port}": {"pass": "routes"}},
@@ -116,7 +116,7 @@ def test_only_the_request_of_a_killed_worker_fails(scripts, serve):
     server.workers(count=2)
 
 
-def test_nothing_fails_but_the_requests_of_killed_workers_under_load(scripts, serve):
+def test_under_load_only_the_requests_of_killed_workers_fail(scripts, serve):
     server = serve(processes=4)
     stop = threading.Event()
     statuses: list[int] = []
@@ -146,7 +146,7 @@ def test_nothing_fails_but_the_requests_of_killed_workers_under_load(scripts, se
     wait_for(lambda: server.zombies() == [])
 
 
-def test_workers_that_die_at_work_are_replaced_without_a_storm_of_forks(scripts, serve):
+def test_workers_that_die_in_requests_are_replaced_without_a_fork_storm(scripts, serve):
     """A page that kills its worker, asked for all the time, must not become a storm of forks; and it passes."""
     server = serve(processes=1)
     stop = threading.Event()
@@ -224,7 +224,7 @@ def test_requests_queued_at_the_death_of_the_prototype_are_answered(scripts, ser
 # --- Deaths of the router
 
 
-def test_a_router_that_is_killed_under_load_is_replaced_without_a_refused_connection(scripts, serve):
+def test_a_router_killed_under_load_is_replaced_without_a_refused_connection(scripts, serve):
     server = serve(processes=2)
     stop = threading.Event()
     refused, served, broken = [], [], []
@@ -260,7 +260,7 @@ def test_a_router_that_is_killed_under_load_is_replaced_without_a_refused_connec
     wait_for(lambda: server.zombies() == [])
 
 
-def test_a_connection_made_while_there_is_no_router_waits_in_the_backlog(scripts, serve):
+def test_a_connection_without_a_router_waits_in_the_backlog(scripts, serve):
     server = serve(processes=1)
     router = server.router()
     router.kill(signal.SIGSTOP)
@@ -286,7 +286,7 @@ def test_the_workers_serve_the_next_router(scripts, serve):
 # --- The death of the supervisor
 
 
-def test_nothing_is_left_when_the_supervisor_is_killed(scripts):
+def test_no_process_is_left_when_the_supervisor_is_killed(scripts):
     with Howdah.serve(scripts, processes=2) as server:
         running = HeldRequest(server, scripts, "running")
         tree = server.processes()
@@ -299,7 +299,7 @@ def test_nothing_is_left_when_the_supervisor_is_killed(scripts):
             server.connect().close()
 
 
-def test_nothing_is_left_when_the_supervisor_is_killed_while_it_starts(scripts):
+def test_no_process_is_left_when_the_supervisor_is_killed_while_it_starts(scripts):
     """At any moment of its start, and while the end of its threads takes long: the machine is busy."""
     for moment in range(0, 200, 5):
         server = Howdah.serve(scripts, processes=2, ready=lambda _: True)
@@ -343,7 +343,7 @@ def refuses(server: Howdah) -> bool:
     return False
 
 
-def test_idle_connections_do_not_hold_up_the_end(scripts):
+def test_idle_connections_do_not_delay_a_shutdown(scripts):
     server = Howdah.serve(scripts, processes=1)
     with server, server.connect() as used, server.connect() as fresh:
         assert used.request("GET", "/pid.php").status == 200
@@ -353,7 +353,7 @@ def test_idle_connections_do_not_hold_up_the_end(scripts):
         assert used.is_closed() and fresh.is_closed()
 
 
-def test_a_response_in_the_middle_of_a_drain_says_that_the_connection_ends(scripts):
+def test_a_response_during_a_drain_has_connection_close(scripts):
     server = Howdah.serve(scripts, processes=1)
     try:
         running = HeldRequest(server, scripts, "running")
@@ -368,7 +368,7 @@ def test_a_response_in_the_middle_of_a_drain_says_that_the_connection_ends(scrip
         server.kill()
 
 
-def test_an_interrupt_is_quick(scripts):
+def test_sigint_stops_without_a_drain(scripts):
     server = Howdah.serve(scripts, processes=2)
     try:
         running = HeldRequest(server, scripts, "running")
@@ -453,7 +453,7 @@ def test_the_access_log_is_reopened(scripts, serve):
     assert "fourth" not in moved.read_text() and "second" not in log.read_text()
 
 
-def test_signals_that_mean_nothing_change_nothing(scripts, serve):
+def test_other_signals_have_no_effect(scripts, serve):
     server = serve(processes=1)
     before = {process.pid for process in server.processes()}
     for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGWINCH, signal.SIGPIPE):
@@ -466,7 +466,7 @@ def test_signals_that_mean_nothing_change_nothing(scripts, serve):
 # --- Children of PHP
 
 
-def test_what_php_started_and_left_is_reaped(scripts, serve):
+def test_processes_left_by_php_are_reaped(scripts, serve):
     scripts.php("leave.php", "exec('(sleep 0.2; exit 3) > /dev/null 2>&1 &'); echo 'left';")
     scripts.php("die-with-child.php", "$p = proc_open(['sleep', '0.2'], [], $pipes); posix_kill(getmypid(), 9);")
     server = serve(processes=2)
@@ -489,7 +489,7 @@ def test_a_child_that_php_does_not_wait_for_is_reaped(scripts, serve):
     wait_for(lambda: {server.get("/pid.php").text} == pids and server.zombies() == [], "them to be reaped", timeout=5)
 
 
-def test_a_worker_that_is_never_idle_reaps_too(scripts, serve):
+def test_a_busy_worker_reaps_children(scripts, serve):
     scripts.php("forget.php", "$p = proc_open(['true'], [], $pipes); unset($p);")
     server = serve(processes=1)
     (worker,) = server.workers(count=1)
@@ -512,7 +512,7 @@ def test_a_worker_that_is_never_idle_reaps_too(scripts, serve):
             client.result()
 
 
-def test_reaping_does_not_take_a_child_from_php(scripts, serve):
+def test_howdah_does_not_reap_children_that_php_waits_for(scripts, serve):
     """What PHP does wait for has its status, whatever else the worker reaps."""
     scripts.php(
         "wait-for.php",
@@ -573,7 +573,7 @@ def test_the_user_of_an_application(scripts, run):
 
 @needs_root
 @pytest.mark.parametrize("command", ["serve", "run"])
-def test_nothing_runs_as_root_for_want_of_another_user(scripts, tmp_path, command):
+def test_no_php_runs_as_root_by_default(scripts, tmp_path, command):
     """A machine, or a container, with neither www-data nor nobody."""
     users = tmp_path / "passwd"
     users.write_text("root:x:0:0:root:/root:/bin/sh\n")
@@ -606,7 +606,7 @@ def test_php_cannot_reach_what_belongs_to_root(scripts, serve):
 
 
 @needs_root
-def test_everything_runs_without_root(scripts):
+def test_howdah_runs_without_root(scripts):
     """As any user, howdah runs everything as that user."""
     scripts.php("who.php", "echo posix_geteuid();")
     nobody = pwd.getpwnam("nobody")

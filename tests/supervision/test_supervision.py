@@ -52,7 +52,7 @@ def stored(server: Howdah) -> dict:
 
 
 @pytest.mark.parametrize("option", ["access_log", "stdout", "stderr"])
-def test_a_pipe_that_nobody_reads_is_refused_and_holds_up_nothing(folder, run, option):
+def test_a_log_pipe_without_a_reader_is_rejected_without_blocking(folder, run, option):
     server = run(routes())
     pipe = folder.scratch / "pipe"
     os.mkfifo(pipe)
@@ -84,7 +84,7 @@ def test_a_pipe_with_a_reader_is_a_log(folder, run):
         os.close(reader)
 
 
-def test_a_router_writes_the_log_of_the_one_before_it_even_if_its_folder_is_gone(tmp_path, run):
+def test_a_new_router_keeps_an_open_log_whose_folder_is_gone(tmp_path, run):
     folder = tmp_path / "logs"
     folder.mkdir()
     server = run(routes(access_log=str(folder / "access.log")))
@@ -123,7 +123,7 @@ class Stopped:
             self.router.kill(signal.SIGCONT)
 
 
-def test_an_end_in_the_middle_of_a_switch_keeps_the_new_configuration(folder, run):
+def test_a_shutdown_during_a_switch_keeps_the_new_configuration(folder, run):
     folder.php("slow.php", "touch(SCRATCH . '/started'); await(SCRATCH . '/go'); echo 'done';")
     server = run({"applications": {"app": application(folder)}})
     with ThreadPoolExecutor(3) as pool:
@@ -145,7 +145,7 @@ def test_an_end_in_the_middle_of_a_switch_keeps_the_new_configuration(folder, ru
     assert "SIGKILL" not in server.stderr and "signal 9" not in server.stderr
 
 
-def test_changes_that_wait_are_refused_at_the_end(folder, run):
+def test_queued_changes_are_rejected_at_shutdown(folder, run):
     server = run(routes())
     app = booting(folder)
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as connections:
@@ -158,7 +158,7 @@ def test_changes_that_wait_are_refused_at_the_end(folder, run):
     assert server.exit_code() == 0
 
 
-def test_a_long_queue_of_changes_that_fail_is_answered(folder, run):
+def test_a_long_queue_of_failing_changes_is_answered(folder, run):
     server = run(routes())
     app = booting(folder)
     wrong = {"type": "php", "root": "/no/such/folder"}
@@ -176,7 +176,7 @@ def test_a_long_queue_of_changes_that_fail_is_answered(folder, run):
     assert server.get("/").status == 204
 
 
-def test_a_router_that_dies_while_a_change_boots_takes_no_new_sockets_with_it(folder, run):
+def test_a_router_that_dies_during_a_change_loses_no_new_sockets(folder, run):
     server = run(routes())
     old, port = server.router(), free_port()
     config = {**server.api("GET", "/config").json(), "applications": {"app": booting(folder)}}
@@ -192,7 +192,7 @@ def test_a_router_that_dies_while_a_change_boots_takes_no_new_sockets_with_it(fo
         assert client.request("GET", "/").status == 204
 
 
-def test_a_configuration_over_which_routers_die_is_given_up(folder, run):
+def test_a_configuration_that_kills_routers_is_rolled_back(folder, run):
     folder.php("who.php", "echo getenv('X') ?: 'old', ' ', getmypid();")
     # What takes a router a while to read, so that it is killed in time.
     listeners = {"127.0.0.1:{port}": {"pass": "applications/app"}}
@@ -211,7 +211,7 @@ def test_a_configuration_over_which_routers_die_is_given_up(folder, run):
     assert server.get("/who.php").text.startswith("new")
 
 
-def test_former_processes_are_shown_until_they_have_ended(folder, run):
+def test_draining_workers_are_shown_until_they_exit(folder, run):
     folder.php("endless.php", "ignore_user_abort(true); touch(SCRATCH . '/runs'); await(SCRATCH . '/go');")
     server = run({"applications": {"app": application(folder)}})
     with server.connect() as connection:
@@ -228,7 +228,7 @@ def test_former_processes_are_shown_until_they_have_ended(folder, run):
 # --- While it boots
 
 
-def test_nobody_can_connect_before_the_applications_boot_and_the_api_answers(folder):
+def test_ports_open_after_the_applications_booted_and_the_api_answers(folder):
     config = {**routes(), "applications": {"app": booting(folder)}}
     started = lambda server: (folder.scratch / "booting").exists()  # noqa: E731
     with Howdah.run(config, ready=started) as server:
@@ -288,7 +288,7 @@ def test_names_of_any_length_reach_the_router(folder, run):
     assert server.get("/hello.php").text == "hello"
 
 
-def test_descriptors_of_whoever_starts_howdah_stay_with_it(folder, tmp_path):
+def test_descriptors_of_the_parent_are_not_inherited(folder, tmp_path):
     folder.php("open.php", "foreach (glob('/proc/self/fd/*') as $fd) echo @readlink($fd), \"\\n\";")
     secret = tmp_path / "secret"
     secret.write_text("secret")
@@ -301,7 +301,7 @@ def test_descriptors_of_whoever_starts_howdah_stay_with_it(folder, tmp_path):
                 assert str(secret) not in [os.readlink(fd) for fd in (os.scandir(f"/proc/{process.pid}/fd"))]
 
 
-def test_a_standard_error_that_nobody_reads_holds_up_no_change(folder):
+def test_an_unread_standard_error_pipe_blocks_no_change(folder):
     code = "for ($i = 0; $i < 270; $i++) fwrite(fopen('php://stderr', 'w'), str_repeat('x', 999) . \"\\n\");"
     folder.php("preload.php", code)
     options = {"admin": {"opcache.preload": str(folder.root / "preload.php"), "opcache.preload_user": "www-data"}}
@@ -319,7 +319,7 @@ def test_a_standard_error_that_nobody_reads_holds_up_no_change(folder):
         os.close(descriptor)
 
 
-def test_a_second_start_leaves_the_pid_file_of_the_first(tmp_path):
+def test_a_second_start_keeps_the_pid_file_of_the_first(tmp_path):
     pid_file = tmp_path / "howdah.pid"
     with Howdah.run(routes(), "--pid", str(pid_file)) as server:
         with pytest.raises(AssertionError, match="another howdah, which runs"):
@@ -328,7 +328,7 @@ def test_a_second_start_leaves_the_pid_file_of_the_first(tmp_path):
     assert not pid_file.exists()
 
 
-def test_an_application_without_opcache_is_a_warning(folder, run):
+def test_an_application_without_opcache_logs_a_warning(folder, run):
     server = run(routes())
     assert server.api("PUT", "/config/applications/app", application(folder)).json() == OK
     assert "without opcache" not in server.stderr

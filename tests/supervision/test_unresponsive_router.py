@@ -23,7 +23,7 @@ def server(folder, run) -> Howdah:
 COLOUR = "/config/applications/app/environment"
 
 
-def test_a_status_is_refused_when_the_router_is_silent(server):
+def test_the_status_is_an_error_while_the_router_is_unresponsive(server):
     router = server.router()
     router.kill(signal.SIGSTOP)
     try:
@@ -36,7 +36,7 @@ def test_a_status_is_refused_when_the_router_is_silent(server):
     assert server.api("GET", "/status").status == 200
 
 
-def test_an_event_loop_that_hangs_is_seen_and_its_router_replaced(folder, run):
+def test_a_router_with_a_hanging_event_loop_is_replaced(folder, run):
     folder.php("index.php", "echo 'here';")
     share = {"routes": [{"match": {"uri": "/dead*"}, "action": {"share": f"{folder.scratch}$uri"}}, {"action": {"pass": "applications/app"}}]}
     server = run({"applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}}, **share}, time_divider=5)
@@ -50,7 +50,7 @@ def test_an_event_loop_that_hangs_is_seen_and_its_router_replaced(folder, run):
         assert server.get("/").text == "here" and server.api("GET", "/status").status == 200
 
 
-def test_a_router_that_does_not_take_over_a_configuration_is_replaced(server):
+def test_a_router_that_does_not_apply_a_configuration_is_replaced(server):
     assert server.get("/").text == "none"
     router = server.router()
     router.kill(signal.SIGSTOP)
@@ -65,7 +65,7 @@ def test_a_router_that_does_not_take_over_a_configuration_is_replaced(server):
     assert server.api("PUT", COLOUR, {"COLOUR": "blue"}).status == 200 and server.get("/").text == "blue"
 
 
-def test_a_change_that_no_router_takes_over_has_failed(folder, run):
+def test_a_change_that_no_router_applies_fails(folder, run):
     folder.php("index.php", "echo getenv('COLOUR') ?: 'none';")
     # A router needs some time to read these, so that each new one is stopped before it has taken over.
     routes = [{"match": {"uri": f"/{number}/*"}, "action": {"return": 204}} for number in range(10_000)]

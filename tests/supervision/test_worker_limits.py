@@ -40,7 +40,7 @@ def needs_ffi(server):
     return answer.text
 
 
-def test_a_worker_that_has_grown_beyond_its_limit_is_replaced_after_its_request(shop):
+def test_a_worker_beyond_its_memory_limit_is_replaced_after_its_request(shop):
     server = shop(limits={"memory": "64M"})
     first = needs_ffi(server)
     assert server.get("/leak.php?mib=100").text == first, "the request is answered"
@@ -55,7 +55,7 @@ def test_a_worker_that_has_grown_beyond_its_limit_is_replaced_after_its_request(
     assert "exited with" not in server.stderr, "nothing went wrong"
 
 
-def test_a_worker_that_stays_small_stays(shop):
+def test_a_worker_below_its_memory_limit_is_kept(shop):
     server = shop(limits={"memory": "64M"})
     assert len({server.get("/pid.php").text for _ in range(100)}) == 1
 
@@ -70,7 +70,7 @@ def test_no_request_is_lost_while_workers_are_recycled(shop):
     assert len({answer.text for answer in answers}) >= 450 // 40
 
 
-def test_workers_do_not_end_together(shop):
+def test_workers_do_not_reach_their_limits_together(shop):
     """Both reach their limits at the same time; one of them waits until the other one's successor serves."""
     server = shop(limits={"requests": 20}, processes=4)
     lives = {}
@@ -81,7 +81,7 @@ def test_workers_do_not_end_together(shop):
     assert len(lives) >= 5
 
 
-def test_a_leak_is_told_without_a_limit(shop):
+def test_a_leak_is_logged_without_a_limit(shop):
     server = shop()
     pid = needs_ffi(server)
     for _ in range(10):
@@ -95,7 +95,7 @@ def test_a_leak_is_told_without_a_limit(shop):
     wait_for(lambda: len(re.findall(" grew ", server.stderr)) == 2, "it has doubled")
 
 
-def test_what_a_worker_has_served_is_exact_for_small_numbers(shop):
+def test_request_limits_are_exact_for_small_numbers(shop):
     server = shop(limits={"requests": 3})
     pids = [server.get("/pid.php").text for _ in range(9)]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 3]
