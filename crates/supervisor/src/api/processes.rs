@@ -1,11 +1,11 @@
 //! What each worker of an application does now: `GET /status/applications/NAME/processes`, for `howdah top`.
 //!
-//! A worker's account and its request lie in memory that it can write: what is said here is what it says. Nothing is
-//! decided by it. Methods, URLs and paths are of clients; they are cut, and handed on as text that JSON can hold.
+//! A worker's account and its request lie in memory that the worker can write, so the answer is what the workers claim, and
+//! nothing is decided by it. Methods, URLs and paths come from clients: they are cut, and passed on as text that is valid
+//! in JSON.
 
 use crate::event_loop::Supervisor;
 use crate::generation::Generation;
-use crate::generation::gauge::schedule;
 use crate::os::process::Process;
 use howdah_channel::account::{Account, Current, monotonic};
 use howdah_channel::request::{code, texts};
@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How much of a processor each process had when it was last looked at.
+/// The share of a processor that each process used at the last request.
 #[derive(Debug, Default)]
 pub struct Shares {
-    seen: BTreeMap<i32, Seen>,
+    samples: BTreeMap<i32, CpuSample>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct CpuSample {
     at: Instant,
     cpu: Duration,
     share: f64,
 }
 
-/// Who asks again sooner hears the same.
-const SHORTEST: Duration = Duration::from_millis(200);
-/// How much of a text of a client's is told.
+/// A request that follows sooner gets the same share again.
+const MIN_INTERVAL: Duration = Duration::from_millis(200);
+/// Texts from clients are cut after this number of characters.
 const TEXT_CHARS: usize = 2048;
 
 // === impl Supervisor ===
@@ -49,7 +49,7 @@ impl Supervisor {
 impl Generation {
     fn describe_workers(&mut self, leaves: bool, now: Instant) -> Vec<Value> {
         let workers: Vec<_> = self.workers.alive().collect();
-        self.shares.forget_all_but(&workers);
+        self.shares.retain(&workers);
         workers
             .into_iter()
             .map(|(worker, process)| {
@@ -78,8 +78,8 @@ fn describe(
         (_, None) => "idle",
     };
     let [method, url, script] = current.map(|current| request(control, current)).unwrap_or_default();
-    // Of the thread that runs PHP.
-    let cpu = process.and_then(schedule).map(|(cpu, _)| cpu);
+    // The time of the thread that runs PHP.
+    let cpu = process.and_then(Process::cpu_times).map(|times| times.ran);
     json!({
         "pid": process.map(|process| process.pid.as_raw_pid()),
         "state": state,
@@ -89,7 +89,7 @@ fn describe(
         "seconds": current.map(|current| rounded(monotonic().saturating_sub(current.began))),
         "cpu": process.zip(cpu).map(|(process, cpu)| shares.share(process.pid.as_raw_pid(), cpu, now)),
         "cpu_seconds": cpu.map(rounded),
-        "memory": process.and_then(|process| private_bytes(process.pid.as_raw_pid())),
+        "memory": process.and_then(Process::private_bytes),
         "requests": account.map(|account| account.requests),
     })
 }
@@ -101,15 +101,6 @@ pub fn request(control: &ControlEnd, current: Current) -> [Option<String>; 3] {
         .map(|text| text.map(|text| text.chars().take(TEXT_CHARS).collect()))
 }
 
-/// What it does not share with files, opcache or the channel. What the prototype left to it, and nobody has written
-/// since, counts, too.
-fn private_bytes(pid: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let mut pages = text.split_ascii_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok());
-    let (resident, shared) = (pages.next()?, pages.next()?);
-    Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
-}
-
 /// In seconds, to the millisecond.
 fn rounded(duration: Duration) -> f64 {
     duration.as_millis() as f64 / 1000.0
@@ -118,21 +109,21 @@ fn rounded(duration: Duration) -> f64 {
 // === impl Shares ===
 
 impl Shares {
-    /// The share of one processor since the last look; 0 for who is seen for the first time.
+    /// The share of one processor since the last request; 0 for a process that is new.
     fn share(&mut self, pid: i32, cpu: Duration, now: Instant) -> f64 {
-        let share = match self.seen.get(&pid) {
-            Some(seen) if now - seen.at < SHORTEST => return seen.share,
-            Some(seen) => cpu.saturating_sub(seen.cpu).as_secs_f64() / (now - seen.at).as_secs_f64(),
+        let share = match self.samples.get(&pid) {
+            Some(sample) if now - sample.at < MIN_INTERVAL => return sample.share,
+            Some(sample) => cpu.saturating_sub(sample.cpu).as_secs_f64() / (now - sample.at).as_secs_f64(),
             None => 0.0,
         };
         let share = (share * 1000.0).round() / 1000.0;
-        self.seen.insert(pid, Seen { at: now, cpu, share });
+        self.samples.insert(pid, CpuSample { at: now, cpu, share });
         share
     }
 
-    fn forget_all_but(&mut self, workers: &[(WorkerId, Option<Process>)]) {
+    fn retain(&mut self, workers: &[(WorkerId, Option<Process>)]) {
         let lives = |pid: i32| workers.iter().any(|(_, process)| process.is_some_and(|it| it.pid.as_raw_pid() == pid));
-        self.seen.retain(|pid, _| lives(*pid));
+        self.samples.retain(|pid, _| lives(*pid));
     }
 }
 
@@ -141,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_of_the_time_since_the_last_look() {
+    fn a_share_is_of_the_time_since_the_last_request() {
         let (mut shares, start) = (Shares::default(), Instant::now());
         let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
         let cpu = Duration::from_secs_f64;
@@ -149,14 +140,7 @@ mod tests {
         assert_eq!(shares.share(1, cpu(5.5), at(1.0)), 0.5);
         assert_eq!(shares.share(1, cpu(9.0), at(1.1)), 0.5, "too soon");
         assert_eq!(shares.share(1, cpu(6.0), at(3.0)), 0.25);
-        shares.forget_all_but(&[]);
+        shares.retain(&[]);
         assert_eq!(shares.share(1, cpu(6.0), at(4.0)), 0.0);
-    }
-
-    #[test]
-    fn our_own_process_has_used_memory() {
-        let own = rustix::process::getpid().as_raw_pid();
-        assert!(private_bytes(own).is_some_and(|bytes| bytes > 4096));
-        assert_eq!(private_bytes(0), None);
     }
 }

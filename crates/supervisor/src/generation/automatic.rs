@@ -3,8 +3,8 @@
 use super::Generation;
 use crate::generation::gauge::{Gauge, Measured};
 use crate::plan::application::Plan;
-use crate::policy::demand::Seen;
-use crate::policy::pool::Policy;
+use crate::policy::demand::Demand;
+use crate::policy::pool::PoolPolicy;
 use crate::policy::sizing::{QUICK, Reason, Sample, Sizing};
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ const NEWS: Duration = QUICK.saturating_mul(3);
 impl Automatic {
     /// Nothing has been looked at yet; `None` if the configuration says how many workers there are.
     pub(super) fn of(plan: &Plan, now: Instant) -> Option<Automatic> {
-        let Policy::Automatic(bounds) = plan.pool else { return None };
+        let PoolPolicy::Automatic(bounds) = plan.pool else { return None };
         let gauge = Gauge::new(plan.confined.machine(), now);
         Some(Automatic {
             sizing: Sizing::new(bounds),
@@ -109,7 +109,7 @@ impl Generation {
             sizing.set_cores(gauge.cores());
         }
         let sample = Sample {
-            seen: Seen { idle: self.idle.since.len(), starting, all, waiting },
+            seen: Demand { idle: self.idle.since.len(), starting, all, waiting },
             runnable: gauge.runnable(&busy),
             young: (all + leaving).saturating_sub(grown_up),
             leaving,

@@ -7,7 +7,7 @@ use super::silence::Silence;
 use super::{Generation, Prototype};
 use crate::generation::boot_output::Said;
 use crate::os::link::Link;
-use crate::os::process::{self, Told};
+use crate::os::process::{self, PidClaim};
 use crate::os::resources;
 use crate::os::spawn;
 use crate::policy::pace::BootTimeout;
@@ -98,15 +98,16 @@ impl Generation {
     /// The prototype says that another process goes on in its place. Code of the application has not run in it, but may
     /// say the same later.
     pub(super) fn prototype_moved(&mut self, pid: i32) {
-        let told = self.told_of_outer(pid);
+        let told = self.check_outer_claim(pid);
         let moves = self.plan.confined.confinement.as_ref().is_some_and(|confinement| confinement.pid);
         match (&mut self.prototype, told) {
-            (Prototype::Up { pid, group, successor: successor @ None, booted: false, .. }, Told::Kin(process))
-                if moves && pid == group =>
-            {
+            (
+                Prototype::Up { pid, group, successor: successor @ None, booted: false, .. },
+                PidClaim::Valid(process),
+            ) if moves && pid == group => {
                 *successor = Some(process.pid);
             }
-            (Prototype::Up { successor: None, booted: false, .. }, Told::Gone) if moves => {}
+            (Prototype::Up { successor: None, booted: false, .. }, PidClaim::Gone) if moves => {}
             _ => self.breach("it moved to a process that is none of its own"),
         }
     }
@@ -124,18 +125,18 @@ impl Generation {
     }
 
     /// What a process is whose number the prototype told, as it sees it.
-    pub(super) fn told_of(&self, pid: i32) -> Told {
-        let Prototype::Up { pid: prototype, group, successor, .. } = self.prototype else { return Told::Gone };
+    pub(super) fn check_claim(&self, pid: i32) -> PidClaim {
+        let Prototype::Up { pid: prototype, group, successor, .. } = self.prototype else { return PidClaim::Gone };
         let current = successor.unwrap_or(prototype);
         if current == group {
-            return self.told_of_outer(pid);
+            return self.check_outer_claim(pid);
         }
-        process::within(pid, current).map_or(Told::Gone, |process| process::told(process, current, group))
+        process::within(pid, current).map_or(PidClaim::Gone, |process| process::check_claim(process, current, group))
     }
 
-    fn told_of_outer(&self, pid: i32) -> Told {
-        let Prototype::Up { pid: prototype, group, .. } = self.prototype else { return Told::Gone };
+    fn check_outer_claim(&self, pid: i32) -> PidClaim {
+        let Prototype::Up { pid: prototype, group, .. } = self.prototype else { return PidClaim::Gone };
         let named = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
-        named.map_or(Told::Stranger, |pid| process::told(pid, prototype, group))
+        named.map_or(PidClaim::Invalid, |pid| process::check_claim(pid, prototype, group))
     }
 }

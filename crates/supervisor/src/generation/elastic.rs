@@ -1,8 +1,8 @@
 //! An application's number of workers follows what it has to do: the policy of [`crate::policy::pool`], carried out.
 
 use super::Generation;
-use crate::policy::demand::Seen;
-use crate::policy::pool::{Policy, Pool};
+use crate::policy::demand::Demand;
+use crate::policy::pool::{Pool, PoolPolicy};
 use howdah_channel::WorkerId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,8 +29,8 @@ impl Generation {
         let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
         match self.plan.pool {
             _ if self.is_former => self.add_one_for(waiting, now),
-            Policy::Automatic(_) => self.size_soon(waiting, promised, now),
-            Policy::Stated(pool) => self.adapt(pool, waiting, now),
+            PoolPolicy::Automatic(_) => self.size_soon(waiting, promised, now),
+            PoolPolicy::Configured(pool) => self.adapt(pool, waiting, now),
         }
         self.on_time(now);
     }
@@ -41,8 +41,8 @@ impl Generation {
             self.idle.look_at = None;
             match self.plan.pool {
                 _ if self.is_former => {}
-                Policy::Automatic(_) => self.size(now),
-                Policy::Stated(pool) => self.adapt(pool, 0, now),
+                PoolPolicy::Automatic(_) => self.size(now),
+                PoolPolicy::Configured(pool) => self.adapt(pool, 0, now),
             }
         }
     }
@@ -58,7 +58,7 @@ impl Generation {
                 self.retire(worker);
             }
         }
-        let seen = Seen { idle: self.idle.since.len(), starting, all: self.workers.staying(), waiting };
+        let seen = Demand { idle: self.idle.since.len(), starting, all: self.workers.staying(), waiting };
         self.workers.set_target(pool.wanted(seen).max(self.least()));
         self.idle.look_at = pool.next_look(self.workers.target(), now);
     }

@@ -19,7 +19,7 @@ use crate::api::processes::Shares;
 use crate::api::profile::{self, Profile};
 use crate::generation::boot_output::Said;
 use crate::os::link::Link;
-use crate::os::process::Told;
+use crate::os::process::PidClaim;
 use crate::os::reap;
 use crate::os::slow_log::SlowLog;
 use crate::plan::application::Plan;
@@ -428,10 +428,10 @@ impl Generation {
 
     /// The prototype says that it has forked this worker. Code of the application runs in it, so it may say anything.
     fn worker_started(&mut self, worker: WorkerId, pid: i32) {
-        let process = match self.told_of(pid) {
-            Told::Kin(process) => Some(process),
-            Told::Gone => None,
-            Told::Stranger => return self.breach("it called a process its worker that is none"),
+        let process = match self.check_claim(pid) {
+            PidClaim::Valid(process) => Some(process),
+            PidClaim::Gone => None,
+            PidClaim::Invalid => return self.breach("it called a process its worker that is none"),
         };
         if !self.workers.started(worker, process) {
             return self.breach("it started a worker that nobody asked for");

@@ -32,7 +32,7 @@ impl Fake {
             outputs: Outputs::default(),
             environment: BTreeMap::new(),
             working_directory: None,
-            pool: crate::policy::pool::Policy::new(howdah_config::Processes::Fixed(2), 2.0),
+            pool: crate::policy::pool::PoolPolicy::new(howdah_config::Processes::Fixed(2), 2.0),
             limits: Default::default(),
             release: Default::default(),
             slow_log: None,

@@ -1,24 +1,28 @@
-//! Processes that we did not start ourselves: whose they are, and how to kill one and no other.
+//! Processes that the supervisor did not start itself: which prototype forked them, and how to kill one of them safely.
 //!
-//! A prototype says which process its worker is, and code of the application runs in it: what it says is looked up in
-//! /proc before anything is done about it. A process id alone names whoever has it now, so a process is named by its
-//! time of birth, too, and signals go through a pidfd that is known to mean that life. A process that is gone is no error.
+//! A prototype reports the pid of each worker that it forks. Code of the application runs in the prototype, so each claim
+//! is checked in /proc before the supervisor acts on it. A pid alone names the process that has it now: a [`Process`] is
+//! identified by its start time too, and signals go through a pidfd that is known to mean that process. A process that is
+//! gone is no error.
 
+use procfs_core::FromRead;
+use procfs_core::process::{Schedstat, SmapsRollup, Stat, StatM};
 use rustix::process::{Pid, PidfdFlags, Signal};
+use std::time::Duration;
 
-/// One life of one process.
+/// One process, and no later one with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Its process id.
     pub pid: Pid,
-    /// When it was born, in clock ticks since the machine started.
-    pub born: u64,
+    /// When it was started, in clock ticks since the machine started.
+    pub started: u64,
 }
 
-/// A child of ours.
+/// A child of the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// Itself.
+    /// The process.
     pub process: Process,
     /// Its process group.
     pub group: i32,
@@ -26,64 +30,64 @@ pub struct Child {
     pub dead: bool,
 }
 
-/// Whose process it is that a prototype told us about.
+/// The result of the check of a prototype's claim that a pid is its child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// One that this prototype forked.
-    Kin(Process),
-    /// Nobody's: it has died since.
+pub enum PidClaim {
+    /// This prototype forked the process.
+    Valid(Process),
+    /// There is no such process any more.
     Gone,
-    /// Somebody else's.
-    Stranger,
+    /// The process is not the prototype's.
+    Invalid,
 }
 
-/// What the kernel says of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stat {
-    dead: bool,
-    /// It uses a processor or waits for one.
-    runnable: bool,
-    /// Somebody has stopped it: a signal, or a debugger.
-    stopped: bool,
-    parent: i32,
-    group: i32,
-    born: u64,
+/// How a process used the processors.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuTimes {
+    /// How long it ran.
+    pub ran: Duration,
+    /// How long it waited for a processor.
+    pub waited: Duration,
 }
 
-/// What a process is that this prototype, a child of ours in this group, says it has forked.
-pub fn told(pid: Pid, prototype: Pid, group: Pid) -> Told {
-    let Some(stat) = Stat::of(pid) else {
-        return Told::Gone;
+/// Checks that this prototype, a child of ours in this group, has forked the process with this pid.
+pub fn check_claim(pid: Pid, prototype: Pid, group: Pid) -> PidClaim {
+    let Some(stat) = stat(pid) else {
+        return PidClaim::Gone;
     };
-    let adopted = stat.parent == own_pid() && stat.group == group.as_raw_pid();
-    if stat.parent == prototype.as_raw_pid() || adopted {
-        return Told::Kin(Process { pid, born: stat.born });
+    let is_adopted = stat.ppid == own_pid() && stat.pgrp == group.as_raw_pid();
+    if stat.ppid == prototype.as_raw_pid() || is_adopted {
+        return PidClaim::Valid(Process { pid, started: stat.starttime });
     }
-    Told::Stranger
+    PidClaim::Invalid
 }
 
-/// The child of this prototype, the first process of a namespace, that has this number within it.
-pub fn within(number: i32, prototype: Pid) -> Option<Pid> {
+/// The child of this prototype, the first process of a pid namespace, that has this pid inside the namespace.
+pub fn within(inner_pid: i32, prototype: Pid) -> Option<Pid> {
     let prototype = prototype.as_raw_pid();
     let children = std::fs::read_to_string(format!("/proc/{prototype}/task/{prototype}/children")).ok()?;
-    let innermost = |pid: i32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        numbers.split_ascii_whitespace().next_back()?.parse::<i32>().ok()
-    };
-    // The newest is the last one, and mostly the one that is meant.
+    // The newest child is the last one, and mostly the wanted one.
     let mut pids = children.split_ascii_whitespace().rev().filter_map(|pid| pid.parse::<i32>().ok());
-    pids.find(|pid| innermost(*pid) == Some(number)).and_then(Pid::from_raw)
+    pids.find(|pid| innermost_pid(*pid) == Some(inner_pid)).and_then(Pid::from_raw)
 }
 
-/// All our children: those that we started, and those that we adopted.
+/// Only this line is parsed: the whole file differs between kernels, and the name in it need not be UTF-8.
+fn innermost_pid(pid: i32) -> Option<i32> {
+    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    pids.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// All children of the supervisor: those that it started, and those that it adopted.
 pub fn children() -> Vec<Child> {
     let own = own_pid();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse::<u32>().ok()? as i32));
     pids.filter_map(|pid| {
-        let Stat { dead, parent, group, born, .. } = Stat::of(pid)?;
-        (parent == own).then_some(Child { process: Process { pid, born }, group, dead })
+        let stat = stat(pid).filter(|stat| stat.ppid == own)?;
+        let process = Process { pid, started: stat.starttime };
+        Some(Child { process, group: stat.pgrp, dead: is_dead(&stat) })
     })
     .collect()
 }
@@ -91,76 +95,81 @@ pub fn children() -> Vec<Child> {
 // === impl Process ===
 
 impl Process {
-    /// Whether it has not been reaped yet.
-    pub fn exists(self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.born == self.born)
+    /// The process that has this pid now.
+    pub fn find(pid: Pid) -> Option<Process> {
+        stat(pid).map(|stat| Process { pid, started: stat.starttime })
     }
 
-    /// The life that has this number now.
-    pub fn find(pid: Pid) -> Option<Process> {
-        Stat::of(pid).map(|stat| Process { pid, born: stat.born })
+    /// Whether it has not been reaped yet.
+    pub fn exists(self) -> bool {
+        self.stat().is_some()
     }
 
     /// Whether it uses a processor or waits for one.
     pub fn is_runnable(self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && stat.runnable)
+        self.stat().is_some_and(|stat| stat.state == 'R')
     }
 
-    /// Whether somebody has stopped it: a signal, or a debugger.
+    /// Whether a signal or a debugger has stopped it.
     pub fn is_stopped(self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && stat.stopped)
+        self.stat().is_some_and(|stat| matches!(stat.state, 'T' | 't'))
     }
 
-    /// How much memory it takes, in bytes, with its share of what it shares with others; `None` when that may not be
-    /// looked at.
-    pub fn proportional_bytes(self) -> Option<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid.as_raw_pid())).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
-    }
-
-    /// Whether it is a child of ours, alive or not yet reaped.
+    /// Whether it is a child of the supervisor, alive or not yet reaped.
     pub fn is_child(self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && stat.parent == own_pid())
+        self.stat().is_some_and(|stat| stat.ppid == own_pid())
     }
 
     /// Whether it is dead, reaped or not.
     pub fn is_dead(self) -> bool {
-        Stat::of(self.pid).is_none_or(|stat| stat.born != self.born || stat.dead)
+        self.stat().is_none_or(|stat| is_dead(&stat))
     }
 
-    /// Kills it, if it is still there.
+    /// How it used the processors; `None` if the kernel does not count that, or the process is gone.
+    pub fn cpu_times(self) -> Option<CpuTimes> {
+        let Schedstat { sum_exec_runtime, run_delay, .. } = Schedstat::from_file(self.file("schedstat")).ok()?;
+        Some(CpuTimes { ran: Duration::from_nanos(sum_exec_runtime), waited: Duration::from_nanos(run_delay) })
+    }
+
+    /// How much memory it uses, in bytes, with its share of what it shares with others; `None` if that may not be read.
+    /// The kernel walks through all its pages for that.
+    pub fn proportional_bytes(self) -> Option<u64> {
+        let rollup = SmapsRollup::from_file(self.file("smaps_rollup")).ok()?;
+        rollup.memory_map_rollup.0.first()?.extension.map.get("Pss").copied()
+    }
+
+    /// How much memory it uses, in bytes, without files, opcache and the channel. Pages that it got from the prototype,
+    /// and that neither has written since, count too.
+    pub fn private_bytes(self) -> Option<u64> {
+        let StatM { resident, shared, .. } = StatM::from_file(self.file("statm")).ok()?;
+        Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
+    }
+
+    /// Kills it, if it still exists.
     pub fn kill(self) {
-        // First the pidfd, then the look at whom it means: whoever gets the number afterwards is not meant.
+        // The pidfd comes first: a process that gets the pid after the check below is not the one that the pidfd means.
         if let Ok(pidfd) = rustix::process::pidfd_open(self.pid, PidfdFlags::empty())
             && self.exists()
         {
             let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
         }
     }
+
+    fn stat(self) -> Option<Stat> {
+        stat(self.pid).filter(|stat| stat.starttime == self.started)
+    }
+
+    fn file(self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.pid.as_raw_pid())
+    }
 }
 
-// === impl Stat ===
+fn stat(pid: Pid) -> Option<Stat> {
+    Stat::from_file(format!("/proc/{}/stat", pid.as_raw_pid())).ok()
+}
 
-impl Stat {
-    fn of(pid: Pid) -> Option<Stat> {
-        let text = std::fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-        Stat::parse(&String::from_utf8_lossy(&text))
-    }
-
-    /// `pid (name) state parent group …`: the name may hold anything, parentheses too.
-    fn parse(text: &str) -> Option<Stat> {
-        let (_, fields) = text.rsplit_once(") ")?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        Some(Stat {
-            dead: matches!(*fields.first()?, "Z" | "X"),
-            runnable: *fields.first()? == "R",
-            stopped: matches!(*fields.first()?, "T" | "t"),
-            parent: fields.get(1)?.parse().ok()?,
-            group: fields.get(2)?.parse().ok()?,
-            born: fields.get(19)?.parse().ok()?,
-        })
-    }
+fn is_dead(stat: &Stat) -> bool {
+    matches!(stat.state, 'Z' | 'X')
 }
 
 fn own_pid() -> i32 {
@@ -183,17 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_parentheses_does_not_confuse() {
-        let text = "77 (a) b (c) S 12 34 5 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 987 1 1\n";
-        assert_eq!(
-            Stat::parse(text),
-            Some(Stat { dead: false, runnable: false, stopped: false, parent: 12, group: 34, born: 987 })
-        );
-        assert_eq!(Stat::parse("77 (a) S 12"), None);
-    }
-
-    #[test]
-    fn a_prototypes_child_is_told_from_everybody_else() {
+    fn a_claim_is_valid_for_a_child_of_the_prototype_only() {
         let mut prototype = Command::new("sh")
             .args(["-c", "sleep 1000 & echo $!; wait"])
             .process_group(0)
@@ -205,27 +204,27 @@ mod tests {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(prototype.stdout.take().unwrap()), &mut line).unwrap();
         let worker = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
 
-        let Told::Kin(process) = told(worker, pid(&prototype), pid(&prototype)) else {
+        let PidClaim::Valid(process) = check_claim(worker, pid(&prototype), pid(&prototype)) else {
             panic!("not the prototype's child")
         };
-        assert_eq!(told(worker, pid(&neighbour), pid(&neighbour)), Told::Stranger);
-        assert_eq!(told(pid(&neighbour), pid(&prototype), pid(&prototype)), Told::Stranger);
-        assert_eq!(told(rustix::process::getpid(), pid(&prototype), pid(&prototype)), Told::Stranger);
-        assert_eq!(told(Pid::INIT, pid(&prototype), pid(&prototype)), Told::Stranger);
+        assert_eq!(check_claim(worker, pid(&neighbour), pid(&neighbour)), PidClaim::Invalid);
+        assert_eq!(check_claim(pid(&neighbour), pid(&prototype), pid(&prototype)), PidClaim::Invalid);
+        assert_eq!(check_claim(rustix::process::getpid(), pid(&prototype), pid(&prototype)), PidClaim::Invalid);
+        assert_eq!(check_claim(Pid::INIT, pid(&prototype), pid(&prototype)), PidClaim::Invalid);
         assert!(process.exists() && !process.is_child());
 
-        // Another life of the same number is left alone.
-        Process { born: process.born + 1, ..process }.kill();
+        // Another process with the same pid is left alone.
+        Process { started: process.started + 1, ..process }.kill();
         assert!(process.exists());
         process.kill();
-        assert!(prototype.wait().unwrap().code().is_some(), "it waited for its child's end");
+        assert!(prototype.wait().unwrap().code().is_some(), "it waited until its child exited");
         assert!(!process.exists());
-        assert_eq!(told(worker, pid(&prototype), pid(&prototype)), Told::Gone);
+        assert_eq!(check_claim(worker, pid(&prototype), pid(&prototype)), PidClaim::Gone);
         end(neighbour);
     }
 
     #[test]
-    fn our_children_are_found_with_their_groups() {
+    fn children_are_found_with_their_groups() {
         let child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         let found = || children().into_iter().find(|found| found.process.pid == pid(&child));
         let Child { process, group, dead } = found().unwrap();
@@ -235,5 +234,13 @@ mod tests {
         assert!(process.is_child(), "until it is reaped");
         end(child);
         assert!(!process.exists());
+    }
+
+    #[test]
+    fn this_test_uses_a_processor_and_memory() {
+        let own = Process::find(rustix::process::getpid()).unwrap();
+        assert!(own.private_bytes().unwrap() > 4096 && own.proportional_bytes().unwrap() > 1 << 20);
+        assert!(own.cpu_times().is_none_or(|times| times.ran > Duration::ZERO));
+        assert!(own.exists() && !own.is_dead() && !own.is_stopped());
     }
 }

@@ -7,7 +7,7 @@ use crate::plan::confinement::{self, Confined, inside};
 use crate::plan::php::{self, Php};
 use crate::plan::readable;
 use crate::plan::resolution;
-use crate::policy::pool::Policy;
+use crate::policy::pool::PoolPolicy;
 use howdah_channel::MAX_WORKERS;
 use howdah_config::{Application, Limits, PhpOptions, Scheme, Settings, WarmUp};
 use howdah_protocol::generation_paths::{GenerationPaths, PinnedLink};
@@ -38,7 +38,7 @@ pub struct Plan {
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.
-    pub pool: Policy,
+    pub pool: PoolPolicy,
     /// What bounds its requests.
     pub limits: Limits,
     /// Where its release is, and what it answers first.
@@ -146,7 +146,7 @@ pub fn plan(
             led_to: resolution.led_to,
             warm_up: application.warm_up.iter().map(request).collect(),
         },
-        pool: Policy::new(application.processes, cores),
+        pool: PoolPolicy::new(application.processes, cores),
         limits: application.limits,
         slow_log,
     })

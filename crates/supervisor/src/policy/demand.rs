@@ -1,23 +1,23 @@
-//! What there is to do, and the workers that there are for it. Pure.
+//! The requests that wait, and the workers that could take them. Pure.
 
 /// The workers of an application and the requests that wait for one, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Workers that have nothing to do.
+pub struct Demand {
+    /// Idle workers.
     pub idle: usize,
     /// Workers that are being started.
     pub starting: usize,
-    /// All workers, those two kinds included, without those that leave.
+    /// All workers, idle and starting ones included, without those that leave.
     pub all: usize,
     /// Requests that wait for a worker.
     pub waiting: usize,
 }
 
-// === impl Seen ===
+// === impl Demand ===
 
-impl Seen {
-    /// Whether requests wait for a worker. Where one is idle, none does: what the router said is old, or it has not come to
-    /// hand them out.
+impl Demand {
+    /// Whether requests wait for a worker. If a worker is idle, none does: the router's report is old, or the worker has not
+    /// taken its request yet.
     pub fn queues(&self) -> bool {
         self.idle == 0 && self.waiting > 0
     }

@@ -1,78 +1,81 @@
-//! How many workers an application shall have: the policy of `processes`, pure.
+//! How many workers an application should have: the policy of `processes`. Pure.
 //!
-//! `"auto"` is [`crate::policy::sizing`]'s. The other forms are NGINX Unit's: spare workers are there before they are needed; idle
-//! ones beyond the spare ones leave after `idle_timeout`; there are never more than `max`.
+//! `"auto"` is decided by [`crate::policy::sizing`]. The other forms are NGINX Unit's: spare workers are started before
+//! they are needed, idle workers beyond the spare ones are retired after `idle_timeout`, and there are never more workers
+//! than `max`.
 
-use crate::policy::demand::Seen;
+use crate::policy::demand::Demand;
 use crate::policy::sizing::Bounds;
 use howdah_config::Processes;
 use std::time::{Duration, Instant};
 
-/// Who decides.
+/// What decides the number of workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Policy {
-    /// What is measured.
+pub enum PoolPolicy {
+    /// Measurements.
     Automatic(Bounds),
-    /// What the configuration says.
-    Stated(Pool),
+    /// The configuration.
+    Configured(Pool),
 }
 
-/// What the configuration says.
+/// The limits that the configuration sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Never more workers than this.
+    /// The largest number of workers.
     pub max: usize,
-    /// So many are there before they are needed.
+    /// The number of idle workers that are started before they are needed.
     pub spare: usize,
-    /// One beyond the spare ones that has been idle for so long leaves; `None` is never.
+    /// An idle worker beyond the spare ones is retired after this time; `None` is never.
     pub idle_timeout: Option<Duration>,
 }
 
-/// How often idle workers are looked for.
-const LOOK: Duration = Duration::from_millis(100);
+/// The time between two searches for idle workers.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Of applications that say nothing of it: what their channels have room for.
-const MOST_AUTOMATIC: u32 = 512;
+/// The limit of an application that does not set one: its channel has room for this number of workers.
+const DEFAULT_MAX: u32 = 512;
 
-// === impl Policy ===
+// === impl PoolPolicy ===
 
-impl Policy {
-    /// The policy of an application on a machine with so many processors.
-    pub fn new(processes: Processes, cores: f64) -> Policy {
+impl PoolPolicy {
+    /// The policy of an application on a machine with this number of processors.
+    pub fn new(processes: Processes, cores: f64) -> PoolPolicy {
         match processes {
             Processes::Automatic { max, memory } => {
-                Policy::Automatic(Bounds { cores, max: max.unwrap_or(MOST_AUTOMATIC) as usize, memory })
+                PoolPolicy::Automatic(Bounds { cores, max: max.unwrap_or(DEFAULT_MAX) as usize, memory })
             }
             Processes::Fixed(count) => {
-                Policy::Stated(Pool { max: count as usize, spare: count as usize, idle_timeout: None })
+                PoolPolicy::Configured(Pool { max: count as usize, spare: count as usize, idle_timeout: None })
             }
-            Processes::Dynamic { max, spare, idle_timeout } => {
-                Policy::Stated(Pool { max: max as usize, spare: spare as usize, idle_timeout: Some(idle_timeout) })
-            }
+            Processes::Dynamic { max, spare, idle_timeout } => PoolPolicy::Configured(Pool {
+                max: max as usize,
+                spare: spare as usize,
+                idle_timeout: Some(idle_timeout),
+            }),
         }
     }
 
-    /// Never more workers than this.
+    /// The largest number of workers.
     pub fn max(&self) -> usize {
         match self {
-            Policy::Automatic(bounds) => bounds.max,
-            Policy::Stated(pool) => pool.max,
+            PoolPolicy::Automatic(bounds) => bounds.max,
+            PoolPolicy::Configured(pool) => pool.max,
         }
     }
 
-    /// How many there are at the start. One, at least, shows that the application works.
+    /// How many workers are started at first. At least one, which proves that the application works.
     pub fn at_start(&self) -> usize {
         match self {
-            Policy::Automatic(bounds) => bounds.least(),
-            Policy::Stated(pool) => pool.spare.clamp(1, pool.max),
+            PoolPolicy::Automatic(bounds) => bounds.least(),
+            PoolPolicy::Configured(pool) => pool.spare.clamp(1, pool.max),
         }
     }
 
-    /// If the number of workers changes: how many should be idle at least.
+    /// How many workers should at least be idle; `None` if the number of workers is fixed.
     pub fn spare(&self) -> Option<usize> {
         match self {
-            Policy::Automatic(_) => Some(0),
-            Policy::Stated(pool) => pool.idle_timeout.map(|_| pool.spare),
+            PoolPolicy::Automatic(_) => Some(0),
+            PoolPolicy::Configured(pool) => pool.idle_timeout.map(|_| pool.spare),
         }
     }
 }
@@ -80,28 +83,27 @@ impl Policy {
 // === impl Pool ===
 
 impl Pool {
-    /// How many workers there shall be, no fewer than there are.
-    pub fn wanted(&self, seen: Seen) -> usize {
+    /// How many workers there should be. Never fewer than there are.
+    pub fn wanted(&self, seen: Demand) -> usize {
         let available = seen.idle + seen.starting;
         let missing = (seen.waiting + self.spare).saturating_sub(available);
         (seen.all + missing).min(self.max).max(seen.all)
     }
 
-    /// Which of the idle workers, given the moment since when each is idle, are to leave.
+    /// Which idle workers to retire. `idle_since` has the worker's index and the time since which it is idle.
     pub fn surplus(self, idle_since: &[(u16, Instant)], now: Instant) -> Vec<u16> {
         let Some(timeout) = self.idle_timeout else { return Vec::new() };
         let mut idle = idle_since.to_vec();
-        // Those that have been idle for longest go; the others are warm.
+        // Retire the longest-idle workers first: the others have warm caches.
         idle.sort_by_key(|(_, since)| *since);
-        let leaving = idle.len().saturating_sub(self.spare);
-        idle.truncate(leaving);
+        idle.truncate(idle.len().saturating_sub(self.spare));
         idle.retain(|(_, since)| now.saturating_duration_since(*since) >= timeout);
-        idle.into_iter().map(|(place, _)| place).collect()
+        idle.into_iter().map(|(index, _)| index).collect()
     }
 
-    /// When to look again for workers that are to leave, of so many: busy ones become idle without a word.
+    /// When to search again for idle workers, if there are this many: a busy worker becomes idle without a notice.
     pub fn next_look(&self, workers: usize, now: Instant) -> Option<Instant> {
-        (self.idle_timeout.is_some() && workers > self.spare).then(|| now + LOOK)
+        (self.idle_timeout.is_some() && workers > self.spare).then(|| now + IDLE_CHECK_INTERVAL)
     }
 }
 
@@ -112,7 +114,7 @@ mod tests {
     const ELASTIC: Pool = Pool { max: 10, spare: 2, idle_timeout: Some(Duration::from_secs(20)) };
 
     #[test]
-    fn spare_workers_are_there_before_they_are_needed() {
+    fn spare_workers_are_started_before_they_are_needed() {
         // idle, starting, all, waiting → wanted
         let table = [
             ((2, 0, 2, 0), 2),
@@ -124,12 +126,12 @@ mod tests {
             ((0, 0, 2, 100), 10),
             ((0, 0, 10, 100), 10),
             ((5, 0, 5, 0), 5),
-            // A limit that was lowered takes nobody away from a request.
+            // A lowered limit stops no worker.
             ((0, 0, 12, 5), 12),
         ];
         for ((idle, starting, all, waiting), wanted) in table {
             assert_eq!(
-                ELASTIC.wanted(Seen { idle, starting, all, waiting }),
+                ELASTIC.wanted(Demand { idle, starting, all, waiting }),
                 wanted,
                 "{idle} {starting} {all} {waiting}"
             );
@@ -139,13 +141,13 @@ mod tests {
     #[test]
     fn without_spare_ones_a_worker_starts_when_a_request_waits() {
         let pool = Pool { spare: 0, ..ELASTIC };
-        assert_eq!(Policy::Stated(pool).at_start(), 1);
-        assert_eq!(pool.wanted(Seen::default()), 0);
-        assert_eq!(pool.wanted(Seen { waiting: 1, ..Seen::default() }), 1);
+        assert_eq!(PoolPolicy::Configured(pool).at_start(), 1);
+        assert_eq!(pool.wanted(Demand::default()), 0);
+        assert_eq!(pool.wanted(Demand { waiting: 1, ..Demand::default() }), 1);
     }
 
     #[test]
-    fn those_idle_for_longest_leave_but_not_the_spare_ones() {
+    fn the_longest_idle_workers_are_retired_but_not_the_spare_ones() {
         let now = Instant::now() + Duration::from_secs(1000);
         let since = |seconds: u64| now - Duration::from_secs(seconds);
         let idle = [(0, since(1)), (1, since(30)), (2, since(25)), (3, since(40)), (4, since(19))];
@@ -155,17 +157,17 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_number_is_always_there() {
-        let policy = Policy::new(Processes::Fixed(3), 8.0);
+    fn a_fixed_number_never_changes() {
+        let policy = PoolPolicy::new(Processes::Fixed(3), 8.0);
         assert_eq!((policy.at_start(), policy.max(), policy.spare()), (3, 3, None));
-        let Policy::Stated(pool) = policy else { panic!("{policy:?}") };
-        assert_eq!(pool.wanted(Seen { all: 3, ..Seen::default() }), 3);
+        let PoolPolicy::Configured(pool) = policy else { panic!("{policy:?}") };
+        assert_eq!(pool.wanted(Demand { all: 3, ..Demand::default() }), 3);
     }
 
     #[test]
-    fn an_automatic_number_begins_with_two() {
+    fn an_automatic_number_starts_with_two() {
         for (cores, max, at_start) in [(8.0, None, 2), (0.5, None, 2), (8.0, Some(1), 1)] {
-            let policy = Policy::new(Processes::Automatic { max, memory: None }, cores);
+            let policy = PoolPolicy::new(Processes::Automatic { max, memory: None }, cores);
             assert_eq!((policy.at_start(), policy.spare()), (at_start, Some(0)), "{cores} {max:?}");
         }
     }

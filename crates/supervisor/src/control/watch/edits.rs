@@ -1,11 +1,11 @@
-//! Whether a file of an application in development is written: inotify, with a watch for each folder.
+//! Writes to the files of an application in development: inotify, with a watch for each folder.
 //!
-//! What is written together (a checkout, an install) is told once, when it has come to rest. When the kernel gives no more
-//! watches it is said once for each application, with what to do; the folders that are watched already stay so. What
-//! another machine writes on a network file system is not seen.
+//! Files that are written together (a checkout, an install) are reported once, after the last write. If the kernel has no
+//! more watches, that is logged once for each application, with what to do; the folders that are watched already stay
+//! watched. Writes of another machine to a network file system are not noticed.
 //!
-//! A watch is of a folder, not of its path: when another folder has taken the place of an application's, that is told like an
-//! edit, and the new one is watched.
+//! A watch belongs to a folder, not to its path. If another folder takes the path of a watched one, that is reported like
+//! an edit, and the new folder is watched.
 
 use super::files::{is_watched, matters};
 use super::{Notice, Watched};
@@ -21,15 +21,15 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// How long nothing is written before it is told.
-const REST: Duration = Duration::from_millis(200);
-/// When it is told in any case.
-const LONGEST_UNREST: Duration = Duration::from_secs(10);
-/// How often it is looked whether the folders of an application are still the same.
-const LOOK: Duration = Duration::from_millis(500);
-/// How often orders are looked for.
-const PAUSE: Duration = Duration::from_millis(100);
-/// How far above the root a project may begin, as its composer.json shows.
+/// Edits are reported when no file has been written for this time...
+const QUIET_TIME: Duration = Duration::from_millis(200);
+/// ...or at the latest after this time.
+const MAX_DELAY: Duration = Duration::from_secs(10);
+/// The time between two checks whether the folders of an application are still the same ones.
+const FOLDER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// The time between two checks for orders.
+const ORDER_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// The folder of a project is at most this number of levels above the root. Its composer.json shows it.
 const PROJECT_LEVELS: usize = 3;
 const BUFFER_BYTES: usize = 16 * 1024;
 
@@ -37,19 +37,19 @@ const BUFFER_BYTES: usize = 16 * 1024;
 struct Watching {
     watched: Watched,
     inotify: OwnedFd,
-    /// By watch: the application's folder, and what is watched below it.
+    /// By watch: the application's folder, and the watched folder in it.
     folders: HashMap<i32, (PathBuf, PathBuf)>,
-    /// The application's folders, and which ones they were when they were watched.
-    tops: BTreeMap<PathBuf, Option<Identity>>,
-    looked: Instant,
+    /// The application's folders, and the identities that they had when they were watched.
+    tops: BTreeMap<PathBuf, Option<FolderId>>,
+    checked: Instant,
     written: Option<Written>,
     exhausted: bool,
 }
 
-/// Device and inode: another folder has another one.
-type Identity = (u64, u64);
+/// Device and inode. They distinguish a folder from another one that takes its path.
+type FolderId = (u64, u64);
 
-/// Files that were written, and have not been told yet.
+/// Files that were written, and are not reported yet.
 struct Written {
     file: PathBuf,
     first: Instant,
@@ -72,7 +72,7 @@ pub fn run(orders: &Receiver<Vec<Watched>>, notices: &UnboundedSender<Notice>) {
         wait(&all);
         for watching in &mut all {
             watching.read();
-            watching.look(Instant::now());
+            watching.check_folders(Instant::now());
             if let Some(notice) = watching.notice(Instant::now())
                 && notices.send(notice).is_err()
             {
@@ -87,8 +87,8 @@ fn follow(known: Vec<Watching>, applications: Vec<Watched>) -> Vec<Watching> {
     let mut known: HashMap<String, Watching> =
         known.into_iter().map(|watching| (watching.watched.name.clone(), watching)).collect();
     let follow_one = |watched: Watched| match known.remove(&watched.name) {
-        Some(watching) if watching.watched.is_like(&watched) => Some(watching),
-        Some(before) => Watching::begin(watched).map(|watching| watching.after(before)),
+        Some(watching) if watching.watched.has_same_files_as(&watched) => Some(watching),
+        Some(before) => Watching::begin(watched).map(|watching| watching.taking_over(before)),
         None => Watching::begin(watched),
     };
     applications.into_iter().filter_map(follow_one).collect()
@@ -96,12 +96,12 @@ fn follow(known: Vec<Watching>, applications: Vec<Watched>) -> Vec<Watching> {
 
 fn wait(all: &[Watching]) {
     let mut sources: Vec<_> = all.iter().map(|watching| PollFd::new(&watching.inotify, PollFlags::IN)).collect();
-    let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() };
-    // An error is one more look.
+    let pause = Timespec { tv_sec: 0, tv_nsec: ORDER_CHECK_INTERVAL.subsec_nanos().into() };
+    // After an error, the watches are read all the same.
     let _ = poll(&mut sources, Some(&pause));
 }
 
-/// The folders of an application, none of which lies in another: those of its paths, and the project that they are of.
+/// The folders of an application, without those that lie in another one: the folders of its paths, with their projects.
 fn folders(watched: &Watched) -> BTreeSet<PathBuf> {
     let led_to = watched.led_to.iter().map(|pin| pin.leads_to.clone()).filter(|path| path.is_dir());
     let with_project = led_to.map(|folder| project(&folder).unwrap_or(folder));
@@ -117,7 +117,7 @@ fn project(folder: &Path) -> Option<PathBuf> {
     above.filter(|folder| folder.join("composer.json").is_file()).last().map(Path::to_owned)
 }
 
-fn identity(folder: &Path) -> Option<Identity> {
+fn folder_id(folder: &Path) -> Option<FolderId> {
     folder.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
@@ -134,7 +134,7 @@ impl Watching {
             Ok(inotify) => inotify,
             Err(error) => {
                 tracing::warn!(
-                    "changes of the files of {:?} are not seen: inotify cannot be used ({error}); see `sysctl \
+                    "cannot watch the files of {:?} for changes: inotify: {error}; see `sysctl \
                      fs.inotify.max_user_instances` and `ulimit -n`",
                     watched.name
                 );
@@ -145,8 +145,8 @@ impl Watching {
             watched,
             inotify,
             folders: HashMap::new(),
-            tops: tops.iter().map(|folder| (folder.clone(), identity(folder))).collect(),
-            looked: Instant::now(),
+            tops: tops.iter().map(|folder| (folder.clone(), folder_id(folder))).collect(),
+            checked: Instant::now(),
             written: None,
             exhausted: false,
         };
@@ -156,36 +156,36 @@ impl Watching {
         Some(watching)
     }
 
-    /// Watches the folders that have taken the place of those that were watched.
-    fn look(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.looked) < LOOK {
+    /// Watches the folders that have taken the paths of watched ones.
+    fn check_folders(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.checked) < FOLDER_CHECK_INTERVAL {
             return;
         }
-        self.looked = now;
-        let mut tops = self.tops.iter().map(|(folder, before)| (folder, before, identity(folder)));
+        self.checked = now;
+        let mut tops = self.tops.iter().map(|(folder, before)| (folder, before, folder_id(folder)));
         let Some((replaced, ..)) = tops.find(|(_, before, now)| now.is_some() && now != *before) else { return };
         let replaced = replaced.clone();
-        // What is not all there yet is where it was.
+        // The new project may not be complete yet, so the former folders are watched too.
         let tops = outermost(self.tops.keys().cloned().chain(folders(&self.watched)).collect());
-        let Some(mut anew) = Watching::begin_at(self.watched.clone(), tops) else { return };
-        anew.written = self.written.take();
-        anew.enter(replaced);
-        *self = anew;
+        let Some(mut replacement) = Watching::begin_at(self.watched.clone(), tops) else { return };
+        replacement.written = self.written.take();
+        replacement.record_write(replaced);
+        *self = replacement;
     }
 
-    fn enter(&mut self, file: PathBuf) {
+    fn record_write(&mut self, file: PathBuf) {
         let now = Instant::now();
         let written = self.written.get_or_insert(Written { file, first: now, last: now });
         written.last = now;
     }
 
-    /// What was written until this one watches is told, too.
-    fn after(self, mut before: Watching) -> Watching {
+    /// Takes over the writes that the former watches have noticed.
+    fn taking_over(self, mut before: Watching) -> Watching {
         before.read();
         Watching { written: before.written, ..self }
     }
 
-    /// Watches a folder and those in it; says whether there is a file that matters.
+    /// Watches a folder and its subfolders. Returns a file in them that counts, if there is one.
     fn add(&mut self, application: &Path, folder: &Path) -> Option<PathBuf> {
         let mut found = None;
         let mut left = vec![folder.to_owned()];
@@ -201,8 +201,8 @@ impl Watching {
                 | WatchFlags::DONT_FOLLOW;
             match inotify::add_watch(&self.inotify, &folder, flags) {
                 Ok(watch) => drop(self.folders.insert(watch, (application.to_owned(), folder.clone()))),
-                Err(Errno::NOSPC | Errno::NOMEM) => self.run_out(&folder),
-                // It is gone, or not for us.
+                Err(Errno::NOSPC | Errno::NOMEM) => self.log_exhaustion(&folder),
+                // It is gone, or may not be read.
                 Err(_) => continue,
             }
             for entry in folder.read_dir().into_iter().flatten().flatten() {
@@ -218,17 +218,17 @@ impl Watching {
         found
     }
 
-    fn run_out(&mut self, folder: &Path) {
+    fn log_exhaustion(&mut self, folder: &Path) {
         self.exhausted = true;
         tracing::warn!(
-            "the kernel's inotify watches ran out at {}: changes there, and in other folders of {:?}, are not seen; \
+            "the kernel's inotify watches ran out at {}: changes there, and in other folders of {:?}, are not noticed; \
              allow more with `sysctl fs.inotify.max_user_watches=524288`, or watch fewer folders",
             folder.display(),
             self.watched.name
         );
     }
 
-    /// Takes in what was written.
+    /// Reads the events.
     fn read(&mut self) {
         let mut new_folders = Vec::new();
         let mut files = Vec::new();
@@ -254,20 +254,20 @@ impl Watching {
             }
         }
         for (_, folder) in gone.iter().filter_map(|watch| self.folders.remove(watch)) {
-            // One that comes in its place may have its inode.
-            self.tops.entry(folder).and_modify(|identity| *identity = None);
+            // A new folder with this path may have the same inode.
+            self.tops.entry(folder).and_modify(|folder_id| *folder_id = None);
         }
         for (application, folder) in new_folders {
             files.extend(self.add(&application, &folder));
         }
         for file in files {
-            self.enter(file);
+            self.record_write(file);
         }
     }
 
-    /// What is to be told, if it is time.
+    /// The notice that is due.
     fn notice(&mut self, now: Instant) -> Option<Notice> {
-        let ready = |written: &mut Written| now >= written.last + REST || now >= written.first + LONGEST_UNREST;
+        let ready = |written: &mut Written| now >= written.last + QUIET_TIME || now >= written.first + MAX_DELAY;
         let written = self.written.take_if(ready)?;
         Some(Notice::Edited { application: self.watched.name.clone(), file: written.file, at: written.last })
     }
@@ -291,7 +291,7 @@ mod tests {
         while Instant::now() < until {
             wait(std::slice::from_ref(watching));
             watching.read();
-            watching.look(Instant::now());
+            watching.check_folders(Instant::now());
             if let Some(Notice::Edited { file, .. }) = watching.notice(Instant::now()) {
                 return Some(file);
             }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_below_the_project_are_told_once_they_rest() {
+    fn edits_below_the_project_are_reported_once_after_the_last_write() {
         let folder = tempfile::tempdir().unwrap();
         let project = std::fs::canonicalize(folder.path()).unwrap();
         for below in ["public", "src", "var/cache", "vendor/x", "vendor/composer"] {
@@ -316,9 +316,9 @@ mod tests {
         std::fs::write(project.join("src/a.php"), "").unwrap();
         std::fs::write(project.join("src/b.php"), "").unwrap();
         assert_eq!(next(&mut watching), Some(project.join("src/a.php")));
-        assert!(watching.written.is_none(), "the other was told with it");
+        assert!(watching.written.is_none(), "the other one was reported with it");
 
-        // A folder that is new, with what is in it, and what comes into it.
+        // A new folder, with the files in it, and files that are added to it later.
         std::fs::create_dir_all(project.join("src/new/deep")).unwrap();
         std::fs::write(project.join("src/new/deep/c.php"), "").unwrap();
         assert_eq!(next(&mut watching), Some(project.join("src/new/deep/c.php")));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_takes_the_place_of_another_is_watched() {
+    fn a_folder_that_takes_the_path_of_another_is_watched() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| std::fs::canonicalize(folder.path()).unwrap().join(name);
         for name in ["app", "new"] {
@@ -346,8 +346,8 @@ mod tests {
 
         std::fs::remove_dir_all(at("app")).unwrap();
         std::fs::create_dir(at("app")).unwrap();
-        watching.looked = Instant::now().checked_sub(LOOK).unwrap();
-        assert_eq!(next(&mut watching), Some(at("app/b.php")), "the folder is told with it");
+        watching.checked = Instant::now().checked_sub(FOLDER_CHECK_INTERVAL).unwrap();
+        assert_eq!(next(&mut watching), Some(at("app/b.php")), "the folder is reported with it");
         std::fs::write(at("app/c.php"), "").unwrap();
         assert_eq!(next(&mut watching), Some(at("app/c.php")));
     }

@@ -1,24 +1,25 @@
-//! Which files and folders of an application in development matter: its code and its settings, not what it writes itself.
-//! Pure.
+//! Which files and folders of an application in development count as its code and its settings. Files that the application
+//! writes itself do not. Pure.
 
 use std::path::Path;
 
-/// Files that PHP or a framework reads once and keeps.
+/// Files that PHP or a framework reads once and caches.
 const EXTENSIONS: [&str; 10] = ["php", "phtml", "inc", "module", "theme", "ini", "yaml", "yml", "neon", "twig"];
 const NAMES: [&str; 2] = ["composer.lock", ".user.ini"];
 
-/// Folders that are written while the application runs, or by somebody else's tools, wherever they are.
+/// Folders that the application writes while it runs, or that other tools write; at any depth.
 const EXCLUDED: [&str; 3] = ["node_modules", "bower_components", "templates_c"];
-/// The same, at the top of an application only: further down these are names like any other.
+/// The same, at the top level of an application only: deeper, these are names like any other.
 const EXCLUDED_AT_THE_TOP: [&str; 8] = ["var", "cache", "storage", "tmp", "temp", "log", "logs", "build"];
 /// The same, as the end of a path.
 const EXCLUDED_BELOW: [&str; 4] = ["bootstrap/cache", "wp-content/cache", "wp-content/uploads", "sites/default/files"];
 
-/// Where Composer installs. Its thousands of folders are left out; what it writes last is not.
+/// The folder into which Composer installs. Its thousands of subfolders are not watched, except for the one that Composer
+/// writes last.
 const VENDOR: &str = "vendor";
 const WRITTEN_LAST: &str = "vendor/composer";
 
-/// Whether a change of the file with this name is one of the application.
+/// Whether the application reloads when the file with this name changes.
 pub fn matters(name: &str) -> bool {
     let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
     name == ".env"
@@ -27,7 +28,7 @@ pub fn matters(name: &str) -> bool {
         || !name.starts_with('.') && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
-/// Whether a folder is watched, and those in it are looked at. The path is relative to the folder of the application.
+/// Whether a folder is watched, and its subfolders are considered. The path is relative to the folder of the application.
 pub fn is_watched(relative: &Path) -> bool {
     let Some(name) = relative.file_name().and_then(|name| name.to_str()) else { return true };
     if name.starts_with('.') || EXCLUDED.contains(&name) || EXCLUDED_BELOW.iter().any(|end| relative.ends_with(end)) {
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_and_settings_matter() {
+    fn code_and_settings_count() {
         let matter =
             ["a.php", "x.inc", "index.phtml", ".env", ".env.local", "composer.lock", ".user.ini", "services.yaml"];
         let others =
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_application_writes_is_not_watched() {
+    fn folders_that_the_application_writes_are_not_watched() {
         let watched =
             ["", "src", "src/Cache", "src/storage", "src/var", "public", "vendor", "vendor/composer", "wp-content"];
         let others = [

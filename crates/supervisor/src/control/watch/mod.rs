@@ -1,8 +1,8 @@
-//! What looks for deploys: threads that may wait for slow file systems, so that the supervisor never does.
+//! Notices deploys: threads that may wait for slow file systems, so that the supervisor never does.
 //!
-//! - `swaps`: where the paths of the applications lead, looked at twice a second
-//! - `edits`: files that are written, by inotify, for applications that want it
-//! - `files`: which files and folders that concerns; pure
+//! - `swaps`: where the paths of the applications lead, resolved twice a second
+//! - `edits`: writes to files, reported by inotify, for applications with `"reload": "on-change"`
+//! - `files`: which files and folders count as code; pure
 
 mod edits;
 mod files;
@@ -21,21 +21,21 @@ use tokio::sync::mpsc;
 pub struct Watched {
     /// Its name.
     pub name: String,
-    /// The generation in force.
+    /// Its active generation.
     pub generation: u64,
     /// Its options.
     pub application: Application,
-    /// Where the paths led when it was made.
+    /// Where the paths led when the generation was planned.
     pub led_to: Vec<PinnedLink>,
 }
 
-/// What was seen.
+/// What a thread has noticed.
 #[derive(Debug)]
 pub enum Notice {
     /// The paths of these applications lead elsewhere, or lead somewhere again, with where they lead.
     Swapped(Vec<(String, Vec<PinnedLink>)>),
-    /// For some seconds it has not been known where the paths of an application lead. When it is again, they are
-    /// [`Self::Swapped`], be it to where they led before.
+    /// It has not been known for some seconds where the paths of an application lead. When it is known again, that is
+    /// reported as [`Self::Swapped`], even if they lead where they led before.
     Lost {
         /// The application.
         application: String,
@@ -48,12 +48,12 @@ pub enum Notice {
         application: String,
         /// One of the files.
         file: PathBuf,
-        /// When the last of them was.
+        /// When the last of these files was written.
         at: Instant,
     },
 }
 
-/// The threads. They end with the process.
+/// The threads. They run until the process exits.
 #[derive(Debug)]
 pub struct Watch {
     swaps: Option<Sender<Vec<Watched>>>,
@@ -67,8 +67,8 @@ type Run = fn(&std::sync::mpsc::Receiver<Vec<Watched>>, &mpsc::UnboundedSender<N
 // === impl Watched ===
 
 impl Watched {
-    /// Whether the same files are of interest.
-    fn is_like(&self, other: &Watched) -> bool {
+    /// Whether the same files matter for both.
+    fn has_same_files_as(&self, other: &Watched) -> bool {
         self.name == other.name && self.application == other.application && self.led_to == other.led_to
     }
 }
@@ -76,21 +76,21 @@ impl Watched {
 // === impl Watch ===
 
 impl Watch {
-    /// Without a thread: the first application starts them.
+    /// Starts no thread: that happens with the first application.
     pub fn new() -> Watch {
         let (for_threads, notices) = mpsc::unbounded_channel();
         Watch { swaps: None, edits: None, notices, for_threads }
     }
 
-    /// Watches these applications from now on, and no others.
+    /// Watches these applications from now on, instead of the former ones.
     pub fn watch(&mut self, applications: Vec<Watched>) {
         let edited = applications.iter().filter(|watched| watched.application.reload == Reload::OnChange);
         let edited: Vec<_> = edited.cloned().collect();
-        tell(&mut self.edits, "edits", edits::run, &self.for_threads, edited);
-        tell(&mut self.swaps, "swaps", swaps::run, &self.for_threads, applications);
+        send_order(&mut self.edits, "edits", edits::run, &self.for_threads, edited);
+        send_order(&mut self.swaps, "swaps", swaps::run, &self.for_threads, applications);
     }
 
-    /// What was seen.
+    /// The next notice.
     pub fn poll_notice(&mut self, cx: &mut Context<'_>) -> Poll<Notice> {
         match self.notices.poll_recv(cx) {
             Poll::Ready(Some(notice)) => Poll::Ready(notice),
@@ -99,8 +99,8 @@ impl Watch {
     }
 }
 
-/// Tells a thread, which is started when there is something to watch for the first time.
-fn tell(
+/// Sends an order to a thread. The thread is started with the first order that names an application.
+fn send_order(
     thread: &mut Option<Sender<Vec<Watched>>>,
     name: &str,
     run: Run,
@@ -113,11 +113,13 @@ fn tell(
         let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&receiver, &notices));
         match started {
             Ok(_) => *thread = Some(sender),
-            Err(error) => tracing::error!("deploys are not seen: no thread can be started: {error}"),
+            Err(error) => {
+                tracing::error!("cannot start a thread that watches for deploys; deploys are not noticed: {error}")
+            }
         }
     }
     if let Some(thread) = thread {
-        // It never ends by itself.
+        // The thread never exits by itself.
         let _ = thread.send(applications);
     }
 }

@@ -1,58 +1,59 @@
-//! How many workers an application needs: the policy of `"processes": "auto"`. Pure: it is told what was seen and when.
+//! How many workers an application needs: the policy of `"processes": "auto"`. Pure: the caller passes in the measurements
+//! and the time.
 //!
 //! Two laws of queues (Denning and Buzen, "The Operational Analysis of Queueing Network Models", 1978) say how many
-//! workers can be of use. By the utilisation law, requests that take `cpu` seconds of a processor are finished at a rate
-//! of `cores / cpu` at most. By Little's law, to finish that many when each takes `wall` seconds, `cores × wall / cpu` of
-//! them must be under way. Time in which a worker waits for a processor is not counted as `wall`: more workers would only
+//! workers can be useful. By the utilisation law, requests that use `cpu` seconds of a processor are finished at a rate of
+//! at most `cores / cpu`. By Little's law, to finish that many when each takes `wall` seconds, `cores × wall / cpu` of them
+//! must be under way. The time in which a worker waits for a processor does not count as `wall`: more workers would only
 //! make it longer.
 //!
-//! - Up: when requests wait, the number becomes the useful one. If our workers leave a processor idle at that moment, that
-//!   is not enough, and the number doubles (when they leave most of them idle, it quadruples). It is never more than there
-//!   are requests. A fork is cheap, so this is looked at again after [`QUICK`].
-//! - Down: to the most that was of use within the last [`KEPT`], slowly. What a burst needed is kept for the next one, so
-//!   the number does not flap.
-//! - Memory: never more than what is left of the machine's memory, or of the control group's, has room for. Workers that
-//!   have just been started will take theirs later, and those that leave still have theirs: both are counted.
+//! - Up: when requests wait, the number becomes the useful one. If the workers leave a processor idle at that moment, the
+//!   useful number is too small, and the number of workers doubles (it quadruples if they leave most processors idle). It
+//!   never exceeds the number of requests. A fork is cheap, so the next decision follows after [`QUICK`].
+//! - Down: slowly, to the largest useful number of the last [`KEPT`]. Workers that a burst needed are kept for the next
+//!   burst, so the number does not oscillate.
+//! - Memory: never more workers than the free memory of the machine, or of the control group, has room for. New workers
+//!   will use more memory later, and workers that leave still use theirs: both are counted.
 //!
-//! Nothing here fails: numbers that contradict each other make a poor decision, within the bounds.
+//! Nothing here fails: measurements that contradict each other cause a poor decision within the bounds.
 
-use crate::policy::demand::Seen;
+use crate::policy::demand::Demand;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Between which numbers the decision lies, whatever is seen.
+/// The bounds of every decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// How many processors there are for us: 0.5 is half of one.
+    /// How many processors the application may use: 0.5 is half of one.
     pub cores: f64,
-    /// Never more workers than this.
+    /// The largest number of workers.
     pub max: usize,
-    /// How much memory they may take together, in bytes, if that is bounded.
+    /// How much memory the workers may use together, in bytes; `None` is no bound.
     pub memory: Option<u64>,
 }
 
-/// What is seen at one moment.
+/// The measurements of one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// The workers and the requests that wait.
-    pub seen: Seen,
+    pub seen: Demand,
     /// How many of the busy workers use a processor, or wait for one.
     pub runnable: f64,
-    /// How many of the workers have not taken the memory yet that they will.
+    /// How many of the workers will still use more memory than now.
     pub young: usize,
-    /// How many workers beside these have been told to go, and have their memory still.
+    /// How many other workers were retired, and still use their memory.
     pub leaving: usize,
-    /// What was used since the last time that this was known.
+    /// What was used since the last measurement; `None` if that was a moment ago.
     pub usage: Option<Usage>,
-    /// If it was looked at.
+    /// The memory; `None` if it could not be measured.
     pub memory: Option<Memory>,
 }
 
-/// What workers used within some time, summed up over all of them.
+/// What all workers together used within some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// The time in which it was, in seconds.
+    /// That time, in seconds.
     pub within: f64,
     /// How long they were busy with requests, in seconds.
     pub wall: f64,
@@ -62,76 +63,77 @@ pub struct Usage {
     pub delayed: f64,
 }
 
-/// How much memory there is.
+/// How much memory there is for workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// What may still be used, in bytes; negative when too much is in use already.
+    /// How much may still be used, in bytes; negative if too much is in use already.
     pub room: i64,
-    /// The same without what workers of other applications will take that have just been started.
+    /// The same without what new workers of other applications will use.
     pub room_for_more: i64,
-    /// What one worker takes, in bytes, when it has run for a while.
+    /// How much one worker uses, in bytes, after it has run for a while.
     pub worker: u64,
 }
 
-/// The policy, and what it remembers.
+/// The policy and its history.
 #[derive(Clone, Debug)]
 pub struct Sizing {
     bounds: Bounds,
-    /// Sums of which the past counts less and less.
+    /// Sums in which the past decays.
     usage: Usage,
-    /// How many processors our workers keep busy, over the last looks, and when that was.
+    /// How many processors the workers keep busy, averaged over the last decisions, and when that was.
     occupied: Option<(Instant, f64)>,
-    /// The most workers that were of use in each second of [`KEPT`], and how long ago that began.
+    /// The largest useful number of workers in each second of [`KEPT`], and the time at which that second began.
     peaks: VecDeque<(Instant, usize)>,
-    /// How many workers the memory had room for when it was last looked at: up to so many may be started, and beyond so
-    /// many they leave.
+    /// How many workers the memory had room for at the last measurement: up to `memory_allows` may be started, and workers
+    /// beyond `memory_keeps` are retired.
     memory_allows: Option<usize>,
     memory_keeps: Option<usize>,
-    /// When workers were sent away.
+    /// When workers were last retired.
     shrunk: Option<Instant>,
 }
 
-/// What to do.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// So many workers shall there be, no fewer than there are.
+    /// How many workers there should be. Never fewer than there are.
     pub wanted: usize,
-    /// So many are to leave: idle ones first, others after their request.
+    /// How many workers to retire: idle ones first, the others after their request.
     pub surplus: usize,
-    /// When to look again, unless requests wait earlier.
+    /// When to decide again, unless requests wait earlier.
     pub look_in: Duration,
-    /// Without the bound of the memory, which is this, there would be more.
+    /// Set if the memory keeps the number at this bound.
     pub lacks_memory: Option<usize>,
 }
 
-/// When to look again while requests wait.
+/// When to decide again while requests wait.
 pub const QUICK: Duration = Duration::from_millis(10);
-/// When to look again while there are more workers than the least.
+/// When to decide again while there are more workers than the least.
 const CALM: Duration = Duration::from_millis(250);
-/// When to look again when there is nothing to decide: so that it is known what requests wait for.
+/// When to decide again if there is nothing to decide. The measurements of that time show how long requests wait for
+/// others than the processors.
 const REST: Duration = Duration::from_secs(5);
-/// For how long workers that were of use are kept.
+/// How long useful workers are kept.
 const KEPT: Duration = Duration::from_secs(600);
-/// Of so much time one peak is remembered.
+/// One peak is stored for each period of this length.
 const PEAK: Duration = Duration::from_secs(1);
-/// After how long a past request counts for a third, in seconds.
+/// After this time, in seconds, a past request counts for about a third.
 const MEMORY_OF_USAGE: f64 = 10.0;
-/// Less than this, in seconds of a processor, says nothing about requests.
-const LEAST_KNOWN: f64 = 0.005;
-/// With so much of the processors in use, another worker would not find one.
+/// Less use of processors than this, in seconds, is too little to conclude anything about requests.
+const MIN_KNOWN_CPU: f64 = 0.005;
+/// With this share of the processors in use, another worker would not find a free one.
 const SATURATED: f64 = 0.9;
-/// With less than that, a few more workers will not fill them.
+/// With less than this share in use, a few more workers will not fill the processors.
 const MOSTLY_IDLE: f64 = 0.5;
-/// How much more than the most that was of use is kept.
+/// How many workers are kept for each useful one.
 const HEADROOM: f64 = 1.1;
-/// Workers leave at least this far apart.
-const SHRINK_PAUSE: Duration = Duration::from_secs(1);
+/// The least time between two retirements.
+const SHRINK_INTERVAL: Duration = Duration::from_secs(1);
 
 // === impl Bounds ===
 
 impl Bounds {
-    /// How many workers there are when nothing is known, and when nothing is to be done: two, so that one slow request
-    /// does not stop all others. A machine may have many applications, and a fork is cheap.
+    /// How many workers there are when nothing is known, and when there are no requests: two, so that one slow request
+    /// does not block all others. No more, because a machine may have many applications, and a fork is cheap.
     pub fn least(&self) -> usize {
         2.min(self.max)
     }
@@ -140,7 +142,7 @@ impl Bounds {
 // === impl Sizing ===
 
 impl Sizing {
-    /// The policy with nothing seen yet.
+    /// The policy without any measurement.
     pub fn new(bounds: Bounds) -> Sizing {
         Sizing {
             bounds,
@@ -153,12 +155,12 @@ impl Sizing {
         }
     }
 
-    /// So many processors there are for us from now on.
+    /// Changes how many processors the application may use.
     pub fn set_cores(&mut self, cores: f64) {
         self.bounds.cores = cores;
     }
 
-    /// Decides by what is seen now.
+    /// Decides by the measurements of now.
     pub fn decide(&mut self, sample: Sample, now: Instant) -> Decision {
         let Sample { seen, .. } = sample;
         self.remember(&sample, now);
@@ -183,8 +185,8 @@ impl Sizing {
         };
         let lacks_memory = (wanted.min(self.bounds.max) > most).then_some(most.max(seen.all));
         let wanted = wanted.min(most).max(seen.all);
-        let of_use = needed.min(if has_idle_processor { wanted } else { useful });
-        self.enter_peak(of_use, now);
+        let useful_now = needed.min(if has_idle_processor { wanted } else { useful });
+        self.enter_peak(useful_now, now);
         let keeps = self.bounds.max.min(self.memory_keeps.unwrap_or(usize::MAX));
         let surplus = self.surplus(seen.all, least, keeps, now);
         let look_in = match (seen.waiting, seen.all > least || surplus > 0) {
@@ -195,10 +197,10 @@ impl Sizing {
         Decision { wanted, surplus, look_in, lacks_memory }
     }
 
-    /// How many workers keep the processors busy; `None` when too little has been seen.
+    /// How many workers keep the processors busy; `None` if too few requests were measured.
     fn useful(&self) -> Option<f64> {
         let Usage { wall, cpu, delayed, .. } = self.usage;
-        (cpu >= LEAST_KNOWN).then(|| self.bounds.cores * ((wall - delayed) / cpu).max(1.0))
+        (cpu >= MIN_KNOWN_CPU).then(|| self.bounds.cores * ((wall - delayed) / cpu).max(1.0))
     }
 
     /// How much of a request is waiting for others than the processors, from 0 to 1.
@@ -206,11 +208,11 @@ impl Sizing {
         self.useful().map(|useful| 1.0 - self.bounds.cores / useful)
     }
 
-    /// How many workers the memory has room for, beside so many that have what they need of it: one, at least, or nothing
-    /// would ever be answered.
-    fn room_for(&self, memory: Memory, have_theirs: usize) -> usize {
+    /// How many workers the memory has room for, beside `settled` workers that use all that they will. At least one, or no
+    /// request would ever be answered.
+    fn room_for(&self, memory: Memory, settled: usize) -> usize {
         let worker = i64::try_from(memory.worker.max(1)).unwrap_or(i64::MAX);
-        let by_room = (have_theirs as i64).saturating_add(memory.room.div_euclid(worker)).max(1) as usize;
+        let by_room = (settled as i64).saturating_add(memory.room.div_euclid(worker)).max(1) as usize;
         let by_bound = self.bounds.memory.map_or(usize::MAX, |memory| (memory / worker as u64) as usize);
         by_room.min(by_bound).max(1)
     }
@@ -218,7 +220,8 @@ impl Sizing {
     fn remember(&mut self, sample: &Sample, now: Instant) {
         if let Some(memory) = sample.memory {
             let all = sample.seen.all + sample.leaving;
-            // Nobody knows how much of theirs the young ones have: to start more, nothing; to keep them, all of it.
+            // It is not known how much of their memory the young workers use already: to start more workers, they count as if
+            // they used nothing; to keep them, as if they used all of it.
             let for_more = Memory { room: memory.room_for_more, ..memory };
             self.memory_allows = Some(self.room_for(for_more, all.saturating_sub(sample.young)));
             self.memory_keeps = Some(self.room_for(memory, all));
@@ -233,8 +236,8 @@ impl Sizing {
                 delayed: sum(self.usage.delayed, usage.delayed),
             };
         }
-        // Only what happens while requests wait says whether they wait for a processor. One look may find a worker in the
-        // short moment in which it waits for something else.
+        // Only samples that are taken while requests wait show whether they wait for a processor. One sample may find a
+        // worker in a short moment in which it waits for something else, so two are averaged.
         self.occupied = self.occupied.filter(|(at, _)| now.saturating_duration_since(*at) < 10 * QUICK);
         if sample.seen.queues() {
             let occupied = sample.runnable.min(self.bounds.cores);
@@ -242,20 +245,20 @@ impl Sizing {
         }
     }
 
-    fn enter_peak(&mut self, of_use: usize, now: Instant) {
+    fn enter_peak(&mut self, useful_now: usize, now: Instant) {
         while self.peaks.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > KEPT) {
             self.peaks.pop_front();
         }
         match self.peaks.back_mut() {
             Some((at, peak)) if now.saturating_duration_since(*at) < PEAK => {
-                *peak = of_use.max(*peak);
+                *peak = useful_now.max(*peak);
             }
-            _ => self.peaks.push_back((now, of_use)),
+            _ => self.peaks.push_back((now, useful_now)),
         }
     }
 
     fn surplus(&mut self, all: usize, least: usize, most: usize, now: Instant) -> usize {
-        if self.shrunk.is_some_and(|at| now.saturating_duration_since(at) < SHRINK_PAUSE) {
+        if self.shrunk.is_some_and(|at| now.saturating_duration_since(at) < SHRINK_INTERVAL) {
             return 0;
         }
         let peak = self.peaks.iter().map(|(_, peak)| *peak).max().unwrap_or_default();
@@ -264,17 +267,17 @@ impl Sizing {
         let surplus = match all.saturating_sub(most) {
             0 if is_settled => all.saturating_sub(kept).min(all.div_ceil(10)),
             0 => 0,
-            // No memory: at once, but what they had is seen only after they have gone.
+            // No memory: at once, but in steps, because the memory of retired workers is free only after they have exited.
             excess => excess.min(all.div_ceil(4)),
         };
         self.shrunk = if surplus > 0 { Some(now) } else { self.shrunk };
         surplus
     }
 
-    /// Why there are so many workers, for an operator.
+    /// The reason for the number of workers, for an operator.
     pub fn reason(&self, all: usize, now: Instant) -> Reason {
         let useful = self.useful().map_or(0, |useful| (useful * HEADROOM).ceil() as usize).max(self.bounds.least());
-        // Of equal ones, the latest.
+        // Of equal peaks, the latest.
         let peak = self.peaks.iter().max_by_key(|(_, peak)| *peak);
         let peak = peak.map(|(at, peak)| (*peak, now.saturating_duration_since(*at)));
         Reason {
@@ -288,7 +291,7 @@ impl Sizing {
     }
 }
 
-/// What the number of workers follows from.
+/// The reason for the number of workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reason {
     /// How many there are.
@@ -297,11 +300,11 @@ pub struct Reason {
     pub cores: f64,
     /// How much of a request is waiting for others than the processors, from 0 to 1.
     pub waiting_share: Option<f64>,
-    /// If more are kept than requests keep busy now: how many were of use at the most lately, and how long ago.
+    /// Set if more workers are kept than requests keep busy now: the largest useful number, and how long ago that was.
     pub kept: Option<(usize, Duration)>,
     /// How many the memory has room for.
     pub memory_allows: Option<usize>,
-    /// How many there may be.
+    /// The largest number of workers.
     pub max: usize,
 }
 
@@ -312,10 +315,10 @@ impl fmt::Display for Reason {
         write!(f, "{}: {}", number(self.workers as f64, "worker"), number(self.cores, "core"))?;
         match self.waiting_share {
             Some(share) => write!(f, ", {:.0} % of a request is waiting", share * 100.0)?,
-            None => write!(f, ", too few requests yet to say what they wait for")?,
+            None => write!(f, ", too few requests to measure what they wait for")?,
         }
         if let Some((count, ago)) = self.kept {
-            write!(f, ", {count} were of use {} s ago", ago.as_secs())?;
+            write!(f, ", {count} were useful {} s ago", ago.as_secs())?;
         }
         match self.memory_allows {
             Some(allows) if allows < self.max => write!(f, ", memory allows {allows}"),

@@ -7,7 +7,7 @@ const TWO_CORES: Bounds = Bounds { cores: 2.0, max: 512, memory: None };
 
 fn sample(seen: (usize, usize, usize, usize), runnable: f64) -> Sample {
     let (idle, starting, all, waiting) = seen;
-    Sample { seen: Seen { idle, starting, all, waiting }, runnable, young: 0, leaving: 0, usage: None, memory: None }
+    Sample { seen: Demand { idle, starting, all, waiting }, runnable, young: 0, leaving: 0, usage: None, memory: None }
 }
 
 fn usage(wall: f64, cpu: f64, delayed: f64) -> Usage {
@@ -15,7 +15,7 @@ fn usage(wall: f64, cpu: f64, delayed: f64) -> Usage {
 }
 
 #[test]
-fn more_workers_come_only_if_there_is_a_processor_for_them() {
+fn workers_are_added_only_if_there_is_a_processor_for_them() {
     // idle, starting, all, waiting; runnable; what a second's requests used → wanted
     let unknown = Usage::default();
     let table = [
@@ -26,10 +26,10 @@ fn more_workers_come_only_if_there_is_a_processor_for_them() {
         ((0, 0, 16, 900), 0.4, unknown, 64),
         // No more than there are requests.
         ((0, 0, 16, 3), 0.4, unknown, 19),
-        // Those that are being started are waited for.
+        // Workers that are being started count.
         ((0, 2, 4, 2), 0.0, unknown, 4),
         ((0, 2, 4, 9), 1.0, unknown, 4),
-        // Who is idle takes them: what the router said is old.
+        // An idle worker takes them: the router's report is old.
         ((2, 0, 2, 31), 0.0, unknown, 2),
         // Nineteen twentieths are waiting: 2 / 0.05 at once.
         ((0, 0, 2, 900), 0.1, usage(2.0, 0.1, 0.0), 40),
@@ -48,7 +48,7 @@ fn more_workers_come_only_if_there_is_a_processor_for_them() {
 }
 
 #[test]
-fn memory_bounds_the_number_and_too_much_of_it_takes_workers_away() {
+fn memory_bounds_the_number_and_a_lack_of_it_retires_workers() {
     let memory = |room, worker| Some(Memory { room, worker, room_for_more: room });
     // room and a worker's memory in MiB, "memory" in MiB → wanted, surplus of 16, of which none is idle
     let table = [
@@ -70,7 +70,7 @@ fn memory_bounds_the_number_and_too_much_of_it_takes_workers_away() {
 }
 
 #[test]
-fn memory_that_is_not_taken_yet_counts_and_so_does_what_will_be_given_back() {
+fn memory_that_new_workers_will_use_counts_and_so_does_that_of_leaving_workers() {
     let decide = |young, leaving, promised: i64| {
         let memory = Some(Memory { room: 45 * MIB, worker: 10 << 20, room_for_more: (45 - promised) * MIB });
         let sample = Sample { young, leaving, memory, ..sample((0, 0, 16, 900), 0.0) };
@@ -79,7 +79,7 @@ fn memory_that_is_not_taken_yet_counts_and_so_does_what_will_be_given_back() {
     };
     assert_eq!(decide(0, 0, 0), (20, 0, Some(20)));
     assert_eq!(decide(3, 0, 0), (17, 0, Some(17)));
-    assert_eq!(decide(6, 0, 0), (16, 0, Some(16)), "nobody is sent away for memory that is there");
+    assert_eq!(decide(6, 0, 0), (16, 0, Some(16)), "no worker is retired while there is memory");
     assert_eq!(decide(6, 3, 0), (17, 0, Some(17)));
     // Another application has just started workers.
     assert_eq!(decide(0, 0, 30), (17, 0, Some(17)));
@@ -87,12 +87,12 @@ fn memory_that_is_not_taken_yet_counts_and_so_does_what_will_be_given_back() {
 }
 
 #[test]
-fn an_operator_reads_why() {
+fn the_reason_is_readable() {
     let mut sizing = Sizing::new(TWO_CORES);
     let memory = Some(Memory { room: 1280 * MIB, worker: 10 << 20, room_for_more: 1280 * MIB });
     assert_eq!(
         sizing.reason(1, Instant::now()).to_string(),
-        "1 worker: 2 cores, too few requests yet to say what they wait for, at most 512"
+        "1 worker: 2 cores, too few requests to measure what they wait for, at most 512"
     );
     let now = Instant::now();
     let seen = Sample { usage: Some(usage(10.0, 1.3, 0.0)), memory, ..sample((0, 0, 12, 0), 0.0) };
@@ -106,18 +106,18 @@ fn an_operator_reads_why() {
     sizing.decide(sample((70, 0, 80, 0), 0.0), now + 20 * PEAK);
     assert_eq!(
         sizing.reason(80, now + 55 * PEAK).to_string(),
-        "80 workers: 2 cores, 87 % of a request is waiting, 80 were of use 45 s ago, memory allows 140"
+        "80 workers: 2 cores, 87 % of a request is waiting, 80 were useful 45 s ago, memory allows 140"
     );
 }
 
-/// What a request does: it computes, then waits for others, both in milliseconds.
+/// A request computes, then waits for others; both in milliseconds.
 #[derive(Clone, Copy)]
 struct Page {
     cpu: u32,
     wait: u32,
 }
 
-/// What happened to the requests of a simulation.
+/// The result of a simulation.
 struct Outcome {
     /// How many workers there were, at the end of each second.
     workers: Vec<usize>,
@@ -133,7 +133,7 @@ struct Outcome {
 
 #[derive(Clone, Copy)]
 struct Worker {
-    /// It has answered nothing yet.
+    /// It has not answered a request yet.
     is_young: bool,
     /// The rest of its request, and when that arrived.
     request: Option<(f64, f64, u32)>,
@@ -157,8 +157,8 @@ fn simulate(seconds: u32, worker_bytes: u64, mut arrivals: impl FnMut(u32) -> Ve
     let start = Instant::now();
     let mut sizing = Sizing::new(TWO_CORES);
     let mut workers = vec![Worker::default(); TWO_CORES.least()];
-    // When those that were forked will serve: two milliseconds later.
-    let mut births: Vec<u32> = Vec::new();
+    // When forked workers will serve: two milliseconds later.
+    let mut boots: Vec<u32> = Vec::new();
     let mut leaving = 0;
     let (mut queue, mut used) = (VecDeque::new(), Usage::default());
     let mut look_at = Some(0);
@@ -166,9 +166,9 @@ fn simulate(seconds: u32, worker_bytes: u64, mut arrivals: impl FnMut(u32) -> Ve
     let mut direction = 0;
     for now in 0..seconds * 1000 {
         queue.extend(arrivals(now).into_iter().map(|page| (page, now)));
-        let born = births.iter().filter(|at| **at <= now).count();
-        births.retain(|at| *at > now);
-        workers.extend(std::iter::repeat_n(Worker::default(), born));
+        let booted = boots.iter().filter(|at| **at <= now).count();
+        boots.retain(|at| *at > now);
+        workers.extend(std::iter::repeat_n(Worker::default(), booted));
         for worker in workers.iter_mut().filter(|worker| worker.is_idle()) {
             if let Some((page, arrived)) = queue.pop_front() {
                 let page: Page = page;
@@ -199,21 +199,21 @@ fn simulate(seconds: u32, worker_bytes: u64, mut arrivals: impl FnMut(u32) -> Ve
             workers.remove(idle);
             leaving -= 1;
         }
-        let all = workers.len() + births.len() - leaving;
+        let all = workers.len() + boots.len() - leaving;
         let wants = !queue.is_empty() && look_at.is_none_or(|at| at > now + QUICK.as_millis() as u32);
         if look_at.is_some_and(|at| at <= now) || wants {
             let idle = workers.iter().filter(|worker| worker.is_idle()).count();
             // The kernel sees a worker's memory when its first request has taken it.
             let old = workers.iter().filter(|worker| !worker.is_young).count();
-            let young = workers.len() - old + births.len();
+            let young = workers.len() - old + boots.len();
             let room = ROOM - (old as u64 * worker_bytes) as i64;
-            outcome.most = outcome.most.max(workers.len() + births.len());
-            let seen = Seen { idle, starting: births.len(), all, waiting: queue.len() };
+            outcome.most = outcome.most.max(workers.len() + boots.len());
+            let seen = Demand { idle, starting: boots.len(), all, waiting: queue.len() };
             let usage = (used.within >= 0.5).then(|| std::mem::take(&mut used));
             let memory = Some(Memory { room, worker: worker_bytes, room_for_more: room });
             let at = start + Duration::from_millis(now.into());
             let decision = sizing.decide(Sample { seen, runnable: runnable as f64, young, leaving, usage, memory }, at);
-            births.extend(std::iter::repeat_n(now + 2, decision.wanted - all));
+            boots.extend(std::iter::repeat_n(now + 2, decision.wanted - all));
             leaving += decision.surplus;
             look_at = Some(now + decision.look_in.as_millis() as u32);
             let turn = (decision.wanted - all) as i64 - decision.surplus as i64;
@@ -223,7 +223,7 @@ fn simulate(seconds: u32, worker_bytes: u64, mut arrivals: impl FnMut(u32) -> Ve
             direction = if turn == 0 { direction } else { turn.signum() };
         }
         if now % 1000 == 999 {
-            outcome.workers.push(workers.len() + births.len() - leaving);
+            outcome.workers.push(workers.len() + boots.len() - leaving);
         }
     }
     outcome.waiting = queue.len();
@@ -256,7 +256,7 @@ fn code_that_computes_has_a_worker_for_each_core_even_under_overload() {
 }
 
 #[test]
-fn code_that_waits_has_as_many_as_its_requests_need() {
+fn code_that_waits_has_as_many_workers_as_its_requests_need() {
     for per_second in [100, 500, 1500] {
         let outcome = simulate(60, 1 << 20, |now| steady(now, per_second, WAITS));
         let needed = (per_second * 50 / 1000) as usize;
@@ -269,7 +269,7 @@ fn code_that_waits_has_as_many_as_its_requests_need() {
 }
 
 #[test]
-fn a_burst_is_met_within_some_tens_of_milliseconds_and_forgotten_slowly() {
+fn a_burst_gets_workers_within_some_tens_of_milliseconds_and_they_are_retired_slowly() {
     // Ten a second, and 1500 at once in second 5.
     let outcome = simulate(760, 1 << 20, |now| {
         let burst = if now == 5000 { 1500 } else { 0 };
@@ -298,7 +298,7 @@ fn a_slow_database_gets_more_workers_and_a_quick_one_fewer() {
 }
 
 #[test]
-fn hogs_of_memory_have_no_more_workers_than_it_has_room_for() {
+fn workers_that_use_much_memory_stay_within_it() {
     // A worker of 100 MiB, and 1000 MiB.
     let outcome = simulate(60, 100 << 20, |now| steady(now, 500, WAITS));
     assert!(outcome.most <= 10, "{} at once, {:?}", outcome.most, outcome.workers);
@@ -306,7 +306,7 @@ fn hogs_of_memory_have_no_more_workers_than_it_has_room_for() {
 }
 
 #[test]
-fn a_mix_of_quick_and_slow_pages_lets_the_quick_ones_pass() {
+fn slow_pages_do_not_block_quick_ones() {
     let mut number = 1u32;
     let outcome = simulate(120, 1 << 20, |now| {
         let mut mixed = |page| {
@@ -323,7 +323,7 @@ fn a_mix_of_quick_and_slow_pages_lets_the_quick_ones_pass() {
 }
 
 #[test]
-fn when_waiting_code_begins_to_compute_the_workers_follow() {
+fn the_number_of_workers_falls_when_waiting_code_begins_to_compute() {
     let page = |now: u32| if now < 40_000 { WAITS } else { COMPUTES };
     let outcome = simulate(720, 1 << 20, |now| steady(now, if now < 40_000 { 1000 } else { 150 }, page(now)));
     assert!(outcome.workers[30] >= 50, "{:?}", outcome.workers);

@@ -3,7 +3,7 @@
 use super::*;
 
 fn process(number: i32) -> Process {
-    Process { pid: Pid::from_raw(number).unwrap(), born: 1 }
+    Process { pid: Pid::from_raw(number).unwrap(), started: 1 }
 }
 
 fn id(index: u16, incarnation: u16) -> WorkerId {
