@@ -94,7 +94,7 @@ def test_a_given_configuration_replaces_the_stored_one(place):
         ('{"routes": [', "the text ends too early"),
         ("", "there is no configuration"),
         ("\0" * 4096, "expected value"),
-        (b"\xff\xfe", "cannot be read"),
+        (b"\xff\xfe", "cannot read"),
         ('{"applications": {"x": {"type": "ruby"}}}', '"ruby"'),
         ('{"applications": {"x": {"type": "php", "root": "/no/such/root"}}}', "/no/such/root"),
         ('{"applications": {"x": {"type": "php 5.3", "root": "/tmp"}}}', "PHP 5.3 was not found"),

@@ -76,7 +76,7 @@ def test_a_conflict_between_listeners_names_both(server):
     assert server.api("PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "routes"}).status == 200
     answer = server.api("PUT", f"/config/listeners/*:{port}", {"pass": "routes"})
     assert answer.status == 500
-    assert f"howdah itself listens on 127.0.0.1:{port}; make two changes of it" in answer.json()["detail"]
+    assert f"howdah itself listens on 127.0.0.1:{port}; make two changes" in answer.json()["detail"]
 
 
 def test_an_unusable_body_folder_is_rejected(server, tmp_path):

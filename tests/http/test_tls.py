@@ -374,7 +374,7 @@ def test_certificates_survive_a_restart(start, client, tmp_path, authority):
     (tmp_path / "state/certs").mkdir(parents=True)
     (tmp_path / "state/certs/broken").write_text("-----BEGIN CERTIFICATE-----\n")
     server = start(None, names=["shop"])
-    wait_for(lambda: 'the stored certificate "broken" cannot be used: a block of PEM has no end' in server.stderr)
+    wait_for(lambda: 'cannot use the stored certificate "broken": a block of PEM has no end' in server.stderr)
     put(server, "new", authority.bundle("new.example"))
     stored = tmp_path / "state/certs/new"
     assert stored.stat().st_mode & 0o777 == 0o600

@@ -524,7 +524,7 @@ def test_the_descriptor_limit_is_raised_for_howdah_but_not_for_php(shop):
 
 def test_a_low_descriptor_limit_is_logged_at_the_start(shop):
     server = shop(how=few_descriptors(1000, 1000))
-    assert "no more than 1000 descriptors may be open" in server.stderr and "ulimit -Hn" in server.stderr
+    assert "at most 1000 descriptors may be open" in server.stderr and "ulimit -Hn" in server.stderr
 
 
 @needs_root

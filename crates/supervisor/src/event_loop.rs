@@ -12,13 +12,13 @@ use crate::os::listen::Listeners;
 use crate::os::logs;
 use crate::os::pid_file::PidFile;
 use crate::os::reap;
-use crate::os::signals::{Request, Signals};
+use crate::os::signals::{SignalRequest, Signals};
 use crate::os::sweep::Sweep;
 use crate::os::system_error::words;
 use crate::plan::application::{Defaults, Plan};
 use crate::policy::pace::Backoff;
 use crate::store::certificates::Certificates;
-use crate::store::state_directory::State;
+use crate::store::state_directory::StateDirectory;
 use howdah_channel::WorkerId;
 use howdah_protocol::prototype_messages::FromPrototype;
 use howdah_protocol::router_messages::{FromRouter, RouterLoad, ToRouter};
@@ -57,7 +57,7 @@ pub struct Supervisor {
     /// What the control sockets ask for.
     pub(crate) control: mpsc::UnboundedReceiver<Ask>,
     /// Where the configuration is stored.
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<StateDirectory>,
     pub(crate) certificates: Certificates,
     /// The router's latest numbers.
     pub(crate) load: RouterLoad,
@@ -81,7 +81,7 @@ pub struct Supervisor {
 const DEATHS_KEPT: Duration = Duration::from_secs(30);
 
 enum Event {
-    Signal(Request),
+    Signal(SignalRequest),
     /// `None`: its socket is closed.
     Router(Option<FromRouter>),
     /// Of the generation in this place.
@@ -183,12 +183,12 @@ impl Supervisor {
 
     fn handle(&mut self, event: Event, now: Instant) -> Result<(), String> {
         match event {
-            Event::Signal(Request::Reap) => self.reap(now),
-            Event::Signal(Request::Drain) => self.drain(now),
-            Event::Signal(Request::Quit) => self.quit(),
-            Event::Signal(Request::ReopenLogs) => self.reopen_logs(),
-            Event::Signal(Request::HangUp) if std::io::stdout().is_terminal() => self.quit(),
-            Event::Signal(Request::HangUp | Request::Nothing) => {}
+            Event::Signal(SignalRequest::Reap) => self.reap(now),
+            Event::Signal(SignalRequest::Drain) => self.drain(now),
+            Event::Signal(SignalRequest::Quit) => self.quit(),
+            Event::Signal(SignalRequest::ReopenLogs) => self.reopen_logs(),
+            Event::Signal(SignalRequest::HangUp) if std::io::stdout().is_terminal() => self.quit(),
+            Event::Signal(SignalRequest::HangUp | SignalRequest::Nothing) => {}
             Event::Router(Some(message)) => self.on_router_message(message, now),
             Event::Router(None) => {
                 if let Some(router) = &mut self.router {

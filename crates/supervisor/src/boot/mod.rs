@@ -17,7 +17,7 @@ use crate::os::signals::Signals;
 use crate::os::sweep::Sweep;
 use crate::plan::application::Defaults;
 use crate::store::certificates::Certificates;
-use crate::store::state_directory::State;
+use crate::store::state_directory::StateDirectory;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, Configuration, Context, Document};
 use std::collections::BTreeSet;
@@ -35,9 +35,9 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let signals = Signals::listen().map_err(system)?;
     let sweep = Sweep::new();
     resources::raise_descriptors();
-    resources::granted().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    resources::kernel_limits().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     reap::adopt_orphans().map_err(system)?;
-    let state = start.state_dir.as_deref().map(State::open).transpose()?;
+    let state = start.state_dir.as_deref().map(StateDirectory::open).transpose()?;
     let certificates = match &state {
         Some(state) => Certificates::load(state.folder())?,
         None => Certificates::default(),
@@ -103,7 +103,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
 
 fn first_configuration(
     start: &Start,
-    state: Option<&State>,
+    state: Option<&StateDirectory>,
     certificates: &BTreeSet<String>,
 ) -> Result<(Document, Configuration, Origin), String> {
     let read = |text: &str| {
@@ -115,8 +115,8 @@ fn first_configuration(
         let (document, configuration) = read(text).map_err(|error| error.to_string())?;
         return Ok((document, configuration, Origin::Start));
     }
-    let kept = || state.map(State::keep_failed).unwrap_or_default();
-    match state.map(State::configuration).transpose().map(Option::flatten) {
+    let kept = || state.map(StateDirectory::keep_failed).unwrap_or_default();
+    match state.map(StateDirectory::configuration).transpose().map(Option::flatten) {
         Ok(None) => {}
         Ok(Some(text)) => match read(&text) {
             Ok((document, configuration)) => return Ok((document, configuration, Origin::Stored)),

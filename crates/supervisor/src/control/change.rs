@@ -15,7 +15,7 @@ use crate::os::logs::AccessLog;
 use crate::plan::application::Plan;
 use crate::plan::application::{Strictness, check_settings};
 use crate::plan::planning::Planning;
-use crate::store::state_directory::State;
+use crate::store::state_directory::StateDirectory;
 use howdah_config::{Application, Configuration, Document};
 use howdah_protocol::router_messages::ToRouter;
 use std::collections::BTreeMap;
@@ -359,7 +359,7 @@ impl Supervisor {
             Origin::Reload(reloading) => self.reload_failed(&reloading, &change.started, first_line(reason)),
             Origin::Start | Origin::Nothing => self.start_failure = Some(first_line(reason).to_owned()),
             Origin::Stored => {
-                let kept = self.state.as_ref().map(State::keep_failed).unwrap_or_default();
+                let kept = self.state.as_ref().map(StateDirectory::keep_failed).unwrap_or_default();
                 tracing::error!(
                     "the stored configuration does not run; howdah starts with an empty one, and {kept}: {}",
                     first_line(reason)

@@ -7,7 +7,7 @@ use crate::control::stage::Stage;
 use crate::event_loop::Supervisor;
 use crate::generation::Generation;
 use crate::os::identity::Account;
-use crate::os::link::Link;
+use crate::os::link::ChildLink;
 use crate::os::memory_file::memory_file;
 use crate::os::reap;
 use crate::os::spawn;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) pid: Pid,
-    pub(crate) link: Link<ToRouter, FromRouter>,
+    pub(crate) link: ChildLink<ToRouter, FromRouter>,
     since: Instant,
     /// It has served by a configuration.
     pub(crate) has_served: bool,
@@ -169,7 +169,7 @@ impl Supervisor {
         let account: &Account = &self.start.account;
         let boot = RouterBoot { identity: account.identity(), user: account.name.clone(), threads: self.threads };
         let (pid, socket) = spawn::router()?;
-        let told = Link::new(socket).and_then(|mut link| {
+        let told = ChildLink::new(socket).and_then(|mut link| {
             link.send(ToRouter::Boot(boot), Vec::new());
             let nothing = Known::default();
             let mut router = Router {

@@ -31,7 +31,7 @@ impl Supervisor {
                 // One that the router switches to already is finished.
                 self.fail_booting("howdah is shutting down", now);
                 self.router_due = None;
-                self.listeners.close_doors(&[]);
+                self.listeners.block_new_connections(&[]);
                 self.listeners.close();
                 match &mut self.router {
                     Some(router) => router.link.send(ToRouter::Drain, Vec::new()),

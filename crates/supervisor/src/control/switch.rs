@@ -9,7 +9,7 @@ use crate::control::change::{Change, Origin, Progress};
 use crate::control::stage::Stage;
 use crate::event_loop::Supervisor;
 use crate::os::reap;
-use crate::store::state_directory::State;
+use crate::store::state_directory::StateDirectory;
 use std::time::Instant;
 
 /// A configuration over which so many routers die is given up.
@@ -24,7 +24,7 @@ impl Supervisor {
             return self.fail_change(&problem, now);
         }
         let Some(change) = &mut self.change else { return };
-        let is_stored = |state: &&State| match &change.origin {
+        let is_stored = |state: &&StateDirectory| match &change.origin {
             // It was given at the start, and will be again.
             Origin::Start => state.is_read_only(),
             origin => origin.is_stored(),
@@ -40,7 +40,7 @@ impl Supervisor {
         if self.router.is_none() {
             return self.start_router_or_wait(now);
         }
-        self.listeners.close_doors(&self.current.listeners);
+        self.listeners.block_new_connections(&self.current.listeners);
         if let Err(error) = self.configure_router(now) {
             self.switch_back(&format!("the router cannot be configured: {error}"), now);
         }
@@ -167,7 +167,7 @@ impl Supervisor {
     pub(crate) fn swap_back(&mut self, change: &mut Change) {
         change.next.keep_log_of(&self.current);
         std::mem::swap(&mut self.current, &mut change.next);
-        self.listeners.open_doors();
+        self.listeners.unblock_new_connections();
         let other = self.current.version > 0 && self.current.document.compact() != change.next.document.compact();
         // What comes now is newer than what failed.
         self.current.version = change.next.version + 1;

@@ -5,8 +5,8 @@
 
 use super::silence::Silence;
 use super::{Generation, Prototype};
-use crate::generation::boot_output::Said;
-use crate::os::link::Link;
+use crate::generation::boot_output::BootOutput;
+use crate::os::link::ChildLink;
 use crate::os::process::{self, PidClaim};
 use crate::os::resources;
 use crate::os::spawn;
@@ -29,10 +29,10 @@ impl Generation {
             Some(file) => OwnedFd::from(file.try_clone()?),
             None => io::stderr().as_fd().try_clone_to_owned()?,
         };
-        let (said, stderr) = Said::pipe(stderr)?;
+        let (said, stderr) = BootOutput::pipe(stderr)?;
         let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment, stdout, stderr)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
-        let mut link = Link::new(socket)?;
+        let mut link = ChildLink::new(socket)?;
         if let Some(cgroup) = &plan.confined.cgroup
             && let Err(problem) = cgroup.admit(pid)
         {

@@ -1,7 +1,8 @@
-//! What a prototype says on standard error while it starts, and its workers while they are warmed: passed on to ours, or
-//! its own file, and the end kept for an answer.
+//! The output of a prototype on standard error while it boots, and of its workers during the warm-up. It is copied to
+//! our standard error, or to the application's own file, and its end is kept for an error message.
 //!
-//! Otherwise they have that standard error themselves. What the prototype started meanwhile may go on writing here.
+//! At other times these processes write there directly. Background processes that the prototype started while it booted
+//! may go on writing here.
 
 use howdah_background_writer::{BackgroundWriter, standard_error};
 use rustix::io::Errno;
@@ -14,48 +15,48 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::{self, Receiver};
 
-/// How much is kept, in bytes and in lines.
+/// The size of the end that is kept, in bytes and in lines.
 const KEPT_BYTES: usize = 4096;
 const KEPT_LINES: usize = 10;
-/// How much is read at once.
+/// The size of one read.
 const CHUNK_BYTES: usize = 16384;
-/// A dead prototype has not more than this in its pipe, unless somebody else writes there, too.
-const CHUNKS_OF_THE_DEAD: usize = 64;
+/// The pipe of a dead prototype holds at most this number of reads, unless another process still writes to it.
+const MAX_FINAL_READS: usize = 64;
 
-/// A pipe's end, and the last that came out of it.
+/// The reading end of a pipe, and the last output that came out of it.
 #[derive(Debug)]
-pub struct Said {
-    /// `None` when nobody can write any more.
+pub struct BootOutput {
+    /// `None` when all writers have closed it.
     pipe: Option<Receiver>,
     kept: Vec<u8>,
     /// The application's `stderr`; `None` is our standard error.
-    file: Option<Output>,
+    file: Option<StderrFile>,
 }
 
 #[derive(Debug)]
-enum Output {
+enum StderrFile {
     File(Arc<File>),
-    /// One that may make its writers wait.
+    /// A file that may make its writers wait.
     Slow(BackgroundWriter),
 }
 
-// === impl Said ===
+// === impl BootOutput ===
 
-impl Said {
-    /// The prototype's end, too.
+impl BootOutput {
+    /// Creates a pipe. Returns the prototype's end too.
     ///
     /// # Errors
     /// When there are no descriptors.
-    pub fn pipe(file: Option<File>) -> io::Result<(Said, OwnedFd)> {
+    pub fn pipe(file: Option<File>) -> io::Result<(BootOutput, OwnedFd)> {
         let (sender, receiver) = pipe::pipe()?;
         let file = file.map(Arc::new).map(|file| match BackgroundWriter::of(&file, "an application's stderr") {
-            Some(writer) => Output::Slow(writer),
-            None => Output::File(file),
+            Some(writer) => StderrFile::Slow(writer),
+            None => StderrFile::File(file),
         });
-        Ok((Said { pipe: Some(receiver), kept: Vec::new(), file }, sender.into_blocking_fd()?))
+        Ok((BootOutput { pipe: Some(receiver), kept: Vec::new(), file }, sender.into_blocking_fd()?))
     }
 
-    /// Passes on what there is, or asks to be called again.
+    /// Copies what has arrived. Registers for the next output otherwise.
     pub fn poll(&mut self, cx: &mut Context<'_>) {
         let Some(pipe) = &mut self.pipe else { return };
         let mut memory = [0; CHUNK_BYTES];
@@ -63,7 +64,7 @@ impl Said {
         match Pin::new(pipe).poll_read(cx, &mut buffer) {
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                 self.take(buffer.filled());
-                // The others come first.
+                // Other events come first.
                 cx.waker().wake_by_ref();
             }
             Poll::Ready(_) => self.pipe = None,
@@ -71,9 +72,9 @@ impl Said {
         }
     }
 
-    /// The last lines of a prototype that is dead; empty if it said nothing.
+    /// The last lines of a prototype that is dead; empty if there was no output.
     pub fn last_lines(&mut self) -> String {
-        for _ in 0..CHUNKS_OF_THE_DEAD {
+        for _ in 0..MAX_FINAL_READS {
             let Some(pipe) = &self.pipe else { break };
             let mut buffer = [0; CHUNK_BYTES];
             match rustix::io::read(pipe.as_fd(), &mut buffer) {
@@ -86,27 +87,27 @@ impl Said {
         last_lines(&self.kept)
     }
 
-    /// What was said until now is not kept.
+    /// Forgets all output so far.
     pub fn forget(&mut self) {
         let _ = self.last_lines();
         self.kept.clear();
     }
 
-    fn take(&mut self, said: &[u8]) {
+    fn take(&mut self, output: &[u8]) {
         match &self.file {
-            Some(Output::File(file)) => drop((&**file).write_all(said)),
-            Some(Output::Slow(writer)) => writer.push(said),
-            None => standard_error().push(said),
+            Some(StderrFile::File(file)) => drop((&**file).write_all(output)),
+            Some(StderrFile::Slow(writer)) => writer.push(output),
+            None => standard_error().push(output),
         }
-        self.kept.extend_from_slice(said);
+        self.kept.extend_from_slice(output);
         let excess = self.kept.len().saturating_sub(KEPT_BYTES);
         self.kept.drain(..excess);
     }
 }
 
-/// Without control characters: they are for an answer, which a terminal may show.
-fn last_lines(said: &[u8]) -> String {
-    let text = String::from_utf8_lossy(said);
+/// Without control characters, because a terminal may show the error message.
+fn last_lines(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
     let lines: Vec<String> = text
         .lines()
         .map(|line| line.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
@@ -128,14 +129,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_dead_prototype_said_is_all_there() {
-        let (mut said, theirs) = Said::pipe(Some(tempfile::tempfile().unwrap())).unwrap();
-        assert_eq!(said.last_lines(), "", "it does not wait");
+    async fn the_output_of_a_dead_prototype_is_complete() {
+        let (mut output, theirs) = BootOutput::pipe(Some(tempfile::tempfile().unwrap())).unwrap();
+        assert_eq!(output.last_lines(), "", "it does not wait");
         let mut theirs = File::from(theirs);
         theirs.write_all(&[b'x'; 30_000]).unwrap();
         theirs.write_all(b"\nthe end\n").unwrap();
         drop(theirs);
-        assert!(said.last_lines().ends_with("x\nthe end"));
-        assert!(said.kept.len() <= KEPT_BYTES && said.pipe.is_none());
+        assert!(output.last_lines().ends_with("x\nthe end"));
+        assert!(output.kept.len() <= KEPT_BYTES && output.pipe.is_none());
     }
 }

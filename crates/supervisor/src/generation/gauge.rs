@@ -124,7 +124,8 @@ impl Gauge {
         Some(sum)
     }
 
-    /// How much memory there is for more workers. `promised` bytes of it will be used by new workers of other applications.
+    /// How much memory there is for more workers. `promised` bytes of it will be used by new workers of other
+    /// applications.
     pub fn memory(&mut self, workers: &[Measured], promised: u64, now: Instant) -> Option<Memory> {
         if self.weighed.is_none_or(|at| now.saturating_duration_since(at) >= WEIGH_INTERVAL) {
             self.weigh(workers, now);
@@ -141,8 +142,8 @@ impl Gauge {
         self.worker_bytes.unwrap_or(self.young_bytes)
     }
 
-    /// Weighs one of the workers that have served requests. While there are none, the others show the least that a worker
-    /// uses.
+    /// Weighs one of the workers that have served requests. While there are none, the others show the least that a
+    /// worker uses.
     fn weigh(&mut self, workers: &[Measured], now: Instant) {
         let is_young = workers.iter().all(Measured::is_young);
         let candidates: Vec<_> = workers.iter().filter(|worker| worker.is_young() == is_young).collect();

@@ -17,8 +17,8 @@ mod silence;
 
 use crate::api::processes::Shares;
 use crate::api::profile::{self, Profile};
-use crate::generation::boot_output::Said;
-use crate::os::link::Link;
+use crate::generation::boot_output::BootOutput;
+use crate::os::link::ChildLink;
 use crate::os::process::PidClaim;
 use crate::os::reap;
 use crate::os::slow_log::SlowLog;
@@ -108,11 +108,11 @@ enum Prototype {
         /// While it starts.
         boot_timeout: BootTimeout,
         /// What it says on standard error while it starts.
-        said: Said,
+        said: BootOutput,
         /// It has closed its socket: it must be gone by then.
         kill_at: Option<Instant>,
         /// `None` when it has been asked to end.
-        link: Option<Link<ToPrototype, FromPrototype>>,
+        link: Option<ChildLink<ToPrototype, FromPrototype>>,
     },
     /// To be started then.
     Down { again: Instant },

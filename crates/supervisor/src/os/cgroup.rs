@@ -1,24 +1,28 @@
-//! Control groups (version 2) of applications: made when a prototype starts, removed when the last one has ended.
+//! Control groups (version 2) of applications: created when a prototype starts, removed when the last prototype has
+//! exited.
 //!
-//! Only groups that we made are removed: one that an operator has made keeps its limits. What cannot be removed, as
-//! somebody is in it, is left.
+//! Only groups that howdah has created are removed: a group that an operator has created keeps its limits. A group that
+//! still has processes cannot be removed, and is left.
 
 use crate::os::system_error::words;
 use howdah_config::{Cgroup, CgroupBase};
+use procfs_core::process::MountInfo;
+use procfs_core::{FromRead, ProcessCGroups};
 use rustix::process::Pid;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An application's control group. With the last clone it is removed, if we made it.
+/// An application's control group. When the last clone is dropped, the group is removed if we created it.
 #[derive(Clone, Debug)]
 pub struct Group(Arc<Folder>);
 
 #[derive(Debug)]
 struct Folder(PathBuf);
 
-/// Groups of all applications that we made and that still are there: a new generation takes over those of the old one.
-static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// The groups that we created, of all applications, and that still exist: a new generation takes over those of the old
+/// one.
+static CREATED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 // === impl Group ===
 
@@ -26,7 +30,7 @@ impl Group {
     /// The group that the configuration names.
     ///
     /// # Errors
-    /// A sentence without the place in the configuration.
+    /// A sentence without the path of the option.
     pub fn find(wanted: &Cgroup) -> Result<Group, String> {
         let root = root().ok_or(
             "no hierarchy of control groups, version 2, is mounted; mount one (mount -t cgroup2 none /sys/fs/cgroup) \
@@ -39,34 +43,35 @@ impl Group {
         Ok(Group(Arc::new(Folder(root.join(base).join(&wanted.path)))))
     }
 
-    /// Its folder, whether it is there yet or not.
+    /// Its folder, which may not exist yet.
     pub fn folder(&self) -> &Path {
         &self.0.0
     }
 
-    /// Whether somebody has frozen it, or a group around it.
+    /// Whether an operator has frozen it, or a group around it.
     pub fn is_frozen(&self) -> bool {
         fs::read_to_string(self.folder().join("cgroup.events"))
             .is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
     }
 
-    /// Makes the group, if there is none, and puts a process into it, with what it will fork.
+    /// Creates the group if it does not exist, and moves a process into it. The children of the process will be in it
+    /// too.
     ///
     /// # Errors
-    /// A sentence without the place in the configuration.
+    /// A sentence without the path of the option.
     pub fn admit(&self, pid: Pid) -> Result<(), String> {
         let Folder(folder) = &*self.0;
         let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
         for folder in missing.into_iter().rev() {
             fs::create_dir(folder).map_err(|error| {
-                format!("{folder:?} cannot be made: {}; start howdah as root, or delegate the group", words(&error))
+                format!("cannot create {folder:?}: {}; start howdah as root, or delegate the group", words(&error))
             })?;
-            MADE.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
+            CREATED.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
         }
         let members = folder.join("cgroup.procs");
         fs::write(&members, pid.as_raw_pid().to_string()).map_err(|error| {
             format!(
-                "{members:?} does not take a process: {}; a group with controllers for others cannot have processes of \
+                "cannot move a process into {members:?}: {}; a group with controllers for others cannot have processes of \
                  its own: choose one below it",
                 words(&error)
             )
@@ -78,23 +83,24 @@ impl Group {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut created = CREATED.lock().unwrap_or_else(PoisonError::into_inner);
         for folder in self.0.ancestors() {
-            let Some(place) = made.iter().position(|other| other == folder) else { return };
+            let Some(index) = created.iter().position(|other| other == folder) else { return };
             if fs::remove_dir(folder).is_err() {
                 return;
             }
-            made.remove(place);
+            created.remove(index);
         }
     }
 }
 
-/// The folders of this process's group and of those around it, whose limits all count, from the inside out.
+/// The folders of this process's group and of all groups around it, from the inside out. The limits of all of them
+/// apply.
 pub fn own_folders() -> Vec<PathBuf> {
     root().map(|root| folders(&root, &root.join(own_group()))).unwrap_or_default()
 }
 
-/// The folders of this group and of those around it, from the inside out.
+/// The folders of this group and of all groups around it, from the inside out.
 pub fn folders_of(group: &Path) -> Vec<PathBuf> {
     root().map(|root| folders(&root, group)).unwrap_or_default()
 }
@@ -108,20 +114,20 @@ fn root() -> Option<PathBuf> {
 }
 
 fn own_group() -> PathBuf {
-    group_of(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
+    group_of(&fs::read("/proc/self/cgroup").unwrap_or_default())
 }
 
-/// `36 35 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw`
+/// Where version 2 is mounted. A line that cannot be parsed is another mount's.
 fn mount_point(mounts: &str) -> Option<PathBuf> {
-    let of_version_2 = |line: &&str| line.split_once(" - ").is_some_and(|(_, kind)| kind.starts_with("cgroup2 "));
-    let line = mounts.lines().find(of_version_2)?;
-    line.split(' ').nth(4).map(PathBuf::from)
+    let mounts = mounts.lines().filter_map(|line| MountInfo::from_line(line).ok());
+    mounts.into_iter().find(|mount| mount.fs_type == "cgroup2").map(|mount| mount.mount_point)
 }
 
-/// `0::/system.slice/howdah.service`
-fn group_of(groups: &str) -> PathBuf {
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    Path::new(own).strip_prefix("/").unwrap_or(Path::new("")).to_owned()
+/// The group of version 2, whose hierarchy has the number 0.
+fn group_of(groups: &[u8]) -> PathBuf {
+    let groups = ProcessCGroups::from_read(groups).map(|groups| groups.0).unwrap_or_default();
+    let own = groups.into_iter().find(|group| group.hierarchy == 0);
+    own.map(|group| PathBuf::from(group.pathname.trim_start_matches('/'))).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -129,20 +135,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_version_is_found_among_the_first() {
+    fn version_2_is_found_beside_version_1() {
         let mounts = "32 31 0:28 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory\n\
                       33 31 0:29 / /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
         assert_eq!(mount_point(mounts), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(mount_point("32 31 0:28 / /sys rw - sysfs sysfs rw\n"), None);
         assert_eq!(
-            group_of("4:memory:/x\n0::/system.slice/howdah.service\n"),
+            group_of(b"4:memory:/x\n0::/system.slice/howdah.service\n"),
             Path::new("system.slice/howdah.service")
         );
-        assert_eq!(group_of("0::/\n"), Path::new(""));
+        assert_eq!(group_of(b"0::/\n"), Path::new(""));
     }
 
     #[test]
-    fn what_we_made_is_removed_and_nothing_else() {
+    fn only_groups_that_we_created_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let operators = folder.path().join("operators");
         fs::create_dir(&operators).unwrap();
@@ -151,10 +157,10 @@ mod tests {
         let pid = rustix::process::getpid();
         first.admit(pid).unwrap();
         second.admit(pid).unwrap();
-        // A file of the kernel's own does not keep a group from being removed.
+        // On a real hierarchy, the kernel's own files do not keep a group from being removed.
         fs::remove_file(operators.join("a/b/cgroup.procs")).unwrap();
         drop(first.clone());
-        assert!(operators.join("a/b").exists(), "a clone of its plan is alive");
+        assert!(operators.join("a/b").exists(), "a clone exists");
         drop(first);
         drop(second);
         assert!(!operators.join("a").exists() && operators.exists());

@@ -1,6 +1,6 @@
-//! Which user the router and PHP become. Only root can become somebody else.
+//! The user as which the router and PHP run. Only root can change users.
 //!
-//! Errors are sentences without the place in the configuration: the caller knows it.
+//! Errors are sentences without the path of the option: the caller adds it.
 
 use howdah_protocol::identity::Identity;
 use nix::unistd::{Gid, Group, Uid, User};
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Users for those that nobody chose, in this order.
+/// The users that root's child processes get by default, in this order.
 const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"];
 
-/// A user and a group. The default is whoever started howdah.
+/// A user and a group. The default is the user that started howdah.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// User and group id; `None` changes nothing.
@@ -23,10 +23,9 @@ pub struct Account {
 // === impl Account ===
 
 impl Account {
-    /// The user with this name, in this group or else in their own.
+    /// The user with this name, in this group or else in the user's own group.
     ///
-    /// # Errors
-    /// When there is no such user or group, or when only root could become that.
+    /// If there is no such user or group, or if only root could change to it.
     pub fn named(user: &str, group: Option<&str>) -> Result<Account, String> {
         let found = User::from_name(user).ok().flatten().ok_or_else(|| {
             format!(
@@ -42,8 +41,7 @@ impl Account {
 
     /// The same user in another group.
     ///
-    /// # Errors
-    /// When there is no such group, or when only root could become that.
+    /// If there is no such group, or if only root could change to it.
     pub fn in_group(self, group: &str) -> Result<Account, String> {
         let found = Group::from_name(group).ok().flatten().ok_or_else(|| {
             format!(
@@ -54,7 +52,7 @@ impl Account {
         Account { ids: Some((uid, found.gid.as_raw())), name: self.name }.permitted()
     }
 
-    /// Who serves this folder if nobody said so: for root the folder's owner, unless that is root too.
+    /// The default user for a folder. For root, that is the folder's owner, unless the owner is root too.
     ///
     /// # Errors
     /// As for [`Account::unprivileged`].
@@ -71,10 +69,9 @@ impl Account {
         }
     }
 
-    /// For root somebody without privileges.
+    /// For root, a user without privileges; otherwise the current user.
     ///
-    /// # Errors
-    /// When there is nobody to become: PHP runs as root only if that is asked for.
+    /// If there is no such user. PHP runs as root only if the operator requests that.
     pub fn unprivileged() -> Result<Account, String> {
         if !Uid::effective().is_root() {
             return Ok(Account::default());
@@ -82,7 +79,7 @@ impl Account {
         first_of(&UNPRIVILEGED)
     }
 
-    /// As a boot message says it.
+    /// The ids for a boot message.
     pub(crate) fn identity(&self) -> Identity {
         Identity { ids: self.ids }
     }
@@ -95,7 +92,7 @@ impl Account {
         if self.ids == Some((uid.as_raw(), gid.as_raw())) {
             return Ok(Account::default());
         }
-        Err("only root can run PHP as somebody else; start howdah as root or leave out user and group".to_owned())
+        Err("only root can run PHP as another user; start howdah as root or leave out user and group".to_owned())
     }
 }
 
@@ -103,7 +100,7 @@ fn first_of(names: &[&str]) -> Result<Account, String> {
     let user = names.iter().find_map(|name| User::from_name(name).ok().flatten());
     user.as_ref().map(of).ok_or_else(|| {
         format!(
-            "howdah was started by root, and there is no user {} to run as; say as whom with --user",
+            "howdah was started by root, and there is no user {} to run as; choose one with --user",
             names.join(" and no user ")
         )
     })
@@ -118,20 +115,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_that_does_not_exist_is_named() {
+    fn an_unknown_user_is_named_in_the_error() {
         let error = Account::named("no-such-user", None).unwrap_err();
         assert!(error.starts_with("there is no user \"no-such-user\" on this machine; "), "{error}");
     }
 
     #[test]
-    fn nobody_stays_root_for_want_of_somebody_else() {
+    fn root_without_an_unprivileged_user_is_an_error() {
         let error = first_of(&["no-such-user", "no-such-body"]).unwrap_err();
         assert!(error.contains("no user no-such-user and no user no-such-body"), "{error}");
         assert!(error.contains("--user"), "{error}");
     }
 
     #[test]
-    fn roots_folders_are_served_by_somebody_else() {
+    fn folders_of_root_are_served_by_an_unprivileged_user() {
         if Uid::effective().is_root() {
             assert_ne!(Account::for_folder(Path::new("/")).unwrap().ids, Some((0, 0)));
             assert_eq!(Account::for_folder(Path::new("/")), Account::unprivileged());

@@ -11,43 +11,44 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 
-/// A link to a child that is told `Out` and tells `In`.
+/// The socket to a child that receives `Out` and sends `In`.
 #[derive(Debug)]
-pub struct Link<Out, In> {
+pub struct ChildLink<Out, In> {
     socket: AsyncFd<ControlSocket>,
-    /// What the child has not been told yet.
+    /// Messages that the child has not read yet.
     queue: VecDeque<(Out, Vec<OwnedFd>)>,
     closed: bool,
-    /// Why a message could not be sent: the child does not know what it should.
+    /// Why a message could not be sent. The child lacks information then.
     failure: Option<io::Error>,
     incoming: PhantomData<fn() -> In>,
 }
 
-// === impl Link ===
+// === impl ChildLink ===
 
-impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
-    /// A link over this socket.
+impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
+    /// Wraps the socket.
     pub fn new(socket: ControlSocket) -> io::Result<Self> {
         #[expect(deprecated, reason = "its successor is unsafe; a ControlSocket owns the one descriptor that it names")]
         let socket = AsyncFd::new(socket)?;
-        Ok(Link { socket, queue: VecDeque::new(), closed: false, failure: None, incoming: PhantomData })
+        Ok(ChildLink { socket, queue: VecDeque::new(), closed: false, failure: None, incoming: PhantomData })
     }
 
-    /// Sends a message, now or when the child reads again. A dead child's messages are lost.
+    /// Sends a message, now or when the child reads again. Messages to a dead child are lost.
     pub fn send(&mut self, message: Out, descriptors: Vec<OwnedFd>) {
         self.queue.push_back((message, descriptors));
         self.flush();
     }
 
-    /// Whether all could be sent so far.
+    /// Whether all messages could be sent so far.
     ///
     /// # Errors
-    /// If something could not be sent, though the child lives. It does not know what it should, and must be replaced.
+    /// If a message could not be sent to a living child. The child lacks information, and must be replaced.
     pub fn check(&mut self) -> io::Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// The next message; `None`, once, when the child has closed its end or broken the protocol. Sends what is queued.
+    /// The next message; `None`, once, when the child has closed its end or broken the protocol. Also sends queued
+    /// messages.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<In>> {
         if self.closed {
             return Poll::Pending;
@@ -66,7 +67,7 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
             };
             if let Ok(received) = guard.try_io(|socket| socket.get_ref().receive::<In>()) {
                 let message = received.unwrap_or_else(|error| {
-                    tracing::warn!("a control message cannot be read: {error}");
+                    tracing::warn!("cannot read a control message: {error}");
                     None
                 });
                 self.closed = message.is_none();
@@ -75,12 +76,12 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
         }
     }
 
-    /// Hears nothing more of what the child says.
+    /// Ignores all further messages of the child.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// A message that is already there.
+    /// A message that has arrived already.
     pub fn try_receive(&mut self) -> Option<In> {
         if self.closed {
             return None;
@@ -91,18 +92,18 @@ impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
         }
     }
 
-    /// Sends what could not be sent before.
+    /// Sends queued messages.
     pub fn flush(&mut self) {
         while let Some((message, descriptors)) = self.queue.front() {
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             match self.socket.get_ref().send_long(message, &descriptors) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // No memory for it now: with the next message, or when the supervisor looks at its clock.
+                // There is no memory for it now. It is sent with the next message, or when the next timer fires.
                 Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => return,
-                // It is dead: that is somebody else's to see.
+                // The child is dead. Its death is noticed elsewhere.
                 Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
                 Err(error) => {
-                    tracing::error!("a control message cannot be sent: {error}");
+                    tracing::error!("cannot send a control message: {error}");
                     self.failure = Some(error);
                 }
                 Ok(()) => {}

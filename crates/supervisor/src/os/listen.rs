@@ -1,7 +1,7 @@
-//! The listening sockets. The supervisor opens them, as it may be root, and keeps them for as long as it lives, so
+//! The listening sockets. The supervisor opens them, because it may be root, and keeps them open as long as it runs, so
 //! that no connection is refused while a router is replaced.
 //!
-//! Fails with one sentence that names the address and says what to do.
+//! An error is one sentence that names the address and what to do.
 
 use crate::os::resources;
 use crate::os::system_error::words;
@@ -17,11 +17,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Who may connect to a Unix socket is decided by the permissions of its folder.
+/// Any user may connect to a Unix socket: its folder decides who can reach it.
 const SOCKET_MODE: u32 = 0o666;
-/// The control API is for the owner.
+/// Only the owner may connect to the control API.
 const CONTROL_MODE: u32 = 0o600;
-/// When the kernel does not tell.
+/// Used if the kernel's limit cannot be read.
 const DEFAULT_BACKLOG: i32 = 4096;
 
 /// A BPF program for a listening TCP socket that drops new connections: packets with SYN and without ACK. Handshakes that
@@ -45,7 +45,7 @@ const NO_NEW_HANDSHAKES: [SockFilter; 5] = [
     SockFilter::new(0x06, 0, 0, 0),
 ];
 
-/// How a listener is chosen, for errors.
+/// Which option names an address, for errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenBy {
     /// `--listen`
@@ -56,7 +56,7 @@ pub enum ChosenBy {
     Control,
 }
 
-/// All listening sockets by number. A number is not given again.
+/// All listening sockets by number. A number is not reused.
 #[derive(Debug, Default)]
 pub struct Listeners {
     sockets: BTreeMap<u64, Socket>,
@@ -68,13 +68,13 @@ struct Socket {
     fd: OwnedFd,
     /// As it is configured.
     configured: Address,
-    /// Where it really listens: with the port that the kernel chose.
+    /// Where it listens, with the port that the kernel chose.
     address: Address,
     /// Removed when the socket is closed.
     _file: Option<SocketFile>,
 }
 
-/// A Unix socket's file. It is removed with the listener, if nobody has put another in its place.
+/// The file of a Unix socket. It is removed with the listener, unless another process has replaced it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
@@ -84,12 +84,12 @@ struct SocketFile {
 // === impl Listeners ===
 
 impl Listeners {
-    /// The socket that listens on this address already.
+    /// The socket with this address, if it is open already.
     pub fn find(&self, address: &Address) -> Option<u64> {
         self.sockets.iter().find(|(_, socket)| socket.configured == *address).map(|(id, _)| *id)
     }
 
-    /// Takes this address, too. Nobody can connect before [`Self::listen`]. Returns the socket's number.
+    /// Opens a socket with this address. Clients can connect after [`Self::listen`]. Returns the socket's number.
     pub fn open(&mut self, address: &Address, chosen_by: ChosenBy) -> Result<u64, String> {
         let mode = if chosen_by == ChosenBy::Control { CONTROL_MODE } else { SOCKET_MODE };
         let opened = match address {
@@ -103,7 +103,7 @@ impl Listeners {
         Ok(self.last)
     }
 
-    /// The listener of ours that keeps this address from being listened on: the same port, of all addresses or of one.
+    /// Our own listener that is in the way of this address: it has the same port, of all addresses or of this one.
     fn overlapping(&self, wanted: &Address, id: u64) -> Option<&Address> {
         let Address::Tcp(wanted) = wanted else { return None };
         let overlaps = |address: &&Address| match address {
@@ -118,17 +118,18 @@ impl Listeners {
         others.map(|(_, socket)| &socket.address).find(overlaps)
     }
 
-    /// Why the socket with this number, or none yet, cannot listen on this address.
+    /// Why the socket with this number cannot listen on this address; 0 is a socket that is not open yet.
     fn refusal(&self, address: &Address, id: u64, error: &io::Error, chosen_by: ChosenBy) -> String {
         match self.overlapping(address, id) {
             Some(own) if error.kind() == io::ErrorKind::AddrInUse => format!(
-                "cannot listen on {address}: howdah itself listens on {own}; make two changes of it, the first without {own}"
+                "cannot listen on {address}: howdah itself listens on {own}; \
+                 make two changes, the first without {own}"
             ),
             _ => explain(address, error, chosen_by),
         }
     }
 
-    /// Clients may connect from now on; so many connections may wait, or as many as the kernel allows.
+    /// Lets clients connect from now on. At most `backlog` connections may wait, or as many as the kernel allows.
     pub fn listen(&self, id: u64, backlog: Option<u32>, chosen_by: ChosenBy) -> Result<(), String> {
         let backlog = backlog.map_or_else(default_backlog, to_kernel);
         let Some(socket) = self.sockets.get(&id) else { return Ok(()) };
@@ -141,14 +142,14 @@ impl Listeners {
         self.sockets.get(&id).ok_or(io::ErrorKind::NotFound)?.fd.try_clone()
     }
 
-    /// Where they really listen, by number.
+    /// The numbers and addresses of all sockets, with the ports that the kernel chose.
     pub fn addresses(&self) -> impl Iterator<Item = (u64, &Address)> {
         self.sockets.iter().map(|(id, socket)| (*id, &socket.address))
     }
 
     /// Stops new connections to all TCP listeners except these `ids`: the others are about to be closed. See
     /// [`NO_NEW_HANDSHAKES`].
-    pub fn close_doors(&self, ids: &[u64]) {
+    pub fn block_new_connections(&self, ids: &[u64]) {
         for (_, socket) in self.sockets.iter().filter(|(id, socket)| socket.is_tcp() && !ids.contains(id)) {
             if let Err(error) = SockRef::from(&socket.fd).attach_filter(&NO_NEW_HANDSHAKES) {
                 // Some kernels allow it to root only.
@@ -158,19 +159,19 @@ impl Listeners {
     }
 
     /// Accepts new connections again: the change that was to close listeners was undone.
-    pub fn open_doors(&self) {
+    pub fn unblock_new_connections(&self) {
         for socket in self.sockets.values().filter(|socket| socket.is_tcp()) {
             // Fails where no filter is attached.
             let _ = SockRef::from(&socket.fd).detach_filter();
         }
     }
 
-    /// Closes all but these.
+    /// Closes all sockets but these.
     pub fn keep(&mut self, ids: &[u64]) {
         self.sockets.retain(|id, _| ids.contains(id));
     }
 
-    /// Closes them: once the router has done so too, connections are refused.
+    /// Closes all sockets. Connections are refused once the router has closed its copies too.
     pub fn close(&mut self) {
         self.sockets.clear();
     }
@@ -197,7 +198,7 @@ fn open_tcp(address: SocketAddr) -> io::Result<Socket> {
     let fd = socket(family)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if address.is_ipv6() {
-        // So that [::]:80 and *:80 can be listeners side by side.
+        // Otherwise [::]:80 would also take the port of *:80.
         sockopt::set_ipv6_v6only(&fd, true)?;
     }
     rustix::net::bind(&fd, &address)?;
@@ -209,7 +210,7 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
     let address = SocketAddrUnix::new(path)?;
     remove_stale(path, &address)?;
     let fd = socket(AddressFamily::UNIX)?;
-    // A mode that is set afterwards may be that of another file, which somebody has put in its place.
+    // The mode is not set afterwards: the path may name another file by then.
     let usual = rustix::process::umask(Mode::from_raw_mode(!mode & 0o777));
     let bound = rustix::net::bind(&fd, &address);
     rustix::process::umask(usual);
@@ -226,7 +227,7 @@ fn open_abstract(name: &str) -> io::Result<Socket> {
     Ok(Socket { fd, configured: address.clone(), address, _file: None })
 }
 
-/// Removes the file of a socket on which nobody listens any more.
+/// Removes the file of a socket that has no listener any more.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
     let Ok(metadata) = path.symlink_metadata() else {
         return Ok(());
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_taken_is_named() {
+    fn an_occupied_port_is_named() {
         let first = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let (_, address) = first.addresses().next().unwrap();
         let error = open(address).unwrap_err();
@@ -314,26 +315,26 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_door_lets_in_who_was_there_and_nobody_else_until_it_is_opened() {
+    fn blocked_listeners_accept_only_connections_from_before() {
         let listeners = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let (id, Address::Tcp(address)) = listeners.addresses().next().unwrap() else { panic!("TCP") };
         let connect = || std::net::TcpStream::connect_timeout(address, std::time::Duration::from_millis(100));
         let early = connect().unwrap();
-        listeners.close_doors(&[id]);
-        connect().expect("not its door");
-        listeners.close_doors(&[]);
+        listeners.block_new_connections(&[id]);
+        connect().expect("another listener is blocked");
+        listeners.block_new_connections(&[]);
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        connect().expect_err("a closed door");
-        assert!(rustix::net::accept(&listeners.sockets[&id].fd).is_ok(), "it was there before");
-        listeners.open_doors();
-        connect().expect("an open door");
+        connect().expect_err("new connections are blocked");
+        assert!(rustix::net::accept(&listeners.sockets[&id].fd).is_ok(), "it connected before");
+        listeners.unblock_new_connections();
+        connect().expect("new connections are allowed again");
         drop(early);
     }
 
     #[test]
-    fn a_listener_of_our_own_in_the_way_is_named() {
+    fn our_own_listener_that_is_in_the_way_is_named() {
         let mut listeners = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let Address::Tcp(first) = *listeners.addresses().next().unwrap().1 else { panic!("no port") };
         let error = listeners.open(&format!("*:{}", first.port()).parse().unwrap(), ChosenBy::Configuration);
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_socket_file_is_replaced_and_a_living_one_is_not() {
+    fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

@@ -1,9 +1,9 @@
-//! Log files. The supervisor opens them, as it may be root; the router writes the access log, and applications write what
-//! PHP says.
+//! Log files. The supervisor opens them, because it may be root. The router writes the access log, and applications
+//! write the output of PHP.
 //!
-//! What is open stays open: when a path cannot be opened any more, the file that it named goes on. A named pipe must have
-//! a reader, as opening it never waits for one. Links of others at the end of a path are not followed; what folders above
-//! it lead to is for the operator to say.
+//! An open file stays open: if its path cannot be opened again, the old file is still written. A named pipe must have a
+//! reader, because opening it never waits for one. Symbolic links of other users at the end of a path are not followed;
+//! the operator is responsible for the folders above it.
 
 use crate::os::system_error::words;
 use howdah_config::LogDestination;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const MODE: u32 = 0o640;
 
-/// Files to which an application writes in the place of our own standard output and error.
+/// The files to which an application writes instead of our own standard output and error.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     stdout: Option<Arc<File>>,
@@ -38,7 +38,7 @@ impl Outputs {
     /// Opens the application's `stdout` and `stderr`.
     ///
     /// # Errors
-    /// With the place in the configuration, the path and the reason.
+    /// With the path of the option, the path of the file and the reason.
     pub fn open(application: &str, stdout: Option<&Path>, stderr: Option<&Path>) -> Result<Outputs, String> {
         let open = |option: &str, path: Option<&Path>| {
             let output = path.map(|path| append_to(path).map(Arc::new).map_err(|error| (path, error)));
@@ -50,7 +50,7 @@ impl Outputs {
         Ok(Outputs { stdout: open("stdout", stdout)?, stderr: open("stderr", stderr)? })
     }
 
-    /// Standard output and error.
+    /// Copies of the files for standard output and error.
     ///
     /// # Errors
     /// When there are no descriptors.
@@ -63,10 +63,10 @@ impl Outputs {
 // === impl AccessLog ===
 
 impl AccessLog {
-    /// Opens it.
+    /// Opens the access log.
     ///
     /// # Errors
-    /// With the place in the configuration, the path and the reason.
+    /// With the path of the option, the path of the file and the reason.
     pub fn open(destination: &LogDestination) -> Result<AccessLog, String> {
         let file = match destination {
             LogDestination::Stdout => io::stdout()
@@ -80,7 +80,7 @@ impl AccessLog {
         Ok(AccessLog { destination: destination.clone(), file: Arc::new(file) })
     }
 
-    /// Whether it is a log with this destination.
+    /// Whether the log has this destination.
     pub fn writes_to(&self, destination: &LogDestination) -> bool {
         self.destination == *destination
     }
@@ -90,20 +90,20 @@ impl AccessLog {
         self.writes_to(&other.destination)
     }
 
-    /// Opens its path again, as the file may have been renamed since; if it cannot be, it stays as it is. `false` if it has
-    /// none.
+    /// Opens the path again, because the file may have been renamed. On failure the old file stays open. `false` if the
+    /// log has no path.
     pub fn reopen(&mut self) -> bool {
         if matches!(self.destination, LogDestination::Stdout) {
             return false;
         }
         match AccessLog::open(&self.destination) {
             Ok(fresh) => *self = fresh,
-            Err(reason) => tracing::error!("the access log stays as it is: {reason}"),
+            Err(reason) => tracing::error!("cannot reopen the access log; the old file is still written: {reason}"),
         }
         true
     }
 
-    /// A descriptor of it, for a router.
+    /// A descriptor of the log, for a router.
     ///
     /// # Errors
     /// When there are none.
@@ -112,7 +112,7 @@ impl AccessLog {
     }
 }
 
-/// Makes this file our standard error, and that of the children that are started from now on.
+/// Makes this file our standard error, and the standard error of all children that are started later.
 ///
 /// # Errors
 /// A sentence.
@@ -123,8 +123,8 @@ pub fn write_errors_to(path: &Path) -> Result<(), String> {
     })
 }
 
-/// Does not wait: not for the reader of a named pipe, and not for a modem. A link is followed if it is root's or ours: one of
-/// an application's user may lead to any file that we may write.
+/// Opens a file for appending. It never waits: not for the reader of a named pipe, and not for a modem. A symbolic link
+/// is followed if root or we own it: one that an application's user owns may lead to any file that we may write.
 pub(crate) fn append_to(path: &Path) -> io::Result<File> {
     let open = |more: OFlags| {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | more).bits() as i32;
@@ -142,17 +142,17 @@ pub(crate) fn append_to(path: &Path) -> io::Result<File> {
         }
         opened => opened?,
     };
-    // Whoever writes may wait: PHP would lose what does not fit into a pipe.
+    // Writers may wait: otherwise PHP would lose what does not fit into a pipe.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
 
-/// Why a log cannot be opened: mostly its folder is not there.
+/// Why a log cannot be opened: mostly because its folder does not exist.
 fn explain(path: &Path, error: &io::Error) -> String {
     let missing = path.parent().filter(|folder| error.kind() == io::ErrorKind::NotFound && !folder.is_dir());
     match (missing, Errno::from_io_error(error)) {
         (Some(folder), _) => format!("there is no folder {folder:?}"),
-        (None, Some(Errno::NXIO)) => "it is a pipe that nobody reads; start its reader first".to_owned(),
+        (None, Some(Errno::NXIO)) => "it is a pipe without a reader; start the reader first".to_owned(),
         (None, _) => words(error),
     }
 }
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_is_an_error_and_no_wait() {
+    fn a_pipe_without_a_reader_is_an_error_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = pipe_in(folder.path());
         let error = AccessLog::open(&LogDestination::Path(path.clone())).unwrap_err();
-        assert!(error.contains("it is a pipe that nobody reads"), "{error}");
+        assert!(error.contains("it is a pipe without a reader"), "{error}");
         let error = Outputs::open("shop", None, Some(&path)).unwrap_err();
-        assert!(error.starts_with("applications/shop/stderr: ") && error.contains("nobody reads"), "{error}");
-        assert!(write_errors_to(&path).unwrap_err().contains("nobody reads"));
+        assert!(error.starts_with("applications/shop/stderr: ") && error.contains("without a reader"), "{error}");
+        assert!(write_errors_to(&path).unwrap_err().contains("without a reader"));
     }
 
     #[test]
@@ -191,9 +191,9 @@ mod tests {
         let mut stdout = stdout.unwrap();
         assert!(stderr.is_none() && !fcntl_getfl(&stdout).unwrap().contains(OFlags::NONBLOCK));
         stdout.write_all(b"hello").unwrap();
-        let mut said = [0; 5];
-        reader.read_exact(&mut said).unwrap();
-        assert_eq!(&said, b"hello");
+        let mut written = [0; 5];
+        reader.read_exact(&mut written).unwrap();
+        assert_eq!(&written, b"hello");
     }
 
     #[test]
@@ -210,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_somebody_elses_is_not_followed() {
+    fn a_link_of_another_user_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (link, target) = (folder.path().join("link"), folder.path().join("target"));
         std::os::unix::fs::symlink(&target, &link).unwrap();
         append_to(&link).unwrap();
-        assert!(target.exists(), "our own is");
+        assert!(target.exists(), "our own link is followed");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
             std::fs::remove_file(&target).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_missing_is_named() {
+    fn a_missing_folder_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("none/x.log");
         let error = AccessLog::open(&LogDestination::Path(path.clone())).unwrap_err();

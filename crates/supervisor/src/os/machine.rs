@@ -1,32 +1,35 @@
-//! What processors and memory there are for an application: the machine's, or its control group's where that has less.
+//! The processors and the memory that an application may use: those of the machine, or of its control group if that has
+//! less.
 //!
-//! Of control groups the second version is known: `cpu.max`, `memory.max`, of the group and of all around it
-//! (Documentation/admin-guide/cgroup-v2.rst of Linux). What cannot be read does not bound anything.
+//! Only control groups of version 2 are considered: `cpu.max` and `memory.max`, of the group and of all groups around
+//! it (Documentation/admin-guide/cgroup-v2.rst of Linux). A limit that cannot be read does not apply.
+//!
+//! /proc/meminfo is parsed here: procfs-core refuses files that lack other fields, as those of gVisor and lxcfs do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What bounds an application's processes.
+/// The limits of an application's processes.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The folders of its control group and of those around it, and whether other applications are in them, too.
+    /// The folders of its control group and of the groups around it, and whether other applications are in them too.
     groups: Vec<(PathBuf, bool)>,
 }
 
 /// Memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// All that there is.
+    /// All memory.
     pub total: u64,
-    /// What can be had without taking it from somebody else: file caches are given up.
+    /// The memory that can be used without taking it from other processes: file caches are given up.
     pub available: u64,
 }
 
 // === impl Machine ===
 
 impl Machine {
-    /// The machine as these control groups, from the inside out, let it be used; applications without one of their own are in
-    /// `ours`.
+    /// The machine within these control groups, from the inside out. Applications without a group of their own are in
+    /// the groups `ours`.
     pub fn within(groups: Vec<PathBuf>, ours: &[PathBuf]) -> Machine {
         let groups = groups.into_iter().map(|group| {
             let is_shared = ours.contains(&group);
@@ -42,7 +45,8 @@ impl Machine {
         quotas.fold(f64::from(allowed), f64::min).max(0.01)
     }
 
-    /// How much memory there is; `None` without /proc. So much of what is shared with other applications is promised to them.
+    /// How much memory there is; `None` without /proc. `promised` bytes of the memory that is shared with other
+    /// applications will be used by these.
     pub fn memory(&self, promised: u64) -> Option<Available> {
         let Available { total, available } = of_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
         let machine = Available { total, available: available.saturating_sub(promised) };
@@ -64,7 +68,7 @@ fn read(group: &Path, file: &str) -> Option<String> {
     fs::read_to_string(group.join(file)).ok()
 }
 
-/// `150000 100000`: of each 100 ms, 150 ms; `max 100000` is no bound.
+/// `150000 100000` is 150 ms in each 100 ms; `max 100000` is no limit.
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
@@ -79,7 +83,7 @@ fn of_meminfo(text: &str) -> Option<Available> {
     Some(Available { total: kilobytes("MemTotal")? << 10, available: kilobytes("MemAvailable")? << 10 })
 }
 
-/// What of a group's memory are files' pages, which the kernel takes back before anybody goes without.
+/// The memory of a group that caches files. The kernel takes it back before a process gets none.
 fn file_caches(stat: &str) -> u64 {
     let pages = stat.lines().filter_map(|line| {
         let (name, bytes) = line.split_once(' ')?;
@@ -93,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_of_the_groups_counts() {
+    fn the_smallest_limit_of_the_groups_applies() {
         let folder = tempfile::tempdir().unwrap();
         let group = |name: &str, files: &[(&str, &str)]| {
             let group = folder.path().join(name);
@@ -123,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_found() {
+    fn quotas_and_meminfo_are_parsed() {
         assert_eq!(quota("150000 100000\n"), Some(1.5));
         assert_eq!(quota("max 100000\n"), None);
         let text = "MemTotal:       2048 kB\nMemFree:  7 kB\nMemAvailable:   1024 kB\n";

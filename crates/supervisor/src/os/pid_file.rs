@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Ours; removed at the end, unless somebody else's is in its place by then.
+/// The file. It is removed on drop, unless another process has replaced it.
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
@@ -18,18 +18,18 @@ pub struct PidFile {
 // === impl PidFile ===
 
 impl PidFile {
-    /// Writes it.
+    /// Writes the file.
     ///
     /// # Errors
-    /// A sentence: when it cannot be written, or is another howdah's.
+    /// A sentence, if the file cannot be written or belongs to another howdah.
     pub fn write(path: &Path) -> Result<PidFile, String> {
         let problem =
             |error: io::Error| format!("--pid: {path:?} cannot be written: {}; choose another file", words(&error));
         let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(problem)?;
-        // A file system without locks is no reason not to start.
+        // A file system without locks does not prevent the start.
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(format!(
-                "--pid: {path:?} is the file of another howdah, which runs; stop it, or choose another file"
+                "--pid: {path:?} belongs to another howdah that is running; stop it, or choose another file"
             ));
         }
         let text = format!("{}\n", std::process::id());
@@ -52,11 +52,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_of_a_howdah_that_runs_is_left_alone() {
+    fn the_file_of_a_running_howdah_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pid");
         let first = PidFile::write(&path).unwrap();
-        assert!(PidFile::write(&path).unwrap_err().contains("another howdah, which runs"));
+        assert!(PidFile::write(&path).unwrap_err().contains("another howdah that is running"));
         assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), std::process::id().to_string());
         drop(first);
         assert!(!path.exists());

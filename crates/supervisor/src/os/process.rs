@@ -1,9 +1,9 @@
 //! Processes that the supervisor did not start itself: which prototype forked them, and how to kill one of them safely.
 //!
-//! A prototype reports the pid of each worker that it forks. Code of the application runs in the prototype, so each claim
-//! is checked in /proc before the supervisor acts on it. A pid alone names the process that has it now: a [`Process`] is
-//! identified by its start time too, and signals go through a pidfd that is known to mean that process. A process that is
-//! gone is no error.
+//! A prototype reports the pid of each worker that it forks. Code of the application runs in the prototype, so each
+//! claim is checked in /proc before the supervisor acts on it. A pid alone names the process that has it now: a
+//! [`Process`] is identified by its start time too, and signals go through a pidfd that is known to mean that process.
+//! A process that is gone is no error.
 
 use procfs_core::FromRead;
 use procfs_core::process::{Schedstat, SmapsRollup, Stat, StatM};

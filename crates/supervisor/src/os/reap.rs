@@ -1,4 +1,5 @@
-//! The death of processes: of our own children, and of their orphans, which the kernel gives to us.
+//! Reaps dead children, and kills living ones. Orphans of the supervisor's descendants are its children too: the kernel
+//! gives them to it.
 
 use howdah_protocol::process_end::ProcessEnd;
 use rustix::io::Errno;
@@ -6,11 +7,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::io;
 use std::time::Duration;
 
-/// How long a child may go on after it has closed its control socket.
+/// How long a child may live after it has closed its control socket.
 pub const CLOSED_GRACE: Duration = Duration::from_secs(2);
 
-/// From now on the orphans of our descendants become our children, so that none of them stays a zombie, and a worker
-/// whose prototype died is still ours to watch.
+/// Makes the orphans of our descendants our children, from now on. None of them stays a zombie then, and a worker whose
+/// prototype died can still be watched.
 pub fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
@@ -30,14 +31,14 @@ pub fn reap() -> Option<(Pid, ProcessEnd)> {
     }
 }
 
-/// Kills a child. One that has been reaped is left alone: its number may be somebody else's.
+/// Kills a child. A pid that is not a child's any more is left alone: another process may have it.
 pub fn kill(pid: Pid) {
     if is_child(pid) {
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
 }
 
-/// Kills a prototype with all that it forked. Its group keeps its number for as long as it has not been reaped.
+/// Kills a prototype with all processes that it forked. Its group keeps its number until the prototype is reaped.
 pub fn kill_group(pid: Pid, group: Pid) {
     if is_child(pid) {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);

@@ -1,29 +1,30 @@
-//! What the kernel grants: descriptors, and how long a backlog may be. It is looked at once, at the start.
+//! The limits that the kernel sets: descriptors, and the length of a listener's backlog. They are read once, at the
+//! start.
 //!
-//! Too little of either is no reason not to start. It is told, with the command that raises it, as it shows only when
-//! much is to be done.
+//! Low limits do not prevent the start. They are logged with the command that raises them, because they only matter
+//! under load.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::OnceLock;
 
-/// What there is.
+/// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// The most descriptors of a process; `None` is as many as it likes.
+pub struct KernelLimits {
+    /// The most descriptors that a process may have; `None` is no limit.
     descriptors: Option<u64>,
-    /// The longest backlog of a listening socket, if the kernel tells.
+    /// The longest backlog of a listening socket; `None` if it cannot be read.
     backlog: Option<u64>,
 }
 
-/// So many descriptors are enough for some thousand connections.
+/// This number of descriptors is enough for some thousand connections.
 const ENOUGH_DESCRIPTORS: u64 = 4096;
-/// What Linux has as its default since 5.4: a burst of so many connections is not refused.
+/// The default of Linux since 5.4: a burst of this number of connections is not refused.
 const ENOUGH_BACKLOG: u64 = 4096;
 
-/// The limit of descriptors that we were started with.
+/// The limit of descriptors with which the supervisor was started.
 static FORMER: OnceLock<u64> = OnceLock::new();
 
-/// Raises our own limit of descriptors as far as we may. Once, at the start.
+/// Raises our own limit of descriptors as far as permitted. Called once, at the start.
 pub fn raise_descriptors() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok() {
@@ -31,15 +32,15 @@ pub fn raise_descriptors() {
     }
 }
 
-/// The limit of descriptors for who did not ask for more: PHP's select() knows none beyond 1023. `None` is the one that
-/// holds.
+/// The limit of descriptors for child processes that cannot use more: PHP's select() accepts none beyond 1023. `None`
+/// leaves the limit as it is.
 pub fn former_descriptors() -> Option<u64> {
     FORMER.get().copied()
 }
 
-/// Looks at what is granted.
-pub fn granted() -> Granted {
-    Granted { descriptors: getrlimit(Resource::Nofile).current, backlog: longest_backlog().map(u64::from) }
+/// Reads the limits.
+pub fn kernel_limits() -> KernelLimits {
+    KernelLimits { descriptors: getrlimit(Resource::Nofile).current, backlog: longest_backlog().map(u64::from) }
 }
 
 /// The longest queue of connections that the kernel allows a listening socket: net.core.somaxconn.
@@ -48,21 +49,21 @@ pub fn longest_backlog() -> Option<u32> {
     somaxconn.trim().parse().ok()
 }
 
-// === impl Granted ===
+// === impl KernelLimits ===
 
-impl Granted {
-    /// What an operator should know, a sentence each.
+impl KernelLimits {
+    /// Warnings for the operator, a sentence each.
     pub fn warnings(self) -> Vec<String> {
         let descriptors = self.descriptors.filter(|most| *most < ENOUGH_DESCRIPTORS).map(|most| {
             format!(
-                "no more than {most} descriptors may be open, and each connection needs one: others wait; raise it with \
-                 `ulimit -Hn 65536` before howdah starts, or LimitNOFILE=65536 in the unit of systemd"
+                "at most {most} descriptors may be open, and each connection needs one: further connections wait; \
+                 raise the limit with `ulimit -Hn 65536` before howdah starts, or LimitNOFILE=65536 in the unit of systemd"
             )
         });
         let backlog = self.backlog.filter(|most| *most < ENOUGH_BACKLOG).map(|most| {
             format!(
-                "no more than {most} connections may wait in a listener's backlog: the kernel refuses those of a larger \
-                 burst; raise it with `sysctl -w net.core.somaxconn=4096`, and start howdah again"
+                "at most {most} connections may wait in a listener's backlog: the kernel refuses the rest of a larger \
+                 burst; raise the limit with `sysctl -w net.core.somaxconn=4096`, and start howdah again"
             )
         });
         descriptors.into_iter().chain(backlog).collect()
@@ -74,15 +75,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_low_is_told_with_the_command_that_raises_it() {
+    fn a_low_limit_is_reported_with_the_command_that_raises_it() {
         let cases = [
             ((Some(1_048_576), Some(4096)), vec![]),
             ((None, None), vec![]),
             ((Some(1024), Some(4096)), vec!["ulimit -Hn 65536"]),
-            ((Some(4095), Some(128)), vec!["no more than 4095 descriptors", "net.core.somaxconn=4096"]),
+            ((Some(4095), Some(128)), vec!["at most 4095 descriptors", "net.core.somaxconn=4096"]),
         ];
         for ((descriptors, backlog), expected) in cases {
-            let warnings = Granted { descriptors, backlog }.warnings();
+            let warnings = KernelLimits { descriptors, backlog }.warnings();
             assert_eq!(warnings.len(), expected.len());
             for (warning, words) in warnings.iter().zip(expected) {
                 assert!(warning.contains(words), "{warning}");

@@ -1,4 +1,4 @@
-//! The signals that the supervisor hears.
+//! The signals that the supervisor receives.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -6,47 +6,47 @@ use tokio::signal::unix::{self, SignalKind};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum SignalRequest {
     /// SIGCHLD: a child may be dead.
     Reap,
-    /// SIGTERM, SIGQUIT: finish what is under way, then end.
+    /// SIGTERM, SIGQUIT: drain the requests under way, then exit.
     Drain,
-    /// SIGINT: end.
+    /// SIGINT: exit.
     Quit,
-    /// SIGUSR1: open the logs anew.
+    /// SIGUSR1: reopen the logs.
     ReopenLogs,
-    /// SIGHUP: the terminal is gone, if there was one.
+    /// SIGHUP: the terminal is gone, if howdah had one.
     HangUp,
-    /// SIGUSR2: nothing; it must not end the process.
+    /// SIGUSR2: do nothing. By default it would kill the process.
     Nothing,
 }
 
-/// All of them.
+/// The streams of all signals.
 #[derive(Debug)]
 pub struct Signals {
-    streams: Vec<(Request, unix::Signal)>,
+    streams: Vec<(SignalRequest, unix::Signal)>,
 }
 
 // === impl Signals ===
 
 impl Signals {
-    /// Hears from now on.
+    /// Receives the signals from now on.
     pub fn listen() -> io::Result<Signals> {
         let kinds = [
-            (Request::Reap, SignalKind::child()),
-            (Request::Quit, SignalKind::interrupt()),
-            (Request::Drain, SignalKind::terminate()),
-            (Request::Drain, SignalKind::quit()),
-            (Request::ReopenLogs, SignalKind::user_defined1()),
-            (Request::HangUp, SignalKind::hangup()),
-            (Request::Nothing, SignalKind::user_defined2()),
+            (SignalRequest::Reap, SignalKind::child()),
+            (SignalRequest::Quit, SignalKind::interrupt()),
+            (SignalRequest::Drain, SignalKind::terminate()),
+            (SignalRequest::Drain, SignalKind::quit()),
+            (SignalRequest::ReopenLogs, SignalKind::user_defined1()),
+            (SignalRequest::HangUp, SignalKind::hangup()),
+            (SignalRequest::Nothing, SignalKind::user_defined2()),
         ];
         let streams = kinds.into_iter().map(|(request, kind)| Ok((request, unix::signal(kind)?)));
         Ok(Signals { streams: streams.collect::<io::Result<_>>()? })
     }
 
-    /// The next one.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Request> {
+    /// The next request.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<SignalRequest> {
         for (request, stream) in &mut self.streams {
             if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
                 return Poll::Ready(*request);

@@ -1,6 +1,7 @@
-//! The slow logs: the supervisor opens them, as it may be root, and reads their ends for who asks; workers write them.
+//! The slow logs. The supervisor opens them, because it may be root, and reads their ends for the API; workers write
+//! them.
 //!
-//! What is in one comes of the application and of its clients: it is handed on, and nothing is made of it here.
+//! The content of a slow log comes from the application and its clients. It is passed on as it is, and not interpreted.
 
 use crate::os::logs::append_to;
 use crate::os::system_error::words;
@@ -16,20 +17,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A slow log.
 #[derive(Clone, Debug)]
 pub struct SlowLog {
-    /// The file, in a folder of howdah's or of somebody else's.
+    /// The file, in a folder of howdah or of someone else.
     path: PathBuf,
-    is_ours: bool,
+    is_in_our_folder: bool,
     file: Option<Arc<File>>,
-    /// What is written there.
+    /// Which requests are logged, and in what detail.
     pub requests: SlowRequests,
     is_rotating: Arc<AtomicBool>,
 }
 
 const FOLDER: &str = "slow";
 const FOLDER_MODE: u32 = 0o700;
-/// A file that is longer is put aside. The workers write no more once it is four times as long.
+/// A longer file is renamed to `.1`. Workers stop writing at four times this length.
 const ROTATE_BYTES: u64 = 16 << 20;
-/// How much of the end is read for who asks.
+/// How much of the end the API returns.
 const TAIL_BYTES: u64 = 4 << 20;
 
 // === impl SlowLog ===
@@ -52,17 +53,17 @@ impl SlowLog {
         };
         let threshold_ms = u64::try_from(wanted.threshold.as_millis()).unwrap_or(u64::MAX);
         let requests = SlowRequests { threshold_ms, samples: wanted.samples };
-        let is_ours = wanted.path.is_none();
-        Ok(Some(SlowLog { path, is_ours, file: None, requests, is_rotating: Arc::default() }))
+        let is_in_our_folder = wanted.path.is_none();
+        Ok(Some(SlowLog { path, is_in_our_folder, file: None, requests, is_rotating: Arc::default() }))
     }
 
-    /// Opens it for who writes. The file system may hang.
+    /// Opens the file for its writers. The file system may hang.
     ///
     /// # Errors
     /// With the path, the reason and what to do.
     pub fn open(&mut self) -> Result<(), String> {
         let opened = || {
-            if let Some(folder) = self.path.parent().filter(|_| self.is_ours) {
+            if let Some(folder) = self.path.parent().filter(|_| self.is_in_our_folder) {
                 DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
             }
             if std::fs::metadata(&self.path).is_ok_and(|it| !it.is_file()) {
@@ -79,7 +80,8 @@ impl SlowLog {
         self.file.as_deref()
     }
 
-    /// Puts what is in it aside if it has grown long: `.1` at the end of its name. On a thread, as the file system may hang.
+    /// Rotates the file if it has grown long: its content moves to a file with `.1` at the end of the name. That
+    /// happens on a thread, because the file system may hang. hang.
     pub fn rotate_if_long(&self) {
         if self.is_rotating.swap(true, Ordering::SeqCst) {
             return;
@@ -87,7 +89,7 @@ impl SlowLog {
         let log = self.clone();
         let rotate = move || {
             if let Err(error) = log.rotate() {
-                tracing::warn!("{}", log.problem("put aside", &error));
+                tracing::warn!("{}", log.problem("rotated", &error));
             }
             log.is_rotating.store(false, Ordering::SeqCst);
         };
@@ -96,14 +98,15 @@ impl SlowLog {
         }
     }
 
-    /// Workers keep it open, and append: it is copied and emptied. What they write between the two is lost. The folder may be
-    /// of others: no link is followed, and what was put aside before goes only when there is something in its place.
+    /// Workers keep the file open and append to it, so it is copied and then emptied. What they write between these two
+    /// steps is lost. Others may be able to write to the folder: no link is followed, and the former `.1` is replaced
+    /// only by a complete file.
     fn rotate(&self) -> io::Result<()> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         if !std::fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
             return Ok(());
         }
-        // Two applications may have one log.
+        // Two applications may have the same log.
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let no_link = OFlags::NOFOLLOW.bits() as i32 | OFlags::NONBLOCK.bits() as i32;
         let mut file = OpenOptions::new().read(true).write(true).custom_flags(no_link).open(&self.path)?;
@@ -134,7 +137,7 @@ impl SlowLog {
         aside.into()
     }
 
-    /// Its last lines, whole ones; before them those that were put aside, if there is room.
+    /// The last complete lines, after those of the rotated file if there is room for these.
     ///
     /// # Errors
     /// With the path and the reason.
@@ -148,7 +151,7 @@ impl SlowLog {
     fn problem(&self, what: &str, error: &io::Error) -> String {
         let advice = match error.kind() {
             io::ErrorKind::NotFound if self.file.is_some() => {
-                "`howdah restart` of its application opens it anew, if it was moved away"
+                "`howdah restart` of its application opens it again, if it was moved away"
             }
             _ => "choose another file with \"path\"",
         };
@@ -175,12 +178,12 @@ fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// It is read, too, and grows for ever: no pipe, and no device.
+/// The file is read too, and grows without end: it must not be a pipe or a device.
 fn not_regular() -> io::Error {
     io::Error::other("it is not a regular file")
 }
 
-/// The name of an application's file: any name may be an application's.
+/// The name of an application's file. An application may have any name, so other characters are escaped.
 fn file_name(application: &str) -> String {
     let mut name = String::new();
     for byte in application.bytes() {
@@ -200,11 +203,11 @@ mod tests {
 
     fn log(path: PathBuf) -> SlowLog {
         let requests = SlowRequests { threshold_ms: 1, samples: 1 };
-        SlowLog { path, is_ours: false, file: None, requests, is_rotating: Arc::default() }
+        SlowLog { path, is_in_our_folder: false, file: None, requests, is_rotating: Arc::default() }
     }
 
     #[test]
-    fn every_name_has_a_file_of_its_own_in_the_folder() {
+    fn every_application_has_its_own_file_in_the_folder() {
         for (application, file) in [
             ("shop", "shop.jsonl"),
             ("a.b-c_d", "a.b-c_d.jsonl"),
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_has_whole_lines() {
+    fn a_tail_has_complete_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         std::fs::write(&path, "first\nsecond\nthird\n").unwrap();
@@ -226,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_none_and_holds_nobody_up() {
+    fn a_pipe_is_refused_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_one_is_put_aside() {
+    fn a_long_file_is_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let mut log = log(path);

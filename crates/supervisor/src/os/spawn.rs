@@ -1,7 +1,7 @@
-//! The birth of a process: with a title, a control socket at [`CONTROL_FD`], and nothing else of ours.
+//! Starts child processes: with a title, a control socket at [`CONTROL_FD`], and no other descriptor of ours.
 //!
-//! A child has a process group of its own, so that Ctrl-C in a terminal reaches the supervisor alone, which then ends
-//! the others in their order.
+//! A child has a process group of its own: Ctrl-C in a terminal then reaches the supervisor alone, which stops the
+//! others in their order.
 
 use command_fds::{CommandFdExt, FdMapping};
 use howdah_protocol::control_socket::ControlSocket;
@@ -18,8 +18,8 @@ use std::process::{Command, Stdio};
 /// The router's `argv[0]`.
 pub const ROUTER_TITLE: &str = "howdah: router";
 
-/// Settings of the allocator, jemalloc, and their variable: memory that a burst of connections took goes back after a
-/// second.
+/// The settings of the allocator, jemalloc, and the variable that holds them: memory that a burst of connections used
+/// is returned to the kernel after a second.
 const ALLOCATOR_VARIABLE: &str = "_RJEM_MALLOC_CONF";
 const ALLOCATOR_SETTINGS: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0";
 
@@ -33,7 +33,7 @@ pub fn router() -> io::Result<(Pid, ControlSocket)> {
     spawn(command)
 }
 
-/// Starts the prototype of an application, with this standard error, and another standard output, perhaps.
+/// Starts the prototype of an application with this standard error, and with this standard output if there is one.
 pub fn prototype(
     executable: &Path,
     application: &str,

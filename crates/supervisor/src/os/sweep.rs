@@ -1,11 +1,13 @@
-//! What PHP started and left running ends with howdah: at the very end of it, when all workers have finished.
+//! Kills the background processes that PHP code has started and left running: when howdah exits, after all workers have
+//! finished.
 //!
-//! Whatever its group and its session, it is our child by then, as we adopt all orphans below us; when it dies, so are
-//! its own children. What was our child before we were a supervisor is none of PHP's, and is left alone.
+//! Whatever its process group and session, such a process is a child of the supervisor by then, because the supervisor
+//! adopts all orphans below it; when the process dies, its own children are adopted too. Children that the process had
+//! before it became a supervisor were not started by PHP, and are left alone.
 
 use crate::os::process::{self, Process};
 
-/// Ends what is left.
+/// The background processes, and the children that are not among them.
 #[derive(Debug)]
 pub struct Sweep {
     spared: Vec<Process>,
@@ -15,18 +17,18 @@ pub struct Sweep {
 // === impl Sweep ===
 
 impl Sweep {
-    /// Spares all children that there are already.
+    /// Spares all children that exist already.
     pub fn new() -> Sweep {
         Sweep { spared: process::children().into_iter().map(|child| child.process).collect(), killed: Vec::new() }
     }
 
-    /// Kills all other children. `true` when none is left; otherwise the death of one is the time to ask again.
+    /// Kills all other children. `true` if none is left. Otherwise, call it again after the next death of a child.
     pub fn finish(&mut self) -> bool {
         let mut left = process::children();
         left.retain(|child| !self.spared.contains(&child.process));
         let fresh: Vec<_> = left.iter().filter(|child| !child.dead && !self.killed.contains(&child.process)).collect();
         if !fresh.is_empty() {
-            tracing::info!("{} background processes of PHP are killed", fresh.len());
+            tracing::info!("killing {} background processes of PHP", fresh.len());
         }
         for child in fresh {
             child.process.kill();

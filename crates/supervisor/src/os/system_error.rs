@@ -1,8 +1,8 @@
-//! What the operating system says, for people: without its number.
+//! Errors of the operating system as text, without their numbers.
 
 use std::io;
 
-/// The error in words, as in `No space left on device`.
+/// The text of the error, as in `No space left on device`.
 pub fn words(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {

@@ -1,6 +1,6 @@
-//! What of the machine an application sees: its `isolation`, checked, and put into the words of the prototype.
+//! What an application can see of the machine: its `isolation`, checked, and translated for the prototype.
 //!
-//! Whether the kernel allows it shows when the prototype does it, before PHP is loaded: that is an answer of the API, too.
+//! The kernel may still refuse it. The prototype notices that before it loads PHP, and the API returns that error too.
 
 use crate::os::cgroup::{self, Group};
 use crate::os::identity::Account;
@@ -14,12 +14,12 @@ use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// How an application is kept apart.
+/// The isolation of an application.
 #[derive(Clone, Debug, Default)]
 pub struct Confined {
-    /// What its prototype does; `None` for nothing.
+    /// What its prototype sets up; `None` for nothing.
     pub confinement: Option<Confinement>,
-    /// Who it becomes, as seen inside, if that is somebody else than its account says.
+    /// The user that it becomes, as seen inside, if that differs from its account.
     pub identity: Option<Identity>,
     /// Its control group.
     pub cgroup: Option<Group>,
@@ -33,15 +33,15 @@ struct Ids {
 }
 
 /// The option below `isolation`, and a sentence.
-type Problem = (&'static str, String);
+type OptionError = (&'static str, String);
 
-/// What an application's `isolation` asks for.
+/// Plans the isolation of an application.
 ///
 /// # Errors
 /// The option below `isolation`, and what to do.
-pub fn of(wanted: &Isolation, account: &Account) -> Result<Confined, Problem> {
+pub fn of(wanted: &Isolation, account: &Account) -> Result<Confined, OptionError> {
     let cgroup = wanted.cgroup.as_ref().map(Group::find).transpose().map_err(|problem| ("cgroup/path", problem))?;
-    // What is said of mounts concerns a rootfs only.
+    // `automount` only applies to a rootfs.
     let without_process = Isolation { cgroup: None, automount: Default::default(), ..wanted.clone() };
     if without_process == Isolation::default() {
         return Ok(Confined { cgroup, ..Confined::default() });
@@ -69,13 +69,13 @@ pub fn of(wanted: &Isolation, account: &Account) -> Result<Confined, Problem> {
         no_new_privs: !wanted.new_privs,
         groups: inside.groups,
     };
-    // Who cannot change users has nobody to become.
+    // Without root, there is no user to change to.
     let identity = account.ids.map(|_| Identity { ids: Some((inside.user, inside.group)) });
     Ok(Confined { confinement: Some(confinement), identity, cgroup })
 }
 
 impl Confined {
-    /// What of the machine's processors and memory there is for it.
+    /// The processors and the memory that the application may use.
     pub fn machine(&self) -> Machine {
         let ours = cgroup::own_folders();
         match &self.cgroup {
@@ -85,7 +85,8 @@ impl Confined {
     }
 }
 
-/// What is at this path for who has this root directory, if it can be found. Symbolic links lead nowhere else.
+/// The file at this path, as seen by a process with this root directory; `None` if there is none. Symbolic links cannot
+/// lead out of it.
 pub fn inside(rootfs: Option<&Path>, path: &Path) -> Option<PathBuf> {
     let Some(rootfs) = rootfs else { return Some(path.to_owned()) };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -102,8 +103,8 @@ fn ids(account: &Account) -> Ids {
     Ids { user, group, groups }
 }
 
-/// A user namespace, and who the application is in it.
-fn mapped(wanted: &Isolation, outside: Ids, is_root: bool) -> Result<(Users, Ids), Problem> {
+/// The maps of a user namespace, and the ids of the application in it.
+fn mapped(wanted: &Isolation, outside: Ids, is_root: bool) -> Result<(Users, Ids), OptionError> {
     let same = |id: u32| IdRange { container: id, host: id, size: 1 };
     let or_same = |map: &[IdRange], id: u32| if map.is_empty() { vec![same(id)] } else { map.to_vec() };
     let users = or_same(&wanted.uidmap, outside.user);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_who_the_maps_say() {
+    fn ids_are_translated_by_the_maps() {
         type Expected = Result<(&'static str, &'static str, (u32, u32)), &'static str>;
         let cases: [(Vec<IdRange>, Vec<IdRange>, bool, Expected); _] = [
             (vec![], vec![], true, Ok(("33 33 1\n", "34 34 1\n", (33, 34)))),
@@ -184,13 +185,15 @@ mod tests {
     #[test]
     fn supplementary_groups_must_be_mapped() {
         let outside = Ids { user: 33, group: 33, groups: vec![33, 4] };
-        let Err((option, problem)) = mapped(&Isolation::default(), outside, true) else { panic!("it is mapped") };
+        let Err((option, problem)) = mapped(&Isolation::default(), outside, true) else {
+            panic!("the group is mapped")
+        };
         assert_eq!(option, "gidmap");
         assert!(problem.starts_with("a supplementary group of the application, 4, is in no map"), "{problem}");
     }
 
     #[test]
-    fn links_of_a_rootfs_stay_in_it() {
+    fn links_do_not_lead_out_of_a_rootfs() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("srv/releases/1")).unwrap();
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn without_isolation_nothing_is_done() {
+    fn without_isolation_nothing_is_set_up() {
         let confined = of(&Isolation::default(), &Account::default()).unwrap();
         assert!(confined.confinement.is_none() && confined.cgroup.is_none() && confined.identity.is_none());
     }

@@ -10,7 +10,7 @@ const FOLDER_VARIABLE: &str = "HOWDAH_PHP_DIR";
 /// An executable that runs PHP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Php {
-    /// Its version, as its name says: with a minor number.
+    /// Its version, from its name, with a minor number.
     pub version: PhpVersion,
     /// Its absolute path.
     pub executable: PathBuf,
@@ -19,7 +19,7 @@ pub struct Php {
 // === impl Php ===
 
 impl Php {
-    /// What it says of itself: `howdah-php 0.1.0, PHP 8.2.35`. `None` if it does not run, as without its libphp.
+    /// Its version line: `howdah-php 0.1.0, PHP 8.2.35`. `None` if it does not run, for example without its libphp.
     pub fn banner(&self) -> Option<String> {
         let output = Command::new(&self.executable).arg("--version").stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
@@ -33,15 +33,14 @@ impl Php {
     }
 }
 
-/// All that can be found, the newest first.
+/// All executables that can be found, the newest first.
 pub fn installed() -> Vec<Php> {
     found_in(&folders())
 }
 
 /// The newest that the application accepts.
 ///
-/// # Errors
-/// When there is none: what there is, and what to install.
+/// If there is none: the versions that exist, and what to install.
 pub fn choose(wanted: Option<PhpVersion>) -> Result<Php, String> {
     choose_from(&installed(), wanted, &folders())
 }
@@ -75,7 +74,7 @@ fn package(version: PhpVersion) -> String {
     }
 }
 
-/// Where PHP's executables may be, the most particular place first.
+/// The folders that may hold PHP's executables, the most specific one first.
 fn folders() -> Vec<PathBuf> {
     let chosen = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let own = std::fs::read_link("/proc/self/exe").ok().and_then(|exe| exe.parent().map(Path::to_owned));
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_php_a_package_is_named() {
+    fn without_any_php_the_error_names_a_package() {
         assert!(choose_from(&[], None, &[]).unwrap_err().contains("apt install libphp-embed"));
     }
 }

@@ -1,13 +1,14 @@
-//! What an application's user must be able to read: the folders of its targets, and the scripts that they name.
+//! The paths that an application's user must be able to read: the folders of its targets, and the scripts that they
+//! name.
 //!
-//! Only who has become that user, inside the application's root directory, can tell: the prototype looks, before it loads
-//! PHP. What it finds missing is its reason not to start.
+//! Only a process that runs as that user, inside the application's root directory, can check that. The prototype does
+//! it before it loads PHP, and fails if a path is not readable.
 
 use howdah_config::Application;
 use howdah_protocol::prototype_messages::RequiredPath;
 
-/// What the application needs. Its options are named with its own name before them, if there is a configuration that the
-/// user knows of.
+/// The paths that the application needs. Options are named with the application's name if there is a configuration that
+/// the user has written.
 pub fn needs(application: &Application, name: Option<&str>) -> Vec<RequiredPath> {
     let mut needs = Vec::new();
     for (target, settings) in application.targets() {
@@ -16,7 +17,7 @@ pub fn needs(application: &Application, name: Option<&str>) -> Vec<RequiredPath>
             name.map_or(option.to_owned(), |name| format!("applications/{name}/{target}{option}"))
         };
         needs.push(RequiredPath { option: option("root"), path: settings.root.clone(), is_folder: true });
-        // An index may be in folders below only, or come later.
+        // An index file may exist only in subfolders, or be added later.
         for (name, script) in [("script", &settings.script), ("front_controller", &settings.front_controller)] {
             let path = script.as_ref().map(|script| settings.root.join(script));
             needs.extend(path.map(|path| RequiredPath { option: option(name), path, is_folder: false }));
@@ -31,7 +32,7 @@ mod tests {
     use howdah_config::Configuration;
 
     #[test]
-    fn each_target_needs_its_folder_and_what_it_names() {
+    fn each_target_needs_its_folder_and_its_scripts() {
         let needed = |options: &str, name: Option<&str>| {
             let text = format!(r#"{{"applications": {{"shop": {{"type": "php", {options}}}}}}}"#);
             let configuration = Configuration::parse(&text).unwrap();

@@ -1,8 +1,8 @@
-//! Where the paths of an application lead: symbolic links are resolved when a generation is planned, all at one moment,
+//! Where the paths of an application lead. All symbolic links are resolved at one moment, when a generation is planned,
 //! so that a deploy that swaps a link is not half seen.
 //!
-//! File systems may be slow, or hang: this is for threads that may wait. What is not there is an error with the option and
-//! what to do, but for scripts, which may come later.
+//! File systems may be slow, or hang, so this runs only on threads that may wait. A path that does not exist is an
+//! error with the option and what to do, except for scripts, which may be added later.
 
 use crate::plan::confinement::inside;
 use howdah_config::{Application, PhpOptions};
@@ -10,44 +10,44 @@ use howdah_protocol::generation_paths::{FixedScript, GenerationPaths, PinnedLink
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Where everything was at one moment.
+/// Where all paths led at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolution {
-    /// For the router: resolved, unless the application wants it otherwise.
+    /// The paths for the router: resolved, unless the application has `"resolve_links": false`.
     pub paths: GenerationPaths,
-    /// For the workers, likewise.
+    /// The same for the workers.
     pub working_directory: Option<PathBuf>,
-    /// Each path of the configuration, and where it led, as seen from outside of a rootfs. In any case.
+    /// Each path of the configuration and where it led, as seen from outside of a rootfs. Always resolved.
     pub led_to: Vec<PinnedLink>,
 }
 
 /// The option below the application, and a sentence.
-type Problem = (String, String);
+type OptionError = (String, String);
 
-/// Settings of php.ini that name folders or scripts, with colons between.
+/// Settings of php.ini that are lists of folders or scripts, separated by colons.
 const SETTINGS: [&str; 5] =
     ["auto_append_file", "auto_prepend_file", "include_path", "opcache.preload", "open_basedir"];
 
-/// Links that are swapped while they are looked at are looked at again, so often at most.
-const ATTEMPTS: usize = 5;
+/// If links are swapped during the resolution, it is repeated, at most this number of times.
+const MAX_ATTEMPTS: usize = 5;
 
-/// Looks where everything is.
+/// Resolves all paths.
 ///
 /// # Errors
 /// The option, and a sentence.
-pub fn resolve(application: &Application) -> Result<Resolution, Problem> {
-    let mut found = once(application)?;
-    for _ in 0..ATTEMPTS {
-        let again = once(application)?;
+pub fn resolve(application: &Application) -> Result<Resolution, OptionError> {
+    let mut found = resolve_once(application)?;
+    for _ in 0..MAX_ATTEMPTS {
+        let again = resolve_once(application)?;
         if again == found {
             return Ok(found);
         }
         found = again;
     }
-    Err(("/root".to_owned(), "its symbolic links do not come to rest; is a deploy under way?".to_owned()))
+    Err(("/root".to_owned(), "its symbolic links keep changing; is a deploy under way?".to_owned()))
 }
 
-fn once(application: &Application) -> Result<Resolution, Problem> {
+fn resolve_once(application: &Application) -> Result<Resolution, OptionError> {
     let mut finder = Finder {
         rootfs: application.isolation.rootfs.as_deref(),
         resolves: application.resolve_links,
@@ -60,7 +60,7 @@ fn once(application: &Application) -> Result<Resolution, Problem> {
         let root = finder.find(&target.root).map_err(|problem| (option.clone(), problem))?;
         let mut fixed = |script: &Option<String>| {
             let script = script.as_ref()?;
-            // From where the root has led, lest the two be of different releases.
+            // The script is resolved below the resolved root, so that both belong to the same release.
             let filename = finder.find_script(&target.root, &root, script);
             Some(FixedScript { name: script.clone(), filename })
         };
@@ -81,8 +81,8 @@ fn once(application: &Application) -> Result<Resolution, Problem> {
 // === impl Resolution ===
 
 impl Resolution {
-    /// PHP's settings with those that name folders or scripts of the release naming them where they are: PHP itself would
-    /// look where a link leads whenever it uses them. Not below a rootfs.
+    /// PHP's settings, in which paths of the release are resolved: PHP itself would follow the link at each use. Not
+    /// below a rootfs.
     pub fn settings(&self, options: &PhpOptions) -> PhpOptions {
         let options = options.clone();
         if self.paths.rootfs.is_some() {
@@ -109,7 +109,7 @@ impl Resolution {
     }
 }
 
-/// The path that leads elsewhere, and where it leads now.
+/// The first path that leads elsewhere than before, and where it leads now.
 pub fn difference<'a>(old: &[PinnedLink], new: &'a [PinnedLink]) -> Option<&'a PinnedLink> {
     new.iter().find(|pin| !old.contains(pin))
 }
@@ -124,7 +124,7 @@ struct Finder<'a> {
 // === impl Finder ===
 
 impl Finder<'_> {
-    /// Where this path leads, for the application.
+    /// Where this path leads, as seen by the application.
     fn find(&mut self, path: &Path) -> Result<PathBuf, String> {
         let resolved = self.canonical(path).ok_or_else(|| format!("{path:?} cannot be found; correct the path"))?;
         if resolved.to_str().is_none() {
@@ -142,14 +142,14 @@ impl Finder<'_> {
 
     fn find_script(&mut self, configured_root: &Path, root: &Path, script: &str) -> PathBuf {
         let (configured, below) = (configured_root.join(script), root.join(script));
-        // One that is not there yet is looked for when it is asked for.
+        // A script that does not exist yet is searched again at each request.
         let resolved = self.canonical(&below).filter(|resolved| resolved.to_str().is_some());
         let resolved = resolved.unwrap_or_else(|| below.clone());
         self.led_to.push(PinnedLink { link: self.outside(&configured), leads_to: self.outside(&resolved) });
         if !self.resolves {
             return below;
         }
-        // A link in the name of the script: what lies beside it is of the same release.
+        // If the name of the script contains a link, the files beside the script belong to the same release.
         if let Some(folders) = Path::new(script).parent()
             && let Some(led_to) = resolved.parent()
             && let Some(pin) = pin(&configured_root.join(folders), led_to, |path| self.canonical(path))
@@ -159,7 +159,7 @@ impl Finder<'_> {
         resolved
     }
 
-    /// Without links, as who has this root directory sees it.
+    /// The path without links, as seen by a process with this root directory.
     fn canonical(&self, path: &Path) -> Option<PathBuf> {
         let Some(rootfs) = self.rootfs else { return std::fs::canonicalize(path).ok() };
         let outside = inside(Some(rootfs), path)?;
@@ -175,8 +175,8 @@ impl Finder<'_> {
     }
 }
 
-/// The link of a path that leads elsewhere: without the names that follow it in both. `/srv/current` for
-/// `/srv/current/public`, if that is `/srv/releases/1/public`.
+/// The part of a path that is the link: without the names that follow it on both sides. `/srv/current` for
+/// `/srv/current/public` if that is `/srv/releases/1/public`.
 fn pin(path: &Path, resolved: &Path, canonical: impl Fn(&Path) -> Option<PathBuf>) -> Option<PinnedLink> {
     let (mut link, mut leads_to) = (path, resolved);
     while link != leads_to
@@ -196,7 +196,7 @@ mod tests {
     use std::fs::create_dir_all;
     use std::os::unix::fs::symlink;
 
-    /// Two releases, the first one current; a folder that both share; an application that is all of it.
+    /// Two releases, of which the first one is current.
     struct Deployed {
         folder: tempfile::TempDir,
     }
@@ -213,7 +213,7 @@ mod tests {
             deployed
         }
 
-        /// As the tests write it, resolved: the temporary folder may lie behind a link itself.
+        /// Resolved, because the temporary folder itself may lie behind a link.
         fn at(&self, path: &str) -> PathBuf {
             std::fs::canonicalize(self.folder.path()).unwrap().join(path)
         }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn all_paths_are_of_one_release_and_what_lies_beside_them_is_pinned() {
+    fn all_paths_belong_to_one_release_and_so_do_the_files_beside_them() {
         let deployed = Deployed::new();
         let options = r#""root": "$current/public", "front_controller": "index.php", "working_directory": "$current""#;
         let found = resolve(&deployed.application(options)).unwrap();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn links_stay_if_the_application_wants_it_so() {
+    fn with_resolve_links_false_paths_keep_their_links() {
         let deployed = Deployed::new();
         let options = r#""root": "$current/public", "script": "index.php", "resolve_links": false"#;
         let found = resolve(&deployed.application(options)).unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_php_that_name_the_release_are_resolved() {
+    fn settings_of_php_that_name_a_release_are_resolved() {
         let deployed = Deployed::new();
         let settings = r#""opcache.preload": "$current/preload.php", "include_path": ".:$current/lib:/usr/share/php:$currently",
             "error_log": "$current/log""#;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn below_a_rootfs_links_lead_where_the_application_sees_them_lead() {
+    fn below_a_rootfs_links_are_resolved_inside_of_it() {
         let deployed = Deployed::new();
         symlink("/releases/2", deployed.at("absolute")).unwrap();
         let options = r#""root": "/absolute/public", "isolation": {"rootfs": "$"}"#;
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_a_link_further_down_is_pinned_itself() {
+    fn a_link_inside_of_a_release_is_pinned_itself() {
         let deployed = Deployed::new();
         create_dir_all(deployed.at("shared/uploads")).unwrap();
         symlink("../../shared/uploads", deployed.at("releases/1/uploads")).unwrap();

@@ -1,8 +1,8 @@
 //! How many workers an application should have: the policy of `processes`. Pure.
 //!
 //! `"auto"` is decided by [`crate::policy::sizing`]. The other forms are NGINX Unit's: spare workers are started before
-//! they are needed, idle workers beyond the spare ones are retired after `idle_timeout`, and there are never more workers
-//! than `max`.
+//! they are needed, idle workers beyond the spare ones are retired after `idle_timeout`, and there are never more
+//! workers than `max`.
 
 use crate::policy::demand::Demand;
 use crate::policy::sizing::Bounds;

@@ -1,10 +1,11 @@
-//! What outlives howdah: the configuration in the state directory, as NGINX Unit lays it out.
+//! The state directory: the configuration and the certificates, laid out as NGINX Unit does.
 //!
-//! `conf.json` is the configuration, `certs/NAME` the certificates. A file is written beside the old one, synced, and
-//! put in its place: after a crash there is the old one or the new one, whole. All of it is only for its owner. A
-//! configuration that does not run is kept as `conf.json.failed`, whatever is stored later.
+//! `conf.json` is the configuration, `certs/NAME` are the certificates. A file is written beside the old one, synced,
+//! and renamed: after a crash, the old or the new file exists, complete. Only the owner may read the files. A
+//! configuration that does not run is also kept as `conf.json.failed`, whatever is stored later.
 //!
-//! On a file system that is read-only it is read, and nothing can be changed: not by us, and not by another howdah.
+//! On a read-only file system the configuration is read, and cannot be changed: not by this howdah, and not by another
+//! one.
 
 use crate::os::system_error::words;
 use rustix::fs::{FlockOperation, flock};
@@ -18,28 +19,27 @@ use std::path::{Path, PathBuf};
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const CONFIGURATION: &str = "conf.json";
-/// The last one that did not run.
+/// The last configuration that did not run.
 const FAILED: &str = "conf.json.failed";
 const LOCK: &str = "lock";
 
-/// A state directory, ours alone as long as this lives.
+/// A state directory that is locked for this process.
 #[derive(Debug)]
-pub struct State {
+pub struct StateDirectory {
     folder: PathBuf,
-    /// `None` if nothing can be written.
+    /// `None` on a read-only file system.
     lock: Option<File>,
 }
 
-// === impl State ===
+// === impl StateDirectory ===
 
-impl State {
-    /// Opens the directory, or makes it.
+impl StateDirectory {
+    /// Opens the directory. Creates it if it does not exist.
     ///
-    /// # Errors
-    /// A sentence: when it cannot be written, or another howdah uses it.
-    pub fn open(folder: &Path) -> Result<State, String> {
+    /// A sentence, if the directory cannot be written, or if another howdah uses it.
+    pub fn open(folder: &Path) -> Result<StateDirectory, String> {
         let problem = |error: io::Error| {
-            format!("the state directory {folder:?} cannot be used: {}; choose another with --state-dir", words(&error))
+            format!("cannot use the state directory {folder:?}: {}; choose another with --state-dir", words(&error))
         };
         if !folder.is_dir() {
             DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(problem)?;
@@ -52,17 +52,17 @@ impl State {
                     "the state directory {folder:?} is on a read-only file system: howdah runs with what is stored there, \
                      and refuses changes; choose another with --state-dir to allow them"
                 );
-                return Ok(State { folder: folder.to_owned(), lock: None });
+                return Ok(StateDirectory { folder: folder.to_owned(), lock: None });
             }
             lock => lock.map_err(problem)?,
         };
-        // It may be a folder that other things are in, too: its mode is for its owner to change.
+        // The folder may hold other files too, so only its owner should change its mode.
         if folder.metadata().is_ok_and(|metadata| metadata.permissions().mode() & !FOLDER_MODE & 0o777 != 0) {
-            tracing::warn!("others can look into the state directory {folder:?}; close it with chmod 700");
+            tracing::warn!("other users can read the state directory {folder:?}; run `chmod 700` on it");
         }
         tighten(&folder.join(CONFIGURATION), FILE_MODE);
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(State { folder: folder.to_owned(), lock: Some(lock) }),
+            Ok(()) => Ok(StateDirectory { folder: folder.to_owned(), lock: Some(lock) }),
             Err(Errno::WOULDBLOCK) => Err(format!(
                 "another howdah uses the state directory {folder:?}; stop it, or choose another with --state-dir"
             )),
@@ -89,18 +89,18 @@ impl State {
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("the stored configuration {path:?} cannot be read: {}", words(&error))),
+            Err(error) => Err(format!("cannot read the stored configuration {path:?}: {}", words(&error))),
         }
     }
 
-    /// Keeps the stored configuration, which does not run, under another name, too. Returns what to say of that.
+    /// Keeps a copy of the stored configuration, which does not run. Returns a phrase for the log.
     pub fn keep_failed(&self) -> String {
         let (path, kept) = (self.folder.join(CONFIGURATION), self.folder.join(FAILED));
-        // What is stored next has a file of its own, so that this one stays as it is.
+        // The next configuration is a new file, so a hard link keeps this one.
         let _ = std::fs::remove_file(&kept);
         match std::fs::hard_link(&path, &kept).or_else(|_| std::fs::copy(&path, &kept).map(drop)) {
             Ok(()) => format!("it is kept as {kept:?}"),
-            Err(error) => format!("{path:?} is there until the first change, as it cannot be kept: {}", words(&error)),
+            Err(error) => format!("{path:?} exists until the first change, and cannot be kept: {}", words(&error)),
         }
     }
 
@@ -111,12 +111,12 @@ impl State {
     pub fn store_configuration(&self, text: &str) -> Result<(), String> {
         let path = self.folder.join(CONFIGURATION);
         replace(&path, text.as_bytes()).map_err(|error| {
-            format!("{path:?} cannot be written: {}; make room, or choose another --state-dir", words(&error))
+            format!("cannot write {path:?}: {}; make room, or choose another --state-dir", words(&error))
         })
     }
 }
 
-/// Takes from others what an earlier program, or a copy, may have given them: keys are in here.
+/// Removes access for other users that an earlier program, or a copy, may have given them: the files contain keys.
 pub fn tighten(path: &Path, mode: u32) {
     let Ok(metadata) = path.metadata() else { return };
     let open = metadata.permissions().mode() & 0o777;
@@ -124,28 +124,30 @@ pub fn tighten(path: &Path, mode: u32) {
         return;
     }
     match std::fs::set_permissions(path, Permissions::from_mode(open & mode)) {
-        Ok(()) => tracing::warn!("{path:?} was open to others (mode {open:o}); it is not any more"),
-        Err(error) => tracing::warn!("{path:?} is open to others (mode {open:o}): {}; close it", words(&error)),
+        Ok(()) => tracing::warn!("{path:?} was open to other users (mode {open:o}); changed its mode"),
+        Err(error) => tracing::warn!(
+            "{path:?} is open to other users (mode {open:o}), and its mode cannot be changed: {}",
+            words(&error)
+        ),
     }
 }
 
-/// Puts a file with this content in the place of the one that there is, if any: whole or not at all.
+/// Replaces a file, or creates it, with this content: completely or not at all.
 ///
-/// # Errors
-/// Whatever the file system says. Nothing has changed then.
+/// Those of the file system. The old file is unchanged then.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     replace_and(path, content, |folder| File::open(folder)?.sync_all())
 }
 
 fn replace_and(path: &Path, content: &[u8], sync: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    // A hidden name is no name of a certificate.
+    // The name of a certificate is never hidden.
     let mut name = OsString::from(".");
     name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
     name.push(".new");
     let temporary = folder.join(name);
     let written = (|| {
-        // It may be left over from a crash, with another mode.
+        // A crash may have left it, with another mode.
         let _ = std::fs::remove_file(&temporary);
         let mut file = OpenOptions::new().create_new(true).write(true).mode(FILE_MODE).open(&temporary)?;
         file.write_all(content)?;
@@ -156,9 +158,9 @@ fn replace_and(path: &Path, content: &[u8], sync: impl FnOnce(&Path) -> io::Resu
         let _ = std::fs::remove_file(&temporary);
         return Err(error);
     }
-    // It is there, for everybody but who pulls the plug this second.
+    // The file is replaced. Only a crash of the machine right now could bring the old one back.
     if let Err(error) = sync(folder) {
-        tracing::warn!("{path:?} is written, but may be the old one after a crash of the machine: {}", words(&error));
+        tracing::warn!("{path:?} is written, but a crash of the machine may bring the old one back: {}", words(&error));
     }
     Ok(())
 }
@@ -171,7 +173,7 @@ mod tests {
     #[test]
     fn a_configuration_is_stored_for_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::open(&folder.path().join("a/b")).unwrap();
+        let state = StateDirectory::open(&folder.path().join("a/b")).unwrap();
         assert_eq!(state.configuration(), Ok(None));
         state.store_configuration("{}").unwrap();
         state.store_configuration("{\"listeners\": {}}").unwrap();
@@ -181,16 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn two_supervisors_do_not_share_a_state() {
+    fn two_supervisors_do_not_share_a_state_directory() {
         let folder = tempfile::tempdir().unwrap();
-        let first = State::open(folder.path()).unwrap();
-        assert!(State::open(folder.path()).unwrap_err().contains("another howdah uses the state directory"));
+        let first = StateDirectory::open(folder.path()).unwrap();
+        assert!(StateDirectory::open(folder.path()).unwrap_err().contains("another howdah uses the state directory"));
         drop(first);
-        State::open(folder.path()).unwrap();
+        StateDirectory::open(folder.path()).unwrap();
     }
 
     #[test]
-    fn what_is_in_place_counts_even_if_the_disk_does_not_promise_to_keep_it() {
+    fn a_failed_sync_of_the_folder_does_not_undo_the_write() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("conf.json");
         replace(&path, b"old").unwrap();
@@ -199,9 +201,9 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_does_not_run_outlives_the_next_one() {
+    fn a_failed_configuration_is_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::open(folder.path()).unwrap();
+        let state = StateDirectory::open(folder.path()).unwrap();
         for text in ["first", "second"] {
             state.store_configuration(text).unwrap();
             assert!(state.keep_failed().ends_with("conf.json.failed\""));
@@ -213,17 +215,17 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_read_is_closed_to_them() {
+    fn access_for_other_users_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(CONFIGURATION);
         std::fs::write(&file, "{}").unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o444)).unwrap();
-        let _state = State::open(folder.path()).unwrap();
+        let _state = StateDirectory::open(folder.path()).unwrap();
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o400);
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_what_was_there() {
+    fn a_failed_write_leaves_the_old_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("conf.json");
         std::fs::create_dir(&path).unwrap();

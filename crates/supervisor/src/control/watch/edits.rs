@@ -1,11 +1,11 @@
 //! Writes to the files of an application in development: inotify, with a watch for each folder.
 //!
-//! Files that are written together (a checkout, an install) are reported once, after the last write. If the kernel has no
-//! more watches, that is logged once for each application, with what to do; the folders that are watched already stay
-//! watched. Writes of another machine to a network file system are not noticed.
+//! Files that are written together (a checkout, an install) are reported once, after the last write. If the kernel has
+//! no more watches, that is logged once for each application, with what to do; the folders that are watched already
+//! stay watched. Writes of another machine to a network file system are not noticed.
 //!
-//! A watch belongs to a folder, not to its path. If another folder takes the path of a watched one, that is reported like
-//! an edit, and the new folder is watched.
+//! A watch belongs to a folder, not to its path. If another folder takes the path of a watched one, that is reported
+//! like an edit, and the new folder is watched.
 
 use super::files::{is_watched, matters};
 use super::{Notice, Watched};

@@ -1,5 +1,5 @@
-//! Which files and folders of an application in development count as its code and its settings. Files that the application
-//! writes itself do not. Pure.
+//! Which files and folders of an application in development count as its code and its settings. Files that the
+//! application writes itself do not. Pure.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ const EXCLUDED_AT_THE_TOP: [&str; 8] = ["var", "cache", "storage", "tmp", "temp"
 /// The same, as the end of a path.
 const EXCLUDED_BELOW: [&str; 4] = ["bootstrap/cache", "wp-content/cache", "wp-content/uploads", "sites/default/files"];
 
-/// The folder into which Composer installs. Its thousands of subfolders are not watched, except for the one that Composer
-/// writes last.
+/// The folder into which Composer installs. Its thousands of subfolders are not watched, except for the one that
+/// Composer writes last.
 const VENDOR: &str = "vendor";
 const WRITTEN_LAST: &str = "vendor/composer";
 
@@ -28,7 +28,8 @@ pub fn matters(name: &str) -> bool {
         || !name.starts_with('.') && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
-/// Whether a folder is watched, and its subfolders are considered. The path is relative to the folder of the application.
+/// Whether a folder is watched, and its subfolders are considered. The path is relative to the folder of the
+/// application.
 pub fn is_watched(relative: &Path) -> bool {
     let Some(name) = relative.file_name().and_then(|name| name.to_str()) else { return true };
     if name.starts_with('.') || EXCLUDED.contains(&name) || EXCLUDED_BELOW.iter().any(|end| relative.ends_with(end)) {

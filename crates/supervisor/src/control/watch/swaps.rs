@@ -1,8 +1,8 @@
-//! Whether the paths of applications lead elsewhere. They are resolved twice a second: links on network file systems and
-//! in bind mounts do not notify anyone when they are swapped.
+//! Whether the paths of applications lead elsewhere. They are resolved twice a second: links on network file systems
+//! and in bind mounts do not notify anyone when they are swapped.
 //!
-//! A path that leads nowhere is probably a deploy that is not finished: it is resolved again, and reported as lost after
-//! some seconds. When it leads somewhere again, that is reported too, even if it leads where it led before.
+//! A path that leads nowhere is probably a deploy that is not finished: it is resolved again, and reported as lost
+//! after some seconds. When it leads somewhere again, that is reported too, even if it leads where it led before.
 //!
 //! File systems may hang. Each application therefore has one thread that resolves its paths, one question at a time: an
 //! application whose file system hangs delays no deploy of another one. It is followed again when its file system

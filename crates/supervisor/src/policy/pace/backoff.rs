@@ -1,8 +1,8 @@
 //! The delay before the next attempt: none for the first failures, then one that doubles up to a bound.
 //!
-//! A process that ran for a while before it died starts again at once. A process that keeps dying early also does, three
-//! times: a visitor who finds the one page that crashes must not slow down the others. Then the delay grows, up to 5 s
-//! for a process that has never worked, and up to 0.5 s for one that has: its next start probably works again.
+//! A process that ran for a while before it died starts again at once. A process that keeps dying early also does,
+//! three times: a visitor who finds the one page that crashes must not slow down the others. Then the delay grows, up
+//! to 5 s for a process that has never worked, and up to 0.5 s for one that has: its next start probably works again.
 
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 //!
 //! - [`Backoff`]: the delay before the next attempt after a failure. Prototypes, workers, the router, and forks that
 //!   failed for want of memory or processes
-//! - [`RateLimit`]: how many events a second are allowed after a burst. The replacement of workers that died in a request
+//! - [`RateLimit`]: how many events a second are allowed after a burst. The replacement of workers that died in a
+//!   request
 //! - [`BootTimeout`]: one warning, then the end of a start that takes too long. Prototypes
 //! - [`Heartbeat`]: probes at an interval, and how many of them may stay without an answer. The router and prototypes
 //!

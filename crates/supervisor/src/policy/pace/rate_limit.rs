@@ -1,9 +1,9 @@
 //! A rate limit with a burst: a token bucket.
 //!
 //! A script that kills each worker that runs it must not delay other requests, so a worker that died in a request is
-//! replaced at once. It must not keep the machine busy with forks either: after a burst, only a steady rate of workers is
-//! replaced. The router already holds back requests that it has seen to kill (its `php::killers`). This limit is for the
-//! deaths that the router cannot attribute to a request.
+//! replaced at once. It must not keep the machine busy with forks either: after a burst, only a steady rate of workers
+//! is replaced. The router already holds back requests that it has seen to kill (its `php::killers`). This limit is for
+//! the deaths that the router cannot attribute to a request.
 
 use std::time::{Duration, Instant};
 

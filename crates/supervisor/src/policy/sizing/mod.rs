@@ -1,15 +1,15 @@
-//! How many workers an application needs: the policy of `"processes": "auto"`. Pure: the caller passes in the measurements
-//! and the time.
+//! How many workers an application needs: the policy of `"processes": "auto"`. Pure: the caller passes in the
+//! measurements and the time.
 //!
 //! Two laws of queues (Denning and Buzen, "The Operational Analysis of Queueing Network Models", 1978) say how many
-//! workers can be useful. By the utilisation law, requests that use `cpu` seconds of a processor are finished at a rate of
-//! at most `cores / cpu`. By Little's law, to finish that many when each takes `wall` seconds, `cores × wall / cpu` of them
-//! must be under way. The time in which a worker waits for a processor does not count as `wall`: more workers would only
-//! make it longer.
+//! workers can be useful. By the utilisation law, requests that use `cpu` seconds of a processor are finished at a rate
+//! of at most `cores / cpu`. By Little's law, to finish that many when each takes `wall` seconds, `cores × wall / cpu`
+//! of them must be under way. The time in which a worker waits for a processor does not count as `wall`: more workers
+//! would only make it longer.
 //!
-//! - Up: when requests wait, the number becomes the useful one. If the workers leave a processor idle at that moment, the
-//!   useful number is too small, and the number of workers doubles (it quadruples if they leave most processors idle). It
-//!   never exceeds the number of requests. A fork is cheap, so the next decision follows after [`QUICK`].
+//! - Up: when requests wait, the number becomes the useful one. If the workers leave a processor idle at that moment,
+//!   the useful number is too small, and the number of workers doubles (it quadruples if they leave most processors
+//!   idle). It never exceeds the number of requests. A fork is cheap, so the next decision follows after [`QUICK`].
 //! - Down: slowly, to the largest useful number of the last [`KEPT`]. Workers that a burst needed are kept for the next
 //!   burst, so the number does not oscillate.
 //! - Memory: never more workers than the free memory of the machine, or of the control group, has room for. New workers
@@ -84,8 +84,8 @@ pub struct Sizing {
     occupied: Option<(Instant, f64)>,
     /// The largest useful number of workers in each second of [`KEPT`], and the time at which that second began.
     peaks: VecDeque<(Instant, usize)>,
-    /// How many workers the memory had room for at the last measurement: up to `memory_allows` may be started, and workers
-    /// beyond `memory_keeps` are retired.
+    /// How many workers the memory had room for at the last measurement: up to `memory_allows` may be started, and
+    /// workers beyond `memory_keeps` are retired.
     memory_allows: Option<usize>,
     memory_keeps: Option<usize>,
     /// When workers were last retired.
@@ -208,8 +208,8 @@ impl Sizing {
         self.useful().map(|useful| 1.0 - self.bounds.cores / useful)
     }
 
-    /// How many workers the memory has room for, beside `settled` workers that use all that they will. At least one, or no
-    /// request would ever be answered.
+    /// How many workers the memory has room for, beside `settled` workers that use all that they will. At least one, or
+    /// no request would ever be answered.
     fn room_for(&self, memory: Memory, settled: usize) -> usize {
         let worker = i64::try_from(memory.worker.max(1)).unwrap_or(i64::MAX);
         let by_room = (settled as i64).saturating_add(memory.room.div_euclid(worker)).max(1) as usize;
@@ -220,8 +220,8 @@ impl Sizing {
     fn remember(&mut self, sample: &Sample, now: Instant) {
         if let Some(memory) = sample.memory {
             let all = sample.seen.all + sample.leaving;
-            // It is not known how much of their memory the young workers use already: to start more workers, they count as if
-            // they used nothing; to keep them, as if they used all of it.
+            // It is not known how much of their memory the young workers use already: to start more workers, they count
+            // as if they used nothing; to keep them, as if they used all of it.
             let for_more = Memory { room: memory.room_for_more, ..memory };
             self.memory_allows = Some(self.room_for(for_more, all.saturating_sub(sample.young)));
             self.memory_keeps = Some(self.room_for(memory, all));
@@ -267,7 +267,8 @@ impl Sizing {
         let surplus = match all.saturating_sub(most) {
             0 if is_settled => all.saturating_sub(kept).min(all.div_ceil(10)),
             0 => 0,
-            // No memory: at once, but in steps, because the memory of retired workers is free only after they have exited.
+            // No memory: at once, but in steps, because the memory of retired workers is free only after they have
+            // exited.
             excess => excess.min(all.div_ceil(4)),
         };
         self.shrunk = if surplus > 0 { Some(now) } else { self.shrunk };

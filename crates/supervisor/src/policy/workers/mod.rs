@@ -1,12 +1,13 @@
-//! The table of an application's workers: which indices of the channel are taken, by which worker, and what is due. Pure.
+//! The table of an application's workers: which indices of the channel are taken, by which worker, and what is due.
+//! Pure.
 //!
-//! An index is reused only when its worker is known to be dead. The incarnation distinguishes two workers that had the same
-//! index one after the other.
+//! An index is reused only when its worker is known to be dead. The incarnation distinguishes two workers that had the
+//! same index one after the other.
 //!
-//! When a worker starts again depends on its death. After a worker that exited in good order, the next one starts at once.
-//! Workers that died in a request are replaced at a limited rate. A worker that died before it served anything starts
-//! again with a growing delay. While the machine has no memory or no process for one more worker, one fork at a time is
-//! tried, also with a growing delay: an application with hundreds of workers must not fork in a loop then.
+//! When a worker starts again depends on its death. After a worker that exited in good order, the next one starts at
+//! once. Workers that died in a request are replaced at a limited rate. A worker that died before it served anything
+//! starts again with a growing delay. While the machine has no memory or no process for one more worker, one fork at a
+//! time is tried, also with a growing delay: an application with hundreds of workers must not fork in a loop then.
 
 use crate::os::process::Process;
 use crate::policy::pace::backoff::Delays;
@@ -270,7 +271,8 @@ impl Workers {
         is_known
     }
 
-    /// The worker exited in good order, for example after its last allowed request. `false` if it was not known to live.
+    /// The worker exited in good order, for example after its last allowed request. `false` if it was not known to
+    /// live.
     pub fn exited(&mut self, exited: WorkerId, now: Instant) -> bool {
         let is_known = self.died(exited, now);
         if let Some(entry) = self.entries.get_mut(usize::from(exited.index))

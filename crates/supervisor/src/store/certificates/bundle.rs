@@ -1,7 +1,8 @@
 //! A chain of certificates and its private key, read from PEM, checked, and put in order.
 //!
-//! In order is: the certificate of the key, the one that issued it, and so on; what belongs to no chain comes last, as
-//! it may be another way to a root. Errors are sentences for whoever uploaded it, and say nothing of a key.
+//! The order is: the certificate of the key, its issuer, the issuer of that, and so on. Certificates outside of this
+//! chain come last, because they may be another way to a root. Errors are sentences for the person who uploads the
+//! bundle, and contain no part of a key.
 
 use super::description::{self, Description};
 use base64::Engine as _;
@@ -15,12 +16,12 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
 
-/// A chain and its key, which fit together and can be used by a router.
+/// A chain and its key. They belong together, and a router can use them.
 pub struct Bundle {
     /// The chain in order, then the key. A secret.
     pem: String,
     description: Document,
-    /// From when to when clients believe the certificate of the key.
+    /// The time within which clients accept the certificate of the key.
     validity: (ASN1Time, ASN1Time),
 }
 
@@ -65,13 +66,13 @@ impl Bundle {
         &self.pem
     }
 
-    /// What the control API tells.
+    /// The description for the control API.
     pub fn description(&self) -> &Document {
         &self.description
     }
 
-    /// What is wrong with it today, if anything.
-    pub fn problem_of_time(&self) -> Option<String> {
+    /// Why clients do not accept it today, if they do not.
+    pub fn expiry_problem(&self) -> Option<String> {
         let (since, until) = &self.validity;
         let now = ASN1Time::now();
         if now < *since {
@@ -114,7 +115,7 @@ fn read(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'stat
     }
 }
 
-/// No error repeats the text: it may be almost a key.
+/// No error repeats the text: it may contain most of a key.
 fn broken(error: pem::Error) -> String {
     let problem = match error {
         pem::Error::MissingSectionEnd { .. } => "a block of PEM has no end",
@@ -213,7 +214,7 @@ mod tests {
             let bundle = Bundle::parse(text.as_bytes()).expect("a bundle");
             assert_eq!(names(&bundle), ["middle", "root", "root"]);
             assert_eq!(bundle.pem(), ordered);
-            assert_eq!(bundle.problem_of_time(), None);
+            assert_eq!(bundle.expiry_problem(), None);
         }
     }
 
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_not_told() {
+    fn a_key_is_never_shown() {
         let Chain { certificates, key } = chain();
         let bundle = Bundle::parse(format!("{}{key}", certificates[0]).as_bytes()).unwrap();
         let line = key.lines().nth(1).unwrap();
@@ -260,12 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_out_of_its_time_is_named() {
+    fn an_expired_certificate_is_detected() {
         let mut parameters = CertificateParams::new(["old.example".to_owned()]).unwrap();
         parameters.not_after = rcgen::date_time_ymd(2001, 2, 3);
         let key = KeyPair::generate().unwrap();
         let certificate = parameters.self_signed(&key).unwrap();
         let bundle = Bundle::parse(format!("{}{}", certificate.pem(), key.serialize_pem()).as_bytes()).unwrap();
-        assert_eq!(bundle.problem_of_time().as_deref(), Some("expired on Feb  3 00:00:00 2001 GMT"));
+        assert_eq!(bundle.expiry_problem().as_deref(), Some("expired on Feb  3 00:00:00 2001 GMT"));
     }
 }

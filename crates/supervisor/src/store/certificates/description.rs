@@ -1,4 +1,4 @@
-//! What the control API tells about a certificate: NGINX Unit's `GET /certificates/NAME`.
+//! The description of a certificate in the control API: NGINX Unit's `GET /certificates/NAME`.
 
 use serde::Serialize;
 use x509_parser::certificate::X509Certificate;
@@ -7,26 +7,26 @@ use x509_parser::public_key::PublicKey;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::{AttributeTypeAndValue, SubjectPublicKeyInfo, X509Name};
 
-/// A bundle in words.
+/// The description of a bundle.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Description {
-    /// The kind of the private key, and its length where Unit tells it.
+    /// The kind of the private key, and its length where Unit shows it.
     key: String,
-    /// In the order in which clients get it.
-    chain: Vec<Link>,
+    /// In the order in which clients receive it.
+    chain: Vec<ChainEntry>,
 }
 
 /// A certificate of the chain.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Link {
-    subject: Name,
-    issuer: Name,
+struct ChainEntry {
+    subject: DistinguishedName,
+    issuer: DistinguishedName,
     validity: Validity,
 }
 
-/// What a name has of these; the first one, where there are several.
+/// The attributes of a subject or an issuer. Of several attributes of one kind, the first one.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-struct Name {
+struct DistinguishedName {
     #[serde(skip_serializing_if = "Option::is_none")]
     common_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,12 +55,12 @@ impl Description {
     /// Describes a chain, which begins with the certificate of the key.
     pub fn of(chain: &[X509Certificate<'_>]) -> Description {
         let key = chain.first().map_or_else(String::new, |leaf| key(leaf.public_key()));
-        Description { key, chain: chain.iter().map(Link::of).collect() }
+        Description { key, chain: chain.iter().map(ChainEntry::of).collect() }
     }
 }
 
-impl Link {
-    fn of(certificate: &X509Certificate<'_>) -> Link {
+impl ChainEntry {
+    fn of(certificate: &X509Certificate<'_>) -> ChainEntry {
         let alt_names = |issuers: bool| {
             certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
                 ParsedExtension::SubjectAlternativeName(names) if !issuers => Some(dns_names(&names.general_names)),
@@ -68,9 +68,9 @@ impl Link {
                 _ => None,
             })
         };
-        Link {
-            subject: Name::of(certificate.subject(), alt_names(false)),
-            issuer: Name::of(certificate.issuer(), alt_names(true)),
+        ChainEntry {
+            subject: DistinguishedName::of(certificate.subject(), alt_names(false)),
+            issuer: DistinguishedName::of(certificate.issuer(), alt_names(true)),
             validity: Validity {
                 since: time(&certificate.validity().not_before),
                 until: time(&certificate.validity().not_after),
@@ -79,9 +79,9 @@ impl Link {
     }
 }
 
-impl Name {
-    fn of(name: &X509Name<'_>, alt_names: Option<Vec<String>>) -> Name {
-        Name {
+impl DistinguishedName {
+    fn of(name: &X509Name<'_>, alt_names: Option<Vec<String>>) -> DistinguishedName {
+        DistinguishedName {
             common_name: first(name.iter_common_name()),
             alt_names,
             country: first(name.iter_country()),
@@ -105,7 +105,7 @@ fn dns_names(names: &[GeneralName<'_>]) -> Vec<String> {
     names.iter().filter_map(dns).collect()
 }
 
-/// In Unit's words: keys of elliptic curves are `ECDH`. Ed25519, which Unit calls `unknown`, has its name.
+/// Unit's names: keys of elliptic curves are `ECDH`. Ed25519, for which Unit has only `unknown`, is named.
 fn key(key: &SubjectPublicKeyInfo<'_>) -> String {
     match key.parsed() {
         Ok(PublicKey::RSA(rsa)) => format!("RSA ({} bits)", rsa.key_size()),
@@ -114,7 +114,7 @@ fn key(key: &SubjectPublicKeyInfo<'_>) -> String {
     }
 }
 
-/// As OpenSSL prints it.
+/// In the format of OpenSSL.
 pub fn time(time: &ASN1Time) -> String {
     let time = time.to_datetime();
     let month = &time.month().to_string()[..3];
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use x509_parser::pem::Pem;
 
-    /// Of OpenSSL; its key is not kept.
+    /// Made with OpenSSL. Its key is not stored.
     const RSA: &str = include_str!("../../../testdata/rsa.pem");
 
     #[test]

@@ -1,11 +1,12 @@
-//! The certificates by name, in memory and in the state directory.
+//! Certificates by name, in memory and in the state directory.
 //!
-//! Each is a [`Bundle`]: a chain and its private key. A name is a file name in `certs`; the file is only for its owner,
-//! written beside, synced and put in its place. What is stored is never changed: a renewed certificate gets another
-//! name, or the old one is deleted before. Without a state directory they live as long as howdah does.
+//! Each certificate is a [`Bundle`]: a chain and its private key. Its name is a file name in the folder `certs`. The
+//! file belongs to its owner alone; it is written beside the old one, synced, and renamed. A stored certificate is
+//! never changed: a renewed certificate gets another name, or the old one is deleted first. Without a state directory,
+//! certificates live as long as the supervisor.
 //!
-//! A file that cannot be used when howdah starts is a line in the log, and there is no certificate with its name.
-//! What a client of the control API did wrong is a [`Refusal`]. No error and no `Debug` tells anything of a key.
+//! A file that cannot be used at the start is logged, and there is no certificate with its name. An error of a client
+//! of the control API is a [`Refusal`]. No error and no `Debug` output contains any part of a key.
 
 mod bundle;
 mod description;
@@ -25,16 +26,15 @@ pub struct Certificates {
     storage: Option<Storage>,
 }
 
-/// The longest name, so that the name of the file beside it is one that file systems take.
+/// The longest name. File systems still accept the name of the temporary file, which is longer.
 const MAX_NAME_BYTES: usize = 240;
 
 // === impl Certificates ===
 
 impl Certificates {
-    /// Those that the state directory has, and a place for more.
+    /// Loads the certificates of the state directory, and stores new ones there.
     ///
-    /// # Errors
-    /// A sentence, when it has no room for them.
+    /// A sentence, if the folder cannot be created.
     pub fn load(state_directory: &Path) -> Result<Certificates, String> {
         let storage = Storage::open(state_directory)?;
         let mut by_name = BTreeMap::new();
@@ -47,7 +47,7 @@ impl Certificates {
                     warn_of_expiry(&name, &bundle);
                     by_name.insert(name, bundle);
                 }
-                Err(reason) => tracing::error!("the stored certificate {name:?} cannot be used: {reason}"),
+                Err(reason) => tracing::error!("cannot use the stored certificate {name:?}: {reason}"),
             }
         }
         Ok(Certificates { by_name, storage: Some(storage) })
@@ -60,8 +60,7 @@ impl Certificates {
 
     /// Adds a certificate: a chain and its private key as PEM, in any order.
     ///
-    /// # Errors
-    /// 400 for a name or a bundle that is not right, and for a name that is taken; 500 if it cannot be stored.
+    /// 400 for an invalid name or bundle, and for a name that exists; 500 if it cannot be stored.
     pub fn put(&mut self, name: &str, pem: &[u8]) -> Result<(), Refusal> {
         check_name(name)?;
         if self.by_name.contains_key(name) {
@@ -77,12 +76,12 @@ impl Certificates {
         Ok(())
     }
 
-    /// Removes a certificate. The caller says which names listeners use.
+    /// Removes a certificate. `used` holds the names that listeners use.
     ///
     /// # Errors
     /// 404 if there is none, 400 if it is used, 500 if its file cannot be removed.
     pub fn delete(&mut self, name: &str, used: &BTreeSet<&str>) -> Result<(), Refusal> {
-        // One that could not be used at the start is a file only; it is in the way of another with its name.
+        // A file that could not be used at the start is not in `by_name`, but it blocks its name.
         let is_a_file = check_name(name).is_ok() && self.storage.as_ref().is_some_and(|storage| storage.has(name));
         if !is_a_file {
             self.get(name)?;
@@ -98,7 +97,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// What is known about a certificate, as NGINX Unit's `GET /certificates/NAME` tells it.
+    /// The description of a certificate, in the format of NGINX Unit's `GET /certificates/NAME`.
     ///
     /// # Errors
     /// 404 if there is none.
@@ -106,12 +105,12 @@ impl Certificates {
         self.get(name).map(|bundle| bundle.description().clone())
     }
 
-    /// What is known about all certificates: an object by name.
+    /// The descriptions of all certificates: an object by name.
     pub fn describe_all(&self) -> Document {
         Document::compose(self.by_name.iter().map(|(name, bundle)| (name.as_str(), bundle.description().clone())))
     }
 
-    /// Those with these names for a router: a JSON object of PEM texts, keys and all.
+    /// The certificates with these names, for a router: a JSON object of PEM texts, with the keys.
     pub fn for_router<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> String {
         let texts: BTreeMap<_, _> =
             names.into_iter().filter_map(|name| Some((name, self.by_name.get(name)?.pem()))).collect();
@@ -130,7 +129,7 @@ pub fn used(configuration: &Configuration) -> BTreeSet<&str> {
     tls.flat_map(|tls| &tls.certificates).map(String::as_str).collect()
 }
 
-/// A name is a file name that is not hidden: files that are being written are.
+/// A name is a file name that is not hidden: hidden files are those that are being written.
 fn check_name(name: &str) -> Result<(), Refusal> {
     let problem = if name.is_empty() {
         "the name is empty"
@@ -151,7 +150,7 @@ fn not_stored(reason: String) -> Refusal {
 }
 
 fn warn_of_expiry(name: &str, bundle: &Bundle) {
-    if let Some(problem) = bundle.problem_of_time() {
+    if let Some(problem) = bundle.expiry_problem() {
         tracing::warn!("the certificate {name:?} {problem}: browsers refuse it");
     }
 }
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_certificate_can_be_removed() {
+    fn a_file_that_is_not_a_certificate_can_be_removed() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("certs")).unwrap();
         fs::write(folder.path().join("certs/bad"), "no PEM").unwrap();
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_outlive_howdah() {
+    fn certificates_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let mut certificates = Certificates::load(folder.path()).unwrap();
         for name in ["shop", "blog 2026", "shop.new"] {
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused() {
+    fn invalid_requests_are_refused() {
         let mut certificates = Certificates::default();
         let pem = bundle("x");
         certificates.put("shop", pem.as_bytes()).unwrap();
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_cannot_be_stored_is_not_there() {
+    fn a_certificate_that_cannot_be_stored_does_not_exist() {
         let folder = tempfile::tempdir().unwrap();
         let mut certificates = Certificates::load(folder.path()).unwrap();
         fs::create_dir(folder.path().join("certs/shop")).unwrap();
@@ -258,7 +257,7 @@ mod tests {
         certificates.put("blog", bundle("y").as_bytes()).unwrap();
         let sent: BTreeMap<String, String> = serde_json::from_str(&certificates.for_router(["shop", "gone"])).unwrap();
         assert_eq!(sent, BTreeMap::from([("shop".to_owned(), pem)]));
-        let told = format!("{certificates:?}{}", certificates.describe_all().pretty());
-        assert!(told.contains("blog") && !told.contains("PRIVATE"), "{told}");
+        let shown = format!("{certificates:?}{}", certificates.describe_all().pretty());
+        assert!(shown.contains("blog") && !shown.contains("PRIVATE"), "{shown}");
     }
 }

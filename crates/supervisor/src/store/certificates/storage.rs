@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The folder, which exists unless nothing can be written.
+/// The folder. It does not exist if the file system is read-only and the folder was never created.
 #[derive(Debug)]
 pub struct Storage {
     folder: PathBuf,
@@ -19,13 +19,13 @@ const FILE_MODE: u32 = 0o600;
 // === impl Storage ===
 
 impl Storage {
-    /// The folder below the state directory; it is made if it is not there.
+    /// Opens the folder in the state directory, and creates it if it does not exist.
     pub fn open(state_directory: &Path) -> Result<Storage, String> {
         let folder = state_directory.join(FOLDER);
         match DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::ReadOnlyFilesystem => Err(format!(
-                "the folder of certificates {folder:?} cannot be made: {error}; choose another --state-dir"
-            )),
+            Err(error) if error.kind() != io::ErrorKind::ReadOnlyFilesystem => {
+                Err(format!("cannot create the folder of certificates {folder:?}: {error}; choose another --state-dir"))
+            }
             _ => {
                 tighten(&folder, FOLDER_MODE);
                 Ok(Storage { folder })
@@ -33,13 +33,13 @@ impl Storage {
         }
     }
 
-    /// All files by name, hidden ones aside: those are left over from a crash.
+    /// All files by name, without hidden ones: a crash has left those.
     pub fn read(&self) -> Vec<(String, io::Result<Vec<u8>>)> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => {
-                tracing::error!("the certificates in {:?} cannot be read: {error}", self.folder);
+                tracing::error!("cannot read the certificates in {:?}: {error}", self.folder);
                 return Vec::new();
             }
         };
@@ -47,11 +47,11 @@ impl Storage {
         names.filter(|name| !name.starts_with('.')).map(|name| (name.clone(), self.read_file(&name))).collect()
     }
 
-    /// Writes a file, whole or not at all.
+    /// Writes a file completely, or not at all.
     pub fn write(&self, name: &str, content: &str) -> Result<(), String> {
         let path = self.folder.join(name);
         replace(&path, content.as_bytes())
-            .map_err(|error| format!("{path:?} cannot be written: {error}; make room, or choose another --state-dir"))
+            .map_err(|error| format!("cannot write {path:?}: {error}; make room, or choose another --state-dir"))
     }
 
     /// Whether there is a file with this name.
@@ -59,13 +59,11 @@ impl Storage {
         self.folder.join(name).is_file()
     }
 
-    /// Removes a file. That it is gone already is as good.
+    /// Removes a file. A file that does not exist is no error.
     pub fn remove(&self, name: &str) -> Result<(), String> {
         let path = self.folder.join(name);
         match std::fs::remove_file(&path).and_then(|()| self.sync()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(format!("{path:?} cannot be removed: {error}"))
-            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("cannot remove {path:?}: {error}")),
             _ => Ok(()),
         }
     }
