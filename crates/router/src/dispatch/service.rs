@@ -16,7 +16,7 @@ use crate::response::body::ResponseBody;
 use crate::response::compression;
 use crate::response::failure::{self, Failure};
 use crate::response::log_line::Entry;
-use crate::static_files::{self, Outcome};
+use crate::static_files::{self, ShareOutcome};
 use bytes::Bytes;
 use howdah_config::{AccessLog, ActionKind, Destination, HeaderChange, RedirectTarget, Route, RouteStep, Share};
 use http::header::{CONNECTION, HeaderName, HeaderValue, LOCATION, SERVER};
@@ -267,7 +267,7 @@ fn share_file(
         let base = chroot.as_deref().unwrap_or(template.constant_prefix());
         let pinned = view.pins().apply(base, &path);
         let (base, path) = pinned.as_ref().map_or((base, &*path), |(base, path)| (&**base, &**path));
-        let share = static_files::Share {
+        let share = static_files::ShareRequest {
             path,
             base: Path::new(base),
             index: &asked.index,
@@ -277,11 +277,11 @@ fn share_file(
             mime_types: &view.configuration().settings.http.mime_types,
         };
         match thread.static_files.serve(&share, subject.parts) {
-            Outcome::Response(response) => return Ok(Some(response.map(ResponseBody::file))),
-            Outcome::NotFound => {}
-            Outcome::Forbidden => forbidden = true,
-            Outcome::OtherType => forbidden = forbidden || !has_fallback,
-            Outcome::Php => return Ok(None),
+            ShareOutcome::Response(response) => return Ok(Some(response.map(ResponseBody::file))),
+            ShareOutcome::NotFound => {}
+            ShareOutcome::Forbidden => forbidden = true,
+            ShareOutcome::OtherType => forbidden = forbidden || !has_fallback,
+            ShareOutcome::Php => return Ok(None),
         }
     }
     if forbidden { Err(Failure::Forbidden) } else { Ok(None) }

@@ -1,14 +1,14 @@
 //! The body of a response that is a file, a part of one, or nothing.
 //!
 //! A file is read chunk by chunk as the connection takes it; each chunk comes from the page cache at once, or from a
-//! thread that waits for the disk. What is in memory goes out in pieces of the same size. The length is known from the
+//! thread that waits for the disk. Content in memory is sent in pieces of the same size. The length is known from the
 //! beginning.
 //!
-//! After each piece the other connections of the thread have their turn: sending a whole megabyte to whoever can take it
-//! makes all others wait, and the slowest hundredth of the answers twice as slow.
+//! After each piece the other connections of the thread have their turn: sending a whole megabyte to a client that can
+//! take it makes all others wait, and the slowest hundredth of the answers twice as slow.
 //!
 //! A file that gets shorter or cannot be read while it is sent is an error of the body: hyper closes the connection,
-//! so that the client sees an incomplete response and not a wrong one. What a growing file gains is not sent.
+//! so that the client sees an incomplete response and not a wrong one. Bytes that a growing file gains are not sent.
 
 use std::{
     collections::VecDeque,
@@ -30,30 +30,30 @@ use super::read::{self, Filled, NotNow};
 
 /// The bytes of a static file's response.
 pub struct FileBody {
-    /// Bytes that are still to come.
+    /// The bytes that are not sent yet.
     remaining: u64,
-    source: Source,
-    /// The last poll gave a piece: the next one lets others go first.
+    source: FileSource,
+    /// The last poll returned a piece: the next poll lets other connections go first.
     had_its_turn: bool,
 }
 
-enum Source {
+enum FileSource {
     Done,
     Memory(Bytes),
-    Stream(Box<Stream>),
+    FileStream(Box<FileStream>),
 }
 
 /// A piece of a body.
-pub(super) enum Piece {
+pub(super) enum BodyPiece {
     Memory(Bytes),
     /// A part of the body's file.
     File(Range<u64>),
 }
 
-struct Stream {
+struct FileStream {
     file: Arc<OwnedFd>,
-    /// None of them is empty.
-    pieces: VecDeque<Piece>,
+    /// No piece is empty.
+    pieces: VecDeque<BodyPiece>,
     /// A read of the first piece that waits for the disk.
     reading: Option<JoinHandle<io::Result<Filled>>>,
     /// The file system can read without waiting.
@@ -64,32 +64,32 @@ struct Stream {
 
 impl FileBody {
     pub(super) fn empty() -> Self {
-        Self::new(0, Source::Done)
+        Self::new(0, FileSource::Done)
     }
 
     pub(super) fn memory(bytes: Bytes) -> Self {
         match bytes.len() as u64 {
             0 => Self::empty(),
-            length => Self::new(length, Source::Memory(bytes)),
+            length => Self::new(length, FileSource::Memory(bytes)),
         }
     }
 
-    /// All of it, if it is in memory.
+    /// The whole body, if it is in memory.
     pub fn whole(&self) -> Option<&Bytes> {
-        if let Source::Memory(bytes) = &self.source { Some(bytes) } else { None }
+        if let FileSource::Memory(bytes) = &self.source { Some(bytes) } else { None }
     }
 
-    pub(super) fn pieces(file: OwnedFd, pieces: impl IntoIterator<Item = Piece>) -> Self {
+    pub(super) fn pieces(file: OwnedFd, pieces: impl IntoIterator<Item = BodyPiece>) -> Self {
         let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| piece.length() > 0).collect();
-        let remaining = pieces.iter().map(Piece::length).sum();
+        let remaining = pieces.iter().map(BodyPiece::length).sum();
         if remaining == 0 {
             return Self::empty();
         }
-        let stream = Stream { file: Arc::new(file), pieces, reading: None, reads_now: true };
-        Self::new(remaining, Source::Stream(Box::new(stream)))
+        let stream = FileStream { file: Arc::new(file), pieces, reading: None, reads_now: true };
+        Self::new(remaining, FileSource::FileStream(Box::new(stream)))
     }
 
-    fn new(remaining: u64, source: Source) -> Self {
+    fn new(remaining: u64, source: FileSource) -> Self {
         Self { remaining, source, had_its_turn: false }
     }
 }
@@ -104,16 +104,16 @@ impl Body for FileBody {
             return Poll::Pending;
         }
         let data = match &mut self.source {
-            Source::Done => return Poll::Ready(None),
-            Source::Memory(bytes) => Ok(bytes.split_to(bytes.len().min(read::CHUNK))),
-            Source::Stream(stream) => ready!(stream.poll_data(cx)),
+            FileSource::Done => return Poll::Ready(None),
+            FileSource::Memory(bytes) => Ok(bytes.split_to(bytes.len().min(read::CHUNK))),
+            FileSource::FileStream(stream) => ready!(stream.poll_data(cx)),
         };
         match &data {
             Ok(data) => self.remaining -= data.len() as u64,
             Err(_) => self.remaining = 0,
         }
         if self.remaining == 0 {
-            self.source = Source::Done;
+            self.source = FileSource::Done;
         } else {
             self.had_its_turn = true;
         }
@@ -135,9 +135,9 @@ impl fmt::Debug for FileBody {
     }
 }
 
-// === impl Piece ===
+// === impl BodyPiece ===
 
-impl Piece {
+impl BodyPiece {
     fn length(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
@@ -146,14 +146,14 @@ impl Piece {
     }
 }
 
-// === impl Stream ===
+// === impl FileStream ===
 
-impl Stream {
-    /// Bytes of the first piece: never none, because what is left to be sent is known to the caller.
+impl FileStream {
+    /// Bytes of the first piece, at least one: the caller polls only while bytes remain.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let range = match self.pieces.front_mut() {
-            Some(Piece::File(range)) => range,
-            Some(Piece::Memory(bytes)) => {
+            Some(BodyPiece::File(range)) => range,
+            Some(BodyPiece::Memory(bytes)) => {
                 let bytes = mem::take(bytes);
                 self.pieces.pop_front();
                 return Poll::Ready(Ok(bytes));
@@ -178,7 +178,7 @@ impl Stream {
             let read = move || read::chunk_waiting(&file, offset, buffer);
             match Handle::try_current() {
                 Ok(runtime) => self.reading = Some(runtime.spawn_blocking(read)),
-                // Polled outside of a runtime there is no event loop to be stalled.
+                // Outside of a runtime there is no event loop to stall.
                 Err(_) => break read()?.into_bytes(),
             }
         };
@@ -211,7 +211,7 @@ mod tests {
 
     fn whole(file: File) -> FileBody {
         let length = file.metadata().unwrap().len();
-        FileBody::pieces(file.into(), [Piece::File(0..length)])
+        FileBody::pieces(file.into(), [BodyPiece::File(0..length)])
     }
 
     #[tokio::test]
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_in_memory_arrives_too() {
+    async fn a_file_that_is_not_in_memory_arrives() {
         let file = file(&content(3 * read::CHUNK));
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -233,18 +233,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_reads_must_wait_a_file_arrives_too() {
+    async fn a_file_arrives_where_every_read_must_wait() {
         let mut body = whole(file(&content(3 * read::CHUNK)));
-        let Source::Stream(stream) = &mut body.source else { panic!("a stream") };
+        let FileSource::FileStream(stream) = &mut body.source else { panic!("a stream") };
         stream.reads_now = false;
         assert_eq!(body.collect().await.unwrap().to_bytes(), content(3 * read::CHUNK));
     }
 
     #[tokio::test]
-    async fn what_is_left_is_told_after_each_frame() {
+    async fn the_remaining_length_is_exact_after_each_frame() {
         let mut body = FileBody::pieces(
             file(b"0123456789").into(),
-            [Piece::Memory("ab".into()), Piece::File(2..5), Piece::Memory("".into()), Piece::File(9..10)],
+            [
+                BodyPiece::Memory("ab".into()),
+                BodyPiece::File(2..5),
+                BodyPiece::Memory("".into()),
+                BodyPiece::File(9..10),
+            ],
         );
         for (left, expected) in [(6, "ab"), (4, "234"), (1, "9")] {
             assert_eq!(body.size_hint().exact(), Some(left));
@@ -261,7 +266,7 @@ mod tests {
         for reads_now in [true, false] {
             let file = file(&content(2 * read::CHUNK));
             let mut body = whole(file.try_clone().unwrap());
-            if let Source::Stream(stream) = &mut body.source {
+            if let FileSource::FileStream(stream) = &mut body.source {
                 stream.reads_now = reads_now;
             }
             body.frame().await.unwrap().unwrap();
@@ -272,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_file_gains_is_not_sent() {
+    async fn bytes_that_a_file_gains_are_not_sent() {
         let mut file = file(b"0123");
         let body = whole(file.try_clone().unwrap());
         file.write_all(b"4567").unwrap();
@@ -299,7 +304,7 @@ mod tests {
                     Poll::Ready(frame) => frame.unwrap().unwrap().into_data().unwrap().len(),
                     Poll::Pending => 0,
                 });
-                // Where the file system can't read without waiting, a thread does it.
+                // If the file system cannot read without waiting, a thread reads.
                 tokio::task::yield_now().await;
             }
             let pieces: Vec<_> = polls.iter().copied().filter(|length| *length > 0).collect();

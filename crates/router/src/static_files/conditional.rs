@@ -13,7 +13,7 @@ use http::{
     header::{ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED},
 };
 
-/// What tells one version of a file from another.
+/// The headers that distinguish one version of a file from another.
 pub(super) struct Validators {
     /// A strong entity tag, with its quotes.
     pub(super) etag: HeaderValue,
@@ -28,14 +28,14 @@ pub(super) struct LastModified {
     seconds: u64,
 }
 
-/// What the preconditions of a GET or HEAD request come to.
+/// The result of the preconditions of a GET or HEAD request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preconditions {
-    /// They hold, or there are none.
+    /// All hold, or there are no preconditions.
     Hold,
     /// The client has this version: 304.
     NotModified,
-    /// The client wants another version: 412.
+    /// The client requires another version: 412.
     Failed,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn evaluate(headers: &HeaderMap, current: &Validators) -> Preconditio
     if not_modified { Preconditions::NotModified } else { Preconditions::Hold }
 }
 
-/// Whether a Range header counts: there is no If-Range, or it names the current version beyond doubt.
+/// Whether a Range header applies: there is no If-Range, or it names the current version with certainty.
 pub(super) fn range_applies(headers: &HeaderMap, current: &Validators, now: SystemTime) -> bool {
     let Some(value) = headers.get(IF_RANGE) else { return true };
     if value.as_bytes().contains(&b'"') {
@@ -221,7 +221,7 @@ mod tests {
             // If-Match overrules If-Unmodified-Since, both ways
             (&[(MATCH, "\"a\""), (UNMODIFIED, OLDER)], Hold),
             (&[(MATCH, "\"b\""), (UNMODIFIED, SAME)], Failed),
-            // a precondition that fails goes before one that says "not modified"
+            // a precondition that fails has priority over "not modified"
             (&[(MATCH, "\"a\""), (NONE, "\"a\"")], NotModified),
             (&[(MATCH, "\"b\""), (NONE, "\"a\"")], Failed),
             (&[(UNMODIFIED, OLDER), (SINCE, SAME)], Failed),

@@ -1,20 +1,20 @@
 //! Content types by file name.
 //!
-//! What the configuration says goes first, to the letter. Then come a few corrections for the web and the `mime_guess`
+//! A configured type has priority, and is sent unchanged. Then come a few corrections for the web and the `mime_guess`
 //! table; text gets `charset=utf-8`, except XML, which declares its own encoding and whose declaration a charset would
-//! overrule. What nobody knows is `application/octet-stream`. Nothing fails here.
+//! overrule. A file with an unknown extension is `application/octet-stream`. Nothing fails here.
 
 use std::borrow::Cow;
 
 use howdah_config::MimeTypes;
 use http::HeaderValue;
 
-/// The configured type of the file, if there is one.
+/// The configured type of the file, if it has one.
 pub(super) fn configured<'a>(mime_types: &'a MimeTypes, path: &str) -> Option<&'a str> {
     mime_types.of(path.rsplit('/').next().unwrap_or(path))
 }
 
-/// The Content-Type of the file; `configured` is what [`configured`] says about it.
+/// The Content-Type of the file; `configured` is the result of [`configured`].
 pub(super) fn content_type(path: &str, configured: Option<&str>) -> HeaderValue {
     if let Some(value) = configured.and_then(|configured| HeaderValue::from_str(configured).ok()) {
         return value;
@@ -27,11 +27,11 @@ pub(super) fn content_type(path: &str, configured: Option<&str>) -> HeaderValue 
     if !takes_charset(essence) {
         return HeaderValue::from_static(essence);
     }
-    // Both parts are printable ASCII, so that the fall-back is never taken.
+    // Both parts are printable ASCII, so that the fallback is never used.
     HeaderValue::from_str(&format!("{essence}; charset=utf-8")).unwrap_or(HeaderValue::from_static(essence))
 }
 
-/// Where the `mime_guess` table is old or thinks of something else than the web does.
+/// Corrections of the `mime_guess` table, where it is outdated or means another file format than the web does.
 fn corrected(extension: &str) -> Option<&'static str> {
     Some(match extension {
         "mjs" => "text/javascript",
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_goes_first() {
+    fn the_configuration_has_priority() {
         let extensions = [("thing", "text/x-thing"), ("css", "text/css; charset=latin1")];
         let names = [("CHANGES", "text/x-changes")];
         let map = |types: &[(&str, &str)]| types.iter().map(|(file, kind)| ((*file).into(), (*kind).into())).collect();

@@ -1,9 +1,9 @@
-//! The names that are never sent: dot files and PHP sources.
+//! The names of files that are never sent: dot files and PHP sources.
 //!
 //! Pure functions of a normalised path ([`RequestPath`](crate::request::path::RequestPath)). They refuse too much rather than too
 //! little: `x.php.`, `x.php ` and `X.PHP/` count as PHP sources, because some other server or file system may think so.
 
-/// Whether a segment of the path begins with a dot. `.well-known` (RFC 8615) is meant to be seen and does not count.
+/// Whether a segment of the path begins with a dot. `.well-known` (RFC 8615) is public, and not hidden.
 pub(super) fn is_hidden(relative_path: &str) -> bool {
     relative_path.split('/').any(|segment| segment.starts_with('.') && segment != ".well-known")
 }
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn php_sources_are_known_by_their_names() {
+    fn php_sources_are_recognized_by_their_names() {
         let sources = "x.php x.PHP x.pHp /a/x.phtml x.phar x.phps x.PHPS x.php3 x.php4 x.php5 x.php6 x.php7 x.PHP8 \
                        x.php. x.php... x.php/ x.php// /a/.php x.jpg.php x.php./";
         for path in sources.split(' ') {

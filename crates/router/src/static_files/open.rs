@@ -1,15 +1,15 @@
-//! Opening what a share may give away, and nothing else.
+//! Opens the files that a share may send, and no others.
 //!
-//! Who may change the folders that are served is often not who configured the server, so the check and the opening are
-//! one step, and a link that is swapped in between gains nothing: `openat2` resolves below a descriptor of the base,
-//! and where that is not enough (an absolute link may well stay below the base), the resolved path is opened once
-//! more with no links allowed. Kernels and containers without `openat2` get a walk, component by component.
-//! The base itself comes from the configuration and may have links in it, as deploys that swap a link need.
+//! The users who may change the served folders are often not the user who configured the server. Therefore the check
+//! and the opening are one step, and a link that is swapped in between has no effect: `openat2` resolves below a
+//! descriptor of the base, and where that is not enough (an absolute link may stay below the base), the resolved path is
+//! opened once more with no links allowed. Without `openat2` (some kernels and containers) a walk opens component by
+//! component. The base itself comes from the configuration and may contain links, which deploys that swap a link need.
 //!
-//! Opening never waits for the other end of a fifo. That a descriptor is a regular file is for the caller to check.
+//! Opening never waits for the other end of a fifo. The caller checks that a descriptor is a regular file.
 //!
-//! What a client can cause is [`OpenError::Missing`], [`OpenError::Denied`] or [`OpenError::Refused`];
-//! [`OpenError::Failed`] is trouble on our side, such as no descriptors left.
+//! A client can cause [`OpenError::Missing`], [`OpenError::Denied`] and [`OpenError::Refused`]; [`OpenError::Failed`] is
+//! trouble on our side, such as no descriptors left.
 
 use std::{cell::Cell, os::fd::OwnedFd, path::Path};
 
@@ -18,90 +18,91 @@ use rustix::{
     io::Errno,
 };
 
-/// A path below a base, and which links may lie between the two.
+/// A path below the base of a share, and which links and mounts may lie between the two.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct SharedPath<'a> {
     /// Absolute.
     pub(super) path: &'a str,
     pub(super) base: &'a Path,
-    /// What follows the base in `path`, without a slash in front; may be empty.
+    /// The part of `path` after the base, without a leading slash; may be empty.
     pub(super) relative: &'a str,
-    pub(super) links: Links,
+    pub(super) links: LinkPolicy,
     /// Whether other file systems may be mounted between the two.
     pub(super) mounts: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Links {
-    /// Wherever they lead.
+pub(super) enum LinkPolicy {
+    /// Follows all links.
     Follow,
-    /// Those that lead to something below the base.
+    /// Follows a link that leads to a path below the base.
     StayBelow,
+    /// Follows no link.
     Never,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    /// To be read.
+pub(super) enum OpenKind {
+    /// A file, to read it.
     File,
-    /// To know that it is one.
+    /// A folder, to check that it is one.
     Folder,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OpenError {
     Missing,
-    /// The file system does not let us.
+    /// The file system denies access.
     Denied,
-    /// It takes a link that the policy does not allow.
+    /// The path contains a link that the policy does not allow.
     Refused,
     Failed(Errno),
 }
 
-/// Opens places. One for each thread.
+/// Opens shared paths. Each thread has its own.
 #[derive(Default)]
 pub(super) struct Opener {
-    /// Set once the kernel, or a seccomp filter in front of it, has said that it has no `openat2`.
+    /// Set when the kernel, or a seccomp filter in front of it, has rejected `openat2` as unknown.
     without_openat2: Cell<bool>,
 }
 
 // === impl Opener ===
 
 impl Opener {
-    pub(super) fn open(&self, place: Place<'_>, target: Target) -> Result<OwnedFd, OpenError> {
-        match place.links {
-            Links::Follow if place.mounts => {
-                fs::open(place.path, target.flags(), Mode::empty()).map_err(OpenError::from)
+    pub(super) fn open(&self, shared: SharedPath<'_>, kind: OpenKind) -> Result<OwnedFd, OpenError> {
+        match shared.links {
+            LinkPolicy::Follow if shared.mounts => {
+                fs::open(shared.path, kind.flags(), Mode::empty()).map_err(OpenError::from)
             }
-            Links::Follow => self.open_on_mount(place, target),
-            Links::Never => self.open_without_links(place.base, Path::new(place.relative), place.mounts, target),
-            Links::StayBelow => self.open_below(place, target),
+            LinkPolicy::Follow => self.open_on_mount(shared, kind),
+            LinkPolicy::Never => self.open_without_links(shared.base, Path::new(shared.relative), shared.mounts, kind),
+            LinkPolicy::StayBelow => self.open_below(shared, kind),
         }
     }
 
-    fn open_below(&self, place: Place<'_>, target: Target) -> Result<OwnedFd, OpenError> {
-        let base = open_base(place.base)?;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | crossing(place.mounts);
-        match self.openat2(&base, Path::new(place.relative), target, resolve) {
+    fn open_below(&self, shared: SharedPath<'_>, kind: OpenKind) -> Result<OwnedFd, OpenError> {
+        let base = open_base(shared.base)?;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | crossing(shared.mounts);
+        match self.openat2(&base, Path::new(shared.relative), kind, resolve) {
             Some(Err(Errno::XDEV)) | None => {}
             Some(Err(Errno::LOOP)) => return Err(OpenError::Refused),
             Some(opened) => return opened.map_err(OpenError::from),
         }
-        let canonical_base = canonical(place.base)?;
-        let canonical_path = canonical(&place.base.join(place.relative))?;
+        let canonical_base = canonical(shared.base)?;
+        let canonical_path = canonical(&shared.base.join(shared.relative))?;
         let relative = canonical_path.strip_prefix(&canonical_base).map_err(|_| OpenError::Refused)?;
-        self.open_without_links(&canonical_base, relative, place.mounts, target)
+        self.open_without_links(&canonical_base, relative, shared.mounts, kind)
     }
 
-    /// Wherever links lead, but on the base's file system.
-    fn open_on_mount(&self, place: Place<'_>, target: Target) -> Result<OwnedFd, OpenError> {
-        let base = open_base(place.base)?;
-        let relative = Path::new(place.relative);
-        match self.openat2(&base, relative, target, crossing(false)) {
+    /// Follows all links, but stays on the base's file system.
+    fn open_on_mount(&self, shared: SharedPath<'_>, kind: OpenKind) -> Result<OwnedFd, OpenError> {
+        let base = open_base(shared.base)?;
+        let relative = Path::new(shared.relative);
+        match self.openat2(&base, relative, kind, crossing(false)) {
             Some(Err(Errno::XDEV)) => Err(OpenError::Refused),
             Some(opened) => opened.map_err(OpenError::from),
             None => {
-                let opened = fs::openat(&base, or_dot(relative), target.flags(), Mode::empty())?;
+                let opened = fs::openat(&base, or_dot(relative), kind.flags(), Mode::empty())?;
                 stays_on_device(&base, opened)
             }
         }
@@ -112,15 +113,15 @@ impl Opener {
         base: &Path,
         relative: &Path,
         mounts: bool,
-        target: Target,
+        kind: OpenKind,
     ) -> Result<OwnedFd, OpenError> {
         let base = open_base(base)?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | crossing(mounts);
-        let opened = self.openat2(&base, relative, target, resolve);
+        let opened = self.openat2(&base, relative, kind, resolve);
         let opened = match opened {
             Some(opened) => opened,
             None => {
-                let opened = walk(base.try_clone().map_err(|_| OpenError::Failed(Errno::MFILE))?, relative, target);
+                let opened = walk(base.try_clone().map_err(|_| OpenError::Failed(Errno::MFILE))?, relative, kind);
                 match opened {
                     Ok(opened) if !mounts => return stays_on_device(&base, opened),
                     opened => opened,
@@ -133,27 +134,27 @@ impl Opener {
         })
     }
 
-    /// `None` if there is no `openat2` here.
+    /// `None` if `openat2` is not available.
     fn openat2(
         &self,
         base: &OwnedFd,
         relative: &Path,
-        target: Target,
+        kind: OpenKind,
         resolve: ResolveFlags,
     ) -> Option<Result<OwnedFd, Errno>> {
-        /// Renames elsewhere make the kernel ask for another try while it resolves a `..` in a link.
+        /// The kernel returns EAGAIN if a rename happens elsewhere while it resolves a `..` in a link.
         const TRIES: usize = 16;
         if self.without_openat2.get() {
             return None;
         }
         let mut opened = Err(Errno::AGAIN);
         for _ in 0..TRIES {
-            opened = fs::openat2(base, or_dot(relative), target.flags(), Mode::empty(), resolve);
+            opened = fs::openat2(base, or_dot(relative), kind.flags(), Mode::empty(), resolve);
             if !matches!(opened, Err(Errno::AGAIN | Errno::INTR)) {
                 break;
             }
         }
-        // EPERM: older container runtimes answer so to system calls that they do not know.
+        // Older container runtimes return EPERM for system calls that they do not know.
         if matches!(opened, Err(Errno::NOSYS | Errno::PERM)) {
             self.without_openat2.set(true);
             return None;
@@ -162,9 +163,9 @@ impl Opener {
     }
 }
 
-// === impl Target ===
+// === impl OpenKind ===
 
-impl Target {
+impl OpenKind {
     fn flags(self) -> OFlags {
         match self {
             Self::File => OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY,
@@ -187,8 +188,8 @@ impl From<Errno> for OpenError {
     }
 }
 
-/// What `openat2` does with `NO_SYMLINKS`, with a system call for each component.
-fn walk(base: OwnedFd, relative: &Path, target: Target) -> Result<OwnedFd, Errno> {
+/// Does the work of `openat2` with `NO_SYMLINKS`, with a system call for each component.
+fn walk(base: OwnedFd, relative: &Path, kind: OpenKind) -> Result<OwnedFd, Errno> {
     let mut folder = base;
     let mut names = relative.iter().peekable();
     while let Some(name) = names.next() {
@@ -196,7 +197,7 @@ fn walk(base: OwnedFd, relative: &Path, target: Target) -> Result<OwnedFd, Errno
             return Err(Errno::XDEV);
         }
         let last = names.peek().is_none();
-        let flags = if last { target.flags() } else { FOLDER };
+        let flags = if last { kind.flags() } else { FOLDER };
         let opened = fs::openat(&folder, name, flags | OFlags::NOFOLLOW, Mode::empty());
         if matches!(opened, Err(Errno::NOTDIR)) && is_link(&folder, Path::new(name)) {
             return Err(Errno::LOOP);
@@ -206,14 +207,14 @@ fn walk(base: OwnedFd, relative: &Path, target: Target) -> Result<OwnedFd, Errno
         }
         folder = opened?;
     }
-    fs::openat(&folder, ".", target.flags(), Mode::empty())
+    fs::openat(&folder, ".", kind.flags(), Mode::empty())
 }
 
 fn crossing(mounts: bool) -> ResolveFlags {
     if mounts { ResolveFlags::empty() } else { ResolveFlags::NO_XDEV }
 }
 
-/// What can be known without `openat2`: a mount of the same file system goes unnoticed.
+/// Replaces the check of `openat2` as far as possible: it does not notice a mount of the same file system.
 fn stays_on_device(base: &OwnedFd, opened: OwnedFd) -> Result<OwnedFd, OpenError> {
     let same = fs::fstat(base)?.st_dev == fs::fstat(&opened)?.st_dev;
     if same { Ok(opened) } else { Err(OpenError::Refused) }
@@ -236,7 +237,7 @@ fn or_dot(relative: &Path) -> &Path {
     if relative.as_os_str().is_empty() { Path::new(".") } else { relative }
 }
 
-/// Not even read permission is asked for: to pass through a folder, or to know that it is there, takes none.
+/// Requests no read permission: it is not needed to pass through a folder, or to check that it exists.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 #[cfg(test)]
@@ -279,10 +280,16 @@ mod tests {
             self.0.path().join(relative)
         }
 
-        fn open(&self, opener: &Opener, relative: &str, links: Links, target: Target) -> Result<OwnedFd, OpenError> {
+        fn open(
+            &self,
+            opener: &Opener,
+            relative: &str,
+            links: LinkPolicy,
+            kind: OpenKind,
+        ) -> Result<OwnedFd, OpenError> {
             let base = self.path("swapped");
             let path = base.join(relative);
-            opener.open(Place { path: path.to_str().unwrap(), base: &base, relative, links, mounts: true }, target)
+            opener.open(SharedPath { path: path.to_str().unwrap(), base: &base, relative, links, mounts: true }, kind)
         }
     }
 
@@ -291,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_as_far_as_the_policy_says() {
+    fn links_are_followed_as_far_as_the_policy_allows() {
         use OpenError::{Missing, Refused};
         let tree = Tree::new();
         //                         Follow         StayBelow      Never
@@ -313,9 +320,11 @@ mod tests {
             ("dangling", [Err(Missing), Err(Missing), Err(Refused)]),
         ];
         for (relative, expected) in table {
-            for (links, expected) in [Links::Follow, Links::StayBelow, Links::Never].into_iter().zip(expected) {
+            for (links, expected) in
+                [LinkPolicy::Follow, LinkPolicy::StayBelow, LinkPolicy::Never].into_iter().zip(expected)
+            {
                 for opener in openers() {
-                    let opened = tree.open(&opener, relative, links, Target::File).map(drop);
+                    let opened = tree.open(&opener, relative, links, OpenKind::File).map(drop);
                     assert_eq!(opened, expected, "{relative} {links:?} without openat2: {:?}", opener.without_openat2);
                 }
             }
@@ -323,11 +332,11 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_itself_is_no_file() {
+    fn a_link_to_itself_is_not_a_file() {
         let tree = Tree::new();
-        for links in [Links::Follow, Links::StayBelow, Links::Never] {
+        for links in [LinkPolicy::Follow, LinkPolicy::StayBelow, LinkPolicy::Never] {
             for opener in openers() {
-                let error = tree.open(&opener, "loop", links, Target::File).unwrap_err();
+                let error = tree.open(&opener, "loop", links, OpenKind::File).unwrap_err();
                 assert!(matches!(error, OpenError::Missing | OpenError::Refused), "{links:?}: {error:?}");
             }
         }
@@ -337,43 +346,43 @@ mod tests {
     fn folders_are_checked_like_files() {
         let tree = Tree::new();
         for opener in openers() {
-            for links in [Links::Follow, Links::StayBelow, Links::Never] {
-                assert!(tree.open(&opener, "", links, Target::Folder).is_ok(), "{links:?}");
-                assert!(tree.open(&opener, "sub", links, Target::Folder).is_ok(), "{links:?}");
-                assert_eq!(tree.open(&opener, "file", links, Target::Folder).map(drop), Err(OpenError::Missing));
+            for links in [LinkPolicy::Follow, LinkPolicy::StayBelow, LinkPolicy::Never] {
+                assert!(tree.open(&opener, "", links, OpenKind::Folder).is_ok(), "{links:?}");
+                assert!(tree.open(&opener, "sub", links, OpenKind::Folder).is_ok(), "{links:?}");
+                assert_eq!(tree.open(&opener, "file", links, OpenKind::Folder).map(drop), Err(OpenError::Missing));
             }
-            assert!(tree.open(&opener, "folder-inner", Links::StayBelow, Target::Folder).is_ok());
-            for (relative, links) in [("folder-leaves", Links::StayBelow), ("folder-inner", Links::Never)] {
-                let opened = tree.open(&opener, relative, links, Target::Folder).map(drop);
+            assert!(tree.open(&opener, "folder-inner", LinkPolicy::StayBelow, OpenKind::Folder).is_ok());
+            for (relative, links) in [("folder-leaves", LinkPolicy::StayBelow), ("folder-inner", LinkPolicy::Never)] {
+                let opened = tree.open(&opener, relative, links, OpenKind::Folder).map(drop);
                 assert_eq!(opened, Err(OpenError::Refused), "{relative}");
             }
         }
     }
 
     #[test]
-    fn a_path_that_climbs_is_refused() {
+    fn a_path_that_climbs_above_the_base_is_refused() {
         let tree = Tree::new();
         for opener in openers() {
-            for links in [Links::StayBelow, Links::Never] {
-                let opened = tree.open(&opener, "../outside/file", links, Target::File).map(drop);
+            for links in [LinkPolicy::StayBelow, LinkPolicy::Never] {
+                let opened = tree.open(&opener, "../outside/file", links, OpenKind::File).map(drop);
                 assert_eq!(opened, Err(OpenError::Refused), "{links:?}");
             }
         }
     }
 
     #[test]
-    fn a_fifo_does_not_make_us_wait() {
+    fn opening_a_fifo_does_not_wait() {
         let tree = Tree::new();
         fs::mknodat(fs::CWD, tree.path("base/fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
         for opener in openers() {
-            for links in [Links::Follow, Links::StayBelow, Links::Never] {
-                assert!(tree.open(&opener, "fifo", links, Target::File).is_ok(), "{links:?}");
+            for links in [LinkPolicy::Follow, LinkPolicy::StayBelow, LinkPolicy::Never] {
+                assert!(tree.open(&opener, "fifo", links, OpenKind::File).is_ok(), "{links:?}");
             }
         }
     }
 
     #[test]
-    fn errors_are_told_apart() {
+    fn errors_are_classified() {
         let table = [
             (Errno::NOENT, OpenError::Missing),
             (Errno::NAMETOOLONG, OpenError::Missing),

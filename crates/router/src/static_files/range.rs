@@ -3,7 +3,7 @@
 //! [`select`] is a pure function of the header and the length. One satisfiable range is [`Selection::Single`], several
 //! are [`Selection::Several`] for a `multipart/byteranges` answer, none is [`Selection::Unsatisfiable`].
 //!
-//! A header that cannot be read, names another unit, or asks for too much (more than [`MAX_RANGES`] ranges, or more
+//! A header that is invalid, names another unit, or asks for too much (more than [`MAX_RANGES`] ranges, or more
 //! bytes than the file has, which overlapping ranges do) selects [`Selection::Whole`]: a server may always ignore Range.
 
 use std::ops::Range;
@@ -11,7 +11,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use http::HeaderValue;
 
-/// The ranges that one request may ask for.
+/// The limit for the ranges of one request.
 const MAX_RANGES: usize = 16;
 
 /// The part of a file that a request selects; ranges are not empty and lie within the file.
@@ -40,7 +40,7 @@ pub(super) fn select(header: &HeaderValue, length: u64) -> Selection {
     }
 }
 
-/// `Content-Range` of a part, or of a 416 when there is no part.
+/// The `Content-Range` of a part, or of a 416, which has no part.
 pub(super) fn content_range(range: Option<&Range<u64>>, length: u64) -> HeaderValue {
     let text = match range {
         Some(range) => format!("bytes {}-{}/{length}", range.start, range.end - 1),
@@ -49,7 +49,7 @@ pub(super) fn content_range(range: Option<&Range<u64>>, length: u64) -> HeaderVa
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("bytes */*")) // digits are always a header value
 }
 
-/// The frame of a multipart/byteranges body: what goes before each part, and after the last one.
+/// The frame of a multipart/byteranges body: the text before each part, and after the last one.
 pub(super) struct Multipart {
     pub(super) content_type: HeaderValue,
     pub(super) parts: Vec<(Bytes, Range<u64>)>,
@@ -57,7 +57,7 @@ pub(super) struct Multipart {
 }
 
 impl Multipart {
-    /// `boundary` must not occur in the file: the caller makes it from random numbers.
+    /// `boundary` must not occur in the file: the caller draws it at random.
     pub(super) fn new(boundary: &str, ranges: Vec<Range<u64>>, content_type: &HeaderValue, length: u64) -> Self {
         let parts = ranges.into_iter().enumerate().map(|(index, range)| {
             let mut head = Vec::with_capacity(160);
@@ -92,7 +92,7 @@ fn parse(header: &[u8], length: u64) -> Option<Vec<Range<u64>>> {
         asked += 1;
         let dash = spec.iter().position(|&byte| byte == b'-')?;
         let range = match (&spec[..dash], &spec[dash + 1..]) {
-            // "The whole of nothing" is satisfiable, but no Content-Range can say so.
+            // All bytes of an empty file are satisfiable, but no Content-Range can express it.
             ([], _) if length == 0 => return None,
             ([], suffix) => length.saturating_sub(number(suffix)?)..length,
             (first, []) => number(first)?..length,
@@ -114,7 +114,7 @@ fn parse(header: &[u8], length: u64) -> Option<Vec<Range<u64>>> {
     (asked > 0).then_some(ranges)
 }
 
-/// A number too large for us is one beyond the end of any file.
+/// A number that is too large for `u64` saturates: it is beyond the end of any file.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_satisfied_is_told() {
+    fn unsatisfiable_ranges_are_recognized() {
         for header in ["bytes=100-", "bytes=100-200", "bytes=-0", "bytes=99999999999999999999-", "bytes=100-,200-300"] {
             assert_eq!(selected(header, 100), Selection::Unsatisfiable, "{header}");
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_ignored() {
+    fn an_invalid_header_is_ignored() {
         for header in [
             "",
             "bytes",
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_for_too_much_gets_the_whole() {
+    fn a_request_for_too_much_gets_the_whole_file() {
         assert_eq!(selected("bytes=0-99,0-0", 100), Selection::Whole);
         assert_eq!(selected("bytes=0-,0-,0-", 100), Selection::Whole);
         let of = |count: u64| (0..count).map(|at| format!("{at}-{at}")).collect::<Vec<_>>().join(",");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multipart_frame_says_what_it_holds() {
+    fn a_multipart_frame_has_the_type_and_the_range_of_each_part() {
         let multipart = Multipart::new("B", vec![0..2, 5..7], &HeaderValue::from_static("text/x"), 9);
         assert_eq!(multipart.content_type, "multipart/byteranges; boundary=B");
         assert_eq!(multipart.parts[0].0, "--B\r\nContent-Type: text/x\r\nContent-Range: bytes 0-1/9\r\n\r\n");

@@ -1,10 +1,10 @@
-//! Reading files without stalling the event loop.
+//! Reads files without stalling the event loop.
 //!
-//! `preadv2` with `RWF_NOWAIT` gives what the page cache has and says so when it has nothing; only then a thread of
-//! tokio's blocking pool has to wait for the disk. Some file systems (overlayfs, some network file systems) do not know
-//! the flag: there [`chunk_now`] says [`NotNow::Unsupported`] and every chunk is read on the pool.
+//! `preadv2` with `RWF_NOWAIT` returns the bytes that the page cache has, and an error when it has none; only then a
+//! thread of tokio's blocking pool waits for the disk. Some file systems (overlayfs, some network file systems) do not
+//! know the flag: there [`chunk_now`] returns [`NotNow::Unsupported`] and every chunk is read on the pool.
 //!
-//! A read that brings nothing although the file should go on is [`ended_early`]: the file was cut meanwhile.
+//! A read that returns no bytes before the expected end is [`ended_early`]: the file was cut meanwhile.
 
 use std::{
     cell::RefCell,
@@ -16,33 +16,32 @@ use std::{
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
-/// The most that is read and sent at once, in bytes. A connection whose client is slow holds as many chunks as hyper
-/// buffers.
+/// The size of one read and one frame, in bytes. A connection with a slow client holds as many chunks as hyper buffers.
 pub(super) const CHUNK: usize = 64 * 1024;
 
-/// The chunks that a thread keeps for its next reads; more are given back to the allocator.
+/// The number of buffers that a thread keeps for its next reads; more are freed.
 const MAX_KEPT: usize = 64;
 
 /// Why nothing was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotNow {
-    /// The disk has to be waited for.
+    /// The bytes are not in memory: a read has to wait for the disk.
     Cold,
-    /// The file system cannot read without waiting, or the read failed: a read that waits will tell.
+    /// The file system cannot read without waiting, or the read failed: a read that waits returns the error.
     Unsupported,
 }
 
-/// A buffer of which the first bytes have been read from a file.
+/// A buffer whose first bytes were read from a file.
 ///
-/// It is no [`Bytes`] yet, because those give their buffer back to the thread that drops them, and the buffers are kept
-/// by the threads that serve, not by those of the blocking pool.
+/// It is not [`Bytes`] yet: `Bytes` return their buffer to the thread that drops them, and the buffers belong to the
+/// threads that serve, not to those of the blocking pool.
 pub(super) struct Filled {
     buffer: Vec<u8>,
-    /// Bytes.
+    /// How many bytes were read.
     length: usize,
 }
 
-/// Reads up to `length` bytes, and no more than a chunk, if they are in memory. An empty answer is the end of the file.
+/// Reads up to `length` bytes, and at most a chunk, if they are in memory. An empty result is the end of the file.
 pub(super) fn chunk_now(file: &OwnedFd, offset: u64, length: u64) -> Result<Bytes, NotNow> {
     let mut buffer = take_buffer(length);
     match read_now(file, &mut buffer, offset) {
@@ -60,9 +59,9 @@ pub(super) fn chunk_waiting(file: &OwnedFd, offset: u64, mut buffer: Vec<u8>) ->
     Ok(Filled { buffer, length })
 }
 
-/// The whole file, of which the size is known; `None` if it is not in memory or has become shorter.
+/// Reads a whole file of a known size; `None` if it is not in memory or has become shorter.
 ///
-/// Where reading without waiting is not supported, this waits: once, for a file that is going to be kept.
+/// If reading without waiting is not supported, this waits: once, because the caller caches the file.
 pub(super) fn whole(file: &OwnedFd, size: usize) -> io::Result<Option<Bytes>> {
     let mut content = vec![0; size];
     let mut filled = 0;
@@ -80,7 +79,7 @@ pub(super) fn whole(file: &OwnedFd, size: usize) -> io::Result<Option<Bytes>> {
     Ok(Some(Bytes::from(content)))
 }
 
-/// A buffer for the next chunk of a file of which `length` bytes are left to be read.
+/// A buffer for the next chunk of a file with `length` unread bytes.
 pub(super) fn take_buffer(length: u64) -> Vec<u8> {
     let length = usize::try_from(length).map_or(CHUNK, |length| length.min(CHUNK));
     if length < CHUNK {
@@ -100,7 +99,7 @@ fn read_now(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Not
 }
 
 impl Filled {
-    /// The bytes; the buffer is used again when nobody needs them any more.
+    /// The bytes. Their buffer is reused when the last reference to them is dropped.
     pub(super) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(Chunk(self))
     }
@@ -124,7 +123,7 @@ fn keep_buffer(buffer: Vec<u8>) {
     if buffer.len() < CHUNK {
         return;
     }
-    // Fails when the thread is ending; then the buffer just goes.
+    // Fails while the thread exits; the buffer is freed then.
     let _ = KEPT.try_with(|kept| {
         let mut kept = kept.borrow_mut();
         if kept.len() < MAX_KEPT {
@@ -134,7 +133,7 @@ fn keep_buffer(buffer: Vec<u8>) {
 }
 
 thread_local! {
-    /// Buffers of [`CHUNK`] bytes: they need not be cleared again, which costs nearly as much as reading into them.
+    /// Buffers of [`CHUNK`] bytes. A reused buffer need not be cleared, which costs nearly as much as reading into it.
     static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -149,14 +148,14 @@ mod tests {
         file.into()
     }
 
-    /// Where reading without waiting is unsupported, the blocking way must give the same.
+    /// If reading without waiting is unsupported, the blocking read must return the same bytes.
     fn chunk(file: &OwnedFd, offset: u64, length: u64) -> Bytes {
         let waiting = |_| chunk_waiting(file, offset, take_buffer(length)).unwrap().into_bytes();
         chunk_now(file, offset, length).unwrap_or_else(waiting)
     }
 
     #[test]
-    fn a_chunk_is_what_was_asked_for_and_what_there_is() {
+    fn a_chunk_ends_at_the_requested_length_or_at_the_end_of_the_file() {
         let file = file(b"0123456789");
         for (offset, length, expected) in
             [(0, 10, "0123456789"), (3, 2, "34"), (8, 100, "89"), (10, 1, ""), (50, 1, "")]
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_used_again() {
+    fn buffers_are_reused() {
         let file = file(&vec![7; CHUNK]);
         let first = Filled { buffer: take_buffer(CHUNK as u64), length: CHUNK }.into_bytes();
         let address = first.as_ptr();
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_the_whole_or_nothing() {
+    fn whole_returns_the_whole_file_or_nothing() {
         let file = file(b"0123456789");
         assert_eq!(whole(&file, 10).unwrap().as_deref(), Some(&b"0123456789"[..]));
         assert_eq!(whole(&file, 4).unwrap().as_deref(), Some(&b"0123"[..]));
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_why_when_it_is_waited_for() {
+    fn a_read_that_waits_returns_the_error() {
         let folder = OwnedFd::from(File::open(".").unwrap());
         assert_eq!(chunk_now(&folder, 0, 1), Err(NotNow::Unsupported));
         assert!(chunk_waiting(&folder, 0, take_buffer(1)).is_err());

@@ -1,11 +1,11 @@
-//! Telling the operator which link was refused, and what to do about it.
+//! Warns the operator of refused symbolic links.
 //!
-//! A link that leaves the served folder is nearly always meant (`public/storage` of a Laravel application), so that a
-//! silent 404 would cost somebody an afternoon. The warning names the link, where it leads and the setting that allows
-//! it. It is given once a minute for each link, so that a busy page does not fill the log.
+//! A link that leaves the served folder is nearly always intended (`public/storage` of a Laravel application), so that a
+//! 404 without a log line would cost an operator an afternoon. The warning names the link, its target and the setting
+//! that allows it. It is logged once a minute for each link, so that a busy page does not fill the log.
 //!
-//! Looking for the link happens after it was refused, on a file system that may have changed meanwhile: it decides
-//! nothing, and finding none is no error.
+//! The search for the link happens after the refusal, on a file system that may have changed meanwhile: it decides
+//! nothing, and it is no error if it finds no link.
 
 use std::{
     cell::RefCell,
@@ -14,30 +14,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::open::{Links, Place};
+use super::open::{LinkPolicy, SharedPath};
 
 #[derive(Default)]
 pub(super) struct Refusals {
-    /// When the last warning about each link was given.
-    told: RefCell<HashMap<PathBuf, Instant>>,
+    /// The time of the last warning about each link.
+    warned: RefCell<HashMap<PathBuf, Instant>>,
 }
 
-const SILENCE: Duration = Duration::from_secs(60);
-/// More links than this at a time are not told: the first ones make the point.
-const MAX_TOLD: usize = 64;
+/// The time between two warnings about one link.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+/// The limit for links with a warning in one interval: the first ones are enough to find the cause.
+const MAX_WARNED: usize = 64;
 
 impl Refusals {
-    pub(super) fn tell(&self, place: Place<'_>) {
-        let Some(link) = refused_link(place) else { return };
-        if !self.is_news(&link, Instant::now()) {
+    /// Logs which link of the path was refused, unless that was logged shortly before.
+    pub(super) fn warn(&self, shared: SharedPath<'_>) {
+        let Some(link) = refused_link(shared) else { return };
+        if !self.is_due(&link, Instant::now()) {
             return;
         }
         let leads_to = link.read_link().unwrap_or_default();
-        let (link, leads_to, base) = (link.display(), leads_to.display(), place.base.display());
-        if place.links == Links::Never {
+        let (link, leads_to, base) = (link.display(), leads_to.display(), shared.base.display());
+        if shared.links == LinkPolicy::Never {
             tracing::warn!(
                 "not served: {link} is a symbolic link, and \"follow_symlinks\" is false; \
-                 true allows it, without the setting links that stay below {base} are followed"
+                 true allows all links, without the setting links that stay below {base} are followed"
             );
         } else {
             tracing::warn!(
@@ -47,25 +49,26 @@ impl Refusals {
         }
     }
 
-    fn is_news(&self, link: &Path, now: Instant) -> bool {
-        let mut told = self.told.borrow_mut();
-        told.retain(|_, last| now.duration_since(*last) < SILENCE);
-        if told.len() >= MAX_TOLD || told.contains_key(link) {
+    fn is_due(&self, link: &Path, now: Instant) -> bool {
+        let mut warned = self.warned.borrow_mut();
+        warned.retain(|_, last| now.duration_since(*last) < WARNING_INTERVAL);
+        if warned.len() >= MAX_WARNED || warned.contains_key(link) {
             return false;
         }
-        told.insert(link.to_owned(), now);
+        warned.insert(link.to_owned(), now);
         true
     }
 }
 
-/// The first link on the way that the policy does not allow.
-fn refused_link(place: Place<'_>) -> Option<PathBuf> {
-    let base = place.base.canonicalize().ok()?;
-    let mut path = place.base.to_owned();
-    for name in Path::new(place.relative) {
+/// The first link in the path that the policy does not allow.
+fn refused_link(shared: SharedPath<'_>) -> Option<PathBuf> {
+    let base = shared.base.canonicalize().ok()?;
+    let mut path = shared.base.to_owned();
+    for name in Path::new(shared.relative) {
         path.push(name);
         let refused = path.is_symlink()
-            && (place.links == Links::Never || !path.canonicalize().is_ok_and(|target| target.starts_with(&base)));
+            && (shared.links == LinkPolicy::Never
+                || !path.canonicalize().is_ok_and(|target| target.starts_with(&base)));
         if refused {
             return Some(path);
         }
@@ -89,15 +92,15 @@ mod tests {
         symlink("../../outside", base.join("sub/leaves")).unwrap();
         let found = |relative: &str, links| {
             let path = base.join(relative);
-            let place = Place { path: path.to_str().unwrap(), base: &base, relative, links, mounts: true };
-            refused_link(place).map(|link| link.strip_prefix(&base).unwrap().to_owned())
+            let shared = SharedPath { path: path.to_str().unwrap(), base: &base, relative, links, mounts: true };
+            refused_link(shared).map(|link| link.strip_prefix(&base).unwrap().to_owned())
         };
         let table = [
-            ("inner/leaves/more/file", Links::StayBelow, Some("inner/leaves")),
-            ("sub/leaves/more/file", Links::StayBelow, Some("sub/leaves")),
-            ("inner/leaves/more/file", Links::Never, Some("inner")),
-            ("inner", Links::StayBelow, None),
-            ("sub", Links::Never, None),
+            ("inner/leaves/more/file", LinkPolicy::StayBelow, Some("inner/leaves")),
+            ("sub/leaves/more/file", LinkPolicy::StayBelow, Some("sub/leaves")),
+            ("inner/leaves/more/file", LinkPolicy::Never, Some("inner")),
+            ("inner", LinkPolicy::StayBelow, None),
+            ("sub", LinkPolicy::Never, None),
         ];
         for (relative, links, expected) in table {
             assert_eq!(found(relative, links).as_deref(), expected.map(Path::new), "{relative} {links:?}");
@@ -105,22 +108,22 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_told_once_a_minute() {
+    fn a_link_is_logged_once_a_minute() {
         let refusals = Refusals::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(refusals.is_news(Path::new("/a"), at(0)));
-        assert!(!refusals.is_news(Path::new("/a"), at(59)));
-        assert!(refusals.is_news(Path::new("/b"), at(59)));
-        assert!(refusals.is_news(Path::new("/a"), at(60)));
-        assert!(!refusals.is_news(Path::new("/b"), at(60)));
+        assert!(refusals.is_due(Path::new("/a"), at(0)));
+        assert!(!refusals.is_due(Path::new("/a"), at(59)));
+        assert!(refusals.is_due(Path::new("/b"), at(59)));
+        assert!(refusals.is_due(Path::new("/a"), at(60)));
+        assert!(!refusals.is_due(Path::new("/b"), at(60)));
     }
 
     #[test]
-    fn a_flood_of_links_is_cut_off() {
+    fn the_number_of_warnings_is_limited() {
         let refusals = Refusals::default();
         let now = Instant::now();
-        let told = (0..1000).filter(|link| refusals.is_news(Path::new(&link.to_string()), now)).count();
-        assert_eq!(told, MAX_TOLD);
+        let warned = (0..1000).filter(|link| refusals.is_due(Path::new(&link.to_string()), now)).count();
+        assert_eq!(warned, MAX_WARNED);
     }
 }

@@ -1,7 +1,7 @@
-//! From a version of a file and a request to a response.
+//! Makes the response from a request and a version of a file.
 //!
-//! First [`answer`] decides, without touching the content, what the request comes to; then [`headers_only`] or
-//! [`with_content`] puts the response together. A response that is not the file has an empty body. Nothing fails here.
+//! First [`answer`] decides, without the content, how to answer the request; then [`headers_only`] or [`with_content`]
+//! builds the response. A response without the file has an empty body. Nothing fails here.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -18,23 +18,23 @@ use http::{
 };
 
 use super::{
-    body::{FileBody, Piece},
+    body::{BodyPiece, FileBody},
     conditional::{self, Preconditions},
     range::{self, Multipart, Selection},
-    version::Version,
+    version::FileVersion,
 };
 
-/// What a request for an existing file comes to.
+/// How a request for an existing file is answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    HeadersOnly(Headers),
+pub(super) enum FileAnswer {
+    HeadersOnly(BodylessAnswer),
     /// 200 or 206; the selection is satisfiable.
     Content(Selection),
 }
 
 /// A response without content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Headers {
+pub(super) enum BodylessAnswer {
     /// 405
     MethodNotAllowed,
     /// 304
@@ -48,32 +48,33 @@ pub(super) enum Headers {
 }
 
 /// Where the bytes of a file come from.
-pub(super) enum Content {
+pub(super) enum FileContent {
     Memory(Bytes),
     File(OwnedFd),
 }
 
-/// What a 304 does not say of the file, and what its other headers depend on. An extension of the response.
+/// Properties of the file that a 304 does not contain, but that its other headers depend on. An extension of the
+/// response.
 #[derive(Clone, Debug)]
 pub struct NotModified {
     /// The Content-Type that a 200 would have.
     pub content_type: HeaderValue,
-    /// Bytes.
+    /// The length of the file, in bytes.
     pub length: u64,
 }
 
-pub(super) fn answer(request: &Parts, version: &Version) -> Answer {
+pub(super) fn answer(request: &Parts, version: &FileVersion) -> FileAnswer {
     if !is_read(&request.method) {
-        return Answer::HeadersOnly(Headers::MethodNotAllowed);
+        return FileAnswer::HeadersOnly(BodylessAnswer::MethodNotAllowed);
     }
     match conditional::evaluate(&request.headers, &version.validators) {
-        Preconditions::Failed => return Answer::HeadersOnly(Headers::PreconditionFailed),
-        Preconditions::NotModified => return Answer::HeadersOnly(Headers::NotModified),
+        Preconditions::Failed => return FileAnswer::HeadersOnly(BodylessAnswer::PreconditionFailed),
+        Preconditions::NotModified => return FileAnswer::HeadersOnly(BodylessAnswer::NotModified),
         Preconditions::Hold => {}
     }
-    // Range means something to GET only (RFC 9110, 14.2).
+    // Range is defined for GET only (RFC 9110, 14.2).
     if request.method == Method::HEAD {
-        return Answer::HeadersOnly(Headers::Head);
+        return FileAnswer::HeadersOnly(BodylessAnswer::Head);
     }
     let mut ranges = request.headers.get_all(RANGE).iter();
     let selection = match (ranges.next(), ranges.next()) {
@@ -85,43 +86,43 @@ pub(super) fn answer(request: &Parts, version: &Version) -> Answer {
         _ => Selection::Whole,
     };
     match selection {
-        Selection::Unsatisfiable => Answer::HeadersOnly(Headers::Unsatisfiable),
-        selection => Answer::Content(selection),
+        Selection::Unsatisfiable => FileAnswer::HeadersOnly(BodylessAnswer::Unsatisfiable),
+        selection => FileAnswer::Content(selection),
     }
 }
 
-/// GET and HEAD are the methods that a file knows.
+/// Files support GET and HEAD.
 pub(super) fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-pub(super) fn headers_only(headers: Headers, version: &Version) -> Response<FileBody> {
+pub(super) fn headers_only(headers: BodylessAnswer, version: &FileVersion) -> Response<FileBody> {
     let mut response = match headers {
-        Headers::MethodNotAllowed => empty(StatusCode::METHOD_NOT_ALLOWED),
-        Headers::NotModified => empty(StatusCode::NOT_MODIFIED),
-        Headers::PreconditionFailed => empty(StatusCode::PRECONDITION_FAILED),
-        Headers::Unsatisfiable => empty(StatusCode::RANGE_NOT_SATISFIABLE),
-        Headers::Head => return whole(version, FileBody::empty()),
+        BodylessAnswer::MethodNotAllowed => empty(StatusCode::METHOD_NOT_ALLOWED),
+        BodylessAnswer::NotModified => empty(StatusCode::NOT_MODIFIED),
+        BodylessAnswer::PreconditionFailed => empty(StatusCode::PRECONDITION_FAILED),
+        BodylessAnswer::Unsatisfiable => empty(StatusCode::RANGE_NOT_SATISFIABLE),
+        BodylessAnswer::Head => return whole(version, FileBody::empty()),
     };
     let map = response.headers_mut();
     match headers {
-        Headers::MethodNotAllowed => {
+        BodylessAnswer::MethodNotAllowed => {
             map.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
-        Headers::Unsatisfiable => {
+        BodylessAnswer::Unsatisfiable => {
             map.insert(CONTENT_RANGE, range::content_range(None, version.identity.size));
         }
-        Headers::NotModified => {
+        BodylessAnswer::NotModified => {
             version.validators.insert_into(map);
             let content_type = version.content_type.clone();
             response.extensions_mut().insert(NotModified { content_type, length: version.identity.size });
         }
-        Headers::PreconditionFailed | Headers::Head => {}
+        BodylessAnswer::PreconditionFailed | BodylessAnswer::Head => {}
     }
     response
 }
 
-pub(super) fn with_content(selection: Selection, version: &Version, content: Content) -> Response<FileBody> {
+pub(super) fn with_content(selection: Selection, version: &FileVersion, content: FileContent) -> Response<FileBody> {
     let size = version.identity.size;
     match selection {
         Selection::Whole | Selection::Unsatisfiable => whole(version, part(content, 0..size)),
@@ -157,12 +158,12 @@ pub(super) fn redirect_to_folder(uri: &Uri) -> Response<FileBody> {
     response
 }
 
-/// The same target with a slash after its path: the client's own spelling, and never another host, which is what
-/// browsers make of a Location that begins with two slashes, backslashes included.
+/// The same target with a slash after its path, in the client's spelling. It never leads to another host: browsers take
+/// the text after two leading slashes or backslashes of a Location for a host.
 pub fn folder_location(uri: &Uri) -> Option<HeaderValue> {
     let path = uri.path().trim_start_matches(['/', '\\']).replace('\\', "%5C");
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    // What came in a request line can go out in a header.
+    // Every byte of a request line is valid in a header.
     HeaderValue::from_bytes(format!("/{path}/{query}").as_bytes()).ok()
 }
 
@@ -172,23 +173,23 @@ pub(super) fn empty(status: StatusCode) -> Response<FileBody> {
     response
 }
 
-/// 200, all of the file's headers; those of a part are set over them.
-fn whole(version: &Version, body: FileBody) -> Response<FileBody> {
+/// 200 with all of the file's headers; the caller overwrites those that differ for a part.
+fn whole(version: &FileVersion, body: FileBody) -> Response<FileBody> {
     let mut response = Response::new(body);
     *response.headers_mut() = version.headers.clone();
     response
 }
 
-fn part(content: Content, range: Range<u64>) -> FileBody {
+fn part(content: FileContent, range: Range<u64>) -> FileBody {
     match content {
-        Content::Memory(bytes) => FileBody::memory(slice(&bytes, range)),
-        Content::File(file) => FileBody::pieces(file, [Piece::File(range)]),
+        FileContent::Memory(bytes) => FileBody::memory(slice(&bytes, range)),
+        FileContent::File(file) => FileBody::pieces(file, [BodyPiece::File(range)]),
     }
 }
 
-fn several(content: Content, parts: Vec<(Bytes, Range<u64>)>, end: Bytes) -> FileBody {
+fn several(content: FileContent, parts: Vec<(Bytes, Range<u64>)>, end: Bytes) -> FileBody {
     match content {
-        Content::Memory(bytes) => {
+        FileContent::Memory(bytes) => {
             let mut body = Vec::new();
             for (head, range) in parts {
                 body.extend_from_slice(&head);
@@ -197,19 +198,19 @@ fn several(content: Content, parts: Vec<(Bytes, Range<u64>)>, end: Bytes) -> Fil
             body.extend_from_slice(&end);
             FileBody::memory(Bytes::from(body))
         }
-        Content::File(file) => {
-            let parts = parts.into_iter().flat_map(|(head, range)| [Piece::Memory(head), Piece::File(range)]);
-            FileBody::pieces(file, parts.chain([Piece::Memory(end)]))
+        FileContent::File(file) => {
+            let parts = parts.into_iter().flat_map(|(head, range)| [BodyPiece::Memory(head), BodyPiece::File(range)]);
+            FileBody::pieces(file, parts.chain([BodyPiece::Memory(end)]))
         }
     }
 }
 
-/// The content has the size that the range was cut to; it lies in memory, so that the numbers fit.
+/// The range lies within the content, and the content is in memory, so that the numbers fit into `usize`.
 fn slice(content: &Bytes, range: Range<u64>) -> Bytes {
     content.slice(range.start as usize..range.end as usize)
 }
 
-/// Random, so that nobody can put it into a file beforehand.
+/// Random, so that no author of a file can know it beforehand.
 fn boundary() -> String {
     let random = || RandomState::new().hash_one(());
     format!("{:016x}{:016x}", random(), random())

@@ -1,7 +1,7 @@
-//! One version of a file: what tells it from the next one, and the headers that go with it.
+//! One version of a file: its identity, and the headers that go with it.
 //!
 //! The headers are made once: a response with a cached version copies the map, whose values are reference counts.
-//! Nothing fails here: a time that HTTP cannot write only leaves Last-Modified out.
+//! Nothing fails here: a time that HTTP cannot express leaves out Last-Modified.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,15 +16,15 @@ use super::{
     mime,
 };
 
-/// What the file system says about a version. Whatever changes a file changes its identity, once it has settled.
+/// The properties of a version in the file system. Any change of a settled file changes its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct FileIdentity {
     device: u64,
     inode: u64,
     /// Bytes.
     pub(super) size: u64,
     modified: Timestamp,
-    /// The time of the last change of the content or of owner, mode, name: nobody can set it back.
+    /// The time of the last change of content, owner, mode or name: no program can set it back.
     changed: Timestamp,
 }
 
@@ -34,10 +34,10 @@ struct Timestamp {
     nanoseconds: u64,
 }
 
-/// A version of a file with all that a response needs besides the content.
-pub(super) struct Version {
-    pub(super) identity: Identity,
-    /// The type that the configuration gave, if it did, when this version was made.
+/// A version of a file, with everything that a response needs except the content.
+pub(super) struct FileVersion {
+    pub(super) identity: FileIdentity,
+    /// The type in the configuration when this version was made, if there was one.
     pub(super) configured_type: Option<Box<str>>,
     pub(super) content_type: HeaderValue,
     /// The headers of a response with the whole file.
@@ -45,9 +45,9 @@ pub(super) struct Version {
     pub(super) validators: Validators,
 }
 
-// === impl Identity ===
+// === impl FileIdentity ===
 
-impl Identity {
+impl FileIdentity {
     #[allow(clippy::unnecessary_cast)] // the fields' types differ from architecture to architecture
     pub(super) fn new(stat: &Stat) -> Self {
         let timestamp = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
@@ -60,11 +60,11 @@ impl Identity {
         }
     }
 
-    /// Whether any later change is sure to show. File systems count time in ticks (milliseconds, on some of them two
-    /// seconds): a file that changed just now may change once more within the tick and look the same.
+    /// Whether any later change is certain to be visible. File systems count time in ticks (milliseconds, on some of them
+    /// two seconds): a file that changed just now may change once more within the tick and look the same.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         let Ok(now) = now.duration_since(UNIX_EPOCH) else { return false };
-        // A modification time in the future was set by hand; its change time still tells the truth.
+        // A modification time in the future was set by hand; the change time is still correct.
         self.changed.is_before(now) && (self.modified.is_before(now) || self.modified.seconds > now.as_secs() as i64)
     }
 }
@@ -79,10 +79,10 @@ impl Timestamp {
     }
 }
 
-// === impl Version ===
+// === impl FileVersion ===
 
-impl Version {
-    pub(super) fn new(identity: Identity, path: &str, configured_type: Option<&str>, now: SystemTime) -> Self {
+impl FileVersion {
+    pub(super) fn new(identity: FileIdentity, path: &str, configured_type: Option<&str>, now: SystemTime) -> Self {
         let Timestamp { seconds, nanoseconds } = identity.modified;
         let etag = format!("\"{seconds:x}.{nanoseconds:x}-{:x}\"", identity.size);
         let content_type = mime::content_type(path, configured_type);
@@ -100,8 +100,8 @@ impl Version {
         Self { identity, configured_type, content_type, headers, validators }
     }
 
-    /// Whether a file that looks like `identity` is this version, and would get these headers.
-    pub(super) fn is_current(&self, identity: &Identity, configured_type: Option<&str>) -> bool {
+    /// Whether a file with this identity and type is this version, and would get these headers.
+    pub(super) fn is_current(&self, identity: &FileIdentity, configured_type: Option<&str>) -> bool {
         self.identity == *identity && self.configured_type.as_deref() == configured_type
     }
 }
@@ -110,9 +110,9 @@ impl Version {
 pub(super) mod tests {
     use super::*;
 
-    pub(in super::super) fn identity(inode: u64, size: u64) -> Identity {
+    pub(in super::super) fn identity(inode: u64, size: u64) -> FileIdentity {
         let time = Timestamp { seconds: 1000, nanoseconds: 5 };
-        Identity { device: 1, inode, size, modified: time, changed: time }
+        FileIdentity { device: 1, inode, size, modified: time, changed: time }
     }
 
     #[test]
@@ -130,29 +130,30 @@ pub(super) mod tests {
         ];
         for (modified, changed, now, expected) in table {
             let timestamp = |seconds| Timestamp { seconds, nanoseconds: 5 };
-            let identity = Identity { modified: timestamp(modified), changed: timestamp(changed), ..identity(1, 1) };
+            let identity =
+                FileIdentity { modified: timestamp(modified), changed: timestamp(changed), ..identity(1, 1) };
             let now = UNIX_EPOCH + Duration::from_secs(now);
             assert_eq!(identity.is_settled(now), expected, "{modified} {changed} {now:?}");
         }
     }
 
     #[test]
-    fn a_version_is_known_by_all_of_its_identity_and_by_its_type() {
+    fn a_version_is_recognized_by_its_identity_and_its_type() {
         let now = UNIX_EPOCH + Duration::from_secs(5000);
-        let version = Version::new(identity(1, 10), "/a.html", None, now);
+        let version = FileVersion::new(identity(1, 10), "/a.html", None, now);
         assert!(version.is_current(&identity(1, 10), None));
         assert!(!version.is_current(&identity(2, 10), None));
         assert!(!version.is_current(&identity(1, 11), None));
         assert!(!version.is_current(&identity(1, 10), Some("text/x")));
         let later = Timestamp { seconds: 1000, nanoseconds: 6 };
-        assert!(!version.is_current(&Identity { modified: later, ..identity(1, 10) }, None));
-        assert!(!version.is_current(&Identity { changed: later, ..identity(1, 10) }, None));
+        assert!(!version.is_current(&FileIdentity { modified: later, ..identity(1, 10) }, None));
+        assert!(!version.is_current(&FileIdentity { changed: later, ..identity(1, 10) }, None));
     }
 
     #[test]
     fn the_entity_tag_follows_time_and_size() {
         let now = UNIX_EPOCH + Duration::from_secs(5000);
-        let etag = |identity| Version::new(identity, "/a", None, now).validators.etag;
+        let etag = |identity| FileVersion::new(identity, "/a", None, now).validators.etag;
         assert_eq!(etag(identity(1, 10)), "\"3e8.5-a\"");
         assert_ne!(etag(identity(1, 10)), etag(identity(1, 11)));
         assert_eq!(etag(identity(1, 10)), etag(identity(2, 10)), "the same on each server of a cluster");

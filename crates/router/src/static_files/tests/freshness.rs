@@ -39,7 +39,7 @@ async fn a_file_that_has_just_changed_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_changed_type_counts_at_once() {
+async fn a_changed_type_is_visible_at_once() {
     let mut site = Site::new();
     let path = site.write("a.thing", "x");
     site.settle(&path).await;
@@ -55,7 +55,7 @@ async fn a_changed_type_counts_at_once() {
 async fn a_file_that_shrinks_while_it_is_sent_is_an_error() {
     let site = Site::new();
     let path = site.write("large", vec![1; cache::MAX_FILE as usize + 1]);
-    let Outcome::Response(response) = site.serve("GET", "/large", &[]) else { panic!("a response") };
+    let ShareOutcome::Response(response) = site.serve("GET", "/large", &[]) else { panic!("a response") };
     File::options().write(true).open(path).unwrap().set_len(1000).unwrap();
     assert!(response.into_body().collect().await.is_err());
 }

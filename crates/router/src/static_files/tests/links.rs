@@ -1,4 +1,4 @@
-//! Symbolic links, and what a base is.
+//! Symbolic links, and the limits of a base.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn a_path_outside_of_its_base_is_not_served() {
     for path in ["outside/secret", "base-too/secret", "base/../outside/secret"].map(|path| site.tree.path().join(path))
     {
         let (path, index) = (path.to_str().unwrap(), &[]);
-        let share = Share {
+        let share = ShareRequest {
             path,
             base: &site.base,
             index,
@@ -18,7 +18,7 @@ fn a_path_outside_of_its_base_is_not_served() {
             types: None,
             mime_types: &MimeTypes::default(),
         };
-        assert!(matches!(site.files.serve(&share, &request), Outcome::NotFound), "{path}");
+        assert!(matches!(site.files.serve(&share, &request), ShareOutcome::NotFound), "{path}");
     }
 }
 
@@ -66,7 +66,7 @@ async fn a_cached_file_obeys_the_setting_for_links() {
 }
 
 #[tokio::test]
-async fn a_name_that_comes_to_leave_the_base_is_not_served_from_the_cache() {
+async fn a_name_that_now_leads_out_of_the_base_is_not_served_from_the_cache() {
     let site = Site::new();
     let path = site.write("a.txt", "public");
     let secret = site.tree.path().join("outside/secret");
@@ -79,7 +79,7 @@ async fn a_name_that_comes_to_leave_the_base_is_not_served_from_the_cache() {
 }
 
 #[tokio::test]
-async fn the_way_to_a_cached_file_is_judged_again_after_a_second() {
+async fn the_links_to_a_cached_file_are_checked_again_after_a_second() {
     let site = Site::new();
     let path = site.write("folder/a.txt", "public");
     site.settle(&path).await;
@@ -95,7 +95,7 @@ async fn the_way_to_a_cached_file_is_judged_again_after_a_second() {
 }
 
 #[tokio::test]
-async fn a_deploy_that_swaps_a_link_counts_at_once() {
+async fn a_deploy_that_swaps_a_link_is_visible_at_once() {
     let mut site = Site::new();
     let releases = site.tree.path().join("releases");
     for release in ["1", "2"] {

@@ -1,12 +1,13 @@
-//! Behaviour of the whole: real files, requests, responses.
+//! Tests of the whole module: real files, requests, responses.
 
 use std::{
     fs::{self, File, FileTimes},
     os::unix::fs::{PermissionsExt, symlink},
     path::PathBuf,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
+use bytes::Bytes;
 use http::{HeaderMap, Request, header};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -19,7 +20,7 @@ mod headers;
 mod links;
 mod sending;
 
-/// A folder to be served, a folder outside of it, and somebody who serves.
+/// A served folder, a folder outside of it, and the server.
 struct Site {
     tree: tempfile::TempDir,
     base: PathBuf,
@@ -37,7 +38,7 @@ enum Got {
     Php,
 }
 
-struct Reply {
+struct Received {
     status: u16,
     headers: HeaderMap,
     body: Vec<u8>,
@@ -65,21 +66,21 @@ impl Site {
         path
     }
 
-    /// The change time cannot be set back: whoever needs a file to be cached has to wait until it has settled.
+    /// Waits until a file may be cached: its change time cannot be set back.
     async fn settle(&self, path: &Path) {
-        while !Identity::new(&rustix::fs::stat(path).unwrap()).is_settled(SystemTime::now()) {
+        while !FileIdentity::new(&rustix::fs::stat(path).unwrap()).is_settled(SystemTime::now()) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    fn serve(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Outcome {
+    fn serve(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> ShareOutcome {
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let (request, ()) = request.body(()).unwrap().into_parts();
         let path = format!("{}{}", self.base.display(), RequestPath::normalise(request.uri.path()).unwrap().text());
-        let share = Share {
+        let share = ShareRequest {
             path: &path,
             base: &self.base,
             index: &self.index,
@@ -93,41 +94,41 @@ impl Site {
 
     fn got(&self, method: &str, target: &str) -> Got {
         match self.serve(method, target, &[]) {
-            Outcome::Response(response) => Got::Status(response.status().as_u16()),
-            Outcome::NotFound => Got::NotFound,
-            Outcome::Forbidden | Outcome::OtherType => Got::Forbidden,
-            Outcome::Php => Got::Php,
+            ShareOutcome::Response(response) => Got::Status(response.status().as_u16()),
+            ShareOutcome::NotFound => Got::NotFound,
+            ShareOutcome::Forbidden | ShareOutcome::OtherType => Got::Forbidden,
+            ShareOutcome::Php => Got::Php,
         }
     }
 
-    async fn reply(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Reply {
+    async fn reply(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Received {
         let outcome = self.serve(method, target, headers);
-        let Outcome::Response(response) = outcome else { panic!("{method} {target}: {outcome:?}") };
+        let ShareOutcome::Response(response) = outcome else { panic!("{method} {target}: {outcome:?}") };
         let (parts, body) = response.into_parts();
         let announced = body.size_hint().exact().unwrap();
         let body = body.collect().await.unwrap().to_bytes().to_vec();
         assert_eq!(announced, body.len() as u64);
-        Reply { status: parts.status.as_u16(), headers: parts.headers, body }
+        Received { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    async fn get(&self, target: &str) -> Reply {
+    async fn get(&self, target: &str) -> Received {
         self.reply("GET", target, &[]).await
     }
 
-    /// The content that is kept for a file, if it is kept.
+    /// The cached content of a file, if there is any.
     fn kept(&self, name: &str) -> Option<Bytes> {
         let path = self.base.join(name);
         let mut key = String::new();
-        let links = Links::StayBelow;
+        let links = LinkPolicy::StayBelow;
         cache::write_key(
             &mut key,
-            Place { path: path.to_str().unwrap(), base: &self.base, relative: name, links, mounts: true },
+            SharedPath { path: path.to_str().unwrap(), base: &self.base, relative: name, links, mounts: true },
         );
         self.files.cache.borrow().find(&key).and_then(|entry| entry.content.clone())
     }
 }
 
-impl Reply {
+impl Received {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }

@@ -1,9 +1,9 @@
-//! What is sent, and what is not.
+//! Which files are sent, and which are not.
 
 use super::*;
 
 #[tokio::test]
-async fn a_file_comes_with_all_that_caches_need() {
+async fn a_file_is_sent_with_the_headers_that_caches_need() {
     let site = Site::new();
     site.write("a.txt", "hello");
     let reply = site.get("/a.txt").await;
@@ -39,7 +39,7 @@ async fn files_of_all_sizes_arrive_whole_and_again() {
 }
 
 #[test]
-fn what_may_not_be_sent_is_not_there() {
+fn hidden_files_and_php_sources_are_never_sent() {
     let site = Site::new();
     for name in [
         ".env",
@@ -126,12 +126,12 @@ async fn a_folder_is_its_index() {
 }
 
 #[test]
-fn other_methods_are_refused_where_there_is_a_file() {
+fn other_methods_are_rejected_where_there_is_a_file() {
     let site = Site::new();
     site.write("a.txt", "x");
     site.write("folder/index.html", "x");
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND"] {
-        let Outcome::Response(response) = site.serve(method, "/a.txt", &[]) else { panic!("{method}") };
+        let ShareOutcome::Response(response) = site.serve(method, "/a.txt", &[]) else { panic!("{method}") };
         assert_eq!(
             (response.status().as_u16(), &response.headers()[header::ALLOW]),
             (405, &"GET, HEAD".parse().unwrap())
@@ -143,14 +143,14 @@ fn other_methods_are_refused_where_there_is_a_file() {
 }
 
 #[tokio::test]
-async fn what_the_file_system_refuses_is_forbidden() {
+async fn a_file_without_read_permission_is_forbidden() {
     let site = Site::new();
     let path = site.write("a.txt", "x");
     site.settle(&path).await;
     assert_eq!(site.got("GET", "/a.txt"), Got::Status(200));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     if File::open(&path).is_ok() {
-        return; // nothing is refused to root
+        return; // root may read every file
     }
     assert_eq!(site.got("GET", "/a.txt"), Got::Forbidden);
 }
