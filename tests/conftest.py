@@ -13,7 +13,7 @@ from support.server import Howdah, stop_all
 from support.site import Site
 
 # Each start of pytest closes /tmp/pytest-of-USER to other users, www-data among them, also while another one runs
-# there. So each has a place of its own. (The workers of xdist inherit it.)
+# there. Therefore each has its own folder. (The workers of xdist inherit it.)
 if "PYTEST_DEBUG_TEMPROOT" not in os.environ:
     os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="howdah-pytest-")
     OWN_PLACE = os.environ["PYTEST_DEBUG_TEMPROOT"]
@@ -24,8 +24,8 @@ atexit.register(lambda: [shutil.rmtree(place, ignore_errors=True) for place in F
 
 
 def pytest_sessionfinish(exitstatus):
-    """Leaves the folders of a run that failed for a look at them."""
-    # pytest tidies up in them at its own exit: what was registered before is called after that.
+    """Keeps the folders of a failed run for inspection."""
+    # pytest cleans up in them at its exit. Functions that were registered earlier run after that.
     if OWN_PLACE and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         FINISHED.append(OWN_PLACE)
 
@@ -38,7 +38,7 @@ def folder(tmp_path) -> Folder:
 
 @pytest.fixture
 def socket_path() -> Path:
-    """A place for a unix socket: its name must be short."""
+    """A short path for a unix socket."""
     place = Path(tempfile.mkdtemp(prefix="howdah-"))
     place.chmod(0o777)
     yield place / "s"
@@ -87,7 +87,7 @@ def server(site) -> Howdah:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A test that failed shows what its servers said."""
+    """Shows the output of the servers of a failed test."""
     report = (yield).get_result()
     if report.failed:
         for number, server in enumerate(Howdah.started[-3:], 1):

@@ -14,7 +14,7 @@ from support.server import Howdah
 
 @pytest.fixture(scope="session", autouse=True)
 def packages():
-    """The applications. Installs what is missing, which takes minutes; a moment otherwise."""
+    """Installs the applications that are missing, which takes minutes."""
     script = Path(__file__).parent / "install-packages.sh"
     done = subprocess.run([script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -33,7 +33,7 @@ def database():
 
 @pytest.fixture(scope="module")
 def space():
-    """A folder for what the tests of a module write: everyone may pass, PHP's user owns it."""
+    """A folder for the files of a module's tests: every user may pass, PHP's user owns it."""
     folder = Path(tempfile.mkdtemp(prefix="howdah-apps-"))
     folder.chmod(0o755)
     give(folder)

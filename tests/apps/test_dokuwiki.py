@@ -1,6 +1,6 @@
 """DokuWiki, as packaged by Debian: files only, no database.
 
-Once unpacked into a folder of its own and set up by its installer, and once from the packaged tree, which is full of
+Once unpacked into a separate folder and set up by its installer, and once from the packaged tree, which is full of
 symlinks, as an animal of Debian's wiki farm.
 """
 
@@ -39,7 +39,7 @@ class DokuWiki:
         return browser_of(self.server)
 
     def save(self, id: str, text: str, summary: str = "") -> Page:
-        """Writes a page. Two revisions of one second are one to DokuWiki, so each takes a second of its own."""
+        """Writes a page. DokuWiki merges two revisions of one second, so each is written in another second."""
         if id in self.saved:
             next_second()
         self.saved.add(id)
@@ -72,7 +72,7 @@ def configure(browser: Browser, **settings: str) -> Page:
 def unpacked(serve, space):
     folder = space / "dokuwiki"
     subprocess.run(["cp", "-rL", PACKAGED, folder], check=True)
-    (folder / "inc/preload.php").unlink()  # Debian's, which looks in /etc.
+    (folder / "inc/preload.php").unlink()  # Debian's preload file, which looks in /etc.
     shutil.copytree(CONFIGURATION, folder / "conf", ignore=shutil.ignore_patterns(
         "local.php", "acl.auth.php", "users.auth.php", "farm"))
     defaults = folder / "conf/dokuwiki.php"
@@ -183,7 +183,7 @@ def test_pages_are_found_by_the_search(wiki):
 
 
 def test_a_page_that_does_not_exist_is_a_404_with_a_body(wiki):
-    page = wiki.visitor().get("/doku.php?id=nobody:wrote:this")
+    page = wiki.visitor().get("/doku.php?id=never:written")
     assert page.status == 404 and "This topic does not exist yet" in page.text, page.describe()
 
 
@@ -232,7 +232,7 @@ def test_the_configuration_manager_saves(wiki):
     assert "Perennials and more" in wiki.visitor().get("/doku.php/start").text
 
 
-def test_a_wrong_password_is_refused(wiki):
+def test_a_wrong_password_is_rejected(wiki):
     visitor = wiki.visitor()
     page = log_in(visitor, "wrong")
     assert "username or password was wrong" in page.text, page.describe()

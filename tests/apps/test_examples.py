@@ -1,4 +1,4 @@
-"""The applications of examples/, started as their READMEs say."""
+"""The applications of examples/, started as in their READMEs."""
 
 import re
 import shutil
@@ -18,7 +18,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 @pytest.fixture(scope="module")
 def example(space):
-    """A copy of an example, since not every user may look into the folder of a checkout."""
+    """A copy of an example, because not every user may read the folder of a checkout."""
     def copy(name: str) -> Path:
         return Path(shutil.copytree(EXAMPLES / name, space / name))
     return copy

@@ -1,4 +1,4 @@
-"""Laravel as packaged by Debian, under a small application of ours with the shape of every Laravel application."""
+"""Laravel as packaged by Debian, with a small application that has the usual layout of Laravel."""
 
 import base64
 import hashlib
@@ -51,7 +51,7 @@ def laravel(serve, space, database) -> Laravel:
     (folder / ".env").write_text(f"DB_DATABASE={account.database}\nDB_USERNAME={account.user}\n")
     give(folder)
     server = serve(folder, ini={"upload_max_filesize": "32M", "post_max_size": "40M"}, env={
-        # From the server's environment; what .env says comes from Laravel itself.
+        # From the server's environment; Laravel itself reads .env.
         "APP_KEY": "base64:" + base64.b64encode(bytes(range(32))).decode(),
         "DB_HOST": database.host, "DB_PORT": str(database.port), "DB_PASSWORD": account.password})
     return Laravel(server, storage, database)
@@ -73,7 +73,7 @@ def test_a_note_is_written_with_a_csrf_token_and_read(laravel):
     assert "Einkauf &amp; mehr" in laravel.visitor().get("/").ok().text
 
 
-def test_a_form_without_its_token_is_refused(laravel):
+def test_a_form_without_its_token_is_rejected(laravel):
     page = laravel.visitor().post("/notes", {"title": "forged", "text": "forged"})
     assert page.status == 419 and "Page Expired" in page.text, page.describe()
 

@@ -1,7 +1,7 @@
 """MediaWiki, the packaged tree as it is (/usr/share/mediawiki), with MariaDB.
 
-Its web installer is walked through page by page. What it then offers for download, LocalSettings.php, goes where
-MW_CONFIG_FILE says; uploads go to a folder of the test's, which a route of the configuration serves.
+The test completes the web installer page by page. The resulting LocalSettings.php goes to the path in
+MW_CONFIG_FILE; uploads go to a folder of the test, which a route of the configuration serves.
 """
 
 import re
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import AS_ROOT, WWW_DATA, browser_of, give, next_second, png
+from support.applications import AS_ROOT, browser_of, give, next_second, png
 from support.browser import Browser, Page, Upload
+from support.users import WWW_DATA
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.xdist_group("mediawiki")
@@ -45,7 +46,7 @@ class MediaWiki:
 
 
 def install(browser: Browser, database, account) -> bytes:
-    """Walks through the installer and returns the LocalSettings.php that it made."""
+    """Completes the installer and returns its LocalSettings.php."""
     answers = {
         "DBConnect": {
             "DBType": "mysql", "mysql_wgDBserver": f"{database.host}:{database.port}",

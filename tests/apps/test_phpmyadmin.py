@@ -1,6 +1,6 @@
 """phpMyAdmin, the packaged tree as it is: /usr/share/phpmyadmin with Debian's /etc/phpmyadmin.
 
-It connects to "localhost"; that PHP's mysqli takes that for the test's own MariaDB is all that is configured.
+It connects to "localhost"; the only setting makes PHP's mysqli use the test's own MariaDB for that name.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class PhpMyAdmin:
     database: MariaDb
 
     def ajax(self, route: str, fields: dict, files=None) -> Page:
-        """What the pages' JavaScript does: a POST with the session's token, answered with JSON."""
+        """The request of the pages' JavaScript: a POST with the session's token, answered with JSON."""
         page = self.browser.get("/index.php?route=/").ok()
         fields = {"token": page.find(r'name="token" value="([^"]+)"'), "ajax_request": "true", **fields}
         return self.browser.post("/index.php?route=" + route, fields, files, X_Requested_With="XMLHttpRequest").ok()
@@ -52,7 +52,7 @@ def admin(serve, database) -> PhpMyAdmin:
     database.query("CREATE TABLE fruit (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(40), price DECIMAL(6,2));"
                    "INSERT INTO fruit (name, price) VALUES ('apple', 1.20), ('Käse', 3.50), ('<b>quince</b>', 7.00);",
                    account.database)
-    # PHP's own files of uploads and sessions go to places of Debian's; nothing else is needed.
+    # PHP stores uploads and sessions in Debian's folders; nothing else is needed.
     server = serve(PACKAGED, "--follow-symlinks", ini={
         "mysqli.default_socket": database.socket, "upload_max_filesize": "32M", "post_max_size": "40M"})
     browser = browser_of(server)
@@ -72,7 +72,7 @@ def test_the_login_page_and_its_assets_are_served(admin):
         assert got.body and "html" not in got.content_type, got.describe()
 
 
-def test_a_wrong_password_is_refused(admin):
+def test_a_wrong_password_is_rejected(admin):
     visitor = browser_of(admin.server)
     page = log_in(visitor, admin.account.user, "wrong")
     assert "Access denied for user" in page.text, page.describe()

@@ -1,4 +1,4 @@
-"""Slim as packaged by Debian, under an application of ours that uses what a small API uses."""
+"""Slim as packaged by Debian, with an application that uses what a small API needs."""
 
 import hashlib
 import shutil

@@ -1,7 +1,7 @@
 """WordPress, as packaged by Debian, with MariaDB.
 
-Once as a folder of its own under `howdah serve`, as somebody has it who unpacked it, and once from the packaged,
-read-only tree with a configuration whose routes send the uploads from elsewhere.
+Once unpacked into a separate folder under `howdah serve`, and once from the packaged, read-only tree with a
+configuration whose routes send the uploads from another folder.
 """
 
 import json
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import AS_ROOT, WWW_DATA, browser_of, give, png
+from support.applications import AS_ROOT, browser_of, give, png
 from support.browser import Browser, Page, Upload
+from support.users import WWW_DATA
 
 pytestmark = pytest.mark.xdist_group("wordpress")
 
@@ -49,7 +50,7 @@ class WordPress:
 
 
 def install(browser: Browser, title: str):
-    """The famous five minutes."""
+    """The installation, known as the famous five minutes."""
     page = browser.get("/wp-admin/install.php?step=1").ok()
     page = browser.submit(page, page.form("setup"), {
         "weblog_title": title, "user_name": ADMIN, "admin_password": PASSWORD,
@@ -75,10 +76,10 @@ def set_permalinks(browser: Browser, structure: str) -> Page:
 
 @pytest.fixture(scope="module")
 def unpacked(serve, space, database):
-    """Its own folder; the database's data go in through the installer, which writes wp-config.php."""
+    """Unpacked into a folder; the installer gets the access to the database and writes wp-config.php."""
     folder = space / "wordpress"
     subprocess.run(["cp", "-rL", PACKAGED, folder], check=True)
-    (folder / "wp-config.php").unlink()  # Debian's, which looks in /etc. The installer writes another.
+    (folder / "wp-config.php").unlink()  # Debian's preload file, which looks in /etc. The installer writes another.
     give(folder)
     server = serve(folder, ini=UPLOAD_LIMITS, env=NO_INTERNET)
     browser = browser_of(server)
@@ -203,7 +204,7 @@ def test_a_post_is_published_and_read_under_its_pretty_permalink(wordpress):
     page = wordpress.visitor().get(path).ok()
     assert "Größe zählt" in page.title and "Élan vital &amp; <em>brio</em>" in page.text
     assert page.redirects == []
-    assert wordpress.visitor().get(path.rstrip("/")).redirects == [301], "the canonical address has a slash"
+    assert wordpress.visitor().get(path.rstrip("/")).redirects == [301], "the canonical address ends with a slash"
     assert wordpress.visitor().get(f"/?p={post['id']}").path == path
     assert "Größe zählt" in wordpress.visitor().get("/feed/").ok().text
     assert wordpress.visitor().get("/wp-json/wp/v2/posts?slug=grose-zahlt").ok().json()[0]["id"] == post["id"]
@@ -242,7 +243,7 @@ def test_an_image_is_uploaded_scaled_and_served_as_a_file(wordpress):
     media = wordpress.visitor().get("/wp-json/wp/v2/media?search=Nord").ok().json()[0]
     original = wordpress.visitor().get(media["source_url"]).ok()
     assert original.content_type == "image/png" and original.body == picture
-    assert original.headers["ETag"] or original.headers["Last-Modified"], "it came from PHP, not from the disk"
+    assert original.headers["ETag"] or original.headers["Last-Modified"], "the file came from PHP, not from the disk"
     assert media["media_details"]["sizes"].keys() >= {"medium", "thumbnail"}, "GD scaled it"
     for size in media["media_details"]["sizes"].values():
         scaled = wordpress.visitor().get(size["source_url"]).ok()
@@ -261,12 +262,12 @@ def test_an_image_of_many_megabytes_comes_through_the_ajax_uploader(wordpress):
 
 
 def test_a_visitor_comments(wordpress):
-    post = wordpress.publish("Talk", "<p>Say something.</p>", comment_status="open")
+    post = wordpress.publish("Talk", "<p>Comment on this.</p>", comment_status="open")
     visitor = wordpress.visitor()
     page = visitor.get(post["link"]).ok()
-    fields = {"author": "Ada", "email": "ada@example.org", "comment": "Well said indeed."}
+    fields = {"author": "Ada", "email": "ada@example.org", "comment": "A fine article."}
     page = visitor.submit(page, page.form("commentform"), fields, button="submit").ok()
-    assert page.redirects == [302] and "awaiting moderation" in page.text and "Well said indeed." in page.text
+    assert page.redirects == [302] and "awaiting moderation" in page.text and "A fine article." in page.text
 
 
 def test_many_visitors_at_once_each_get_their_page(wordpress):

@@ -1,4 +1,4 @@
-"""The commands that ask a howdah that runs, and those that help to write a configuration."""
+"""The commands that send requests to a running howdah, and those that help to write a configuration."""
 
 import json
 import os
@@ -40,14 +40,14 @@ def empty_server():
 
 @pytest.fixture
 def server(empty_server) -> Howdah:
-    """A howdah that has the configuration with which each begins."""
+    """A howdah with the initial configuration."""
     assert empty_server.api("PUT", "/config", INITIAL).status == 200
     return empty_server
 
 
 @pytest.fixture
 def ask(server):
-    """A command that asks the server, and its standard output."""
+    """Runs a command of the API client; returns its standard output."""
 
     def ask(*arguments, **how) -> str:
         result = howdah(*arguments, "--control", f"unix:{server.control}", **how)
@@ -59,7 +59,7 @@ def ask(server):
 
 @pytest.fixture
 def fail(server):
-    """A command that asks the server in vain, and what it says."""
+    """Runs a command of the API client that fails; returns its error output."""
 
     def fail(*arguments, **how) -> str:
         result = howdah(*arguments, "--control", f"unix:{server.control}", **how)
@@ -93,7 +93,7 @@ def test_the_configuration_is_read_and_changed(ask, server, tmp_path):
 
 @pytest.mark.parametrize("name", ["plain", "my app", "100%25", "caf\u00e9?#[1]", "a%2Fb", '"quoted"', "..", "+&="])
 def test_any_name_is_a_path(ask, server, name):
-    """As a person types it: only the slash and the percent sign must be escaped."""
+    """As a user types it: only the slash and the percent sign must be escaped."""
     real = name.replace("%2F", "/").replace("%25", "%")
     assert ask("config", "put", "routes", "-", stdin="{}") == DONE
     assert ask("config", "put", f"routes/{name}", "-", stdin="[]") == DONE
@@ -140,13 +140,13 @@ def test_a_wrong_option_is_shown_with_its_location(fail, tmp_path):
 
 def test_a_configuration_that_cannot_run_here_is_an_error(fail):
     shop = '{"applications": {"shop": {"type": "php",\n "root": "/no/such/root"}}}'
-    said = fail("config", "put", "-", stdin=shop)
-    assert said.startswith("Failed to apply new configuration. standard input:2:2: ")
-    assert 'applications/shop/root: "/no/such/root" does not exist' in said
+    message = fail("config", "put", "-", stdin=shop)
+    assert message.startswith("Failed to apply new configuration. standard input:2:2: ")
+    assert 'applications/shop/root: "/no/such/root" does not exist' in message
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, error",
     [
         (["get", "routs"], "Value doesn't exist. the configuration has no member \"routs\"; did you mean \"routes\"?"),
         (["get", "routes/7"], "Value doesn't exist. "),
@@ -158,12 +158,12 @@ def test_a_configuration_that_cannot_run_here_is_an_error(fail):
         (["put", "listeners/*:80"], "the file listeners/*:80 does not exist; "),
     ],
 )
-def test_an_impossible_request_is_a_one_line_error(fail, arguments, said):
+def test_an_impossible_request_is_a_one_line_error(fail, arguments, error):
     (line,) = fail("config", *arguments, stdin="{}").splitlines()
-    assert line.startswith(said)
+    assert line.startswith(error)
 
 
-def test_a_file_that_is_too_large_is_refused(fail, tmp_path):
+def test_a_file_that_is_too_large_is_rejected(fail, tmp_path):
     file = tmp_path / "large.json"
     file.write_bytes(b" " * (5 << 20))
     assert "at most 4194304" in fail("config", "put", file)
@@ -172,7 +172,7 @@ def test_a_file_that_is_too_large_is_refused(fail, tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["put"], ["post", "routes"], ["delete"], ["nonsense"], [], ["check"], ["get", "a", "b"]])
-def test_a_wrong_command_line_is_refused(arguments):
+def test_a_wrong_command_line_is_rejected(arguments):
     result = howdah("config", *arguments)
     assert result.returncode == 2 and "Usage" in result.stderr and result.stdout == ""
 
@@ -202,7 +202,7 @@ def test_the_schema_is_json():
 
 @pytest.fixture
 def editor(tmp_path):
-    """An editor that does something else each time: a shell script for each, with the file in $1."""
+    """An editor that runs the next of these shell scripts each time, with the file in $1."""
 
     def editor(*scripts: str) -> dict:
         count = tmp_path / "count"
@@ -220,10 +220,10 @@ def editor(tmp_path):
     return editor
 
 
-def kept(said: str) -> Path:
+def kept(message: str) -> Path:
     """The file that has the edited text."""
-    match = re.search(r"^Your text is in (\S+); to send it: howdah config put.* \1$", said, re.M)
-    assert match, said
+    match = re.search(r"^Your text is in (\S+); to send it: howdah config put.* \1$", message, re.M)
+    assert match, message
     return Path(match[1])
 
 
@@ -265,19 +265,19 @@ def test_a_rejected_edit_is_opened_again_with_the_reason(ask, server, editor, tm
 
 
 def test_an_abandoned_edit_is_kept(fail, server, editor):
-    said = fail("config", "edit", "routes", env=editor('echo nonsense > "$1"', "true"))
-    assert "Nothing was changed." in said
-    file = kept(said)
+    message = fail("config", "edit", "routes", env=editor('echo nonsense > "$1"', "true"))
+    assert "Nothing was changed." in message
+    file = kept(message)
     assert file.read_text() == "nonsense\n" and file.stat().st_mode & 0o777 == 0o600
-    assert f"config put routes {file}" in said or f"config put 'routes' {file}" in said
+    assert f"config put routes {file}" in message or f"config put 'routes' {file}" in message
     assert server.api("GET", "/config").json() == INITIAL
 
 
 def test_an_edit_never_overwrites_a_concurrent_change(fail, server, editor):
     elsewhere = f"{EXECUTABLE} config delete routes --control unix:{server.control} > /dev/null"
-    said = fail("config", "edit", env=editor(f'echo "{{}}" > "$1"; {elsewhere}'))
-    assert "The configuration changed while you edited it" in said
-    assert kept(said).read_text() == "{}\n"
+    message = fail("config", "edit", env=editor(f'echo "{{}}" > "$1"; {elsewhere}'))
+    assert "The configuration changed while you edited it" in message
+    assert kept(message).read_text() == "{}\n"
     assert server.api("GET", "/config").json() == {"listeners": {}, "applications": {}}
 
 
@@ -293,9 +293,9 @@ def test_an_edit_survives_a_stopped_howdah(editor):
 
 @pytest.mark.parametrize("script", ["exit 1", 'echo "{}" > "$1"; exit 1'])
 def test_an_editor_that_fails_sends_nothing(fail, server, editor, script):
-    said = fail("config", "edit", env=editor(script))
-    assert "editor" in said and "failed" in said
-    assert ("Your text is in" in said) == ("echo" in script)
+    message = fail("config", "edit", env=editor(script))
+    assert "editor" in message and "failed" in message
+    assert ("Your text is in" in message) == ("echo" in script)
     assert server.api("GET", "/config").json() == INITIAL
 
 
@@ -345,10 +345,10 @@ def test_the_status_can_be_watched(server, options):
         lines = []
         while sum("requests" in line for line in lines) < 2:
             lines.append(watch.stdout.readline())
-        assert "\x1b" not in "".join(lines), "no terminal"
+        assert "\x1b" not in "".join(lines), "the output is not a terminal"
         assert options or "/s" in "".join(lines)
         watch.stdout.close()
-        assert watch.wait(30) == 0, "nobody reads it any more"
+        assert watch.wait(30) == 0, "its reader is gone"
         assert watch.stderr.read() == ""
     finally:
         watch.kill()
@@ -378,8 +378,8 @@ def test_a_watch_ends_with_howdah():
         watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert "connections" in watch.stdout.readline()
         server.stop()
-        _, said = watch.communicate(timeout=30)
-        assert watch.returncode == 1 and said.startswith("howdah: ")
+        _, message = watch.communicate(timeout=30)
+        assert watch.returncode == 1 and message.startswith("howdah: ")
 
 
 # --- restart
@@ -424,7 +424,7 @@ def bundle(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("name", ["shop", "shop 2027", "caf\u00e9%"])
 def test_a_certificate_is_put_listed_and_removed(ask, fail, bundle, name):
-    """A name is a name: nothing in it needs to be escaped."""
+    """No character of a name needs to be escaped."""
     assert ask("certificate", "put", name, bundle) == "Certificate chain uploaded.\n"
     listed = ask("certificate", "list")
     assert json.loads(listed)[name] == json.loads(ask("certificate", "list", name))
@@ -435,15 +435,15 @@ def test_a_certificate_is_put_listed_and_removed(ask, fail, bundle, name):
 
 
 def test_an_invalid_certificate_is_rejected(fail):
-    said = fail("certificate", "put", "shop", "-", stdin="PRIVATE nonsense")
-    assert said.startswith("Invalid certificate. ") and "PRIVATE nonsense" not in said
+    message = fail("certificate", "put", "shop", "-", stdin="PRIVATE nonsense")
+    assert message.startswith("Invalid certificate. ") and "PRIVATE nonsense" not in message
     assert fail("certificate", "list", "shop").startswith("Certificate doesn't exist.")
     assert fail("certificate", "delete", "shop").startswith("Certificate doesn't exist.")
     assert "the file /no/such/bundle does not exist" in fail("certificate", "put", "shop", "/no/such/bundle")
     assert fail("certificate", "put", "a/b", "-", stdin="x").startswith("Invalid certificate name.")
 
 
-# --- Which howdah
+# --- The choice of the howdah
 
 
 @pytest.mark.parametrize("command", [["status"], ["config", "get"], ["restart", "x"], ["certificate", "list"]])

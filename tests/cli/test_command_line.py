@@ -1,4 +1,4 @@
-"""The commands as a person types them: what they say, what they recognise, and how they refuse."""
+"""The commands as a user types them: their output, what they recognize, and their errors."""
 
 import json
 import os
@@ -8,13 +8,13 @@ import socket
 import pytest
 
 from support.client import Connection
-from support.command_line import howdah, refused
+from support.command_line import error_of, howdah
 from support.ports import free_port
 from support.requires import needs_root
 from support.server import Howdah
 from support.waiting import wait_for
 
-# --- What it says of itself
+# --- Version and help
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
@@ -41,7 +41,7 @@ def test_the_help_names_the_commands_and_their_options():
     "arguments",
     [["--nonsense"], ["nonsense"], ["serve", "--processes", "many"], ["run", "x"], ["serve", "--processes", "0"]],
 )
-def test_a_wrong_command_line_is_refused(arguments, tmp_path):
+def test_a_wrong_command_line_is_rejected(arguments, tmp_path):
     result = howdah(*arguments, cwd=tmp_path)
     assert result.returncode in (1, 2) and result.stderr and result.stdout == ""
 
@@ -57,7 +57,7 @@ def test_the_first_lines_describe_what_is_served(folder, serve):
     assert re.search(r"\b3\b", lines)
 
 
-# --- What it recognises
+# --- Recognized folders
 
 
 @pytest.mark.parametrize("public", ["public", "web"])
@@ -128,17 +128,17 @@ def test_a_relative_folder_works(folder):
         assert server.get("/").text == f"{folder.root}/index.php"
 
 
-# --- What it refuses
+# --- Errors
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
-    line = refused(howdah("serve", tmp_path / "nowhere", "--listen", f"127.0.0.1:{free_port()}"))
+    line = error_of(howdah("serve", tmp_path / "nowhere", "--listen", f"127.0.0.1:{free_port()}"))
     assert str(tmp_path / "nowhere") in line
 
 
 def test_a_folder_that_is_a_file_is_an_error(tmp_path):
     (tmp_path / "file").write_text("x")
-    assert str(tmp_path / "file") in refused(howdah("serve", tmp_path / "file", "--listen", f"127.0.0.1:{free_port()}"))
+    assert str(tmp_path / "file") in error_of(howdah("serve", tmp_path / "file", "--listen", f"127.0.0.1:{free_port()}"))
 
 
 def test_a_port_in_use_is_rejected(folder):
@@ -146,16 +146,16 @@ def test_a_port_in_use_is_rejected(folder):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert str(port) in refused(howdah("serve", folder.root, "--listen", f"127.0.0.1:{port}"))
+        assert str(port) in error_of(howdah("serve", folder.root, "--listen", f"127.0.0.1:{port}"))
 
 
 def test_a_missing_php_version_is_an_error(folder):
-    line = refused(howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--php", "5.3"))
-    assert "5.3" in line and "8." in line, "it names what was asked for, and what there is"
+    line = error_of(howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--php", "5.3"))
+    assert "5.3" in line and "8." in line, "it names the requested version and the installed ones"
 
 
 def test_a_missing_php_ini_is_an_error(folder):
-    line = refused(
+    line = error_of(
         howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--php-ini", "/no/such/php.ini")
     )
     assert "/no/such/php.ini" in line
@@ -163,14 +163,14 @@ def test_a_missing_php_ini_is_an_error(folder):
 
 @needs_root
 def test_a_missing_user_is_an_error(folder):
-    line = refused(howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--user", "nobody-at-all"))
-    assert "nobody-at-all" in line
+    line = error_of(howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--user", "no-such-user"))
+    assert "no-such-user" in line
 
 
 @needs_root
 def test_a_privileged_port_without_the_privilege_is_an_error(folder):
     prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
-    line = refused(howdah("serve", folder.root, "--listen", "127.0.0.1:81", prefix=prefix))
+    line = error_of(howdah("serve", folder.root, "--listen", "127.0.0.1:81", prefix=prefix))
     assert "81" in line
 
 
@@ -190,7 +190,7 @@ def test_an_invalid_setting_is_an_error(folder, option, value):
 
 
 def test_a_php_that_does_not_boot_is_an_error_and_leaves_no_process(folder):
-    """A preload script that fails is an error of the start."""
+    """A preload script that fails makes the start fail."""
     preload = folder.php("preload.php", "throw new Exception('preloading failed');")
     result = howdah("serve", folder.root, "--listen", f"127.0.0.1:{free_port()}", "--ini", f"opcache.preload={preload}")
     assert result.returncode == 1
@@ -239,7 +239,7 @@ def changed(config: dict, path: str, value) -> dict:
             {"admin": {"memory_limit": ["x"]}},
             ["applications/app/options/admin/memory_limit"],
         ),
-        ("listeners", {"127.0.0.1:1": {"pass": "applications/nobody"}}, ["nobody"]),
+        ("listeners", {"127.0.0.1:1": {"pass": "applications/missing"}}, ["missing"]),
         ("listeners", {"127.0.0.1:1": {"pass": "routes"}}, ["routes"]),
         ("listeners", {"nonsense": {"pass": "applications/app"}}, ["nonsense"]),
         ("settings", {"http": {"max_body_size": "big"}}, ["settings/http/max_body_size"]),
@@ -250,23 +250,23 @@ def changed(config: dict, path: str, value) -> dict:
     ],
 )
 def test_a_wrong_configuration_is_refused_by_its_path(folder, tmp_path, path, value, named):
-    line = refused(howdah("run", "--config", write_config(tmp_path, changed(valid(folder), path, value))))
+    line = error_of(howdah("run", "--config", write_config(tmp_path, changed(valid(folder), path, value))))
     for word in named:
         assert word in line, line
 
 
 def test_a_configuration_that_is_not_json_is_an_error(tmp_path):
-    line = refused(howdah("run", "--config", write_config(tmp_path, '{"listeners": {},\n "applications": {,}}')))
+    line = error_of(howdah("run", "--config", write_config(tmp_path, '{"listeners": {},\n "applications": {,}}')))
     assert "config.json" in line and re.search(r"line 2|:2", line)
 
 
 def test_a_missing_configuration_is_an_error():
-    assert "/no/such/config.json" in refused(howdah("run", "--config", "/no/such/config.json"))
+    assert "/no/such/config.json" in error_of(howdah("run", "--config", "/no/such/config.json"))
 
 
 @pytest.mark.parametrize("layout", ["plain", "index", "public"])
 def test_a_printed_configuration_serves_the_same(folder, tmp_path, layout):
-    """`serve --print-config | run --config -`: a way out of `serve` that changes nothing."""
+    """`serve --print-config | run --config -` serves the same as `serve`."""
     folder.php(
         {"plain": "tool.php", "index": "index.php", "public": "public/index.php"}[layout],
         "echo 'script ', $_SERVER['REQUEST_URI'], $_SERVER['SCRIPT_NAME'], getenv('COLOUR'), ini_get('memory_limit');",
@@ -401,7 +401,7 @@ def test_a_client_cannot_forge_a_line(folder, serve):
     folder.write("hello.txt", "hello")
     server = serve()
     server.get("/hello.txt?quote", {"User-Agent": 'a" 200 "forged\\', "Referer": "\xe9 red"})
-    server.get('/hello.txt?x"y')  # No HTTP: logged as such.
+    server.get('/hello.txt?x"y')  # A malformed request is logged, too.
     wait_for(lambda: '"-" 400' in server.stdout)
     server.get("/hello.txt?end")
     wait_for(lambda: "?end" in server.stdout)

@@ -1,4 +1,4 @@
-"""Logs that nobody reads: pipes that are full must not hold up a request, and nothing is lost at an orderly end."""
+"""Logs without a reader: full pipes block no request, and a shutdown loses no line."""
 
 import os
 import re
@@ -13,20 +13,20 @@ from support.waiting import wait_for
 
 
 class Fifo:
-    """A named pipe, of which the test reads when it likes."""
+    """A named pipe from which the test reads on demand."""
 
     def __init__(self, path: Path):
         os.mkfifo(path)
         path.chmod(0o666)
         self.path = path
-        # Open at both ends, so that nobody waits for the other one to come.
+        # Open at both ends, so that neither open() waits for the other.
         self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self.text = ""
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._read)
 
     def fill(self) -> int:
-        """Writes until there is no room, and returns how much it wrote."""
+        """Writes until the pipe is full, and returns the number of bytes."""
         filled = 0
         for size in (4096, 1):
             try:
@@ -37,7 +37,7 @@ class Fifo:
         return filled
 
     def read(self) -> None:
-        """Reads from now on, into `text`."""
+        """Starts to read into `text`."""
         self.thread.start()
 
     def _read(self) -> None:
@@ -81,7 +81,7 @@ def test_an_unread_access_log_pipe_blocks_no_request(folder, fifo, serve, place)
         for n in range(requests):
             assert connection.request("GET", f"/hello.txt?{n}-{'x' * 6000}").status == 200
     fifo.read()
-    wait_for(lambda: "was not read in time" in server.stderr, "the loss to be told")
+    wait_for(lambda: "was not read in time" in server.stderr, "the lost lines to be logged")
     assert server.get("/hello.txt?after").status == 200
     wait_for(lambda: re.search(r"/hello\.txt\?after.*\n", fifo.text), "the log to go on")
     logged = [line for line in fifo.text.splitlines() if "/hello.txt" in line]
@@ -118,7 +118,7 @@ def test_an_unread_standard_error_pipe_blocks_no_request(folder, fifo, serve):
     wait_for(lambda: fifo.text.count("a header that HTTP does not allow") == 101, "all lines")
 
 
-# --- Clients that leave
+# --- Clients that disconnect early
 
 
 def test_a_client_that_disconnected_early_is_logged_as_499(folder, tmp_path):
@@ -136,7 +136,7 @@ def test_a_client_that_disconnected_early_is_logged_as_499(folder, tmp_path):
                 queued.send_request("GET", "/wait.php?waits")
                 wait_for(lambda: server.api("GET", "/status/applications/app/requests/waiting").json() == 1, "it waits")
             wait_for(lambda: "GET /wait.php?waits HTTP/1.1 499 0" in log.read_text(), "the line")
-            assert server.api("GET", "/status/applications/app/requests/waiting").json() == 0, "nobody waits any more"
+            assert server.api("GET", "/status/applications/app/requests/waiting").json() == 0, "no request is left"
         wait_for(lambda: "GET /wait.php?runs HTTP/1.1 499 0" in log.read_text(), "the line")
         (folder.scratch / "go").touch()
         assert server.get("/wait.php?stays").text == "late"

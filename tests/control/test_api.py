@@ -1,4 +1,4 @@
-"""The control API as a client sees it: endpoints, methods, answers, and who may ask. Its texts are NGINX Unit's."""
+"""The control API as a client sees it: endpoints, methods, responses, access. Its messages are those of NGINX Unit."""
 
 import re
 import socket
@@ -26,7 +26,7 @@ INVALID = (400, "Invalid configuration.")
 
 
 def answered(response: Response) -> tuple:
-    """Status and short text of a refusal; status and everything of a success."""
+    """Status and short text of an error; status and body of a success."""
     got = response.json()
     return (response.status, got["error"]) if isinstance(got, dict) and "error" in got else (response.status, got)
 
@@ -40,7 +40,7 @@ def empty_server():
 
 @pytest.fixture
 def api(empty_server):
-    """Asks a howdah that has the configuration with which each begins."""
+    """Sends requests to a howdah that starts each test with the initial configuration."""
     assert empty_server.api("PUT", "/config", INITIAL).status == 200
     return empty_server.api
 
@@ -119,7 +119,7 @@ def test_the_detail_names_the_missing_member_and_a_similar_one(api):
     assert api("GET", "/status/request").json()["detail"].startswith("the status has no member")
 
 
-# --- The form of an answer
+# --- The form of a response
 
 
 def test_a_response_has_the_form_of_unit(api):
@@ -134,7 +134,7 @@ def test_a_response_has_the_form_of_unit(api):
 
 
 def test_a_connection_is_for_one_request(empty_server):
-    """What a client sends after it is not read."""
+    """Bytes after the request are not read."""
     with Connection(str(empty_server.control)) as connection:
         request = b"%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
         connection.send(request % b"GET /config" + request % b"DELETE /config")
@@ -200,7 +200,7 @@ def test_comments_and_a_byte_order_mark_are_accepted(api):
     assert api("GET", "/config").json() == {"routes": [returning(204)]}
 
 
-def test_large_bodies_are_refused_quickly(empty_server, api):
+def test_large_bodies_are_rejected_quickly(empty_server, api):
     began = time.monotonic()
     deep = api("PUT", "/config", "[" * 10_000)
     assert answered(deep) == INVALID_JSON and "at most 127 levels" in deep.json()["detail"]
@@ -212,7 +212,7 @@ def test_large_bodies_are_refused_quickly(empty_server, api):
     with Connection(str(empty_server.control)) as connection:
         chunked = connection.request("PUT", "/config", body=(b" " * (1 << 20) for _ in range(20)))
     assert answered(chunked) == (413, "Payload Too Large.")
-    assert time.monotonic() - began < 10, "a loaded machine is no excuse for more"
+    assert time.monotonic() - began < 10, "5 s are enough even on a busy machine"
     assert api("GET", "/config").json() == INITIAL
 
 
@@ -281,16 +281,16 @@ def test_any_character_of_a_name_can_be_escaped(api):
     assert list(api("GET", "/config/routes").json()) == ["\xe4/\u20ac", "100%"]
 
 
-# --- Nobody's change is overwritten
+# --- Concurrent changes are not overwritten
 
 
 def test_an_etag_names_the_whole_configuration(api):
     etag = api("GET", "/config").header("ETag")
     assert re.fullmatch(r'"[0-9a-f]+"', etag)
-    assert api("GET", "/config/routes").header("ETag") == etag, "the one of the whole configuration"
+    assert api("GET", "/config/routes").header("ETag") == etag, "the ETag of the whole configuration"
     changed = api("POST", "/config/routes", returning(200))
     assert changed.header("ETag") == api("GET", "/config").header("ETag") != etag
-    assert api("PUT", "/config", INITIAL).header("ETag") == etag, "it stands for the text"
+    assert api("PUT", "/config", INITIAL).header("ETag") == etag, "the ETag depends on the text"
     assert api("GET", "/status").header("ETag") is None
 
 
@@ -326,7 +326,7 @@ def test_changes_of_many_clients_are_serialized(api):
     assert sorted(made) == list(range(200, 300))
 
 
-# --- Who may ask
+# --- Access
 
 
 def test_the_socket_is_for_its_owner(empty_server):
@@ -336,7 +336,7 @@ def test_the_socket_is_for_its_owner(empty_server):
 
 @needs_root
 def test_another_user_is_rejected():
-    """Even if the socket's file lets them in: the kernel says who they are."""
+    """Even if the socket's file permissions allow it: the kernel reports the user of the peer."""
     with start_empty() as server:
         server.control.chmod(0o666)
         script = (
@@ -383,7 +383,7 @@ def test_the_api_works_on_a_loopback_port(tmp_path):
             assert connection.request("GET", "/config").json() == INITIAL
 
 
-def test_a_port_that_others_can_reach_is_refused(tmp_path):
+def test_a_port_that_others_can_reach_is_rejected(tmp_path):
     command = ["run", "--control", "*:8081", "--state-dir", str(tmp_path / "state")]
     result = subprocess.run([EXECUTABLE, *command], capture_output=True, text=True, timeout=30)
     assert result.returncode == 1
@@ -398,7 +398,7 @@ def test_requests_of_web_pages_are_rejected(tmp_path, headers):
     port = free_port()
     with start_empty("--control", f"127.0.0.1:{port}", "--state-dir", str(tmp_path / "state")):
         with Connection(("127.0.0.1", port)) as connection:
-            # A picture of a page is asked for like that.
+            # A browser requests an image of a page like that.
             answer = connection.request("GET", "/control/applications/app/restart", list(headers.items()))
     assert answered(answer) == (403, "Forbidden.")
 

@@ -1,4 +1,4 @@
-"""Changes while requests run: what did not change is not touched, what fails changes nothing, no request is lost."""
+"""Changes while requests run: unchanged parts keep running, failed changes have no effect, no request is lost."""
 
 import os
 import socket
@@ -54,7 +54,7 @@ def change(server: Howdah, method: str, path: str, body=None) -> None:
 
 
 def refusal(server: Howdah, method: str, path: str, body=None) -> str:
-    """The detail of a change that cannot be put in force."""
+    """The detail of a change that cannot be applied."""
     before = server.api("GET", "/config")
     answer = server.api(method, path, body)
     assert (answer.status, answer.json()["error"]) == (500, NOT_APPLIED), answer
@@ -64,7 +64,7 @@ def refusal(server: Howdah, method: str, path: str, body=None) -> str:
 
 
 def only_these(server: Howdah, expected: list[Process]) -> None:
-    """Waits until the prototypes and workers are these, and no others."""
+    """Waits until exactly these prototypes and workers run."""
 
     def php() -> set[tuple[int, int]]:
         return {(p.pid, p.started) for p in server.processes() if p.title.endswith(("worker", "prototype"))}
@@ -77,7 +77,7 @@ def php_processes(server: Howdah, *names: str) -> list[Process]:
     return [p for name in names for p in [server.prototype(name), *server.workers(name, 2)]]
 
 
-# --- What is not changed is not touched
+# --- Unchanged parts keep running
 
 
 def test_a_new_route_keeps_every_process(scripts, run):
@@ -177,9 +177,9 @@ def test_a_listener_is_added_and_removed(scripts, run):
     assert server.get("/echo.php?x=2").text == "echo 2"
 
 
-@needs_root  # Not all kernels let others have the supervisor's filter.
+@needs_root  # Not all kernels show the supervisor's filter to other processes.
 def test_connections_to_a_removed_listener_are_answered(scripts, run):
-    """Refused is fine; reset is not."""
+    """A refused connection is correct; a reset one is not."""
     server = run(two_applications(scripts))
     port = free_port()
     ends, stopped = Counter(), threading.Event()
@@ -221,7 +221,7 @@ def test_a_removed_listener_finishes_its_request(scripts, run):
             Connection(("127.0.0.1", port))
         response = held.response()
         assert (response.status, response.text) == (200, "released")
-        assert busy.is_closed(), "nobody listens there any more"
+        assert busy.is_closed(), "the listener is closed"
         assert idle.is_closed()
 
 
@@ -234,7 +234,7 @@ def test_a_removed_listener_waits_for_an_incomplete_head(scripts, run, used):
         if used:
             assert connection.request("GET", "/echo.php?x=1").status == 200
         connection.send(b"GET /echo.php?x=2 HTTP/1.1\r\nHo")
-        # Longer than a first request is waited for that has not begun.
+        # Longer than the timeout of a connection without a first request.
         time.sleep(0 if used else 1.1)
         change(server, "DELETE", f"/config/listeners/127.0.0.1:{port}")
         time.sleep(0.3)
@@ -267,12 +267,12 @@ def test_a_listener_can_change_its_port_and_come_back(scripts, run):
             assert connection.request("GET", "/echo.php?x=1").text == "echo 1"
 
 
-# --- What fails changes nothing
+# --- Failed changes have no effect
 
 
 @pytest.fixture
 def stable(scripts, run):
-    """A server whose processes, at the end of the test, are still those of its beginning."""
+    """A server that has the same processes at the end of the test as at its beginning."""
     server = run(two_applications(scripts))
     before, router = php_processes(server, "shop", "blog"), server.router()
     yield server
@@ -289,7 +289,7 @@ def stable(scripts, run):
         ({"working_directory": "/no/such/folder"}, ['applications/new/working_directory: "/no/such/folder"']),
         ({"options": {"file": "/no/such/php.ini"}}, ['applications/new/options/file: "/no/such/php.ini"']),
         ({"type": "php 5.3"}, ["applications/new/type", "PHP 5.3 was not found"]),
-        ({"user": "nobody-at-all"}, ["applications/new/user", "nobody-at-all"]),
+        ({"user": "no-such-user"}, ["applications/new/user", "no-such-user"]),
     ],
 )
 def test_an_application_that_cannot_run_here_is_rejected(scripts, stable, options, named):
@@ -300,7 +300,7 @@ def test_an_application_that_cannot_run_here_is_rejected(scripts, stable, option
 
 
 @pytest.mark.parametrize(
-    "code, said",
+    "code, output",
     [
         ("throw new Exception('preloading failed');", "Uncaught Exception: preloading failed in "),
         ("function broken(", "PHP Parse error: "),
@@ -309,8 +309,8 @@ def test_an_application_that_cannot_run_here_is_rejected(scripts, stable, option
         ("fwrite(STDERR, str_repeat(\"noise\\n\", 100_000)); throw new Exception('the end');", "Exception: the end"),
     ],
 )
-def test_an_application_that_does_not_boot_is_rejected(scripts, stable, code, said):
-    """The answer has its last words."""
+def test_an_application_that_does_not_boot_is_rejected(scripts, stable, code, output):
+    """The response contains its last output."""
     preload = scripts.php("preload.php", f"defined('STDERR') || define('STDERR', fopen('php://stderr', 'w')); {code}")
     options = {"admin": {"opcache.preload": str(preload), "display_errors": "0", "log_errors": "1"}}
     for name, path, body in (
@@ -320,11 +320,11 @@ def test_an_application_that_does_not_boot_is_rejected(scripts, stable, code, sa
         detail = refusal(stable, "PUT", path, body)
         first, *lines = detail.splitlines()
         assert first.startswith(f'the application "{name}" does not start: ')
-        assert said in detail and len(lines) <= 10 and len(detail) < 8000
+        assert output in detail and len(lines) <= 10 and len(detail) < 8000
         for line in lines:
-            assert line.replace(" [31m", "\x1b[31m") in stable.stderr, "an operator sees it in the log, too"
+            assert line.replace(" [31m", "\x1b[31m") in stable.stderr, "the log has the output, too"
     (logged, _) = [line for line in stable.stderr.splitlines() if "was not put in force" in line]
-    assert said not in logged or not lines, "the log has it once"
+    assert output not in logged or not lines, "the log has the line once"
 
 
 def test_output_of_an_application_after_its_boot_goes_to_the_log(scripts, run):
@@ -358,7 +358,7 @@ def test_a_port_in_use_is_rejected(scripts, stable):
         port = taken.getsockname()[1]
         detail = refusal(stable, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "routes"})
         assert f"port {port} is in use" in detail
-        # Neither are the other listeners and applications of such a change there.
+        # The other listeners and applications of such a change do not exist, either.
         other = free_port()
         config = stable.api("GET", "/config").json()
         config["listeners"] = {f"127.0.0.1:{other}": {"pass": "routes"}, f"127.0.0.1:{port}": {"pass": "routes"}}
@@ -380,7 +380,7 @@ def test_an_access_log_that_cannot_be_opened_is_rejected(stable):
 
 
 def test_a_change_after_a_failed_one_is_applied(scripts, stable):
-    """Whatever failed before, the next change is made."""
+    """After any failure, the next change is applied."""
     for number in range(5):
         refusal(stable, "PUT", "/config/applications/new", application(scripts, root="/no/such/root"))
         change(stable, "POST", "/config/routes", {"action": {"return": 200 + number}})
@@ -388,7 +388,7 @@ def test_a_change_after_a_failed_one_is_applied(scripts, stable):
 
 
 def test_changes_that_boot_applications_are_serialized(scripts, stable):
-    """Some of them fail: each client gets the answer to its own change."""
+    """Some of them fail; each client gets the response to its own change."""
 
     def put(number: int) -> tuple[int, str]:
         root = str(scripts.root) if number % 2 else f"/no/such/root{number}"
@@ -425,7 +425,7 @@ def test_requests_are_answered_while_a_change_boots(scripts, run):
 
 
 def test_a_shutdown_does_not_wait_for_a_change(scripts, run):
-    """SIGTERM while an application boots: whoever waits for it is told."""
+    """SIGTERM while an application boots: the client of the change gets a response."""
     server = run(two_applications(scripts))
     preload = scripts.php("preload.php", "touch(SCRATCH . '/booting'); await(SCRATCH . '/never');")
     options = {"admin": {"opcache.preload": str(preload)}}
@@ -446,7 +446,7 @@ def test_the_status_counts_connections_requests_and_processes(scripts, run):
     def status() -> dict:
         return server.api("GET", "/status").json()
 
-    assert status()["requests"] == {"total": 0}, "those to the control API are none"
+    assert status()["requests"] == {"total": 0}, "connections to the control API are not counted"
     with server.connect() as idle, server.connect() as busy:
         for number in range(3):
             assert idle.request("GET", f"/echo.php?x={number}").status == 200
@@ -466,7 +466,7 @@ def test_the_status_counts_connections_requests_and_processes(scripts, run):
 
 
 def verified(client, turn: int):
-    """Requests a page or a file of either application: twice over the connection that stays, then over a new one."""
+    """Requests a page or a file of either application: twice over the kept connection, then over a new one."""
     host = ("shop", "blog")[turn % 2]
     target, expected = [(f"/echo.php?x={turn}", f"echo {turn}"), ("/file.txt", "file")][turn % 7 == 0]
     get = client.get if turn % 3 else client.server.get
@@ -505,13 +505,13 @@ def test_a_hundred_changes_under_load_lose_no_request(scripts, run):
     assert answered == expected
     load.assert_flawless()
     assert load.correct > 200
-    assert load.clients[0].connections == 1, "the connection that stays stayed"
+    assert load.clients[0].connections == 1, "the kept connection was never closed"
     wait_for(lambda: len(server.processes()) == 2 + 2 + 2 + len(server.workers("shop")), "the old ones to go")
     wait_for(lambda: open_descriptors(server) <= descriptors, f"{descriptors} descriptors", timeout=10)
 
 
 def open_descriptors(server: Howdah) -> int:
-    """Those of the supervisor and of the router."""
+    """The number of descriptors of the supervisor and of the router."""
     return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in (server.pid, server.router().pid))
 
 
@@ -527,7 +527,7 @@ def test_a_new_router_has_the_active_configuration(scripts, run):
 
 
 def test_changes_survive_the_death_of_the_router(scripts, run):
-    """Each change is answered; afterwards what runs is what the API says."""
+    """Each change is answered; afterwards the running configuration is the one that the API returns."""
     server = run(two_applications(scripts))
     with ThreadPoolExecutor(4) as pool:
         asked = [

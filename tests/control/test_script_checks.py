@@ -1,4 +1,4 @@
-"""A change is proven: scripts that are missing, or closed to the application's user, are its answer, and nothing changes."""
+"""A change is checked: scripts that are missing or unreadable for the application's user reject it."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_a_folder_that_the_user_cannot_enter_is_rejected(folder, server):
 
 
 def test_a_script_that_is_removed_while_its_application_runs(folder, server):
-    """What has been proven is started again whatever became of it: the requests say what is wrong."""
+    """A checked application restarts even if its script is gone: the requests report the error."""
     folder.php("script.php", "echo 'old';")
     assert server.api("PUT", "/config/applications/app", application(folder, script="script.php")).status == 200
     script = folder.root / "script.php"

@@ -1,4 +1,4 @@
-"""What outlives howdah, and the options of `howdah run`: the state directory, the pid file, the log, the user."""
+"""State that survives howdah, and the options of `howdah run`: state directory, pid file, log, user."""
 
 import grp
 import json
@@ -12,12 +12,13 @@ from contextlib import contextmanager
 import pytest
 
 from support.client import Connection
-from support.command_line import howdah, refused
+from support.command_line import error_of, howdah
 from support.control import INITIAL
 from support.folders import readable
 from support.processes import Process
 from support.requires import needs_root
 from support.server import EXECUTABLE, Howdah
+from support.users import NOBODY
 from support.waiting import wait_for
 
 
@@ -45,12 +46,12 @@ def application(folder, **options) -> dict:
 
 
 def get(path) -> str:
-    """What a listener on a unix socket answers to GET /."""
+    """The response of a listener on a unix socket to GET /."""
     with Connection(str(path)) as connection:
         return connection.request("GET", "/").text
 
 
-# --- The configuration comes back
+# --- The stored configuration
 
 
 def test_the_configuration_survives_a_restart(place, folder):
@@ -75,7 +76,7 @@ def test_the_state_is_readable_by_its_owner_only(place):
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (place / "state").iterdir()}
         assert modes["conf.json"] == 0o600 and not any(mode & 0o077 for mode in modes.values()), modes
         assert stat.S_IMODE((place / "state").stat().st_mode) == 0o700
-        assert not list((place / "state").glob("*.new")), "nothing is left beside it"
+        assert not list((place / "state").glob("*.new")), "no temporary file is left"
 
 
 def test_a_given_configuration_replaces_the_stored_one(place):
@@ -89,7 +90,7 @@ def test_a_given_configuration_replaces_the_stored_one(place):
 
 
 @pytest.mark.parametrize(
-    "stored, said",
+    "stored, error",
     [
         ('{"routes": [', "the text ends too early"),
         ("", "there is no configuration"),
@@ -100,15 +101,15 @@ def test_a_given_configuration_replaces_the_stored_one(place):
         ('{"applications": {"x": {"type": "php 5.3", "root": "/tmp"}}}', "PHP 5.3 was not found"),
     ],
 )
-def test_a_stored_configuration_that_fails_leaves_nothing_configured(place, stored, said):
+def test_a_stored_configuration_that_fails_leaves_nothing_configured(place, stored, error):
     (place / "state").mkdir()
     file = place / "state/conf.json"
     file.write_bytes(stored.encode() if isinstance(stored, str) else stored)
     before = file.read_bytes()
     with start_in(place) as server:
-        assert said in server.stderr and "empty" in server.stderr
+        assert error in server.stderr and "empty" in server.stderr
         assert server.api("GET", "/config").json() == INITIAL
-        assert file.read_bytes() == before, "what was there can be looked at"
+        assert file.read_bytes() == before, "the rejected configuration is kept for inspection"
         assert server.api("POST", "/config/routes", {"action": {"return": 200}}).status == 200
         kept = place / "state/conf.json.failed"
         assert kept.read_bytes() == before and str(kept) in server.stderr
@@ -123,7 +124,7 @@ def test_files_left_by_a_crash_are_ignored(place):
     with start_in(place) as server:
         assert len(server.api("GET", "/config/routes").json()) == 1
         assert server.api("DELETE", "/config/routes").status == 200
-        assert not list((place / "state").glob("*.new")), "nothing is left beside it"
+        assert not list((place / "state").glob("*.new")), "no temporary file is left"
 
 
 def test_a_killed_howdah_starts_again_with_its_configuration(place):
@@ -136,9 +137,9 @@ def test_a_killed_howdah_starts_again_with_its_configuration(place):
 
 def test_two_howdahs_do_not_share_a_state(place):
     with start_in(place) as server:
-        line = refused(howdah("run", "--state-dir", place / "state", "--control", f"unix:{place}/other"))
+        line = error_of(howdah("run", "--state-dir", place / "state", "--control", f"unix:{place}/other"))
         assert "another howdah uses the state directory" in line and str(place / "state") in line
-        line = refused(howdah("run", "--state-dir", place / "else", "--control", f"unix:{place}/c"))
+        line = error_of(howdah("run", "--state-dir", place / "else", "--control", f"unix:{place}/c"))
         assert "in use" in line
         assert server.api("GET", "/config").json() == INITIAL
 
@@ -146,12 +147,12 @@ def test_two_howdahs_do_not_share_a_state(place):
 @pytest.mark.parametrize("option, word", [("--state-dir", "/proc/nowhere"), ("--control", "*:1"), ("--pid", "/no/pid")])
 def test_an_impossible_option_is_an_error(place, option, word):
     options = {"--state-dir": place / "state", "--control": f"unix:{place}/c", option: word}
-    line = refused(howdah("run", *[part for pair in options.items() for part in pair]))
+    line = error_of(howdah("run", *[part for pair in options.items() for part in pair]))
     assert option in line and word in line
     assert not (place / "c").exists()
 
 
-# --- A disk that takes nothing
+# --- Full disks
 
 
 @contextmanager
@@ -187,7 +188,7 @@ def test_a_full_disk_rejects_a_change(place, folder, how):
         assert not list(disk.glob("*.new"))
         assert "os error" not in answer.json()["detail"]
         if how == "full":
-            assert server.api("PUT", "/config/routes", []).status == 200, "a small one has room"
+            assert server.api("PUT", "/config/routes", []).status == 200, "a small change has room"
 
 
 def test_a_missing_state_directory_rejects_a_change(place):
@@ -229,7 +230,7 @@ def test_the_pid_file_of_another_process_is_kept(place):
 def test_a_start_that_fails_leaves_no_pid_file_and_no_socket(place):
     (place / "config.json").write_text('{"applications": {"x": {"type": "php", "root": "/no/such/root"}}}')
     options = ["--state-dir", place / "state", "--control", f"unix:{place}/c", "--pid", place / "pid"]
-    assert "/no/such/root" in refused(howdah("run", *options, "--config", place / "config.json"))
+    assert "/no/such/root" in error_of(howdah("run", *options, "--config", place / "config.json"))
     assert not (place / "pid").exists() and not (place / "c").exists()
 
 
@@ -265,11 +266,11 @@ def test_messages_go_to_the_log_and_to_a_new_one_after_sigusr1(place):
 def test_router_and_php_run_as_another_user(place, folder, group):
     readable(place)
     folder.php("index.php", "echo 1;")
-    options = ["--user", "nobody", *(["--group", group] if group else [])]
+    options = ["--user", NOBODY, *(["--group", group] if group else [])]
     config = {"listeners": {f"unix:{place}/s": {"pass": "applications/app"}}, "applications": {"app": application(folder)}}
     with start_in(place, *options) as server:
         assert server.api("PUT", "/config", config).status == 200
-        user = pwd.getpwnam("nobody")
+        user = pwd.getpwnam(NOBODY)
         gid = grp.getgrnam(group).gr_gid if group else user.pw_gid
         for process in [server.router(), server.prototype(), *server.workers(count=1)]:
             assert process.status("Uid").split() == [str(user.pw_uid)] * 4, process
@@ -279,8 +280,8 @@ def test_router_and_php_run_as_another_user(place, folder, group):
 
 def test_a_user_that_does_not_exist_is_an_error(place):
     options = ["--state-dir", place / "state", "--control", f"unix:{place}/c"]
-    assert "nobody-at-all" in refused(howdah("run", *options, "--user", "nobody-at-all"))
-    assert "no-group-at-all" in refused(howdah("run", *options, "--group", "no-group-at-all"))
+    assert "no-such-user" in error_of(howdah("run", *options, "--user", "no-such-user"))
+    assert "no-group-at-all" in error_of(howdah("run", *options, "--group", "no-group-at-all"))
 
 
 def test_temporary_files_are_in_the_configured_folder(place, folder):
@@ -291,5 +292,5 @@ def test_temporary_files_are_in_the_configured_folder(place, folder):
     with start_in(place, "--tmp-dir", str(place / "tmp")) as server:
         assert server.api("PUT", "/config", config).status == 200
         assert get(place / "s") == f"{place}/tmp {place}/tmp"
-    line = refused(howdah("run", "--tmp-dir", place / "missing"))
+    line = error_of(howdah("run", "--tmp-dir", place / "missing"))
     assert "--tmp-dir" in line and str(place / "missing") in line

@@ -1,6 +1,6 @@
-"""Every option of the language with a wrong value: the control API answers 400 and names the option.
+"""Every option of the configuration with a wrong value: the control API answers 400 and names the option.
 
-`EVERYTHING` has each option of the schema once (a test sees to that), so that none is forgotten.
+`EVERYTHING` has each option of the schema once; a test compares it with the schema.
 """
 
 import copy
@@ -127,7 +127,7 @@ NOT_HERE = {"telemetry", "endpoint", "protocol", "sampling_ratio", "batch_size"}
 
 
 def options(value, path=()):
-    """The paths of all options, below the names that users choose, too."""
+    """The paths of all options, including those below names that users choose."""
     if isinstance(value, dict):
         for key, member in value.items():
             yield (*path, key)
@@ -142,7 +142,7 @@ def with_wrong(path):
     place = config
     for step in path[:-1]:
         place = place[step]
-    # An array is a form of `routes`; what is wrong then is a pass to a route with a name.
+    # An array is a valid form of `routes`; the error is then a pass to a named route.
     place[path[-1]] = 7 if path == ("routes",) else WRONG
     return config
 
@@ -157,7 +157,7 @@ def server(tmp_path_factory):
     command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=x"
     subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
     server = Howdah(lambda _: ["run"], ready=lambda server: "howdah" in server.stdout)
-    # Otherwise its name would be the first thing that is wrong.
+    # Otherwise its name would be the first error.
     bundle = (folder / "cert.pem").read_text() + (folder / "key.pem").read_text()
     assert server.api("PUT", "/certificates/bundle", bundle).status == 200
     yield server
@@ -165,14 +165,14 @@ def server(tmp_path_factory):
 
 
 def test_every_option_of_the_schema_is_tested():
-    """What the schema has and howdah does something with is in `EVERYTHING`."""
+    """Each option of the schema that howdah supports is in `EVERYTHING`."""
     schema = json.loads((REPOSITORY / "crates/config/schema.json").read_text())
     known = set()
 
     def collect(node):
         if isinstance(node, dict):
             for name, option in node.get("properties", {}).items():
-                # `"not": {}` is what no value fits: an option of Unit that is refused.
+                # `"not": {}` fits no value: an option of Unit that howdah rejects.
                 if not (isinstance(option, dict) and option.get("not") == {}):
                     known.add(name)
             for member in node.values():
@@ -221,7 +221,7 @@ def test_keys_are_never_returned_and_are_kept_by_a_change(server):
             assert KEY not in answer.text and "(hidden key " in answer.text
         whole = server.api("GET", "/config").json()
         whole["routes"] = [{"action": {"return": 204}}]
-        assert server.api("PUT", "/config", whole).status == 200, "what was read can be sent back"
+        assert server.api("PUT", "/config", whole).status == 200, "a configuration that was read can be sent back"
         stored = (server.directory / "state" / "conf.json").read_text()
         assert KEY in stored and "hidden" not in stored
         answer = server.api("PUT", f"{name}/tls/session/tickets", ["(hidden key)"])
@@ -230,7 +230,7 @@ def test_keys_are_never_returned_and_are_kept_by_a_change(server):
         assert server.api("PUT", f"{name}/tls/session/tickets", [OTHER_KEY, hidden]).status == 200
         stored = json.loads((server.directory / "state" / "conf.json").read_text())
         kept = stored["listeners"]["unix:@howdah-test-keys"]["tls"]["session"]["tickets"]
-        assert kept == [OTHER_KEY, KEY], "a key is known by what stands for it, not by its place"
+        assert kept == [OTHER_KEY, KEY], "a key is recognized by its placeholder, not by its position"
         assert KEY not in server.stderr
     finally:
         assert server.api("PUT", "/config", {"listeners": {}, "routes": [], "applications": {}}).status == 200

@@ -1,4 +1,4 @@
-"""Deploys: releases behind a symbolic link, warm-up, reload. No release is half seen, and a bad one is not taken."""
+"""Deploys: releases behind a symbolic link, warm-up, reload. No request sees two releases; a bad one is rejected."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ SYNTAX_ERROR = "<?php echo ("
 
 
 class Site:
-    """A folder of releases, of which `current` is a link to one."""
+    """A folder of releases; the link `current` leads to one of them."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -32,7 +32,7 @@ class Site:
         self.root = self.current / "public"
 
     def release(self, name, index=None, **files):
-        """A release whose parts all say its name."""
+        """A release with its name in all its parts."""
         place = f"releases/{name}"
         index = index or (
             "<?php $part = require __DIR__ . '/../src/part.php'; "
@@ -50,7 +50,7 @@ class Site:
         return self.base / place
 
     def swap(self, name):
-        """As deploy tools do: a new link takes the place of the old one, in one step."""
+        """Replaces the link in one step, as deploy tools do."""
         new = self.base / "current.new"
         new.symlink_to(f"releases/{name}")
         os.rename(new, self.current)
@@ -195,9 +195,9 @@ def test_a_bad_release_is_rejected_and_the_next_good_one_is_loaded(site, index, 
         assert version(server) == "1" and server.get("/").json()["late"] == "1"
         assert pids(server) == workers
         time.sleep(1.2)
-        assert server.stderr.count("was not reloaded") == 1, "it is said once"
+        assert server.stderr.count("was not reloaded") == 1, "it is logged once"
         site.swap("1")
-        wait_for(lambda: "lead again to what runs" in server.stderr, "that it was undone")
+        wait_for(lambda: "lead again to what runs" in server.stderr, "the return of the old release")
         assert pids(server) == workers
         site.swap("2")
         wait_for_version(server, "2")
@@ -210,7 +210,7 @@ def test_a_rejected_release_is_not_tried_again(site):
     with Howdah.run(site.config(warm_up=["/"]), time_divider=5) as server:
         site.swap("slow")
         time.sleep(0.8)
-        # Seen while the other one is warmed, and once more when that one runs.
+        # howdah notices the swap during the warm-up of the other release, and again when that one runs.
         site.swap("bad")
         wait_for(lambda: "was not reloaded" in server.stderr, "the refusal")
         assert "was reloaded in" in server.stderr
@@ -219,7 +219,7 @@ def test_a_rejected_release_is_not_tried_again(site):
         site.swap("nothing")
         wait_for(lambda: "is not known where the paths" in server.stderr, "the warning")
         site.swap("bad")
-        wait_for(lambda: "lead again to the release that was refused" in server.stderr, "that it is known again")
+        wait_for(lambda: "lead again to the release that was refused" in server.stderr, "the return of the paths")
         assert server.stderr.count("was not reloaded") == 1 and server.get("/").text == "slow"
         site.swap("2")
         wait_for_version(server, "2")
@@ -307,7 +307,7 @@ def test_a_file_system_that_recovers_is_followed_again(site):
         wait_for(lambda: re.search(r"has not answered for \d+ s", server.stderr), "the warning")
         dead.close()
         site.swap("1")
-        wait_for(lambda: "lead again to what runs" in server.stderr, "that it is known again")
+        wait_for(lambda: "lead again to what runs" in server.stderr, "the return of the paths")
         site.swap("2")
         wait_for_version(server, "2")
         assert server.stderr.count("is not known where the paths") == 1
@@ -408,7 +408,7 @@ def test_a_restart_with_a_failed_warm_up_is_rejected_with_the_reason(folder, wis
         command = [EXECUTABLE, "restart", "app", "--control", f"unix:{server.control}"]
         result = subprocess.run(command, capture_output=True, text=True)
         assert result.returncode == 1 and reasons[0] in result.stderr, result.stderr
-        assert server.get("/").text == pid, "what ran goes on"
+        assert server.get("/").text == pid, "the running generation continues"
         will("")
         result = subprocess.run(command, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
@@ -470,7 +470,7 @@ def test_a_warm_up_survives_the_death_of_the_router(folder):
         will("")
         old = server.router()
         old.kill()
-        assert restart.result().status == 200, "the next router warms it again"
+        assert restart.result().status == 200, "the next router repeats the warm-up"
         assert server.router().pid != old.pid
         assert server.get("/").text != pid
 
@@ -481,7 +481,7 @@ def test_changes_wait_for_a_warm_up(folder):
     with Howdah.run({"applications": {"app": app}}) as server:
         will("hang")
         restart = restart_that_hangs(server, folder)
-        assert server.get("/").status == 200, "what runs goes on meanwhile"
+        assert server.get("/").status == 200, "the running generation serves meanwhile"
         will("")
         assert server.api("PUT", "/config/settings", {"http": {"idle_timeout": 10}}).status == 200
         assert restart.result().status == 500
@@ -519,7 +519,7 @@ def edit(path, content):
 
 
 def test_with_on_change_an_edit_is_loaded_within_two_seconds(folder):
-    # As in production, PHP looks at no file twice: only a new generation sees the edit.
+    # As in production, PHP reads no file twice: only a new generation sees the edit.
     options = {"admin": {"opcache.validate_timestamps": "0", "opcache.file_update_protection": "0"}}
     folder.write("public/index.php", "<?php echo require __DIR__ . '/../src/part.php';")
     part = folder.write("src/part.php", "<?php return 'one';")
@@ -566,7 +566,7 @@ def test_serve_reloads_on_change(folder):
 
 
 def test_swaps_survive_deaths_of_routers_and_prototypes(site):
-    """Whatever dies in between, the last release is reached, and nothing of the others is left."""
+    """Despite deaths in between, the last release is reached, and no process of the others is left."""
     chance = random.Random(20261121)
     with Howdah.run(site.config(warm_up=["/", "/warm"])) as server:
         for turn in range(12):
@@ -598,5 +598,5 @@ def test_exhausted_inotify_watches_are_logged(folder):
         wait_for(lambda: "inotify watches ran out at" in server.stderr, "the warning")
         assert "sysctl fs.inotify.max_user_watches" in server.stderr
         edit(folder.root / "index.php", "<?php echo 'two';")
-        wait_for(lambda: server.get("/").text == "two", "what is watched is still seen", timeout=5)
+        wait_for(lambda: server.get("/").text == "two", "watched folders are still followed", timeout=5)
         assert server.stderr.count("ran out") == 1

@@ -1,4 +1,4 @@
-"""settings/http/compression: what is compressed, how, and what the headers say of it. See docs/compression.md."""
+"""settings/http/compression: compressed responses, encodings, headers. See docs/compression.md."""
 
 import gzip
 import json
@@ -62,7 +62,7 @@ def plain(response) -> bytes:
     return DECODERS[encoding](response.body) if encoding else response.body
 
 
-# --- What is compressed
+# --- Which responses are compressed
 
 
 @pytest.mark.parametrize("encoding", DECODERS)
@@ -195,8 +195,8 @@ def test_a_range_is_a_range_of_the_uncompressed_file(files, run):
         part = connection.request("GET", "/page.html", {**accept, "Range": "bytes=10-19"})
         assert (part.status, part.text) == (206, TEXT[10:20])
         assert part.header("Content-Encoding") is None and part.header("Vary") == "Accept-Encoding"
-        assert part.header("ETag")[0] == '"', "its bytes are those of the file"
-        # Who has a part of the compressed file can't go on with a part of the plain one.
+        assert part.header("ETag")[0] == '"', "a range is a range of the file"
+        # A client with a part of the compressed file cannot continue with a part of the plain one.
         headers = {**accept, "Range": "bytes=10-19", "If-Range": whole.header("ETag")}
         response = connection.request("GET", "/page.html", headers)
         assert (response.status, response.header("Content-Encoding")) == (200, "gzip")
@@ -222,7 +222,7 @@ def test_a_client_that_accepts_no_encoding_gets_406_or_plain(files, run):
     refuses = {"Accept-Encoding": "br, identity;q=0"}
     assert server.get("/page.html", refuses).status == 406
     assert server.get("/page.php", refuses).status == 406
-    assert server.request("POST", "/page.php", refuses, "x").text == TEXT, "what has been done is not taken back"
+    assert server.request("POST", "/page.php", refuses, "x").text == TEXT, "a request that may have had effects is answered"
     assert server.get("/picture.png", refuses).status == 200
     accepts = {"Accept-Encoding": "gzip, identity;q=0"}
     assert server.get("/page.html", accepts).header("Content-Encoding") == "gzip"
@@ -280,7 +280,7 @@ def test_proxied_responses_are_compressed(files, run):
 
 
 def test_a_slow_compression_level_does_not_delay_other_requests(files, run):
-    """Each of these takes seconds; all the while, others are answered."""
+    """Compression of this file takes seconds; meanwhile other requests are answered."""
     noise = os.urandom(1 << 19).hex()
     files.write("huge.txt", noise)
     configuration = config(files, {"types": "text/plain", "compressors": [{"encoding": "br", "level": 11}]})
@@ -364,7 +364,7 @@ def test_a_configuration_change_applies_to_the_next_request(files, run):
         ({"types": 1}, "types: expected a string or an array of strings"),
     ],
 )
-def test_a_wrong_value_is_refused(files, run, compression, error):
+def test_a_wrong_value_is_rejected(files, run, compression, error):
     server = run(config(files, {"compressors": {"encoding": "gzip"}}))
     answer = server.api("PUT", "/config/settings/http/compression", compression)
     assert answer.status == 400 and error in answer.json()["detail"]

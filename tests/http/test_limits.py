@@ -51,14 +51,14 @@ def test_a_head_of_a_reasonable_size_is_accepted(scripts, serve):
     ],
     ids=["a long header", "many headers", "a long name"],
 )
-def test_a_head_that_is_too_large_is_refused(scripts, serve, head):
+def test_a_head_that_is_too_large_is_rejected(scripts, serve, head):
     server = serve()
     raw = server.raw(b"GET /pid.php HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
     assert raw == b"" or raw[9:12] in (b"431", b"400"), raw[:200]
     assert server.get("/pid.php").status == 200
 
 
-def test_a_target_that_is_too_long_is_refused(scripts, serve):
+def test_a_target_that_is_too_long_is_rejected(scripts, serve):
     server = serve()
     raw = server.raw(b"GET /pid.php?" + b"x" * 2_000_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
     assert raw == b"" or raw[9:12] in (b"414", b"431", b"400"), raw[:200]
@@ -66,7 +66,7 @@ def test_a_target_that_is_too_long_is_refused(scripts, serve):
 
 
 def test_a_head_just_above_the_limit_is_answered_with_a_status(scripts, serve):
-    """Small enough that no reset can overtake the answer: the client learns why."""
+    """The head is so small that no reset can overtake the response."""
     server = serve()
     sizes = {}
     for kib in (8, 16, 32, 64, 128, 256, 512):
@@ -91,16 +91,16 @@ def test_a_body_beyond_the_limit_is_rejected(scripts, run):
     server = run(config(scripts, {"max_body_size": 1000}))
     assert server.post("/length.php", "x" * 1001).status == 413
     assert server.post("/length.php", [b"x" * 500, b"x" * 501]).status == 413
-    with server.connect() as connection:  # Refused by its head, before a byte of the body is sent.
+    with server.connect() as connection:  # The head alone is rejected, before a byte of the body is sent.
         connection.send(b"POST /length.php HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000000\r\n\r\n")
         assert connection.response("POST").status == 413
     assert not (scripts.scratch / "ran").exists()
     assert server.get("/pid.php").status == 200
 
 
-@pytest.mark.parametrize("tail", [b"", b"Transfer-Encoding: chunked\r\n"], ids=["a body too large", "a refused head"])
+@pytest.mark.parametrize("tail", [b"", b"Transfer-Encoding: chunked\r\n"], ids=["a body too large", "a rejected head"])
 def test_a_client_that_keeps_sending_receives_the_rejection(scripts, run, tail):
-    """No reset takes the answer away: all of what the client sends is taken."""
+    """howdah reads everything that the client sends, so that no reset overtakes the response."""
     server = run(config(scripts, {"max_body_size": 1000}))
     body = b"x" * 3_000_000
     head = b"POST /length.php HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(body)
@@ -173,7 +173,7 @@ def test_a_large_body_is_spooled_to_an_unlinked_file(scripts, run):
             return [link for link in links if link.startswith(str(bodies))]
 
         (link,) = wait_for(kept, "the router to keep the body in a file")
-        assert os.listdir(bodies) == [], "the file has a name, and would stay after a crash"
+        assert os.listdir(bodies) == [], "the file is linked, and would be left after a crash"
         connection.send(b"x")
         assert connection.response("POST").text == str(size)
     wait_for(lambda: not kept(), "the file to be closed")
@@ -206,7 +206,7 @@ def test_a_head_sent_byte_by_byte_times_out(scripts, run):
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
             while time.monotonic() < started + 20:
                 connection.send(b"x")
-                time.sleep(0.05)  # The client's pace, not a wait.
+                time.sleep(0.05)  # This is the speed of the client, not a wait.
         assert time.monotonic() < started + 20
 
 
@@ -252,7 +252,7 @@ def test_a_client_that_does_not_read_does_not_block_a_worker(scripts, run):
         response, body = slow.stream()
         assert response.status == 200
         first = next(body)
-        # Well within the time that lost wake-ups, made good by a timer only, would take.
+        # A lost wake-up would be noticed by a timer only, which takes far longer.
         wait_for((scripts.scratch / "sent").exists, "the script to end although its client does not read", timeout=5)
         for _ in range(5):
             assert server.get("/pid.php").status == 200
@@ -276,7 +276,7 @@ def test_many_clients_that_do_not_read_block_no_worker(scripts, run):
 
 
 def connections_to(server, port: int) -> int:
-    """How many connections from the client's port the server holds in the state ESTABLISHED."""
+    """The number of connections from the client's port that the server holds in the state ESTABLISHED."""
     established = 0
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         local, remote, state = line.split()[1:4]

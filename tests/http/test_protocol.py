@@ -1,4 +1,4 @@
-"""HTTP/1.1 as clients speak it, and as attackers do: connections, pipelining, bodies, and what is refused."""
+"""HTTP/1.1 as clients and attackers use it: connections, pipelining, bodies, rejected requests."""
 
 import re
 import time
@@ -112,7 +112,7 @@ def test_http_1_0_gets_no_chunks_and_a_closed_connection(site, server):
 
 
 def test_http_1_0_gets_no_keep_alive_header_for_a_connection_that_closes(site, server):
-    """Only the end of the connection tells where this response ends."""
+    """Only the end of the connection marks the end of this response."""
     page = site.page("while (@ob_end_flush()); echo 'a'; flush(); usleep(50000); echo 'b';").encode()
     raw = server.raw(b"GET %b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" % page)
     assert re.findall(rb"(?i)\r\nconnection: ([^\r]*)", raw) == [b"close"] and raw.endswith(b"\r\n\r\nab")
@@ -230,7 +230,7 @@ def test_an_unknown_expectation_gets_417(server):
     assert server.get("/pid.php", {"Expect": "miracles"}).status in (200, 417)
 
 
-# --- What is refused: see test_strictness.py
+# --- Rejected requests: see also test_strictness.py
 
 
 def test_a_bad_request_does_not_affect_earlier_responses(server):
@@ -241,7 +241,7 @@ def test_a_bad_request_does_not_affect_earlier_responses(server):
         assert connection.is_closed()
 
 
-# --- What the server says about itself
+# --- Date and Server
 
 
 def test_every_response_has_a_date(site, server):
@@ -275,7 +275,7 @@ def test_silent_connections_do_not_block_other_clients(site, server):
 
 
 def test_a_response_is_dropped_after_its_client_disconnected(site, server):
-    """A client that leaves its place in the queue takes its request with it, and the others move up."""
+    """A queued request leaves the queue when its client disconnects."""
     started, go = site.scratch / "hold", site.scratch / "hold-go"
     site.php("count.php", "file_put_contents(SCRATCH . '/count', 'x', FILE_APPEND); echo 'counted';")
     holders = []
@@ -287,7 +287,7 @@ def test_a_response_is_dropped_after_its_client_disconnected(site, server):
     for _ in range(20):
         with server.connect() as impatient:
             impatient.send_request("GET", "/count.php")
-            # Pipelined behind nothing: the head has been read once the next connection is answered.
+            # The head has been read when the next connection is answered.
         assert server.get("/missing").status == 404
     stays = server.connect()
     stays.send_request("GET", "/count.php")
@@ -297,11 +297,11 @@ def test_a_response_is_dropped_after_its_client_disconnected(site, server):
         assert holder.response().status == 200
         holder.close()
     stays.close()
-    assert len((site.scratch / "count").read_text()) <= 5, "requests of clients that had gone were run"
+    assert len((site.scratch / "count").read_text()) <= 5, "requests of disconnected clients were run"
 
 
 def test_the_test_client_rejects_malformed_responses(server):
-    """The tests above would mean little if the client let everything pass."""
+    """A client that accepts everything would make the tests above worthless."""
     with server.connect() as connection:
         connection.buffer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
         with pytest.raises(ProtocolError):

@@ -1,4 +1,4 @@
-"""The action `proxy` and `upstreams`: what reaches another HTTP server, what comes back, and what happens if it fails."""
+"""The action `proxy` and `upstreams`: forwarded requests and responses, and failures of upstreams."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ from support.waiting import wait_for
 
 @pytest.fixture
 def proxy(run):
-    """Starts howdah in front of an upstream with this handler; gives both."""
+    """Starts howdah in front of an upstream with this handler; returns both."""
     upstreams = []
 
     def start(handler, address="127.0.0.1:0", http=None, **options):
@@ -39,7 +39,7 @@ def configuration(action, http=None, **more):
 
 
 def group(*servers):
-    """A configuration whose requests go to these servers, which are (upstream or address, weight)."""
+    """A configuration that passes requests to these servers, given as (upstream or address, weight)."""
     servers = {getattr(server, "address", server): {"weight": weight} for server, weight in servers}
     return {
         "listeners": {"127.0.0.1:{port}": {"pass": "upstreams/u"}},
@@ -56,7 +56,7 @@ def logged(server, *words):
     assert len(wait_for(lines, f"a line with {words}")) == 1, server.stderr
 
 
-# --- What is passed on
+# --- Forwarded requests and responses
 
 
 def test_a_request_and_its_response_pass_through(proxy):
@@ -229,7 +229,7 @@ def test_both_bodies_flow_at_the_same_time(proxy):
 
 
 def test_back_pressure_works_in_both_directions(proxy):
-    """howdah keeps no more than its buffers, either way."""
+    """howdah buffers no more than the size of its buffers, in both directions."""
     going = threading.Event()
     sent = []
 
@@ -328,7 +328,7 @@ def test_concurrent_requests_use_separate_upstream_connections(proxy):
 
 @pytest.mark.parametrize("header", [b"Connection: close", b"X: y"])
 def test_an_upstream_that_closes_after_each_response_loses_no_request(proxy, header):
-    """Also if it does not say so: that is seen before the next request, or the next request is sent again."""
+    """Also without `Connection: close`: howdah notices the end before the next request, or sends the next request again."""
     server, upstream = proxy(answers(ok(b"ok", header), requests=1))
     with server.connect() as connection:
         for _ in range(200):
@@ -362,7 +362,7 @@ def test_a_client_that_disconnects_cancels_its_upstream_request(proxy):
         wait_for(lambda: upstream.open == 0, "the end of the connection to the upstream")
 
 
-# --- What goes wrong
+# --- Failures
 
 
 def test_an_upstream_that_is_down_gives_502(run):
@@ -426,7 +426,7 @@ def test_a_truncated_response_is_never_delivered_as_complete(proxy, head, body):
 
 
 def test_excess_bytes_of_an_upstream_reach_no_client(proxy):
-    """Behind the end of a response another one would be taken for the answer to the next request."""
+    """A second response after the end of the first would become the response to the next request."""
     smuggled = ok(b"right") + ok(b"WRONG") * 2
     server, _ = proxy(answers(smuggled))
     with server.connect() as connection:
@@ -444,7 +444,7 @@ def test_an_error_in_the_client_body_is_a_client_error(proxy):
     server, upstream = proxy(answers(ok()), http={"max_body_size": 1000, "body_read_timeout": 1})
     assert server.post("/", bytes(1000)).status == 200
     assert server.post("/", bytes(1001)).status == 413
-    assert len(upstream.requests) == 1, "nobody is asked about a body that is too long"
+    assert len(upstream.requests) == 1, "a body that is too long is not sent upstream"
     assert server.post("/", [bytes(600), bytes(600)]).status == 413
     head = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     with server.connect() as connection:
@@ -481,7 +481,7 @@ def test_no_request_is_lost_while_one_server_is_up(run):
         logged(server, "the next server of this upstream is asked instead", "refused")
         b.stop()
         with server.connect() as connection:
-            # What was sent to b in its last moment may be lost; GET is sent again.
+            # A request that was sent to b just before its end may be lost; GET is sent again.
             assert all(connection.request("GET", "/").text == "a" for _ in range(100))
         with Upstream(answers(ok(b"b")), b.address):
             wait_for(lambda: server.get("/").text == "b", "the return of a server")
@@ -500,17 +500,17 @@ def test_a_server_that_dies_during_a_request_fails_only_that_request(run):
             assert server.get("/").text == "b"
         assert deaths
         got = {server.post("/", b"x" * 10).status for _ in range(4)}
-        assert got == {200, 502}, "a POST may have been carried out: it is sent once"
+        assert got == {200, 502}, "a POST may have had effects: it is sent once"
     with Upstream(dies) as a, Upstream(dies) as b, Upstream(dies) as c:
         deaths.clear()
         server = run(group((a, 1), (b, 1), (c, 1)))
         assert server.get("/").status == 502
-        assert len(deaths) == 2, "what kills a server is not given to all of them"
+        assert len(deaths) == 2, "a request that kills a server is not sent to the others"
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["a new connection", "a pooled connection"])
 def test_an_empty_chunked_body_is_not_sent_twice(run, before):
-    """All of the request went out: it may have been carried out."""
+    """The whole request was sent: it may have had effects."""
 
     def dies(visit):
         for _ in range(before):
@@ -591,7 +591,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
         pytest.param(b"Transfer-Encoding: chunked", b"1;a=\nb\r\nx\r\n0\r\n\r\n" + SMUGGLED, id="bare LF in an extension"),
         pytest.param(b"Transfer-Encoding: chunked", b"00000000000000001\r\nx\r\n0\r\n\r\n", id="long chunk size"),
         pytest.param(b"Transfer-Encoding: chunked", b"fffffffffffffffff\r\nx\r\n0\r\n\r\n", id="chunk size overflow"),
-        pytest.param(b"Transfer-Encoding: chunked", b"1\r\nxy\r\n0\r\n\r\n", id="chunk longer than it says"),
+        pytest.param(b"Transfer-Encoding: chunked", b"1\r\nxy\r\n0\r\n\r\n", id="chunk longer than its size"),
         pytest.param(b"Transfer-Encoding: chunked", b"-1\r\n\r\n0\r\n\r\n", id="negative chunk size"),
         pytest.param(b"Transfer-Encoding: chunked", b"0x1\r\nx\r\n0\r\n\r\n", id="chunk size with 0x"),
         pytest.param(b"Transfer-Encoding: chunked", b"1 1\r\nx\r\n0\r\n\r\n", id="space in a chunk size"),
@@ -602,10 +602,10 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
     ],
 )
 def test_a_client_and_an_upstream_see_the_same_requests(proxy, headers, body):
-    """Whatever is sent: what the upstream reads is a request for / that howdah framed, and perhaps those that follow it.
+    """For any input, the upstream reads a request for / that howdah framed, and perhaps the requests that follow it.
 
-    The upstream's parser goes by the framing strictly, and asserts that there is one at most. The requests that are whole
-    for it, and those that the client is answered, must be the same in the same order.
+    The upstream's parser follows the framing strictly and rejects a request with two framings. The requests that it reads
+    completely must be those that the client gets responses to, in the same order.
     """
     seen = []
 
@@ -692,7 +692,7 @@ def frame(text: bytes, mask: bytes = b"") -> bytes:
 
 
 def read_frame(read) -> bytes:
-    """The text of the next frame; `read(n)` gives n bytes."""
+    """The text of the next frame; `read(n)` returns n bytes."""
     first, size = read(2)
     assert first == 0x81
     length = size & 127
@@ -703,7 +703,7 @@ def read_frame(read) -> bytes:
 
 
 def echo(visit):
-    """A WebSocket that says each text back in capitals, and ends after BYE."""
+    """A WebSocket server that returns each text in capitals and closes after BYE."""
     if not visit.head():
         return
 

@@ -1,4 +1,4 @@
-"""Routes: what each condition and each action does, end to end. One server, one route for each case."""
+"""Routes: each condition and each action, end to end. One server; one route per case."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def site(folder):
     return folder
 
 
-# Condition; requests that match it; requests that do not. A request: target, and perhaps headers or a method.
+# A condition, requests that match it, and requests that do not. A request is a target, perhaps with headers and a method.
 CONDITIONS = {
     "uri exact": ({"uri": "/a"}, ["/a", "/a?x", "/b/../a", "/%61"], ["/a/", "/A", "/ab"]),
     "uri wildcard": ({"uri": "/a/*.php"}, ["/a/.php", "/a/b/c.php"], ["/a/x", "/b/a/x.php"]),
@@ -74,7 +74,7 @@ def server(tmp_path_factory):
 
 
 def routed(server, steps, settings=None):
-    """Makes these the only steps."""
+    """Replaces all steps by these."""
     config = server.api("GET", "/config").json()
     config["routes"] = steps
     config["settings"] = settings or {}
@@ -203,7 +203,7 @@ def test_response_headers(server):
     answer = server.get("/file.txt")
     assert answer.header("X-Uri") == "/file.txt" and answer.header("Cache-Control") == "max-age=1"
     assert answer.header("Last-Modified") is None and answer.header("X-Type").startswith("text/plain")
-    assert server.get("/nothing").header("X-Uri") is None, "errors stay as they are"
+    assert server.get("/nothing").header("X-Uri") is None, "error responses get no headers"
 
 
 def test_the_request_uri_of_a_whole_url_is_its_path_and_query(server):
@@ -213,7 +213,7 @@ def test_the_request_uri_of_a_whole_url_is_its_path_and_query(server):
 
 
 def test_methods_that_a_file_does_not_allow_go_to_the_fallback(server):
-    """As in NGINX Unit: only GET and HEAD ask for the file."""
+    """As in NGINX Unit, only GET and HEAD request the file."""
     share = {"share": f"{server.folder.root}$uri", "fallback": {"return": 204}}
     routed(server, [{"action": share}])
     for method in ("POST", "OPTIONS", "DELETE"):
@@ -279,7 +279,7 @@ def test_log_route_logs_the_chosen_steps(server):
 
 
 def test_a_configuration_of_a_well_known_article(folder):
-    """PUT of everything at once, as the articles about Unit do it."""
+    """One PUT of the whole configuration, as articles about Unit show it."""
     folder.php("index.php", "phpinfo();")
     with Howdah.run({"listeners": {}, "routes": []}, ready=lambda server: "howdah" in server.stdout) as server:
         port = free_port()

@@ -1,4 +1,4 @@
-"""Static files: what is sent and how, and what must never be."""
+"""Static files: responses, validators, ranges, and files that must never be sent."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ import pytest
 from support.folders import Folder
 from support.server import Howdah
 
-# --- What is sent
+# --- Responses
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_malformed_range_is_ignored(server, known, value):
 
 
 def test_several_ranges_are_sent_as_multipart(server, known):
-    """Either all of them, or the whole file; never one taken for the other."""
+    """The response has all ranges or the whole file, and is never labelled as the other."""
     response = server.get("/known.txt", {"Range": "bytes=0-1,5-6"})
     if response.status == 206:
         assert response.header("Content-Type").startswith("multipart/byteranges")
@@ -305,7 +305,7 @@ def test_a_folder_without_an_index_is_not_listed(site, server):
         "/.//dir",
         "/x/..//dir",
         "/\\evil.example/../dir",
-        # A folder with a script is redirected to elsewhere in the code.
+        # Redirects to a folder with a script come from another place in the code.
         "//scripts",
         "/\\scripts",
         "/\\evil.example/../scripts",
@@ -337,7 +337,7 @@ def test_a_trailing_slash_after_a_file_gives_404(site, server):
         assert server.get(target).status == 404
 
 
-# --- What is never sent
+# --- Files that are never sent
 
 SECRET = "do not send this"
 
@@ -453,7 +453,7 @@ def test_an_upload_is_never_executed(uploads, front, target):
 
 @pytest.fixture(scope="module")
 def uploads(tmp_path_factory):
-    """Two servers that hold an uploaded picture with code in it: one without, one with a front controller."""
+    """Two servers with an uploaded picture that contains code: one without, one with a front controller."""
     servers = {}
     for front in (False, True):
         folder = Folder(tmp_path_factory.mktemp("uploads"))
@@ -550,7 +550,7 @@ def escape(tmp_path_factory):
 @pytest.mark.parametrize(
     "target", ["/%00", "/hello.txt%00", "/hello.txt%00.jpg", "/%00/hello.txt", "/server.php%00", "/server.php/%00"]
 )
-def test_nul_is_refused(site, server, target):
+def test_nul_is_rejected(site, server, target):
     site.write("hello.txt", "hello")
     assert server.get(target).status in (400, 404)
 
@@ -573,7 +573,7 @@ def test_a_name_with_control_characters_is_a_file(folder, serve):
 
 
 @pytest.mark.parametrize("target", ["/%", "/%4", "/%zz", "/hello.txt%"])
-def test_a_broken_escape_is_refused(site, server, target):
+def test_a_broken_escape_is_rejected(site, server, target):
     site.write("hello.txt", "hello")
     assert server.get(target).status in (400, 404)
 
@@ -644,7 +644,7 @@ def test_follow_symlinks_in_a_configuration(links, run, allowed):
 
 
 def test_a_root_may_be_a_symbolic_link(folder, serve):
-    """Deployments swap `current`."""
+    """Deploys swap the link `current`."""
     folder.write("hello.txt", "hello")
     folder.php(
         "index.php", "echo $_SERVER['DOCUMENT_ROOT'] === dirname($_SERVER['SCRIPT_FILENAME']) ? 'same' : 'differs';"
@@ -656,7 +656,7 @@ def test_a_root_may_be_a_symbolic_link(folder, serve):
         assert server.get("/").text == "same"
 
 
-# --- Things that are no files
+# --- Entries that are not regular files
 
 
 def test_a_fifo_does_not_hang_the_server(site, server):

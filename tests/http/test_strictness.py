@@ -1,8 +1,8 @@
-"""What HTTP/1.1 leaves open to more than one reading: what comes, and what howdah answers. See docs/http.md.
+"""Ambiguous HTTP/1.1 requests and howdah's responses to them. See docs/http.md.
 
-Each request of the corpus is sent to a script and to a file, at once and in pieces, with another request behind it that
-must never be taken for one when the first was refused, and must be answered when it was not. All of it happens alone,
-and among so many connections that those between two requests give their buffers back.
+Each request of the corpus is sent to a script and to a file, at once and in pieces. Another request follows it: if the
+first is rejected, the second must not be parsed as a request; otherwise it must be answered. Everything runs alone, and
+again beside enough idle connections that howdah releases the buffers of connections between two requests.
 """
 
 import os
@@ -35,7 +35,7 @@ def chunks(body: bytes) -> bytes:
     return post(TE, body)
 
 
-# TARGET stands for a script or a file. A refused request is answered once, with this status, and hung up on.
+# TARGET stands for a script or a file. A rejected request gets one response, with this status, and the connection closes.
 REFUSED = {
     # The request line (RFC 9112, 3)
     "two spaces after the method": (400, b"GET  TARGET HTTP/1.1\r\n" + HOST + b"\r\n"),
@@ -160,7 +160,7 @@ REFUSED = {
     "TRACE": (405, b"TRACE TARGET HTTP/1.1\r\nHost: x\r\nX-Secret: s3\r\n\r\n"),
 }  # fmt: skip
 
-# Bodies whose chunks are wrong (RFC 9112, 7.1). A script that was to get one does not run.
+# Bodies with malformed chunks (RFC 9112, 7.1). The script of such a request does not run.
 BROKEN = {
     "no size": b"\r\nhello\r\n" + END,
     "a size that is no number": b"x\r\nhello\r\n" + END,
@@ -178,8 +178,8 @@ BROKEN = {
     "a bare LF in an extension": b"5;a\nb\r\nhello\r\n" + END,
     "NUL in an extension": b"5;a\0b\r\nhello\r\n" + END,
     "an endless extension": b"5;" + b"a" * 5000 + b"\r\nhello\r\n" + END,
-    "a chunk that is longer than it says": b"4\r\nhello\r\n" + END,
-    "a chunk that is shorter than it says": b"6\r\nhello\r\n" + END,
+    "a chunk that is longer than its size": b"4\r\nhello\r\n" + END,
+    "a chunk that is shorter than its size": b"6\r\nhello\r\n" + END,
     "a bare LF after a chunk": b"5\r\nhello\n" + END,
     "a bare LF for the last line": b"5\r\nhello\r\n0\r\n\n",
     "a folded trailer": b"5\r\nhello\r\n0\r\nX-A: 1\r\n 2\r\n\r\n",
@@ -187,7 +187,7 @@ BROKEN = {
     "a trailer without a colon": b"5\r\nhello\r\n0\r\nnonsense\r\n\r\n",
 }
 
-# What is unusual and means one thing only. A script sees `uri` and a body of so many bytes.
+# Requests that are unusual but unambiguous, each with the length of the body that a script gets.
 ACCEPTED = {
     "an empty line first": (b"\r\n" + get(), 0),
     "HTTP/1.0 without Host": (b"GET TARGET HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 0),
@@ -221,7 +221,7 @@ TARGETS = [b"/seen.php", b"/file.txt"]
 BEHIND = b"GET /smuggled.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
-# More than connection.rs lets keep their buffers. One processor is one thread of the router, which has them all.
+# More connections than connection.rs allows to keep their buffers. With one processor, one router thread has them all.
 CROWD = 300
 ONE_PROCESSOR = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
 
@@ -237,7 +237,7 @@ def site(request, tmp_path_factory):
 
 
 def join(server) -> list[socket.socket]:
-    """So many connections that say nothing, all of them accepted."""
+    """Idle connections, all of them accepted."""
     crowd = [socket.create_connection((server.host, server.port)) for _ in range(CROWD)]
     number = server.router().pid
 
@@ -245,7 +245,7 @@ def join(server) -> list[socket.socket]:
         links = (f"/proc/{number}/fd/{name}" for name in os.listdir(f"/proc/{number}/fd"))
         return sum(os.path.lexists(link) and os.readlink(link).startswith("socket:") for link in links)
 
-    wait_for(lambda: sockets() > CROWD, "the crowd to be let in")
+    wait_for(lambda: sockets() > CROWD, "the connections to be accepted")
     return crowd
 
 
@@ -263,7 +263,7 @@ def files(site):
 
 
 def send(server, data: bytes, pieces: bool) -> bytes:
-    """Everything that comes back. In pieces, each is sent alone, and parts the data where it hurts."""
+    """Sends the data and returns everything that the server sends. `pieces` splits the data at the critical places."""
     with server.connect() as connection:
         try:
             for piece in re.split(rb"(?<=[\r\n: ])", data) if pieces else [data]:
@@ -300,7 +300,7 @@ def test_a_body_with_broken_chunks_reaches_no_script(site, server, name, pieces)
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_bytes_after_broken_chunks_are_not_parsed_as_a_request(site, server, name):
-    """A file is sent without looking at the body."""
+    """The response for a file does not depend on the body."""
     raw = send(server, chunks(BROKEN[name]).replace(b"TARGET", b"/file.txt") + BEHIND, False)
     assert statuses(raw) in ([404], [400], []), raw
     assert not (site.scratch / "smuggled").exists()
@@ -313,7 +313,7 @@ def test_an_unambiguous_request_is_answered(site, server, name, target, pieces):
     request, length = ACCEPTED[name]
     with server.connect() as connection:
         data = request.replace(b"TARGET", target) + BEHIND
-        # A body that nobody wants is not waited for: if it has not come yet, the connection ends.
+        # howdah does not wait for an unwanted body: if it has not arrived yet, the connection closes.
         may_end = target == b"/file.txt" and length > 0 and pieces
         try:
             for piece in re.split(rb"(?<=[\r\n: ])", data) if pieces else [data]:
@@ -330,7 +330,7 @@ def test_an_unambiguous_request_is_answered(site, server, name, target, pieces):
             assert connection.response().text == "smuggled"
 
 
-# Answered before their body has come: nothing that follows may be taken for a request.
+# Requests that are answered before their body has arrived: later bytes must not be parsed as a request.
 EARLY = {
     "a file": (200, b"GET /file.txt HTTP/1.1\r\nHost: x\r\nContent-Length: LENGTH\r\n\r\n"),
     "a file, in a chunk": (200, b"GET /file.txt HTTP/1.1\r\nHost: x\r\n" + TE + b"\r\nHEX\r\n"),
@@ -338,11 +338,11 @@ EARLY = {
     "a file, for a script that is not there": (404, b"POST /file.txt HTTP/1.1\r\nHost: x\r\nContent-Length: LENGTH\r\n\r\n"),
     "a bad path": (400, b"POST /%00 HTTP/1.1\r\nHost: x\r\nContent-Length: LENGTH\r\n\r\n"),
 }
-# Alone it would be refused: only who does not judge it takes it.
+# The first parser would reject this request: it runs only if another one parses it.
 NOT_JUDGED = b"GET /smuggled.php HTTP/1.1\nHost: x\n\n"
 
 
-@pytest.mark.parametrize("body", [BEHIND, NOT_JUDGED], ids=["a request", "what is no request"])
+@pytest.mark.parametrize("body", [BEHIND, NOT_JUDGED], ids=["a valid request", "a malformed request"])
 @pytest.mark.parametrize("before", [b"", b"xyz"], ids=["no body", "some of the body"])
 @pytest.mark.parametrize("name", EARLY)
 def test_a_body_that_arrives_after_the_response_is_not_parsed_as_a_request(site, server, name, before, body):
@@ -353,7 +353,7 @@ def test_a_body_that_arrives_after_the_response_is_not_parsed_as_a_request(site,
         connection.send(head + before)
         response = connection.response()
         assert response.status == status and response.header("connection") == "close"
-        # Long enough for the connection to settle: it must not do so.
+        # The connection has time to discard the body early, which would be wrong.
         time.sleep(0.05)
         try:
             connection.send(body)
@@ -364,7 +364,7 @@ def test_a_body_that_arrives_after_the_response_is_not_parsed_as_a_request(site,
 
 
 def test_a_body_that_has_arrived_is_dropped_and_the_next_request_answered(server):
-    """Whether nobody reads it makes no difference then."""
+    """It makes no difference whether the body is read."""
     for body in (b"Content-Length: 5\r\n\r\nhello", TE + b"\r\n5\r\nhello\r\n5\r\nhello\r\n" + END):
         with server.connect() as connection:
             connection.send(b"GET /file.txt HTTP/1.1\r\nHost: x\r\n" + body + get(b"/seen.php"))
@@ -410,7 +410,7 @@ def test_bytes_after_a_rejected_upgrade_are_the_next_request(server, later):
 
 
 def test_the_host_of_an_absolute_target_wins(site, server):
-    """RFC 9112, 3.2.2: it goes before the Host header, which may be what somebody else believes in."""
+    """RFC 9112, 3.2.2: it overrides the Host header, which another server may have used."""
     with server.connect() as connection:
         connection.send(b"GET http://Other.example:81/seen.php HTTP/1.1\r\nHost: ignored.example\r\n\r\n")
         got = connection.response().json()
@@ -460,7 +460,7 @@ def test_a_request_rejected_by_the_parser_is_logged_with_its_status(server):
 
 @pytest.mark.parametrize("method", ["get", "Get", "G.E!T", "X-OWN", "_", "a" * 100])
 def test_methods_are_case_sensitive(server, method):
-    """RFC 9110, 9.1: methods are case-sensitive, and any token may be one. A script decides; a file is only read."""
+    """RFC 9110, 9.1: methods are case-sensitive, and any token is possible. A script gets every method, a file only GET."""
     assert server.request(method, "/server.php").json()["REQUEST_METHOD"] == method
     assert server.request(method, "/file.txt").status == 404, "no script of the application"
 
@@ -479,10 +479,10 @@ def test_methods_are_case_sensitive(server, method):
         (431, b"GET /seen.php HTTP/1.1\r\nHost: x\r\n", b"X: 1\r\n" * 300, b"\r\n"),
         (431, b"GET /seen.php HTTP/1.1\r\nHost: x\r\n", b"x" * 100_000, b": 1\r\n\r\n"),
     ],
-    ids=["a long query", "a line without end", "a long header", "many headers", "too many small headers", "a long name"],
+    ids=["a long query", "an endless line", "a long header", "many headers", "too many small headers", "a long name"],
 )
 def test_an_endless_head_is_classified_by_its_first_line(site, server, status, before, filling, after, pieces):
-    """RFC 9112, 3: 414 for the target, 431 for the headers. Nothing is left unread that could make a reset of the answer."""
+    """RFC 9112, 3: 414 for the target, 431 for the headers. No unread bytes are left, which would reset the connection."""
     data = before + filling + after
     with server.connect() as connection:
         size = len(data) // pieces + 1
@@ -496,7 +496,7 @@ def test_an_endless_head_is_classified_by_its_first_line(site, server, status, b
     assert not (site.scratch / "ran").exists()
 
 
-# --- Headers that CGI cannot tell apart
+# --- Headers that CGI cannot distinguish
 
 UNSAFE = [
     ("X_Forwarded_For", "underscore"),
@@ -526,7 +526,7 @@ def test_unsafe_fields_pass_if_configured_but_never_replace_safe_ones(folder, ru
     folder.php("index.php", HEADERS)
     with run(application(folder, {"discard_unsafe_fields": False})).connect() as connection:
         got = connection.request("GET", "/", UNSAFE).json()
-        assert got["HTTP_X_FORWARDED_FOR"] == "underscore", "of several, the first"
+        assert got["HTTP_X_FORWARDED_FOR"] == "underscore", "the first of several wins"
         assert (got["HTTP_X_OWN"], got["HTTP__X"]) == ("own", "alone")
         for headers in (UNSAFE + [("X-Forwarded-For", "safe")], [("X-Forwarded-For", "safe")] + UNSAFE):
             assert connection.request("GET", "/", headers).json()["HTTP_X_FORWARDED_FOR"] == "safe"
@@ -553,7 +553,7 @@ def test_chunked_bodies_reach_an_application_if_configured(folder, run, http, st
 
 
 @pytest.mark.parametrize("option", ["discard_unsafe_fields", "chunked_transform", "server_version"])
-def test_a_wrong_value_is_refused(folder, option):
+def test_a_wrong_value_is_rejected(folder, option):
     from support.server import Howdah
 
     server = None

@@ -1,6 +1,6 @@
-"""TLS: certificates over the API and in the state directory, who gets which, what is spoken, and how it is renewed.
+"""TLS: certificates in the API and in the state directory, their choice by name, protocols, renewal.
 
-The certificates are made by openssl, the clients are Python's, which check them.
+openssl makes the certificates; Python's clients verify them.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def authority(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bundles(authority):
-    """Made once: each takes openssl a moment."""
+    """Made once per module, because openssl needs some time for each."""
     return {
         "shop": authority.bundle("shop.example", "www.shop.example"),
         "wild": authority.bundle("*.shop.example", "*.blog.example", key=("rsa:2048",)),
@@ -49,7 +49,7 @@ OK = {"routes": [{"action": {"return": 200}}]}
 
 @pytest.fixture
 def start(run, tmp_path, bundles):
-    """Starts a howdah whose state directory has the certificates already: with this `tls`, for this configuration."""
+    """Starts a howdah with this `tls` and this configuration; its state directory has the certificates already."""
 
     def start(tls, config=OK, names=tuple(bundles), **how) -> Howdah:
         state = tmp_path / "state"
@@ -92,7 +92,7 @@ def test_php_sees_https(start, client, folder):
 
 
 def test_routes_match_the_scheme(start, client):
-    """The usual: whoever comes over HTTP is sent to HTTPS."""
+    """The usual redirect from HTTP to HTTPS."""
     config = {
         "routes": [
             {"match": {"scheme": "https"}, "action": {"return": 204}},
@@ -132,14 +132,14 @@ def test_pipelined_requests_in_one_record_are_all_answered(start, client):
     with client(server).connect() as connection:
         connection.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 20)
         assert [connection.response().status for _ in range(20)] == [200] * 20
-        # A request in many records.
+        # One request in many TLS records.
         for byte in b"GET / HTTP/1.1\r\nHost: a\r\n\r\n":
             connection.send(bytes([byte]))
         assert connection.response().status == 200
 
 
 def test_many_idle_tls_connections_answer_again(start, client):
-    """With more than 256 on a thread, what waits gives its buffers back."""
+    """Beyond 256 connections on a thread, idle ones release their buffers."""
     server = start({"certificate": "shop"}, OK | {"settings": {"listen_threads": 1}})
     connections = [client(server).connect() for _ in range(300)]
     for _ in range(3):
@@ -180,7 +180,7 @@ def test_the_certificate_is_chosen_by_server_name(start, authority, client):
         assert asking.common_name() == expected, name
 
 
-# --- What is spoken
+# --- Protocols
 
 
 def test_alpn_selects_http_1_1(start, client):
@@ -204,7 +204,7 @@ def test_conf_commands_limit_protocols_and_ciphers(start, client):
         assert connection.socket.cipher()[:2] == ("ECDHE-RSA-AES128-GCM-SHA256", "TLSv1.2")
 
 
-def test_a_command_without_an_equivalent_is_refused(start, client):
+def test_a_command_without_an_equivalent_is_rejected(start, client):
     server = start({"certificate": "shop"})
     for command, value in {"VerifyMode": "Peer", "MinProtocol": "SSLv3", "CipherString": "HIGH:!aNULL"}.items():
         answer = server.api("PUT", f"/config/{listener(server)}/tls/conf_commands", {command: value})
@@ -228,14 +228,14 @@ def test_sessions_are_resumed_as_configured(start, client, version):
         asking.context.maximum_version = version
         asking.get()
         assert not asking.resumed
-        # What has nothing to do with it changes nothing.
+        # Unrelated settings change nothing.
         configure(server, "settings", {"http": {"idle_timeout": 60}})
         asking.get()
         assert asking.resumed == resumed, session
         configure(server, "settings", {})
 
 
-# --- Clients that do something else
+# --- Clients without a valid handshake
 
 
 def test_plain_http_on_a_tls_port_gets_400(start, client, tmp_path):
@@ -267,7 +267,7 @@ def test_a_malformed_handshake_closes_the_connection(start, client):
     assert client(server).get().status == 200
 
 
-def test_a_handshake_has_a_time_limit_and_blocks_nobody(start, client):
+def test_a_handshake_has_a_time_limit_and_blocks_no_other(start, client):
     config = OK | {"settings": {"http": {"header_read_timeout": 1}, "listen_threads": 1}}
     server = start({"certificate": "shop"}, config)
     silent = [server.connect() for _ in range(20)]
@@ -350,7 +350,7 @@ def test_a_rejected_certificate_names_its_error(run, authority, bundles):
         assert (answer.status, answer.json()["error"]) == (400, "Invalid certificate name."), (name, answer.text)
     assert server.api("PUT", "/certificates", bundles["shop"]).status == 405
     assert server.api("DELETE", "/certificates/x").status == 404
-    # In any order, all is well.
+    # Any order of the parts is accepted.
     put(server, "x", key + middle + leaf)
     again = server.api("PUT", "/certificates/x", bundles["shop"])
     assert (again.status, again.json()["error"]) == (400, "Certificate already exists.")
@@ -392,7 +392,7 @@ def test_an_expired_certificate_logs_a_warning(start, authority, run):
 def test_a_new_router_has_the_certificates(start, client):
     server = start({"certificate": "shop"})
     server.router().kill(signal.SIGKILL)
-    # The backlog waits for it.
+    # Connections wait in the backlog for the new router.
     assert client(server).get().status == 200
 
 
@@ -425,7 +425,7 @@ def test_a_certificate_is_renewed_without_losing_a_request(start, client, author
                 wait_for(lambda: failures or all(now > then for now, then in zip(count, before)), "requests")
                 with client(server, f"n{number}.example").connect():
                     pass
-            # It was there before all of this.
+            # This connection is older than all renewals.
             assert waiting.request("GET", "/").status == 200
     finally:
         done.set()
@@ -441,11 +441,11 @@ def test_private_keys_are_never_returned(start, client, bundles, tmp_path):
     server.api("PUT", "/certificates/bad", bundles["shop"].replace("END PRIVATE", "END OTHER"))
     server.api("PUT", "/certificates/bad", bundles["blog"] + bundles["shop"])
     answers = [server.api("GET", path).text for path in ("/certificates", "/status")]
-    told = server.stdout + server.stderr + "".join(answers)
+    visible = server.stdout + server.stderr + "".join(answers)
     for bundle in bundles.values():
         secret = bundle.split("PRIVATE KEY-----")[1].splitlines()[1:-1]
-        assert secret and not any(line in told for line in secret)
-    assert key not in told
+        assert secret and not any(line in visible for line in secret)
+    assert key not in visible
     for process in server.processes():
         environment = Path(f"/proc/{process.pid}/environ").read_bytes()
         assert b"PRIVATE KEY" not in environment and b"PRIVATE" not in process.title.encode()

@@ -1,4 +1,4 @@
-"""Overload: how many workers an application gets by itself, how long requests wait, and which are refused."""
+"""Overload: the automatic number of workers, queue timeouts, rejected requests."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ def url(server, path):
     return f"http://127.0.0.1:{server.port}{path}"
 
 
-# --- How many workers
+# --- The number of workers
 
 
 def test_waiting_code_gets_many_workers(site):
@@ -63,7 +63,7 @@ def test_computing_code_gets_few_workers(site):
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda _: server.get("/cpu.php"), range(16 * 60)))
         now = status(server)["processes"]
-        # A noisy machine steals processors: that looks like waiting.
+        # Stolen processor time on a noisy machine counts as waiting.
         assert now["running"] <= 4 * max(2, os.cpu_count()) + 2, now
 
 
@@ -71,11 +71,11 @@ def test_automatic_sizing_keeps_its_limits(site):
     for bounds, most in [({"max": 3}, 3), ({"memory": 1 << 20}, 1), ({"max": 1}, 1)]:
         with run(site, processes={"auto": bounds}) as server:
             load_at_rates(url(server, "/ten.php"), "400:0.6")
-            # Those of the start are there before anything has been weighed.
+            # The first workers exist before the first measurement.
             wait_for(lambda: status(server)["processes"]["running"] <= most, f"{bounds}")
 
 
-# --- How long a request waits
+# --- Queue timeouts
 
 
 def test_a_request_that_waits_too_long_is_answered_503(site):
@@ -89,7 +89,7 @@ def test_a_request_that_waits_too_long_is_answered_503(site):
         (site.scratch / "go").touch()
         assert running.result().status == 200
         assert server.get("/hello.php").text == "hello"
-        assert not (site.scratch / "ran").exists(), "who was answered 503 must not run"
+        assert not (site.scratch / "ran").exists(), "a request that was answered 503 must not run"
         assert status(server)["requests"]["refused"] == 1
         wait_for(lambda: "no worker takes a request in time" in server.stderr, "a line in the log")
 
@@ -106,7 +106,7 @@ def test_prefer_wait_sets_the_queue_timeout_of_a_request(site):
 
 @pytest.mark.parametrize("headers", [(), [("Prefer", "wait=1")]])
 def test_a_slow_body_during_overload_blocks_no_request(site, headers):
-    """Whether it would be refused is foreseen before the body comes."""
+    """howdah predicts the rejection before the body has arrived."""
     with run(site, processes=2, limits={"queue_timeout": 1}) as server:
         until = time.monotonic() + 4
         statuses = []
@@ -136,7 +136,7 @@ def test_a_slow_body_during_overload_blocks_no_request(site, headers):
 
 
 def test_under_lasting_overload_capacity_is_used_and_the_excess_is_rejected_quickly(site):
-    # Two workers, 10 ms each: 200 a second at most, whatever the processors do. Three times as many come.
+    # Two workers at 10 ms per request complete at most 200 requests/s on any machine. The load is three times that.
     with run(site, processes=2, limits={"queue_timeout": 5}) as server:
         alone = load_at_rates(url(server, "/ten.php"), "150:2", expect="slept")
         assert alone["outcomes"] == {"200": 300}
@@ -146,7 +146,7 @@ def test_under_lasting_overload_capacity_is_used_and_the_excess_is_rejected_quic
         under_load = [second["ok"] for second in report["seconds"][3:seconds - 1]]
         capacity = 2 / 0.0105
         assert sum(under_load) / len(under_load) > 0.85 * capacity, under_load
-        # The bound of the standing delay is a tenth of queue_timeout.
+        # The limit of the standing delay is a tenth of queue_timeout.
         slowest = max(second["p99"] for second in report["seconds"][4:seconds - 1])
         assert slowest < 2 * 500, report["seconds"]
         assert report["others"]["p50"] < 20, report["others"]
@@ -199,7 +199,7 @@ def over_a_unix_socket(folder, socket, **options):
 
 def test_fifteen_hundred_clients_of_a_unix_socket_see_no_error(site, tmp_path):
     socket = tmp_path / "socket"
-    # However slow the machine is: none is to be refused for its turn.
+    # On a slow machine, too, no request may be rejected because of the queue timeout.
     with Howdah.run(over_a_unix_socket(site, socket, limits={"queue_timeout": 30})):
         report = load_at_rates("http://localhost/hello.php", "15000:1", expect="hello", socket=socket)
         assert report["outcomes"] == {"200": 15000}

@@ -1,4 +1,4 @@
-"""What PHP code does with processes and with howdah's own sockets, and that nobody else notices."""
+"""PHP code that uses processes and howdah's own sockets: it affects no other request."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from support.processes import Process
 from support.server import EXECUTABLE, Howdah
 from support.waiting import wait_for
 
-# --- What code that runs in the prototype may say to the supervisor
+# --- Messages from preloaded code to the supervisor
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def victim():
     process.wait()
 
 
-def says(*messages: object) -> str:
-    """PHP code that says this to the supervisor: preloaded code may use FFI."""
-    said = json.dumps([json.dumps(message) for message in messages])
+def sending(*messages: object) -> str:
+    """PHP code that sends this to the supervisor: preloaded code may use FFI."""
+    lines = json.dumps([json.dumps(message) for message in messages])
     return f"""$c = FFI::cdef('long write(int, const char *, size_t);');
-        foreach (json_decode({json.dumps(said)}) as $message) {{ $c->write(3, $message, strlen($message)); }}"""
+        foreach (json_decode({json.dumps(lines)}) as $message) {{ $c->write(3, $message, strlen($message)); }}"""
 
 
 def started(pid: int, index: int = 0) -> dict:
@@ -38,9 +38,9 @@ def started(pid: int, index: int = 0) -> dict:
 BOOTED = {"Booted": {"php_version": "8", "opcache": True}}
 
 
-@pytest.mark.parametrize("first", [[], [BOOTED]], ids=["before it has booted", "after it says that it has"])
+@pytest.mark.parametrize("first", [[], [BOOTED]], ids=["before it has booted", "after it claims that it has"])
 def test_preloaded_code_cannot_make_the_supervisor_kill_others(folder, victim, first):
-    preload = folder.php("preload.php", says(*first, started(victim.pid)) + "sleep(1);")
+    preload = folder.php("preload.php", sending(*first, started(victim.pid)) + "sleep(1);")
     with pytest.raises(AssertionError, match="exit code 1") as failure:
         Howdah.serve(folder, ini={"opcache.preload": preload})
     assert 'the application "app" does not start: its prototype broke the rules' in str(failure.value)
@@ -73,7 +73,7 @@ def test_a_flood_of_messages_does_not_block_timers_or_signals(folder, number):
 
 
 def test_a_forked_child_does_not_write_to_the_response(folder, serve):
-    """What it prints, its headers, its end of the request: all of it is its own. Its exit code reaches its parent."""
+    """Its output, its headers and its end of the request stay in the child. Its exit code reaches its parent."""
     folder.php(
         "fork.php",
         """register_shutdown_function(function () { echo 'shutdown ', getmypid(); touch(SCRATCH . '/down-' . getmypid()); });
@@ -133,7 +133,7 @@ def test_no_forked_child_is_left_at_the_end(folder, number):
 
 
 def test_a_forked_child_lives_on_when_its_worker_dies(folder, serve):
-    """As a child of any program does."""
+    """Like a child of any other program."""
     folder.php("fork.php", FORK_FOR_EVER)
     server = serve(processes=1)
     (worker,) = server.workers(count=1)
@@ -199,7 +199,7 @@ def test_processes_of_the_parent_of_howdah_are_left_alone(folder):
         other.kill()
 
 
-# --- Starts that take long
+# --- Slow starts
 
 
 def test_a_slow_start_logs_which_application_it_waits_for(folder):
@@ -218,7 +218,7 @@ def test_a_slow_start_logs_which_application_it_waits_for(folder):
 
 
 def test_a_supervisor_of_another_build_gets_a_clear_error():
-    """howdah-php answers a supervisor that it does not understand with one line that says what to do."""
+    """howdah-php answers a supervisor that it does not understand with one line that names the remedy."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     executable = sorted(EXECUTABLE.parent.glob("howdah-php8.*[0-9]"))[0]
     with ours, theirs:

@@ -1,4 +1,4 @@
-"""Scripts that end early or badly: each costs its own request, and nothing of it shows where it must not."""
+"""Scripts that end early or fail: each fails only its own request, and clients see no details."""
 
 import signal
 import time
@@ -154,7 +154,7 @@ def test_an_idle_worker_is_not_subject_to_the_last_time_limit(folder, serve):
     server = serve(processes=1)
     pid = server.get("/").text
     cpu = time.monotonic() + 1.5
-    wait_for(lambda: time.monotonic() > cpu)  # The limit itself has to pass.
+    wait_for(lambda: time.monotonic() > cpu)  # This waits for the limit itself.
     assert server.get("/").text == pid
 
 
@@ -176,7 +176,7 @@ def test_the_death_of_a_worker_costs_one_request(folder, serve, code):
     server = serve(processes=1, ini={"ffi.enable": "1", "display_errors": "0"})
     pid = int(server.get("/pid.php").text)
     response = server.get("/")
-    # From 8.3 on, PHP itself notices that its stack is nearly full, and throws.
+    # Since 8.3, PHP notices a nearly full stack and throws.
     assert response.status == 502 or ("array_map" in code and response.status == 500)
     after = int(server.get("/pid.php").text)
     if response.status == 502:
@@ -199,7 +199,7 @@ def test_a_concurrent_request_survives_the_death_of_another_worker(site, server)
 
 
 def test_a_queued_request_survives_the_death_of_a_worker(folder, serve):
-    """One worker: the requests behind the fatal one are in the queue when it dies."""
+    """One worker: the other requests are in the queue when it dies."""
     folder.php(
         "die.php",
         "touch(SCRATCH . '/dying'); await(SCRATCH . '/die'); posix_kill(getmypid(), 9);",
@@ -237,7 +237,7 @@ def test_the_death_of_a_worker_is_logged(site, server):
 
 
 def test_a_script_cannot_ignore_its_time_limit(site, server):
-    """SIGTERM to a worker from outside or inside must not leave the application without workers."""
+    """A worker that gets SIGTERM, from PHP or from outside, is replaced."""
     site.get(f"posix_kill(getmypid(), {int(signal.SIGTERM)}); echo 'x';")
     for _ in range(6):
         assert server.get("/server.php").status == 200

@@ -1,4 +1,4 @@
-"""The head of a response: headers, cookies, statuses; what a script may say about framing; credentials."""
+"""The head of a response: headers, cookies, statuses, framing headers of a script, credentials."""
 
 import base64
 import re
@@ -142,7 +142,7 @@ def test_a_status_does_not_persist_to_the_next_request(site, server):
 @pytest.mark.parametrize("code", ["http_response_code(101);", "http_response_code(100);", "header('HTTP/1.1 103 Early');"])
 @pytest.mark.parametrize("more", ["", "flush(); echo 'more';"])
 def test_an_interim_status_from_a_script_gives_500(site, server, code, more):
-    """A client would wait for the response that it announces, or talk another protocol."""
+    """A client would wait for the final response, or switch to another protocol."""
     path = site.page(code + "echo 'body';" + more)
     with server.connect() as connection:
         response = connection.request("GET", path)
@@ -177,7 +177,7 @@ def test_head_has_the_headers_of_get_and_no_body(site, server, code):
     with server.connect() as connection:
         head = connection.request("HEAD", path)
         assert (head.status, head.body, head.header("X-Method")) == (200, b"", "HEAD")
-        # Anything that was sent after the head would be taken for the start of this response.
+        # Any byte that was sent after the head would become the start of this response.
         assert connection.request("GET", "/server.php").json()["SCRIPT_NAME"] == "/server.php"
 
 
@@ -191,7 +191,7 @@ def test_a_response_without_output_is_complete(site):
     assert (response.status, response.body, response.header("Content-Length")) == (200, b"", "0")
 
 
-# --- What a script may say about framing
+# --- Framing headers of a script
 
 
 def test_a_correct_content_length_is_kept(site):
@@ -204,13 +204,13 @@ def test_output_beyond_the_content_length_is_cut_off(site, server, flush):
     path = site.page(f"header('Content-Length: 5'); echo 'hello'; {flush} echo 'HTTP/1.1 200 OK\r\n\r\nevil';")
     with server.connect() as connection:
         first = connection.request("GET", path)
-        # A response that is known whole before it is sent may get its true length instead.
+        # A response that is complete before it is sent may get its true length instead.
         assert first.text in ("hello", "helloHTTP/1.1 200 OK\r\n\r\nevil")
         try:
             connection.send_request("GET", "/server.php")
             response = connection.response()
         except (ProtocolError, OSError):
-            pass  # Hanging up is the other safe answer, as long as nothing follows the five bytes.
+            pass  # Closing the connection is safe, too, if nothing follows the five bytes.
         else:
             assert response.json()["SCRIPT_NAME"] == "/server.php"
         assert b"evil" not in connection.buffer
@@ -225,7 +225,7 @@ def test_output_shorter_than_the_content_length_closes_the_connection(site, serv
     head, rest = raw.split(b"\r\n\r\n", 1)
     if b"content-length: 50" in head.lower():
         assert rest == b"hello", "the missing 45 bytes were taken from the next response"
-    else:  # A response that is known whole before it is sent may get its true length instead.
+    else:  # A response that is complete before it is sent may get its true length instead.
         assert b"content-length: 5" in head.lower() or raw.startswith(b"HTTP/1.1 502")
         assert rest.startswith(b"helloHTTP/1.1 200 ") or raw.startswith(b"HTTP/1.1 502")
     assert server.get("/pid.php").status == 200
@@ -242,7 +242,7 @@ def test_an_invalid_content_length_is_dropped(site, server, value):
 def test_two_content_lengths_are_not_sent(site, server):
     code = "header('Content-Length: 5'); header('Content-Length: 7', false); echo 'hello';"
     try:
-        response = site.get(code)  # The client refuses two of them.
+        response = site.get(code)  # The client rejects a response with two of them.
     except ProtocolError as error:
         assert "hung up" in str(error), error
     else:
@@ -315,7 +315,7 @@ def basic(credentials: bytes) -> dict[str, str]:
 def test_basic_credentials_are_decoded(server, credentials, user, password):
     header = basic(credentials)
     got = server.get("/server.php", header).json()
-    # PHP leaves an empty password out.
+    # PHP omits an empty password.
     assert (got["PHP_AUTH_USER"], got.get("PHP_AUTH_PW", "")) == (user, password)
     assert got["HTTP_AUTHORIZATION"] == header["Authorization"]
 

@@ -1,4 +1,4 @@
-"""php.ini: which one, what is set on top of it, and who may change it."""
+"""php.ini: which file is loaded, which values override it, and which code may change them."""
 
 import pytest
 
@@ -161,7 +161,7 @@ def test_the_sapi_name_and_phpinfo_are_those_of_fpm(site):
     page = site.get("phpinfo();")
     assert page.header("Content-Type").startswith("text/html")
     assert "howdah" in page.text and "<html" in page.text
-    assert "Zend Engine" in page.text.replace("&nbsp;", " "), "PHP 8.4 breaks the line elsewhere than 8.2"
+    assert "Zend Engine" in page.text.replace("&nbsp;", " "), "PHP 8.4 breaks the line at another place than 8.2"
     assert "4.2" in page.text or "PHP Version" in page.text
     credits = site.get("phpcredits();")
     assert credits.status == 200
@@ -208,5 +208,5 @@ def test_settings_that_php_rejects_are_an_error_of_the_api(folder, run):
     answer = server.api("PUT", "/config/applications/app/options", options)
     assert answer.status == 500
     assert "applications/app/options: PHP does not understand all of" in answer.json()["detail"]
-    assert "syntax error" in answer.json()["detail"], "PHP's own words are there, too"
+    assert "syntax error" in answer.json()["detail"], "the message of PHP is included"
     assert server.get("/").text == "true"

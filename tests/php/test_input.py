@@ -1,4 +1,4 @@
-"""What a request carries: query, forms, uploads, cookies, and bodies of every kind and size."""
+"""Input of a request: query, forms, uploads, cookies, bodies of every kind and size."""
 
 import hashlib
 import os
@@ -146,7 +146,7 @@ def test_an_upload_is_moved_or_removed(site):
     form = multipart(("keep", "a", b"kept"), ("drop", "b", b"dropped"))
     moved, digest, dropped = site.post(code, form, MULTIPART).json()
     assert moved and digest == sha1(b"kept")
-    # The worker has sent its answer before it tidies up; its next answer comes after that.
+    # The worker cleans up after it has sent its response, and before it sends the next one.
     for _ in range(2):
         site.in_each_worker(len(site.server.workers()), "")
     assert not os.path.exists(dropped)
@@ -240,7 +240,7 @@ def test_fifty_megabytes_can_be_uploaded(folder, run, chunked):
 
 
 def test_a_body_is_complete_before_a_worker_is_taken(folder):
-    """One worker; a client that has sent half of its body does not hold it."""
+    """A client that has sent half of its body does not block the only worker."""
     folder.php("index.php", "echo strlen(file_get_contents('php://input'));")
     with Howdah.serve(folder, processes=1) as server, server.connect() as slow:
         slow.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 40000\r\n\r\n")
@@ -258,14 +258,14 @@ def test_a_body_is_complete_before_a_worker_is_taken(folder):
     ("PUT", "touch(SCRATCH . '/started'); await(SCRATCH . '/go');"),
 ], ids=["read by the script", "read before it", "not read at all"])  # fmt: skip
 def test_an_incomplete_body_does_not_reach_php(folder, serve, method, code):
-    """What howdah keeps of a body in a file cannot be read any more: the script must not take what it has for the whole."""
+    """The temporary file of the body cannot be read any more: the script must not see the rest as the whole body."""
     folder.php("wait.php", "touch(SCRATCH . '/busy'); await(SCRATCH . '/go');")
     folder.php("index.php", "ignore_user_abort(true);" + code)
     folder.php("pid.php", "echo getmypid();")
     server = serve(processes=1, ini={"post_max_size": "100M"})
     (worker,) = server.workers(count=1)
     busy = server.connect()
-    if method == "POST":  # The body waits behind another request.
+    if method == "POST":  # The request with the body is queued behind another request.
         busy.send_request("GET", "/wait.php")
         wait_for((folder.scratch / "busy").exists)
     client = server.connect()

@@ -23,7 +23,7 @@ def test_disabled_opcache_is_reported(folder, serve):
 
 
 def test_opcache_is_shared_by_the_workers(site, server):
-    """A script that one worker has run is in the cache that the other one sees, and its hits are counted in one place."""
+    """A script that one worker has compiled is in the cache of the other worker; hits are counted for both."""
     path = site.page("echo getmypid();")
     file = str(site.root) + path
     ran = {server.get(path).text for _ in range(5)}
@@ -107,7 +107,7 @@ SUPERGLOBALS = """
 
 @pytest.mark.parametrize("jit", ["0", "1"])
 def test_preloaded_code_can_read_superglobals_without_a_request(folder, serve, jit):
-    """A preload script, and what is asked of PHP at the start, run without a request."""
+    """A preload script and the checks at the start run without a request."""
     preload = folder.php("preload.php", SUPERGLOBALS + "function preloaded() { return 1; }")
     folder.php("index.php", "echo json_encode([$_SERVER['PHP_SELF'], $_COOKIE['a'], preloaded()]);")
     server = serve(ini={"opcache.preload": str(preload), "auto_globals_jit": jit})
@@ -134,7 +134,7 @@ RANDOM = """
 
 @pytest.mark.parametrize("seeded", [False, True], ids=["fresh", "seeded before the fork"])
 def test_each_worker_has_its_own_random_numbers(tmp_path, seeded):
-    """The first thing that each of four workers does after its fork is to draw. The prototype may have drawn already."""
+    """Each of four workers draws a number right after its fork. The prototype may have drawn one before."""
     from support.folders import readable
     from support.server import stop_all
     from support.site import Site

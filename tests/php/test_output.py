@@ -1,4 +1,4 @@
-"""The body of a response: streaming, buffers, large and binary output, and clients that go away."""
+"""The body of a response: streaming, buffers, large and binary output, clients that disconnect."""
 
 import gzip
 import hashlib
@@ -169,7 +169,7 @@ def test_a_finished_request_is_answered_while_the_script_goes_on(site, server):
         header('X-Head: 1');
         echo 'answer';
         $first = fastcgi_finish_request();
-        echo 'nobody reads this'; header('X-Late: 1');
+        echo 'never sent'; header('X-Late: 1');
         await(SCRATCH . '/finish');
         file_put_contents(SCRATCH . '/finished.tmp', json_encode([$first, fastcgi_finish_request(), connection_status()]));
         rename(SCRATCH . '/finished.tmp', SCRATCH . '/finished');"""
@@ -195,7 +195,7 @@ def test_shutdown_functions_run_after_a_finished_request(site, server):
     wait_for((site.scratch / "shutdown-ran").exists)
 
 
-# --- Clients that go away
+# --- Clients that disconnect
 
 
 def script_that_watches_its_client(ignore: bool, name: str) -> str:
@@ -214,7 +214,7 @@ def script_that_watches_its_client(ignore: bool, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "ignore, expected", [(False, "[1,1,false]"), (True, "[1,1,true]")], ids=["stops", "goes on if it says so"]
+    "ignore, expected", [(False, "[1,1,false]"), (True, "[1,1,true]")], ids=["stops", "continues with ignore_user_abort"]
 )
 def test_a_script_notices_that_its_client_disconnected(site, server, ignore, expected):
     name = f"gone-{ignore}"
@@ -234,7 +234,7 @@ def test_a_connected_client_is_not_reported_as_disconnected(site):
 
 
 def test_a_script_without_output_runs_to_its_end_after_its_client_disconnected(site, server):
-    """As under PHP-FPM: only output finds out that nobody listens."""
+    """As under PHP-FPM, only output detects a disconnected client."""
     path = site.page(
         "touch(SCRATCH . '/silent'); await(SCRATCH . '/speak'); touch(SCRATCH . '/done');"
     )
@@ -264,7 +264,7 @@ def test_connection_resets_do_not_affect_other_clients(site, server):
 
 
 def test_a_script_that_dies_while_streaming_truncates_its_response(site, server):
-    """The status is out already: a cut connection is the only honest end."""
+    """The status has been sent: a closed connection is the only way to report the failure."""
     path = site.page("echo 'begun'; flush(); await(SCRATCH . '/begun'); posix_kill(getmypid(), 9);")
     with server.connect() as connection:
         connection.send_request("GET", path)
@@ -278,7 +278,7 @@ def test_a_script_that_dies_while_streaming_truncates_its_response(site, server)
 
 
 def spooled_bytes(server) -> int:
-    """What the router's temporary files take on the disk."""
+    """The disk space of the router's temporary files."""
     return sum(
         entry.stat().st_blocks * 512
         for entry in Path(f"/proc/{server.router().pid}/fd").iterdir()
@@ -287,7 +287,7 @@ def spooled_bytes(server) -> int:
 
 
 def test_a_client_that_does_not_read_does_not_fill_the_disk(folder, serve):
-    """The bound of a response's temporary file: PHP waits for the client there, and goes on when it reads."""
+    """At the size limit of a response's temporary file, PHP waits until the client reads."""
     gigabyte, size = 1 << 30, 1 << 20
     folder.php(
         "endless.php",

@@ -1,4 +1,4 @@
-"""What a request leaves behind in its worker: nothing. Each script leaks what it can; the next one looks for it."""
+"""A request leaves no state in its worker. Each script leaks one kind of state; the next script looks for it."""
 
 import os
 import random
@@ -119,11 +119,11 @@ def test_relative_includes_are_resolved_from_the_script_folder(site, server):
 
 
 def test_commands_run_by_php_get_a_clean_process(site, server):
-    """Nothing of howdah's reaches them: no descriptor, no blocked signal, no ignored one but what PHP-FPM ignores, too."""
+    """They inherit no descriptor of howdah, no blocked signal, and only the ignored signals that PHP-FPM ignores, too."""
     inside = site.get("echo shell_exec('ls -l /proc/self/fd; grep -E \"^Sig(Blk|Ign)\" /proc/self/status');").text
     descriptors = [line.split(" -> ")[1] for line in inside.splitlines() if " -> " in line]
     assert all("memfd" not in d and "eventfd" not in d and "socket" not in d for d in descriptors), inside
-    # PHP itself leaves the script open while it runs; ls has three, and the folder that it lists.
+    # PHP keeps the script open while it runs; ls has three descriptors and the folder that it lists.
     assert len([d for d in descriptors if not d.endswith(".php")]) <= 4, inside
     masks = dict(line.split(":\t") for line in inside.splitlines() if line.startswith("Sig"))
     assert int(masks["SigBlk"], 16) == 0
@@ -148,7 +148,7 @@ def rss_kib(pid: int) -> int:
 
 
 def test_a_worker_is_clean_after_many_requests(site, server):
-    """The same worker, the same answers, no more memory and no more descriptors after some thousand mixed requests."""
+    """After some thousand mixed requests: the same worker, the same responses, no more memory, no more descriptors."""
     harmless = [name for name in LEAKS if name not in ("memory",)]
     pages = [site.page(LEAKS[name]) for name in harmless] + [site.page("echo str_repeat('x', 300000);"), "/request.php"]
     probe = probe_of(site)

@@ -87,7 +87,7 @@ def test_a_busy_loop_is_explained(site):
         assert len(samples) == 2
         for line in samples:
             assert names(line)[-3:] == ["busy", "Shop::order", "{main}"]
-        # A busy machine may leave it little of a processor.
+        # On a busy machine the script gets little CPU time.
         assert samples[-1]["cpu"] >= 0.02
 
 
@@ -146,10 +146,10 @@ def test_shutdown_functions_run_after_a_timeout(site, how):
         assert server.get(f"/shutdown.php?how={how}").status == 504
         assert 1 <= time.monotonic() - began < 3
         assert (site.scratch / "shutdown").read_text() == "2", "CONNECTION_TIMEOUT"
-        said = re.search(r"limits/timeout of the application \"app\" ends a request: (.*)", server.stderr).group(1)
-        assert f"GET /shutdown.php?how={how}, script {site.root}/shutdown.php, after 1." in said
-        assert f"in worker {pid}, at " in said and f"{{main}} {site.root}/shutdown.php:" in said and "KiB of memory" in said
-        assert bool(re.search(r"sleep in \w*nanosleep < ", said)) == (how == "sleep")
+        report = re.search(r"limits/timeout of the application \"app\" ends a request: (.*)", server.stderr).group(1)
+        assert f"GET /shutdown.php?how={how}, script {site.root}/shutdown.php, after 1." in report
+        assert f"in worker {pid}, at " in report and f"{{main}} {site.root}/shutdown.php:" in report and "KiB of memory" in report
+        assert bool(re.search(r"sleep in \w*nanosleep < ", report)) == (how == "sleep")
         assert "killed" not in server.stderr
         assert names(of_url(server, f"/shutdown.php?how={how}", "limit")[0])[-1] == "{main}"
         assert server.get("/pid.php").text != pid, "another worker"
@@ -167,7 +167,7 @@ def test_a_script_that_ignores_its_timeout_is_killed(site):
 
 
 def test_a_script_that_waits_for_another_server_is_killed(site, slow_upstream):
-    """PHP's streams go on waiting after a signal."""
+    """PHP's streams continue to wait after a signal."""
     with Howdah.run(application(site, processes=1, limits={"timeout": 1})) as server:
         assert server.get(f"/fetch.php?url={slow_upstream.url}").status == 504
         assert re.search(r"at file_get_contents in [\w.]*poll[\w.]* < {main} ", server.stderr)
@@ -184,7 +184,7 @@ def test_an_endless_shutdown_function_is_killed(site):
 
 def test_a_timeout_truncates_a_response_that_has_begun(site):
     site.php("begun.php", "echo str_repeat('x', 10000); flush(); sleep(60);")
-    # Long enough for the response to begin on a busy machine, too.
+    # The response can begin within this time on a busy machine, too.
     with Howdah.run(application(site, processes=1, limits={"timeout": 4})) as server:
         with server.connect() as connection:
             connection.send(b"GET /begun.php HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -218,7 +218,7 @@ def command(server, *arguments, expect=0):
 
 def test_consecutive_slow_requests_are_both_sampled_in_time(site):
     with Howdah.run(application(site, processes=1, slow_log={"threshold": 0.3, "samples": 10})) as server:
-        # The next look at the first one would be 4.8 s after it began.
+        # The next sample of the first request would be taken 4.8 s after its start.
         server.get("/sleep.php?s=3")
         server.get("/busy.php?s=0.8")
         samples = wait_for(lambda: of_url(server, "/busy.php?s=0.8"), "its sample", 5)
@@ -315,9 +315,9 @@ def test_control_characters_of_a_client_do_not_reach_the_terminal(site):
 def test_a_profile_finds_the_hot_function(site):
     with Howdah.run(application(site, processes=2)) as server:
         asking = Background(server.get, "/busy.php?s=3")
-        said = command(server, "profile", "app", "--seconds", "2", "--rate", "199", "--output", "p.svg")
+        report = command(server, "profile", "app", "--seconds", "2", "--rate", "199", "--output", "p.svg")
         asking.result()
-        assert re.match(r"\d+ samples of 1 worker, 199/s each\.\n *\d+\.\d %  hot\n", said), said
+        assert re.match(r"\d+ samples of 1 worker, 199/s each\.\n *\d+\.\d %  hot\n", report), report
         svg = (server.directory / "p.svg").read_text()
         assert xml.etree.ElementTree.fromstring(svg).tag.endswith("svg")
         assert "hot (" in svg and "Shop::order (" in svg and "{main} busy.php (" in svg and "<script" in svg
@@ -333,9 +333,9 @@ def test_a_profile_sees_internal_functions(site):
     site.php("hash.php", "$s = str_repeat('x', 4000000); for ($end = microtime(true) + 2; microtime(true) < $end;) md5($s);")
     with Howdah.run(application(site, processes=1)) as server:
         asking = Background(server.get, "/hash.php")
-        said = command(server, "profile", "app", "--seconds", "1")
+        report = command(server, "profile", "app", "--seconds", "1")
         asking.result()
-        assert re.search(r"^ *(9\d|100)\.\d %  md5$", said, re.M), said
+        assert re.search(r"^ *(9\d|100)\.\d %  md5$", report, re.M), report
 
 
 def test_a_profile_blocks_only_other_profiles(site):
@@ -374,12 +374,12 @@ def test_a_profile_ends_with_its_application(site):
 
 def test_idle_workers_are_not_sampled_and_the_profile_reports_that(site):
     with Howdah.run(application(site, processes=2)) as server:
-        said = command(server, "profile", "app", "--seconds", "0.5", expect=1)
-        assert "no request of \"app\" ran within 0.5 s" in said
+        report = command(server, "profile", "app", "--seconds", "0.5", expect=1)
+        assert "no request of \"app\" ran within 0.5 s" in report
         assert "cannot write" in command(server, "profile", "app", "--output", "/nowhere/p.svg", expect=1)
 
 
-# --- Whatever PHP does, sampling does it no harm
+# --- Sampling is harmless for any PHP code
 
 
 STRANGE = {

@@ -1,4 +1,4 @@
-"""The variables that a script sees: those of PHP-FPM behind nginx, whatever php.ini says."""
+"""The variables that a script sees are those of PHP-FPM behind nginx, with any php.ini."""
 
 import os
 import time
@@ -145,7 +145,7 @@ def hexadecimal(got: dict) -> dict:
     ],
 )
 def test_any_byte_but_nul_is_possible_in_a_path(folder, serve, raw, path):
-    """Whether a path means something is the application's to say, as with nginx and FPM."""
+    """The application decides about the path, as with nginx and FPM."""
     folder.php(
         "index.php",
         """$names = ['REQUEST_URI', 'DOCUMENT_URI', 'SCRIPT_NAME', 'PATH_INFO', 'SCRIPT_FILENAME', 'PATH_TRANSLATED'];

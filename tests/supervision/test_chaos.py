@@ -1,6 +1,6 @@
-"""Whatever is killed, each client's answer is right or an honest 5xx, and nothing is left behind.
+"""Random deaths: each response is right or a 502 or 503, and no process or descriptor is left over.
 
-HOWDAH_TEST_CHAOS_SECONDS (8) is how long it goes on; the whole bar is 60.
+HOWDAH_TEST_CHAOS_SECONDS (8) sets the duration; docs/performance.md has the result of 60 s.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ WEIGHTS = {"worker": 8, "prototype": 1, "router": 1}
 
 
 def ask(client, turn):
-    """Requests a number of its own, and compares the answer with it."""
+    """Requests a page with a unique number, and compares the response with it."""
     number = f"{client.number}-{turn}"
     answer = client.get(f"/echo.php?{number}")
     if answer.status in (502, 503):
@@ -57,7 +57,7 @@ def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
         while time.monotonic() < until:
             tries += 1
             for kind in sorted(TITLES, key=lambda kind: dice.random() ** (1 / WEIGHTS[kind]), reverse=True):
-                # Whose prototype has just died is there again a moment later: meanwhile another kind has to die.
+                # A process that has just been killed may not have a successor yet: then a process of another kind is killed.
                 found = victims(server, TITLES[kind])
                 if found:
                     with contextlib.suppress(ProcessLookupError):
@@ -66,7 +66,7 @@ def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
                     break
             due += 0.1
             time.sleep(max(0.0, due - time.monotonic()))
-        # Everything comes back by itself.
+        # All processes are replaced.
         wait_for(lambda: server.get("/echo.php?end").text == "you asked for end", "an answer", timeout=20)
         load.stop()
         honest = [answer for answer in load.wrong if answer in (502, 503)]
@@ -75,7 +75,7 @@ def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
         assert tries > 8 * SECONDS and sum(killed.values()) > 5 * SECONDS, (tries, killed)
         assert wrong == []
         assert load.correct > 10 * SECONDS
-        # One request for each worker, those of the connections of each router; a prototype's workers finish theirs.
+        # A worker's death costs one request, a router's those of its connections. A prototype's workers finish their requests.
         assert len(honest) <= killed["worker"] + CLIENTS * killed["router"], (len(honest), killed)
         assert len(load.broken) <= CLIENTS * killed["router"], (load.broken, killed)
         server.workers(count=WORKERS)

@@ -1,4 +1,4 @@
-"""What goes wrong around howdah, and what its clients and its log get of it: docs/faults.md, line by line."""
+"""Faults, and what clients and the log see of them: docs/faults.md, line by line."""
 
 import json
 import os
@@ -28,12 +28,12 @@ DEATHS = {
     "aborts": "FFI::cdef('void abort(void);')->abort();",
     "closes": "$c = FFI::cdef('int close(int);'); for ($fd = 0; $fd < 256; $fd++) { $c->close($fd); }",
 }
-"""Scripts that end their worker, or cut it off from the router."""
+"""Scripts that kill their worker, or cut its connection to the router."""
 
 
 @pytest.fixture
 def shop(folder, run):
-    """Starts an application with these options, and others if it is told their configuration."""
+    """Starts the application `shop` with these options; `config` adds to the configuration."""
     for name, code in DEATHS.items():
         folder.php(f"{name}.php", code)
     folder.php("pid.php", "echo getmypid();")
@@ -89,7 +89,7 @@ def test_a_worker_without_descriptors_answers_its_request_and_exits(shop):
         wait_for(lambda: server.get("/pid.php").text != before, "another worker")
         assert time.monotonic() - began < 5
     wait_for(lambda: "exited with code 74, as a script has closed its descriptors" in server.stderr, "the line")
-    assert "replaced" not in server.stderr, "no rule was broken"
+    assert "replaced" not in server.stderr, "the prototype broke no rule"
 
 
 def test_process_limits_and_alarms_of_a_script_do_not_reach_the_next_request(shop, folder):
@@ -125,7 +125,7 @@ def test_a_stopped_prototype_whose_workers_die_is_replaced(shop):
     server.prototype("shop").kill(signal.SIGSTOP)
     assert server.get("/pid.php").text == before
     time.sleep(2.5)  # Longer than a prototype may take to fork a worker.
-    assert server.get("/pid.php").text == before, "nobody is missed: it is left alone"
+    assert server.get("/pid.php").text == before, "a stopped prototype whose workers live is left alone"
     os.kill(int(before), signal.SIGKILL)
     wait_for(lambda: "tells of no worker that has died" in server.stderr, "the line", 40)
     wait_for(lambda: server.get("/pid.php").status == 200, "another worker")
@@ -148,7 +148,7 @@ def test_a_script_that_kills_each_worker_does_not_starve_the_others(shop, limits
     with ThreadPoolExecutor(6) as pool:
         statuses = list(pool.map(ask, paths))
     assert {status for path, status in statuses if path == "/pid.php"} == {200}
-    # 503: it is known by then what they do.
+    # 503: by then howdah knows which pages kill workers.
     assert {status for path, status in statuses if path not in ("/pid.php", "/closes.php")} <= {502, 503}
     assert max(seconds for path, seconds in taken if path == "/pid.php") < 5, sorted(taken, key=lambda it: it[1])[-5:]
     server.workers("shop", count=2)
@@ -175,7 +175,7 @@ def test_many_clients_of_a_script_that_kills_workers_do_not_starve_the_others(sh
         list(pool.map(ask, list(answers) * 4))
     kills, others = (Counter(status for status, _ in answers[path]) for path in answers)
     assert set(kills) == {502, 503} and set(others) == {200}, (kills, others)
-    # Ten at once and twenty a second run; on a slow machine fewer.
+    # Ten at once and twenty per second run; on a slow machine fewer.
     assert kills[502] <= 20 * (seconds + 1) + 10 + 8, kills
     assert others[200] > 50 * seconds, others
     slowest = sorted(seconds for _, seconds in answers[good])
@@ -201,7 +201,7 @@ def test_deaths_after_the_response_are_contained(shop, folder):
     folder.php("after.php", "echo 'answered'; fastcgi_finish_request(); posix_kill(getmypid(), SIGKILL); sleep(60);")
     server = shop()
     statuses = Counter()
-    # The word of a death may come after the next requests.
+    # The report of a death may arrive after the next requests.
     for _ in range(4):
         with ThreadPoolExecutor(8) as pool:
             statuses.update(answer.status for answer in pool.map(server.get, ["/after.php"] * 20))
@@ -212,7 +212,7 @@ def test_deaths_after_the_response_are_contained(shop, folder):
 def test_workers_killed_by_their_timeout_are_not_contained(shop, folder):
     folder.php("slow.php", "register_shutdown_function(fn() => sleep(60)); while (true);")
     server = shop(processes=12, limits={"timeout": 1})
-    # All of them are killed, as they take too long: that is no reason to refuse the next ones.
+    # All of them are killed because they take too long. That is no reason to reject the next requests.
     with ThreadPoolExecutor(12) as pool:
         for _ in range(2):
             statuses = Counter(answer.status for answer in pool.map(server.get, ["/slow.php"] * 12))
@@ -230,10 +230,10 @@ def test_an_idempotent_request_is_retried_once(shop, folder):
     again()
     assert server.request("HEAD", "/once.php").status == 200
     again()
-    assert server.post("/once.php", "x=1").status == 502, "it may have been ordered and paid"
+    assert server.post("/once.php", "x=1").status == 502, "a POST may have had effects"
     again()
     assert server.request("GET", "/once.php", body="x=1").status == 502, "its body is gone"
-    # Once, not for ever.
+    # A request is retried once only.
     deaths = server.stderr.count("another worker is started")
     assert server.get("/segfault.php").status == 502
     wait_for(lambda: server.stderr.count("another worker is started") == deaths + 2, "two deaths")
@@ -283,7 +283,7 @@ def test_worker_prototype_and_router_may_die_at_the_same_time(shop):
     for _ in range(3):
         doomed = [server.router(), server.prototype("shop"), *server.workers("shop", count=2)]
         for process in doomed:
-            # An idle worker goes by itself as soon as its prototype is dead.
+            # An idle worker exits as soon as its prototype is dead.
             with suppress(ProcessLookupError):
                 process.kill()
         assert server.get("/pid.php").status == 200
@@ -338,8 +338,8 @@ def test_a_full_disk_costs_lines_of_the_access_log_and_no_request(shop, tmp_path
         whole = re.compile(r"GET /\S+ HTTP/1.1 200 end")
         torn = [line for line in log.read_text().splitlines() if not whole.fullmatch(line)]
         threads = int(server.router().status("Threads"))
-        assert len(torn) <= 2 * threads, "what was cut off is a line of its own"
-        assert server.stderr.count("cannot write the access log") <= 2 * threads, "it is said once for each outage"
+        assert len(torn) <= 2 * threads, "a truncated line is a separate line"
+        assert server.stderr.count("cannot write the access log") <= 2 * threads, "it is logged once per outage"
 
 
 @needs_root
@@ -355,7 +355,7 @@ def test_a_full_disk_rejects_a_large_body(shop, folder, tmp_path):
         except (ProtocolError, ConnectionError):
             pass  # It was answered before the body was read.
         wait_for(lambda: "cannot write a request's body to a temporary file" in server.stderr, "the line")
-        assert server.post("/size.php", b"x" * 900).text == "900", "what fits into memory needs no disk"
+        assert server.post("/size.php", b"x" * 900).text == "900", "a body that fits into memory needs no disk"
         ballast.unlink()
         assert server.post("/size.php", b"x" * 100_000).text == "100000"
         assert os.statvfs(disk).f_bfree == os.statvfs(disk).f_blocks, "nothing is left behind"
@@ -420,7 +420,7 @@ def test_missing_logs_do_not_stop_requests(folder, tmp_path):
         before = server.get("/pid.php").text
         server.prototype("shop").kill()
         wait_for(lambda: server.get("/pid.php").text != before, "another worker")
-        assert "cannot be opened" not in server.stderr, "they are open still"
+        assert "cannot be opened" not in server.stderr, "the open logs are still written"
         answer = server.api("POST", "/control/applications/shop/restart")
         assert answer.status == 500 and "applications/shop/stderr: " in answer.json()["detail"]
 
@@ -451,8 +451,8 @@ def test_a_read_only_state_is_loaded_and_changes_are_rejected(folder, tmp_path):
             assert server.api("GET", "/config/applications/shop/processes").json() == 1
             server.workers("shop", count=1)
             assert server.api("PUT", "/certificates/x", "x").status >= 400
-            assert server.api("GET", "/control/applications/shop/restart").status == 200, "what stores nothing works"
-        # A configuration that is given at the start need not be stored.
+            assert server.api("GET", "/control/applications/shop/restart").status == 200, "requests that store nothing work"
+        # A configuration that is given at the start does not have to be stored.
         application.pop("slow_log")
         given = tmp_path / "given.json"
         given.write_text(json.dumps({"listeners": {}, **config}))
@@ -479,17 +479,17 @@ def test_connections_beyond_the_descriptor_limit_wait(shop):
     try:
         wait_for(lambda: "as many as the limit of descriptors allows; others wait in the backlog" in server.stderr, "the line")
         before = cpu_seconds(router)
-        time.sleep(1)  # A sample of the time, not a wait.
-        assert cpu_seconds(router) - before < 0.4, "it waits, and does not spin"
-        # Whoever is in is served, with what that takes: files, bodies.
+        time.sleep(1)  # This sets the interval of the samples; it is not a wait.
+        assert cpu_seconds(router) - before < 0.4, "it waits without using the CPU"
+        # Accepted connections are served, including files and bodies.
         assert held[0].request("GET", "/pid.php").status == 200
         assert held[1].request("GET", "/file.txt").status == 200
         assert held[2].request("POST", "/pid.php", body=b"x" * 3_000_000).status == 200
-        assert server.stderr.count("as many as the limit") == 1, "it is said once, while it lasts"
+        assert server.stderr.count("as many as the limit") == 1, "it is logged once while it lasts"
         held[-1].send_request("GET", "/pid.php")
         for client in held[:200]:
             client.close()
-        assert held[-1].response("GET").status == 200, "it was only late"
+        assert held[-1].response("GET").status == 200, "the connection only waited"
     finally:
         for client in held:
             client.close()
@@ -537,7 +537,7 @@ def test_a_short_backlog_is_logged_at_the_start(shop):
     assert "sysctl -w net.core.somaxconn=4096" in server.stderr
 
 
-# --- Processes that cannot be made
+# --- Failed forks
 
 
 @needs_root
@@ -545,7 +545,7 @@ def test_without_forks_live_workers_serve_and_requests_wait(shop):
     server = shop(user="www-data")
     first, second = server.workers("shop", count=2)
     prototype = server.prototype("shop").pid
-    # The limit of another user's process is for a privileged root only.
+    # Only a privileged root may change the limits of another user's process.
     like_php = ("setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups")
     limit = lambda most: subprocess.run([*like_php, "prlimit", "--pid", str(prototype), f"--nproc={most}:"], check=True)
     usual = re.search(r"Max processes\s+(\S+)", Path(f"/proc/{prototype}/limits").read_text())[1]
@@ -560,7 +560,7 @@ def test_without_forks_live_workers_serve_and_requests_wait(shop):
         limit(usual)
         assert waiting.result().status == 200
     server.workers("shop", count=2)
-    assert server.stderr.count("cannot fork") < 40, "it is tried with more and more patience"
+    assert server.stderr.count("cannot fork") < 40, "the pause between attempts grows"
 
 
 # --- Clocks
@@ -612,7 +612,7 @@ int gettimeofday(struct timeval *now, void *zone)
 
 
 def test_a_jump_of_the_wall_clock_has_no_effect(shop, folder, tmp_path):
-    """Seconds before 1970, and years ahead: as seen by all of howdah and PHP, while requests run."""
+    """Seconds before 1970, and years ahead, for all processes of howdah and PHP, while requests run."""
     library, offset = tmp_path / "clock.so", tmp_path / "offset"
     (tmp_path / "clock.c").write_text(CLOCK)
     if subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], capture_output=True).returncode:
@@ -631,10 +631,10 @@ def test_a_jump_of_the_wall_clock_has_no_effect(shop, folder, tmp_path):
             with open(offset, "r+b") as file:
                 file.write(jump.to_bytes(8, "little", signed=True))
             seen = int(client.request("GET", "/time.php").text)
-            assert abs(seen - (time.time() + jump)) < 60, "the clock is what the test says"
+            assert abs(seen - (time.time() + jump)) < 60, "the clock has the time that the test set"
             assert client.request("GET", "/file.txt").status == 200
             assert {request.result().status for request in requests} == {200}
-    assert {process.pid for process in server.processes()} == before, "nobody was ended for it"
+    assert {process.pid for process in server.processes()} == before, "no process was killed because of it"
     assert "WARN" not in server.stderr and "ERROR" not in server.stderr
 
 

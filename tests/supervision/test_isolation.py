@@ -1,4 +1,4 @@
-"""What an application sees of the machine, and of other applications: no more than its `isolation` and its user allow."""
+"""Isolation: an application sees only what its `isolation` and its user allow of the machine and of other applications."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import pytest
 
 from support.folders import Folder, readable
 from support.requires import needs_root
+from support.users import NOBODY
 from support.waiting import wait_for
 
 pytestmark = needs_root
@@ -22,7 +23,7 @@ PATIENT = {"processes": 1, "user": "www-data"}
 
 @cache
 def refusal(*command: str) -> str:
-    """What this kernel, or the container around us, says to `unshare`; empty if it allows it."""
+    """The error of `unshare` on this kernel or in this container; empty if it succeeds."""
     tried = subprocess.run(command, capture_output=True, text=True)
     return tried.stderr.strip() or f"exit code {tried.returncode}" if tried.returncode else ""
 
@@ -53,14 +54,14 @@ def link(namespace: str) -> str:
 
 @pytest.fixture
 def pair(folder, run):
-    """A server with two applications of different users, and the path of each."""
+    """A server with two applications of different users, and a path of each."""
     secret = folder.scratch / "secret"
     secret.write_text("of shop")
     shutil.chown(secret, "www-data", "www-data")
     secret.chmod(0o600)
     folder.php("pid.php", "echo getmypid();")
     shop = app(folder, environment={"PASSWORD": "of-shop"})
-    blog = app(folder, user="nobody")
+    blog = app(folder, user=NOBODY)
     routes = [
         {"match": {"host": "shop"}, "action": {"pass": "applications/shop"}},
         {"action": {"pass": "applications/blog"}},
@@ -113,7 +114,7 @@ def test_applications_share_no_opcache(pair, folder):
 
 
 ATTACK = r"""$found = [];
-    // By the numbers that it was told, and by those that it sees.
+    // The pids that the test passes, and those that the attacker sees.
     $seen = array_filter(@scandir('/proc') ?: [], 'is_numeric');
     foreach (array_unique([...explode(',', $_GET['pids']), ...$seen]) as $pid) {
         if ($pid == getmypid() || $pid == posix_getppid()) { continue; }
@@ -147,11 +148,11 @@ NAMESPACES = {"pid": True, "mount": True, "network": True, "uname": True}
 @pytest.mark.parametrize(
     ("user", "isolation", "flags", "succeeds"),
     [
-        ("nobody", {}, (), []),
-        ("nobody", {"namespaces": NAMESPACES, "new_privs": False}, ("--pid", "--mount", "--net", "--uts"), []),
-        ("nobody", {"namespaces": {"credential": True}}, ("--user",), []),
-        ("nobody", "rootfs", ("--pid", "--mount"), []),
-        # Of the same user, files and signals are anybody's; memory, environment and channel are not.
+        (NOBODY, {}, (), []),
+        (NOBODY, {"namespaces": NAMESPACES, "new_privs": False}, ("--pid", "--mount", "--net", "--uts"), []),
+        (NOBODY, {"namespaces": {"credential": True}}, ("--user",), []),
+        (NOBODY, "rootfs", ("--pid", "--mount"), []),
+        # Applications of one user share files and signals, but not memory, environment and channel.
         ("www-data", {}, (), ["file", "signal"]),
         ("www-data", {"namespaces": NAMESPACES}, ("--pid", "--mount", "--net", "--uts"), ["file"]),
         ("www-data", "rootfs", ("--pid", "--mount"), []),
@@ -190,7 +191,7 @@ def test_an_isolated_application_cannot_reach_another_one(folder, tmp_path, run,
 
 
 def test_the_attack_succeeds_without_isolation(folder, run):
-    """What it looks for is found where it may be: in a program that the application itself has started."""
+    """The attack finds its target in a program that the application itself has started."""
     attack = "$child = proc_open('exec sleep 5', [], $pipes); usleep(300000); $_GET['pids'] = proc_get_status($child)['pid'];" + ATTACK
     server = run({"applications": {"app": app(folder)}})
     found = server.get(here(folder, attack + "proc_terminate($child);")).json()
@@ -212,7 +213,7 @@ def test_pid_hides_the_processes_of_the_machine(folder, run):
     seen = server.get(here(folder, SEEN)).json()
     assert seen["parent"] == 1 and seen["pid"] < 10
     assert sorted(seen["titles"]) == ['howdah: "app" prototype'] + ['howdah: "app" worker'] * 2
-    # From outside all is as ever.
+    # Nothing changes outside the namespace.
     prototype = server.prototype()
     assert prototype.parent == server.pid
     assert {worker.parent for worker in server.workers(count=2)} == {prototype.pid}
@@ -332,7 +333,7 @@ def test_new_privs_controls_no_new_privileges(folder, run):
 
 @pytest.fixture
 def rootfs(tmp_path):
-    """A folder that shall be `/`: with /app, and nothing of PHP."""
+    """A folder for `/`: it has /app, and no file of PHP."""
     root = readable(tmp_path) / "rootfs"
     inner = Folder(root / "home")
     return root, inner
@@ -368,10 +369,10 @@ def test_rootfs_hides_other_files(rootfs, run, tmp_path):
     assert (got["info"], got["passwd"], got["outside"]) == ("/info", False, False)
     assert got["extensions"] == ["Ä", True] and got["zone"] == "CEST" and got["ini"].startswith("/etc/php/")
     assert got["read-only"] and got["tmp"] and got["proc"]
-    assert not (root / "tmp/x").exists(), "its /tmp is its own"
+    assert not (root / "tmp/x").exists(), "it has its own /tmp"
     assert server.get("/missing.php").status == 404
     assert server.get("/etc/passwd").status == 404
-    assert Path("/proc/self/mountinfo").read_text() == mounts, "no mount of it is seen outside"
+    assert Path("/proc/self/mountinfo").read_text() == mounts, "none of its mounts is visible outside"
 
 
 def test_rootfs_mounts_the_requested_file_systems(rootfs, run):
@@ -398,7 +399,7 @@ def test_links_in_a_rootfs_are_resolved_inside_it(rootfs, run):
     routes = [{"match": {"uri": "/"}, "action": {"pass": "applications/app"}}, {"action": share}]
     server = run({"applications": {"app": config}, "routes": routes})
     assert server.get("/").text == "/home/site/v1 /home/site/v1"
-    # Seen from outside, the link would lead nowhere.
+    # Outside, the link is dangling.
     assert server.get("/name.txt").text == "v1"
     (inner.root / "new").symlink_to("/home/site/v2")
     os.rename(inner.root / "new", inner.root / "current")
@@ -407,7 +408,7 @@ def test_links_in_a_rootfs_are_resolved_inside_it(rootfs, run):
 
 
 def test_hostile_links_in_a_rootfs_do_not_lead_out(rootfs, run, folder, tmp_path):
-    """What is mounted is not mounted, nor a folder made, where a link of the application's leads to outside."""
+    """Nothing is mounted and no folder is made where a link of the application leads outside."""
     needs("--mount")
     root, inner = rootfs
     outside = tmp_path / "outside"
@@ -443,7 +444,7 @@ def test_a_path_outside_the_rootfs_is_named(rootfs, run, folder):
     assert "applications/app/isolation/rootfs: " in server.api("PUT", "/config/applications/app", config).text
 
 
-# --- Everything together, and nobody's rights
+# --- All namespaces, and unprivileged users
 
 
 EVERYTHING = {"pid": True, "mount": True, "network": True, "uname": True, "credential": True, "cgroup": True}
@@ -525,15 +526,15 @@ def test_an_application_is_in_its_cgroup(folder, run, hierarchy):
     assert f"0::/{name}/shop\n" in server.get(path).text
     members = (hierarchy / name / "shop/cgroup.procs").read_text().split()
     assert {str(server.prototype().pid), str(server.workers()[0].pid)} == set(members)
-    # Another generation takes it over.
+    # The next generation takes it over.
     assert server.api("GET", "/control/applications/app/restart").status == 200
     assert f"0::/{name}/shop\n" in server.get(path).text
-    # In a namespace of its own it is the root of all groups.
+    # In its own namespace it is the root of all groups.
     isolation = {"cgroup": {"path": f"/{name}/shop"}, "namespaces": {"cgroup": True}}
     assert server.api("PUT", "/config/applications/app/isolation", isolation).status == 200
     assert "0::/\n" in server.get(path).text
     server.stop()
-    assert not (hierarchy / name).exists(), "what howdah made is removed"
+    assert not (hierarchy / name).exists(), "the group that howdah made is removed"
 
 
 def test_a_cgroup_of_the_operator_is_kept(folder, run, hierarchy):
@@ -561,7 +562,7 @@ def test_stdout_and_stderr_can_be_files(folder, run, tmp_path):
     assert err.read_text().startswith("before\n") and "to stderr" in err.read_text()
     assert "to stderr" not in server.stderr and "to stdout" not in server.stdout
     assert stat.S_IMODE(out.stat().st_mode) == 0o640 and out.stat().st_uid == 0
-    # Another prototype opens them anew.
+    # The next prototype opens them again.
     err.rename(tmp_path / "err.log.1")
     assert server.api("GET", "/control/applications/app/restart").status == 200
     assert server.get(path).status == 200

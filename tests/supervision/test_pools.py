@@ -1,4 +1,4 @@
-"""`processes` and `limits`: how many workers an application has, and for how long."""
+"""`processes` and `limits`: the number and the lifetime of an application's workers."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ def test_spare_processes_exist_before_they_are_needed(site):
     with Howdah.run(application(site, processes={"max": 6, "spare": 3, "idle_timeout": 1})) as server:
         wait_for(lambda: processes(server)["running"] == 3, "3 spare processes")
         held = [Background(server.get, "/wait.php") for _ in range(2)]
-        # Two are busy: two more make the spare ones three again.
+        # Two are busy; two more are started, so that three are spare.
         wait_for(lambda: processes(server)["running"] == 5, "two busy ones and three spare ones")
         (site.scratch / "go").touch()
         assert [request.result().status for request in held] == [200] * 2
@@ -49,8 +49,8 @@ def test_there_are_never_more_processes_than_max(site):
         answers = [request.result() for request in held]
         assert [answer.status for answer in answers] == [200] * 10
         assert len({answer.text for answer in answers}) <= 3
-        wait_for(lambda: processes(server)["running"] == 0, "none is needed")
-        assert server.get("/pid.php").status == 200, "and one comes when it is"
+        wait_for(lambda: processes(server)["running"] == 0, "no worker is needed")
+        assert server.get("/pid.php").status == 200, "a worker starts on demand"
 
 
 def test_a_worker_exits_after_its_requests(site):

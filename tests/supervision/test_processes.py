@@ -1,4 +1,4 @@
-"""The process tree: its titles, its deaths, its signals, its privileges. Everything here is about what survives what."""
+"""The process tree: titles, deaths, signals, privileges, and which processes survive which deaths."""
 
 import os
 import pwd
@@ -17,6 +17,7 @@ from support.held_request import HeldRequest, held_page
 from support.processes import Process
 from support.requires import needs_root
 from support.server import Howdah
+from support.users import NOBODY, WWW_DATA
 from support.waiting import wait_for
 
 
@@ -75,9 +76,9 @@ def test_the_router_has_few_threads_and_the_prototype_one(scripts, serve):
     for _ in range(50):
         server.get("/hello.txt"), server.get("/pid.php")
     assert int(server.prototype().status("Threads")) == 1
-    # Event loops, one for each core at most, and what waits for files.
+    # Event loops, at most one per core, and threads that read files.
     assert int(server.router().status("Threads")) <= 2 * cores + 4
-    # PHP, and the sampler.
+    # The thread of PHP and the sampler.
     assert all(int(worker.status("Threads")) == 2 for worker in server.workers())
 
 
@@ -101,7 +102,7 @@ def test_only_the_request_of_a_killed_worker_fails(scripts, serve):
     for connection in queued:
         connection.send_request("GET", "/pid.php")
     first, second = server.workers(count=2)
-    # Which of the two runs the doomed request shows in what dies with it.
+    # The failed response shows which of the two ran on the killed worker.
     first.kill()
     answers = []
     for held in (doomed, neighbour):
@@ -147,7 +148,7 @@ def test_under_load_only_the_requests_of_killed_workers_fail(scripts, serve):
 
 
 def test_workers_that_die_in_requests_are_replaced_without_a_fork_storm(scripts, serve):
-    """A page that kills its worker, asked for all the time, must not become a storm of forks; and it passes."""
+    """Constant requests for a page that kills its worker do not cause a storm of forks, and the slowdown ends with them."""
     server = serve(processes=1)
     stop = threading.Event()
     statuses = []
@@ -162,14 +163,14 @@ def test_workers_that_die_in_requests_are_replaced_without_a_fork_storm(scripts,
         deadline = time.monotonic() + 4
         while time.monotonic() < deadline:
             pids |= {worker.pid for worker in server.workers()}
-            time.sleep(0.005)  # A sample of the time, not a wait.
+            time.sleep(0.005)  # This sets the interval of the samples; it is not a wait.
         cpu = sum(map(int, Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
         stop.set()
         for client in clients:
             client.result()
     assert set(statuses) <= {502, 503}
     assert len(pids) < 110, f"{len(pids)} workers in four seconds: ten at once, then twenty a second"
-    assert cpu < 2 * os.sysconf("SC_CLK_TCK"), "the supervisor is busy with starting workers"
+    assert cpu < 2 * os.sysconf("SC_CLK_TCK"), "the supervisor spends its time on starting workers"
     assert server.get("/pid.php", timeout=60).status == 200
     server.workers(count=1)
 
@@ -195,7 +196,7 @@ def test_a_prototype_that_is_killed_is_replaced_and_no_request_fails(scripts, se
         wait_for(
             lambda: any(p.pid != before.pid for p in server.titled('howdah: "app" prototype')), "another prototype"
         )
-        assert running.response().status == 200, "the worker finishes what it does"
+        assert running.response().status == 200, "the worker finishes its request"
         wait_for(lambda: not any(worker.alive() for worker in workers), "the old workers to go")
         fresh = server.workers(count=2)
         seen = len(statuses)
@@ -255,7 +256,7 @@ def test_a_router_killed_under_load_is_replaced_without_a_refused_connection(scr
             client.result()
     assert refused == []
     assert set(served) == {200}
-    assert len(broken) <= 5 * 6, "more requests were broken than were in flight"
+    assert len(broken) <= 5 * 6, "more requests failed than were in flight"
     assert server.get("/hello.txt").text == "hello"
     wait_for(lambda: server.zombies() == [])
 
@@ -273,7 +274,7 @@ def test_a_connection_without_a_router_waits_in_the_backlog(scripts, serve):
 
 
 def test_the_workers_serve_the_next_router(scripts, serve):
-    """What ran for the old one is given up; nothing of it reaches a client of the new one."""
+    """Requests of the old router are abandoned; none of their output reaches a client of the new router."""
     server = serve(processes=1)
     running = HeldRequest(server, scripts, "running")
     server.router().kill()
@@ -300,7 +301,7 @@ def test_no_process_is_left_when_the_supervisor_is_killed(scripts):
 
 
 def test_no_process_is_left_when_the_supervisor_is_killed_while_it_starts(scripts):
-    """At any moment of its start, and while the end of its threads takes long: the machine is busy."""
+    """At any moment of its start, also when its threads exit slowly on a busy machine."""
     for moment in range(0, 200, 5):
         server = Howdah.serve(scripts, processes=2, ready=lambda _: True)
         try:
@@ -323,7 +324,7 @@ def test_a_running_request_is_finished(scripts, number):
         running = HeldRequest(server, scripts, "running")
         queued = server.connect()
         queued.send_request("GET", "/pid.php")
-        assert server.get("/hello.txt").text == "hello"  # What came before has been read.
+        assert server.get("/hello.txt").text == "hello"  # The requests that were sent before have been read.
         server.send_signal(number)
         wait_for(lambda: refuses(server), "new connections to be refused")
         assert server.process.poll() is None
@@ -397,7 +398,7 @@ def test_a_second_signal_ends_a_drain(scripts):
 
 
 def test_no_request_is_lost_in_a_drain_under_load(scripts):
-    """A request that was sent on a new connection is answered, or its connection was refused or closed before."""
+    """A request on a new connection is answered, or its connection was refused or closed before the request was sent."""
     server = Howdah.serve(scripts, processes=2)
     wrong: list[object] = []
     served: list[int] = []
@@ -442,7 +443,7 @@ def test_the_access_log_is_reopened(scripts, serve):
     wait_for(lambda: "second" in moved.read_text())
     server.send_signal(signal.SIGUSR1)
     wait_for(log.exists, "the log to be opened again")
-    # The router's threads hear of the new file a little later than it is there; until then lines go to the old one.
+    # The router's threads switch to the new file shortly after it exists; until then they write to the old one.
     with server.connect() as of_one_thread:
         asked = [of_one_thread.request("GET", "/hello.txt?third")]
         again = lambda: asked.append(of_one_thread.request("GET", "/hello.txt?third"))
@@ -481,7 +482,7 @@ def test_processes_left_by_php_are_reaped(scripts, serve):
 
 
 def test_a_child_that_php_does_not_wait_for_is_reaped(scripts, serve):
-    """proc_open() without proc_close(): PHP looks once, and forgets a child that still runs."""
+    """proc_open() without proc_close(): PHP checks once and forgets a child that still runs."""
     scripts.php("forget.php", "$p = proc_open(['sleep', '0.1'], [], $pipes); unset($p); echo getmypid();")
     server = serve(processes=1)
     pids = {server.get("/forget.php").text for _ in range(5)}
@@ -513,7 +514,7 @@ def test_a_busy_worker_reaps_children(scripts, serve):
 
 
 def test_howdah_does_not_reap_children_that_php_waits_for(scripts, serve):
-    """What PHP does wait for has its status, whatever else the worker reaps."""
+    """PHP gets the status of the children that it waits for, although the worker reaps others."""
     scripts.php(
         "wait-for.php",
         """$p = proc_open(['sh', '-c', 'sleep 0.05; exit 7'], [], $pipes); exec('sleep 0.1 &'); usleep(150000);
@@ -532,7 +533,7 @@ def ids(process: Process) -> tuple[set[int], set[int]]:
 
 
 @needs_root
-@pytest.mark.parametrize("options, user", [((), "www-data"), (("--user", "nobody"), "nobody")])
+@pytest.mark.parametrize("options, user", [((), "www-data"), (("--user", NOBODY), NOBODY)])
 def test_privileges_are_dropped(scripts, serve, options, user):
     scripts.php(
         "who.php",
@@ -556,28 +557,28 @@ def test_privileges_are_dropped(scripts, serve, options, user):
 
 @needs_root
 def test_the_owner_of_the_folder_is_the_default_user(scripts, serve):
-    nobody = pwd.getpwnam("nobody").pw_uid
-    os.chown(scripts.root, nobody, -1)
+    uid = pwd.getpwnam(NOBODY).pw_uid
+    os.chown(scripts.root, uid, -1)
     scripts.php("who.php", "echo posix_geteuid();")
-    assert serve().get("/who.php").text == str(nobody)
+    assert serve().get("/who.php").text == str(uid)
 
 
 @needs_root
 def test_the_user_of_an_application(scripts, run):
     scripts.php("who.php", "echo posix_geteuid(), ' ', posix_getegid();")
-    app = {"type": "php", "root": str(scripts.root), "user": "nobody", "group": "www-data"}
+    app = {"type": "php", "root": str(scripts.root), "user": NOBODY, "group": "www-data"}
     server = run({"applications": {"app": app}})
-    nobody, www = pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("www-data").pw_gid
-    assert server.get("/who.php").text == f"{nobody} {www}"
+    uid, gid = pwd.getpwnam(NOBODY).pw_uid, pwd.getpwnam("www-data").pw_gid
+    assert server.get("/who.php").text == f"{uid} {gid}"
 
 
 @needs_root
 @pytest.mark.parametrize("command", ["serve", "run"])
 def test_no_php_runs_as_root_by_default(scripts, tmp_path, command):
-    """A machine, or a container, with neither www-data nor nobody."""
+    """A machine or a container without either default user."""
     users = tmp_path / "passwd"
     users.write_text("root:x:0:0:root:/root:/bin/sh\n")
-    # systemd's module would make a nobody of its own.
+    # systemd's NSS module would define the second one.
     lookups = tmp_path / "nsswitch.conf"
     lookups.write_text("passwd: files\ngroup: files\n")
     mounts = f"mount --bind {users} /etc/passwd && mount --bind {lookups} /etc/nsswitch.conf"
@@ -587,7 +588,7 @@ def test_no_php_runs_as_root_by_default(scripts, tmp_path, command):
             Howdah.serve(scripts, prefix=hide)
         else:
             Howdah.run({"applications": {"app": {"type": "php", "root": str(scripts.root)}}}, prefix=hide)
-    assert "no user www-data and no user nobody" in str(failure.value) and "--user" in str(failure.value)
+    assert f"no user {WWW_DATA} and no user {NOBODY}" in str(failure.value) and "--user" in str(failure.value)
     with Howdah.serve(scripts, "--user", "root", prefix=hide) as server:
         assert server.get("/pid.php").status == 200
 
@@ -607,19 +608,19 @@ def test_php_cannot_reach_what_belongs_to_root(scripts, serve):
 
 @needs_root
 def test_howdah_runs_without_root(scripts):
-    """As any user, howdah runs everything as that user."""
+    """Without root, howdah runs everything as its own user."""
     scripts.php("who.php", "echo posix_geteuid();")
-    nobody = pwd.getpwnam("nobody")
-    prefix = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    user = pwd.getpwnam(NOBODY)
+    prefix = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
     with Howdah.serve(scripts, prefix=prefix) as server:
-        assert server.get("/who.php").text == str(nobody.pw_uid)
-        assert {uid for process in server.processes() for uid in ids(process)[0]} == {nobody.pw_uid}
+        assert server.get("/who.php").text == str(user.pw_uid)
+        assert {uid for process in server.processes() for uid in ids(process)[0]} == {user.pw_uid}
         server.workers()[0].kill()
         wait_for(lambda: server.get("/who.php").status == 200)
 
 
 def test_a_worker_holds_no_socket_of_a_client_or_listener(scripts, serve):
-    """A worker that is taken over must not be able to accept for others, or to read their connections."""
+    """A compromised worker must not be able to accept connections or to read those of others."""
     server = serve(processes=1)
     with server.connect() as connection:
         connection.request("GET", "/hello.txt")
@@ -636,7 +637,7 @@ def test_a_worker_holds_no_socket_of_a_client_or_listener(scripts, serve):
 
 
 def test_a_worker_holds_no_socket_at_all(scripts, serve):
-    """Nothing over which it could speak to the supervisor, as the prototype does."""
+    """A worker has no socket to the supervisor, unlike the prototype."""
     server = serve(processes=2)
     for _ in range(10):
         server.get("/pid.php")
@@ -645,7 +646,7 @@ def test_a_worker_holds_no_socket_at_all(scripts, serve):
         assert links and not [link for link in links if link.startswith("socket:")], links
     prototype = server.prototype()
     links = [os.readlink(entry) for entry in Path(f"/proc/{prototype.pid}/fd").iterdir()]
-    assert len([link for link in links if link.startswith("socket:")]) == 1, "the prototype has the one"
+    assert len([link for link in links if link.startswith("socket:")]) == 1, "the prototype has one socket"
 
 
 # --- Listeners

@@ -1,4 +1,4 @@
-"""The supervisor when things go wrong around it: logs, routers that die, ends in the middle of changes."""
+"""The supervisor under faults: logs, routers that die, shutdowns during changes."""
 
 import contextlib
 import json
@@ -36,10 +36,10 @@ def booting(folder: Folder) -> dict:
 
 
 def queue(server: Howdah, method: str, path: str, body: object) -> Connection:
-    """Asks the control API for something that is not answered yet, as another change is under way."""
+    """Sends a request to the control API that waits for another change."""
     connection = Connection(str(server.control))
     connection.send_request(method, path, body=json.dumps(body))
-    # It has come when one that is answered at once has been.
+    # The request has arrived when a later one that does not wait has been answered.
     server.api("GET", "/config")
     return connection
 
@@ -105,11 +105,11 @@ def test_a_new_router_keeps_an_open_log_whose_folder_is_gone(tmp_path, run):
         os.close(log)
 
 
-# --- Changes and the end
+# --- Changes and shutdown
 
 
 class Stopped:
-    """A router that is stopped, so that it does not switch."""
+    """A stopped router, which does not apply a configuration."""
 
     def __init__(self, server: Howdah):
         self.router = server.router()
@@ -185,7 +185,7 @@ def test_a_router_that_dies_during_a_change_loses_no_new_sockets(folder, run):
         change = pool.submit(server.api, "PUT", "/config", config)
         wait_for((folder.scratch / "booting").exists)
         old.kill()
-        assert server.get("/").status == 204, "another one serves"
+        assert server.get("/").status == 204, "another router serves"
         (folder.scratch / "go").touch()
         assert change.result().json() == OK
     with Connection(("127.0.0.1", port)) as client:
@@ -194,7 +194,7 @@ def test_a_router_that_dies_during_a_change_loses_no_new_sockets(folder, run):
 
 def test_a_configuration_that_kills_routers_is_rolled_back(folder, run):
     folder.php("who.php", "echo getenv('X') ?: 'old', ' ', getmypid();")
-    # What takes a router a while to read, so that it is killed in time.
+    # A router needs some time to read these, so that it is killed in time.
     listeners = {"127.0.0.1:{port}": {"pass": "applications/app"}}
     long = [{"match": {"uri": f"/{number}/*"}, **NO_CONTENT[0]} for number in range(10_000)]
     server = run({"listeners": listeners, "routes": long, "applications": {"app": application(folder)}})
@@ -225,7 +225,7 @@ def test_draining_workers_are_shown_until_they_exit(folder, run):
     wait_for(lambda: server.api("GET", "/status/draining").json() == {})
 
 
-# --- While it boots
+# --- Boot
 
 
 def test_ports_open_after_the_applications_booted_and_the_api_answers(folder):
@@ -263,7 +263,7 @@ def test_a_new_listener_listens_when_its_application_has_booted(folder, run):
     assert server.get("/").status == 204
 
 
-# --- What children are told, and what they inherit
+# --- Messages to children, and inherited descriptors
 
 
 def test_settings_of_any_length_reach_php(folder, run):
@@ -307,7 +307,7 @@ def test_an_unread_standard_error_pipe_blocks_no_change(folder):
     options = {"admin": {"opcache.preload": str(folder.root / "preload.php"), "opcache.preload_user": "www-data"}}
     pipe = folder.scratch / "pipe"
     os.mkfifo(pipe)
-    # Open at both ends, and read at none.
+    # Open at both ends, and never read.
     descriptor = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
     try:
         prefix = ["sh", "-c", f'exec 2>{pipe}; exec "$@"', "sh"]

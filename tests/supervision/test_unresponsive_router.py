@@ -1,4 +1,4 @@
-"""A router that does not answer is replaced, the control API never waits for it without end, and says what is in force."""
+"""Unresponsive routers are replaced; the control API waits a limited time and shows the active configuration."""
 
 import re
 import signal

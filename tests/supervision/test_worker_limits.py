@@ -1,4 +1,4 @@
-"""When a worker has done its part, and another one takes its place: `limits/requests` and `limits/memory`."""
+"""The replacement of workers by `limits/requests` and `limits/memory`."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +10,8 @@ from support.waiting import wait_for
 
 @pytest.fixture
 def shop(folder, run):
-    """Starts an application with these options; `/leak.php?mib=N` leaves so much memory behind in its worker."""
-    # PHP's own memory is given back after a request; what a library in C keeps is not.
+    """Starts an application with these options; `/leak.php?mib=N` leaks N MiB in its worker."""
+    # PHP frees its own memory after a request, but not the memory of a C library.
     folder.php(
         "leak.php",
         """$c = FFI::cdef('void *malloc(size_t); void *memset(void *, int, size_t);');
@@ -44,15 +44,15 @@ def test_a_worker_beyond_its_memory_limit_is_replaced_after_its_request(shop):
     server = shop(limits={"memory": "64M"})
     first = needs_ffi(server)
     assert server.get("/leak.php?mib=100").text == first, "the request is answered"
-    # Right after it another one runs.
+    # Another worker runs right after it.
     second = wait_for(lambda: (pid := server.get("/slow.php").text) != first and pid, "another worker")
-    assert server.get("/pid.php").text == second, "which stays"
+    assert server.get("/pid.php").text == second, "the worker is kept"
     line = wait_for(
         lambda: re.search(rf'worker of "shop" \(pid {first}\) grew (\d+) MiB in (\d) requests.*', server.stderr), "the line"
     )
     assert 95 <= int(line[1]) <= 110
     assert "requests of /leak.php" in line[0] and line[0].endswith("another one takes its place")
-    assert "exited with" not in server.stderr, "nothing went wrong"
+    assert "exited with" not in server.stderr, "no error was logged"
 
 
 def test_a_worker_below_its_memory_limit_is_kept(shop):
@@ -71,13 +71,13 @@ def test_no_request_is_lost_while_workers_are_recycled(shop):
 
 
 def test_workers_do_not_reach_their_limits_together(shop):
-    """Both reach their limits at the same time; one of them waits until the other one's successor serves."""
+    """Both reach their limits at the same time; the second waits until the successor of the first serves."""
     server = shop(limits={"requests": 20}, processes=4)
     lives = {}
     with ThreadPoolExecutor(4) as pool:
         for answer in pool.map(server.get, ["/slow.php"] * 80):
             lives[answer.text] = lives.get(answer.text, 0) + 1
-    assert max(lives.values()) <= 20, "never more than it may"
+    assert max(lives.values()) <= 20, "never more than its limit"
     assert len(lives) >= 5
 
 
@@ -92,7 +92,7 @@ def test_a_leak_is_logged_without_a_limit(shop):
     assert 32 <= int(line[1]) <= 40 and 40 <= int(line[2]) <= 61
     assert re.search(r"most of it \(\d+ MiB\) in \d+ requests of /leak\.php$", line[0]), line[0]
     assert server.get("/leak.php?mib=40").text == pid
-    wait_for(lambda: len(re.findall(" grew ", server.stderr)) == 2, "it has doubled")
+    wait_for(lambda: len(re.findall(" grew ", server.stderr)) == 2, "the limit has doubled")
 
 
 def test_request_limits_are_exact_for_small_numbers(shop):

@@ -1,1 +1,1 @@
-"""The parts that end-to-end tests are made of: a server, an HTTP client, an upstream, processes, load, folders."""
+"""Parts of end-to-end tests: a server, an HTTP client, an upstream, processes, load, folders."""

@@ -1,4 +1,4 @@
-"""What the tests of the packaged applications share: permissions, a browser, a picture."""
+"""Parts of the tests of packaged applications: permissions, a browser, a picture."""
 
 import os
 import shutil
@@ -8,14 +8,14 @@ import zlib
 from pathlib import Path
 
 from support.browser import Browser
+from support.users import WWW_DATA
 from support.waiting import wait_for
 
 AS_ROOT = os.geteuid() == 0
-WWW_DATA = "www-data"
 
 
 def give(path: Path, user: str = WWW_DATA):
-    """Makes everything in `path` belong to the user that PHP will run as."""
+    """Gives everything in `path` to the user that PHP runs as."""
     if not AS_ROOT:
         return
     shutil.chown(path, user, user)
@@ -30,7 +30,7 @@ def browser_of(server) -> Browser:
 
 
 def next_second():
-    """Waits until the clock shows another second, for applications that see no finer difference."""
+    """Waits for the next second, for applications whose timestamps are whole seconds."""
     second = int(time.time())
     wait_for(lambda: int(time.time()) > second, "another second")
 

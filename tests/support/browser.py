@@ -1,6 +1,6 @@
-"""A browser of the size that these tests need: keep-alive, cookies, redirects, forms, uploads.
+"""A small browser: keep-alive, cookies, redirects, forms, uploads.
 
-Whatever the server answers is a Page, 4xx and 5xx too; only a broken connection raises.
+Every response is a Page, including 4xx and 5xx; only a broken connection raises.
 """
 
 import html
@@ -33,7 +33,7 @@ class Form:
     method: str
     id: str
     name: str
-    # What a browser would send if nobody touched the form, buttons left out.
+    # The fields that a browser sends for the unchanged form, without buttons.
     fields: list[tuple[str, str]] = field(default_factory=list)
     buttons: list[tuple[str, str]] = field(default_factory=list)
 
@@ -188,7 +188,7 @@ class Browser:
     def _request(self, method: str, url: str, body: bytes | None, headers: dict) -> Page:
         target = urllib.parse.urlsplit(url)._replace(scheme="", netloc="").geturl() or "/"
         target = urllib.parse.quote(target, safe="%/?:@!$&'()*+,;=-._~[]|")
-        # The jar speaks urllib's language only.
+        # The jar accepts only urllib's requests.
         request = urllib.request.Request(url, method=method)
         self.cookies.add_cookie_header(request)
         headers = {"User-Agent": "Mozilla/5.0 (howdah tests)", "Accept": "*/*",

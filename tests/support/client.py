@@ -1,7 +1,7 @@
 """A strict HTTP/1.1 client.
 
 It reads exactly what the framing of a response announces, keeps what follows for the next response (pipelining), and
-raises `ProtocolError` for anything that a client may rightly refuse.
+raises `ProtocolError` for anything that a client may reject.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Headers = Sequence[tuple[str, str]] | Mapping[str, str]
 
 
 class ProtocolError(AssertionError):
-    """The server sent what HTTP/1.1 does not allow, or hung up where it must not."""
+    """The server violated HTTP/1.1, or closed the connection within a response."""
 
 
 class ClosedWithoutResponse(ProtocolError):
@@ -121,7 +121,7 @@ class Connection:
                     self.send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
                 self.send(b"0\r\n\r\n")
         except (BrokenPipeError, ConnectionResetError):
-            pass  # An early answer (413, say) may still be there to read.
+            pass  # An early response, such as 413, may still be there to read.
 
     def response(self, method: str = "GET") -> Response:
         """Reads one whole response to a request with the method."""
@@ -130,7 +130,7 @@ class Connection:
         return response
 
     def stream(self, method: str = "GET") -> tuple[Response, Iterator[bytes]]:
-        """Reads the head of a response, and gives its body piece by piece, as it arrives."""
+        """Reads the head of a response; returns it and an iterator of its body in pieces, as they arrive."""
         interim = []
         while True:
             response = self._head()
@@ -180,7 +180,7 @@ class Connection:
                     break
                 yield self._exactly(size)
                 if self._exactly(2) != b"\r\n":
-                    raise ProtocolError("a chunk is longer than it says")
+                    raise ProtocolError("a chunk is longer than its size")
             response.trailers = self._fields()
         elif lengths:
             remaining = int(lengths[0])
@@ -222,7 +222,7 @@ class Connection:
         return line
 
     def rest(self) -> bytes:
-        """Everything until the server hangs up; a reset counts as hanging up."""
+        """Reads everything until the server closes or resets the connection."""
         pieces = [self.buffer]
         self.buffer = b""
         with contextlib.suppress(ConnectionResetError):
@@ -231,5 +231,5 @@ class Connection:
         return b"".join(pieces)
 
     def is_closed(self) -> bool:
-        """Waits until the server hangs up, and says whether it did so without another byte."""
+        """Waits until the server closes the connection; returns whether it sent no more bytes before."""
         return self.rest() == b""

@@ -1,4 +1,4 @@
-"""Runs a command of howdah to its end."""
+"""Runs a command of howdah until it exits."""
 
 import subprocess
 
@@ -16,8 +16,8 @@ def howdah(*arguments: str, prefix=(), cwd=None, timeout=30) -> subprocess.Compl
     )
 
 
-def refused(result: subprocess.CompletedProcess) -> str:
-    """The one line that says why."""
+def error_of(result: subprocess.CompletedProcess) -> str:
+    """The error message, which is one line."""
     assert result.returncode == 1, (result.returncode, result.stdout, result.stderr)
     (line,) = result.stderr.splitlines()
     assert line.startswith("howdah: "), line

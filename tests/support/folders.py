@@ -17,12 +17,12 @@ PREAMBLE = (
     "if (!function_exists('await')) { function await(string $file): void "
     "{ for ($turn = 0; !file_exists($file) && $turn < 15000; $turn++) { usleep(1000); } } }"
 )
-"""What every script of `Folder.php` begins with: SCRATCH, the folder in which PHP may write, and await(FILE), which waits
-until the file exists (but not for ever: a test that failed must not leave its worker hanging)."""
+"""The beginning of every script of `Folder.php`: SCRATCH, the folder in which PHP may write, and await(FILE), which waits
+until the file exists (for at most 15 s: a failed test must not leave a hanging worker)."""
 
 
 def readable(path: os.PathLike | str) -> Path:
-    """Lets every user read what is in `path` and pass the folders above it that belong to us."""
+    """Lets every user read everything in `path` and enter the folders above it that belong to the current user."""
     path = Path(path)
     for entry in [path, *path.rglob("*")] if path.is_dir() else [path]:
         if not entry.is_symlink():
@@ -35,7 +35,7 @@ def readable(path: os.PathLike | str) -> Path:
 
 
 class Folder:
-    """What a server serves (`root`), and beside it a `scratch` folder in which PHP may write."""
+    """A folder to serve (`root`), and beside it a `scratch` folder in which PHP may write."""
 
     def __init__(self, path: os.PathLike | str):
         self.root = Path(path) / "site"

@@ -42,8 +42,8 @@ class LoadClient:
 
 
 Check = Callable[[LoadClient, int], object]
-"""Sends the requests of one turn. Gets the client and the turn's number (from 1); returns what is wrong, or something
-false."""
+"""Sends the requests of one turn. Gets the client and the turn's number (from 1); returns a description of an error, or a
+false value."""
 
 
 class Load:
@@ -60,9 +60,9 @@ class Load:
         """Starts `clients` clients for each check, which together do `turns_per_second`; without it, they never pause."""
         self.correct = 0
         self.wrong: list[object] = []
-        """The results of checks that found something wrong."""
+        """The errors that checks returned."""
         self.broken: list[str] = []
-        """Errors of connections, and answers that are not HTTP."""
+        """Connection errors, and responses that are not HTTP."""
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         repeated = [check for check in checks for _ in range(clients)]
@@ -97,7 +97,7 @@ class Load:
             thread.join()
 
     def assert_flawless(self) -> None:
-        """Asserts that each answer until now was right."""
+        """Asserts that each response until now was right."""
         failures = self.wrong + self.broken
         assert not failures, (len(failures), failures[:5])
 

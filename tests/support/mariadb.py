@@ -1,4 +1,4 @@
-"""A MariaDB server of the tests' own: data, socket and port in its folder, gone when stopped."""
+"""A separate MariaDB server: data, socket and port in its folder, removed when it is stopped."""
 
 import contextlib
 import ctypes
@@ -17,7 +17,7 @@ PR_SET_PDEATHSIG = 1
 
 @dataclass
 class Account:
-    """A database with a user of its own, who may do everything in it."""
+    """A database and a user with all rights in it."""
     database: str
     user: str
     password: str
@@ -31,7 +31,7 @@ class MariaDb:
         self._log = folder / "mariadb.log"
         data = folder / "data"
         user = ["--user=root"] if os.geteuid() == 0 else []
-        # One that starts removes whatever looks like a temporary table, also others', from a shared folder.
+        # A starting server removes every file that looks like a temporary table from its folder, also those of others.
         temporary = folder / "tmp"
         temporary.mkdir()
         common = [f"--datadir={data}", f"--tmpdir={temporary}", *user, "--innodb-log-file-size=8M",
@@ -85,5 +85,5 @@ class MariaDb:
 
 
 def _die_with_parent():
-    """So that no server survives a test run that was killed."""
+    """Kills the server when the test run is killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

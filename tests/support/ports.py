@@ -5,7 +5,7 @@ import socket
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on, below the range from which the kernel takes ports for clients."""
+    """A TCP port without a listener, below the range from which the kernel takes ports for clients."""
     while True:
         port = random.randrange(10240, 32000)
         with socket.socket() as v4, socket.socket(socket.AF_INET6) as v6:

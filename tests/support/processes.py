@@ -56,7 +56,7 @@ class Process:
     state: str = field(compare=False)
     """As in /proc: R, S, D, Z (zombie) …"""
     started: int
-    """In clock ticks since boot: with the pid, this names a process for good."""
+    """In clock ticks since boot: with the pid, this identifies a process."""
     title: str
     """As `ps -o args` shows it. Empty for a zombie."""
 

@@ -1,4 +1,4 @@
-"""Starts the real howdah for a test, talks to it, and sees that nothing of it is left over.
+"""Starts the real howdah for a test, sends requests to it, and checks that no process of it is left over.
 
     with Howdah.serve(folder, processes=1, ini={"display_errors": "1"}) as server:
         assert server.get("/index.php").text == "hello"
@@ -7,8 +7,8 @@
 
 A server takes a free port of its own and its own session, so that any number of them run side by side. Leaving the
 `with` block stops it with SIGTERM and asserts that it exited with 0, that no process of its session is left, zombies
-included, and that nothing panicked. When the block raises, everything is killed instead, and the first error is the
-one that is seen.
+included, and that nothing panicked. When the block raises, everything is killed instead, and the first error is
+reported.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from support.waiting import PATIENCE, wait_for
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXECUTABLE = Path(os.environ.get("HOWDAH", REPOSITORY / "target/release/howdah"))
-# The PHP version to test, as in 8.4; without it howdah takes the newest that it finds.
+# The PHP version to test, such as 8.4. By default howdah uses the newest that it finds.
 PHP = os.environ.get("HOWDAH_TEST_PHP")
 
 
 class Howdah:
-    """A howdah that runs. `Howdah.serve` and `Howdah.run` start one; the constructor takes any arguments."""
+    """A running howdah. `Howdah.serve` and `Howdah.run` start one; the constructor takes any arguments."""
 
     started: list[Howdah] = []
-    """Those of the test that runs; conftest.py shows their output when it fails."""
+    """The servers of the current test; conftest.py shows their output when it fails."""
 
     def __init__(
         self,
@@ -51,23 +51,23 @@ class Howdah:
         ready: Callable[[Howdah], bool] | None = None,
         time_divider: int = 1,
     ):
-        """Starts `EXECUTABLE` with what `arguments` makes of a free port, and waits until it is ready.
+        """Starts `EXECUTABLE` with the result of `arguments(free port)`, and waits until it is ready.
 
         `prefix` goes before the executable (`["setpriv", …]`); `ready` replaces the wait for the URL's line. A
         `time_divider` shortens howdah's own long timeouts, for tests that wait for one of them. Only builds with debug
         assertions do that: such a test must pass, if later, with a release build, too.
         """
         self.directory = Path(tempfile.mkdtemp(prefix="howdah-test-"))
-        # With a prefix it may be somebody else who writes here.
+        # With a prefix, another user may write here.
         self.directory.chmod(0o777 if prefix else 0o755)
         self.control = self.directory / "control.sock"
         self.process: subprocess.Popen | None = None
-        self.ended = False  # Whether a test has seen, or caused, the end of it.
+        self.ended = False  # Whether a test has stopped it or seen its exit.
         self.host = "127.0.0.1"
         Howdah.started.append(self)
         for attempt in range(5):
             self.port = free_port()
-            # Should pytest itself be killed, the kernel ends the server.
+            # If pytest is killed, the kernel kills the server.
             guard = ["setpriv", "--pdeathsig", "KILL"]
             words = arguments(self.port)
             if words[0] == "run" and "--state-dir" not in words:
@@ -119,7 +119,7 @@ class Howdah:
         **start,
     ) -> Howdah:
         """`howdah serve FOLDER`. `ini` and `env` become --ini and --env; `{port}` in `listen` is the free port. With `processes`
-        None howdah finds their number by itself."""
+        None howdah chooses their number."""
         root = folder.root if isinstance(folder, Folder) else folder
 
         def arguments(port: int) -> list[str]:
@@ -138,7 +138,7 @@ class Howdah:
         return cls(arguments, **start)
 
     def api(self, method: str, path: str, body: object = None, headers: Headers = ()) -> Response:
-        """Asks the control API of `Howdah.run`. A body that is neither text nor bytes is sent as JSON."""
+        """Sends a request to the control API of `Howdah.run`. A body that is neither text nor bytes is sent as JSON."""
         if body is not None and not isinstance(body, (str, bytes)):
             body = json.dumps(body)
         with Connection(str(self.control)) as connection:
@@ -146,8 +146,9 @@ class Howdah:
 
     @classmethod
     def run(cls, config: Mapping, *options: str, **start) -> Howdah:
-        """`howdah run --config` with the configuration, and a control socket of its own (`api`); `{port}` in the name of a listener is the free port.
+        """`howdah run --config` with the configuration, and its own control socket (`api`).
 
+        `{port}` in the name of a listener is the free port.
         Without listeners, 127.0.0.1 passes to the routes, or else to the only application.
         """
         config = dict(config)
@@ -174,7 +175,7 @@ class Howdah:
         finally:
             os.unlink(name)
 
-    # --- What it says
+    # --- Output
 
     @property
     def stdout(self) -> str:
@@ -217,7 +218,7 @@ class Howdah:
         return self.request("POST", target, headers, body)
 
     def raw(self, data: bytes, timeout: float = PATIENCE) -> bytes:
-        """Sends bytes as they are, and returns everything until the server hangs up."""
+        """Sends bytes unchanged, and returns everything until the server closes the connection."""
         with self.connect(timeout) as connection:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.send(data)
@@ -258,18 +259,18 @@ class Howdah:
     def leftovers(self) -> list[Process]:
         """Processes of the server's session (that is all of them, unless PHP code left it) that still exist.
 
-        Dead ones are the business of the parent that they have now: it may be the machine's, which takes its time."""
+        A zombie is not counted if its parent is outside the session: init may reap it later."""
         left = Process.of_session(self.pid)
         ours = {process.pid for process in left}
         return [process for process in left if process.state != "Z" or process.parent in ours]
 
-    # --- The end
+    # --- Shutdown
 
     def send_signal(self, number: int) -> None:
         self.process.send_signal(number)
 
     def exit_code(self, timeout: float = PATIENCE) -> int:
-        """Waits until the supervisor has ended."""
+        """Waits until the supervisor has exited."""
         self.ended = True
         try:
             return self.process.wait(timeout)
@@ -278,7 +279,7 @@ class Howdah:
             raise AssertionError(f"still running after {timeout:g} s:\n{tree}") from None
 
     def stop(self, number: int = signal.SIGTERM, timeout: float = PATIENCE) -> None:
-        """Ends the server as an operator would, and asserts that it went cleanly and completely."""
+        """Stops the server as an operator does, and asserts that it exits cleanly and completely."""
         if self.ended:
             return
         assert self.process.poll() is None, f"ended by itself with {self.process.returncode}\n{self.stderr}"
@@ -300,7 +301,7 @@ class Howdah:
         """Kills everything at once. Nothing is asserted."""
         self.ended = True
         if not self.directory.exists():
-            return  # It was stopped, and had no processes left.
+            return  # It was stopped without any process left.
         if self.process is not None:
             for process in {p.pid: p for p in [*self.processes(), *self.leftovers()]}.values():
                 if process.pid == self.pid and self.process.returncode is not None:
@@ -315,7 +316,7 @@ class Howdah:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def output(self) -> dict[str, str]:
-        """stdout and stderr, also after the end."""
+        """stdout and stderr, also after the shutdown."""
         return getattr(self, "final_output", None) or {"stdout": self.stdout, "stderr": self.stderr}
 
     def __enter__(self) -> Howdah:
@@ -332,7 +333,7 @@ class Howdah:
 
 
 def stop_all(servers: Iterable[Howdah]) -> None:
-    """Stops servers, and checks each; kills all of them if one does not stop as it must."""
+    """Stops and checks each server; kills all of them if one does not stop cleanly."""
     try:
         for server in servers:
             server.stop()

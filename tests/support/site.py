@@ -1,4 +1,4 @@
-"""A folder of small PHP pages with a server that stays for many tests."""
+"""A folder of small PHP pages with one server for many tests."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ PAGES = Path(__file__).parent / "pages"
 
 
 class Site(Folder):
-    """A folder with the scripts of support/pages and a server that stays for the tests of one file."""
+    """A folder with the scripts of support/pages and one server for all tests of a file."""
 
     def __init__(self, path, **how):
         super().__init__(path)
@@ -21,17 +21,17 @@ class Site(Folder):
         self.server = Howdah.serve(self, **how)
 
     def page(self, code: str) -> str:
-        """Makes a script of its own, so that opcache never knows an older one, and returns its URL path."""
+        """Makes a script under a new name, so that opcache has no older version, and returns its URL path."""
         name = f"page{next(self.numbers)}.php"
         self.php(name, code)
         return "/" + name
 
     def get(self, code: str, headers=(), query: str = "") -> Response:
-        """What a script answers to a GET request."""
+        """The response of a script to a GET request."""
         return self.server.get(self.page(code) + query, headers)
 
     def in_each_worker(self, count: int, code: str) -> list[Response]:
-        """What a script answers in `count` workers, each of which runs it once, at the same time."""
+        """The responses of a script in `count` workers, each of which runs it once, at the same time."""
         meeting = self.scratch / f"meeting{next(self.numbers)}"
         meeting.mkdir()
         meeting.chmod(0o777)

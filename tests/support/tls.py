@@ -15,7 +15,7 @@ def openssl(*arguments, cwd, **how) -> bytes:
 
 
 class Authority:
-    """A root, an intermediate, and what it signs: bundles as PEM."""
+    """A root and an intermediate certificate, which signs bundles in PEM."""
 
     EC = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")
 
@@ -28,7 +28,7 @@ class Authority:
         self.root = str(folder / "root.pem")
 
     def bundle(self, *names: str, key=EC, days: int = 30) -> str:
-        """A certificate for these hosts, the intermediate's, and the key. Names without a host are the common name."""
+        """A certificate for these names, the intermediate certificate, and the key. The first name is the common name."""
         self.number += 1
         file = f"leaf{self.number}"
         extension = "subjectAltName=" + ",".join(f"DNS:{name}" for name in names)
@@ -51,7 +51,7 @@ class Authority:
 
 
 class Client:
-    """Makes connections that believe the authority."""
+    """A client that trusts the authority."""
 
     def __init__(self, authority: Authority, server: Howdah, name: str = "shop.example"):
         self.context = ssl.create_default_context(cafile=authority.root)

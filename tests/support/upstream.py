@@ -1,4 +1,4 @@
-"""HTTP servers for tests of the proxy, which do exactly what a test says, byte by byte, and remember what they were sent.
+"""HTTP servers for tests of the proxy: a test controls every byte that they send, and they record what they receive.
 
     with Upstream(answers(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")) as upstream: ...
 
@@ -20,7 +20,7 @@ from support.waiting import PATIENCE
 @dataclass
 class Request:
     raw: bytes
-    """Everything up to the empty line, as it came."""
+    """Everything up to the empty line, unchanged."""
     body: bytes = b""
     raw_body: bytes = b""
     """With chunks."""
@@ -52,7 +52,7 @@ class Visit:
         self.socket.sendall(b"".join(data))
 
     def some(self, most: int = 1 << 16) -> bytes:
-        """What comes next; nothing at the end."""
+        """The next bytes; empty at the end."""
         if not self.buffer:
             with contextlib.suppress(ConnectionResetError):
                 self.buffer = self.socket.recv(1 << 16)
@@ -60,7 +60,7 @@ class Visit:
         return piece
 
     def head(self) -> Request | None:
-        """The next request's head; None when there is none."""
+        """The next request's head; None at the end of the connection."""
         raw = b""
         while b"\r\n\r\n" not in raw:
             more = self.some()
@@ -100,7 +100,7 @@ class Visit:
         return request
 
     def until_closed(self) -> bytes:
-        """Waits for the other side to hang up, and gives what came before."""
+        """Waits for the end of the connection, and returns the bytes before it."""
         pieces = []
         while piece := self.some():
             pieces.append(piece)
@@ -130,13 +130,13 @@ Handler = Callable[[Visit], None]
 
 
 class Upstream:
-    """A server. `address` is what a configuration says: a free port of 127.0.0.1, or what is given."""
+    """A server. `address` is written as in a configuration; by default a free port of 127.0.0.1."""
 
     def __init__(self, handler: Handler, address: str = "127.0.0.1:0"):
         self.handler = handler
         self.requests: list[Request] = []
         self.fragments: list[bytes] = []
-        """Beginnings of requests whose rest never came."""
+        """The bytes of incomplete requests."""
         self.accepted = 0
         self.open = 0
         self.errors: list[BaseException] = []
@@ -189,7 +189,7 @@ class Upstream:
                 self.sockets.discard(sock)
 
     def stop(self) -> None:
-        """Listens no more, and cuts all connections."""
+        """Closes the listener and all connections."""
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
@@ -208,7 +208,7 @@ class Upstream:
 
 
 def answers(response: bytes | Callable[[Request], bytes], requests: int | None = None) -> Handler:
-    """Answers each request, or so many on each connection, with these bytes."""
+    """Answers each request, or the first `requests` of each connection, with these bytes."""
 
     def handler(visit: Visit) -> None:
         count = 0

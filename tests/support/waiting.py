@@ -1,9 +1,9 @@
-"""Waiting for a condition, never for a time."""
+"""Waits for conditions, never for a time."""
 
 import time
 from typing import Callable
 
-# The longest time that anything that must happen may take on a busy machine. A test that reaches it fails.
+# The time in seconds within which an expected event must happen, even on a busy machine. After that the test fails.
 PATIENCE = 30.0
 
 

@@ -1,0 +1,4 @@
+"""System users that tests run processes as."""
+
+NOBODY = "nobody"  # words: keep
+WWW_DATA = "www-data"
