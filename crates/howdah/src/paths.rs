@@ -1,6 +1,6 @@
 //! The default paths of howdah's state directory and control socket.
 
-use howdah_supervisor::system_error::words;
+use howdah_supervisor::system_error::error_text;
 use std::env;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -41,7 +41,7 @@ impl StatePaths {
             format!(
                 "cannot create the folder {} of the control socket: {}; choose another with --control",
                 folder.display(),
-                words(&error)
+                error_text(&error)
             )
         })
     }

@@ -6,7 +6,7 @@ use crate::control::change::{Change, Current};
 use crate::control::reload::{Astray, Due};
 use crate::control::router::Router;
 use crate::control::stage::Stage;
-use crate::control::watch::{Notice, Watch};
+use crate::control::watch::{DeployNotice, Watch};
 use crate::generation::Generation;
 use crate::os::listen::Listeners;
 use crate::os::logs;
@@ -14,7 +14,7 @@ use crate::os::pid_file::PidFile;
 use crate::os::reap;
 use crate::os::signals::{SignalRequest, Signals};
 use crate::os::sweep::Sweep;
-use crate::os::system_error::words;
+use crate::os::system_error::error_text;
 use crate::plan::application::{Defaults, Plan};
 use crate::policy::pace::Backoff;
 use crate::store::certificates::Certificates;
@@ -89,7 +89,7 @@ enum Event {
     Ask(Ask),
     /// A change has its plans.
     Planned(Result<Vec<Plan>, String>),
-    Notice(Notice),
+    DeployNotice(DeployNotice),
     Time,
 }
 
@@ -146,7 +146,7 @@ impl Supervisor {
             return Poll::Ready(Event::Planned(plans));
         }
         if let Poll::Ready(notice) = self.watch.poll_notice(cx) {
-            return Poll::Ready(Event::Notice(notice));
+            return Poll::Ready(Event::DeployNotice(notice));
         }
         // One message of each in turn, the router's place being behind the generations': nobody waits for a flood to end.
         let talkers = self.generations.len() + 1;
@@ -199,7 +199,7 @@ impl Supervisor {
             Event::Prototype(place, None) => self.generations[place].on_close(now),
             Event::Ask(ask) => self.on_ask(ask, now),
             Event::Planned(plans) => self.planned(plans, now),
-            Event::Notice(notice) => self.on_notice(notice),
+            Event::DeployNotice(notice) => self.on_notice(notice),
             Event::Time => self.on_time(now),
         }
         self.forget_ended();
@@ -318,7 +318,7 @@ impl Supervisor {
         if let Some(router) = &mut self.router
             && let Err(error) = router.link.check()
         {
-            tracing::error!("the router does not know what it should ({}); it is killed", words(&error));
+            tracing::error!("the router does not know what it should ({}); it is killed", error_text(&error));
             reap::kill(router.pid);
         }
         for generation in &mut self.generations {
@@ -337,7 +337,7 @@ impl Supervisor {
         let (true, Some(router)) = (log.reopen(), &mut self.router) else { return };
         match log.descriptor() {
             Ok(descriptor) => router.link.send(ToRouter::ReopenAccessLog, vec![descriptor]),
-            Err(error) => tracing::error!("the router writes the old access log: {}", words(&error)),
+            Err(error) => tracing::error!("the router writes the old access log: {}", error_text(&error)),
         }
     }
 }

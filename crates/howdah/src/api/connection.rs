@@ -5,7 +5,7 @@ use crate::argument::parse_address;
 use crate::paths::StatePaths;
 use clap::Args;
 use howdah_config::Endpoint;
-use howdah_supervisor::system_error::words;
+use howdah_supervisor::system_error::error_text;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::body::Bytes;
@@ -133,7 +133,7 @@ impl ControlApi {
                 format!("permission denied on {address}: only root and the user who runs howdah may use it; try sudo")
             }
             _ => {
-                format!("cannot connect to howdah on {address}: {}; choose its address with --control", words(error))
+                format!("cannot connect to howdah on {address}: {}; choose its address with --control", error_text(error))
             }
         }
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use howdah_config::{Address, Configuration};
 use howdah_supervisor::Start;
 use howdah_supervisor::identity::Account;
-use howdah_supervisor::system_error::words;
+use howdah_supervisor::system_error::error_text;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -95,7 +95,7 @@ fn read_configuration(path: &Path) -> Result<String, String> {
     };
     let text = text.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => format!("--config: the file {} does not exist; correct the path", path.display()),
-        _ => format!("--config: cannot read {}: {}", path.display(), words(&error)),
+        _ => format!("--config: cannot read {}: {}", path.display(), error_text(&error)),
     })?;
     Configuration::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(text)

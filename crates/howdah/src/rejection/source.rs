@@ -1,7 +1,7 @@
 //! The text that a command sends or checks: a file, or standard input.
 
 use howdah_config::DocumentPath;
-use howdah_supervisor::system_error::words;
+use howdah_supervisor::system_error::error_text;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl SourceText {
             io::ErrorKind::NotFound => {
                 format!("the file {name} does not exist; correct the path, or write - for standard input")
             }
-            _ => format!("cannot read {name}: {}", words(&error)),
+            _ => format!("cannot read {name}: {}", error_text(&error)),
         })?;
         Ok(SourceText { name, content, path })
     }

@@ -1,4 +1,4 @@
-//! What each worker of an application does now: `GET /status/applications/NAME/processes`, for `howdah top`.
+//! The current activity of each worker of an application: `GET /status/applications/NAME/processes`, for `howdah top`.
 //!
 //! A worker's account and its request lie in memory that the worker can write, so the answer is what the workers claim,
 //! and nothing is decided by it. Methods, URLs and paths come from clients: they are cut, and passed on as text that is

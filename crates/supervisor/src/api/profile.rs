@@ -1,7 +1,7 @@
-//! Profiles: `POST /control/applications/NAME/profile`. The workers' samplers append what they see to a file in memory;
-//! when the time is over, its bytes are the answer. Nothing is made of them here.
+//! Profiles: `POST /control/applications/NAME/profile`. The workers' samplers append samples to a file in memory; when
+//! the time is over, the API returns its bytes. They are not interpreted here.
 //!
-//! Other requests to the API are answered meanwhile. There is one profile of an application at a time.
+//! Other requests to the API are answered meanwhile. An application has at most one profile at a time.
 
 use crate::api::{Answer, Ask, no_such_application};
 use crate::event_loop::Supervisor;
@@ -14,27 +14,27 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// A profile that is being made.
+/// A profile that is being recorded.
 #[derive(Debug)]
-pub struct Profile {
+pub struct Recording {
     until: Instant,
-    /// When to see whether somebody still waits for it.
-    look_at: Instant,
+    /// When to check next whether the client still waits for it.
+    check_at: Instant,
     reply: oneshot::Sender<Answer>,
 }
 
-/// What is asked for.
+/// The options of a request for a profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Wish {
+struct ProfileRequest {
     seconds: f64,
     rate: u32,
 }
 
-const DEFAULT: Wish = Wish { seconds: 10.0, rate: 99 };
+const DEFAULT: ProfileRequest = ProfileRequest { seconds: 10.0, rate: 99 };
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=600.0;
-const LOOK: Duration = Duration::from_secs(1);
-/// What the samplers write at most, and a little more: they do not lock.
-const MOST_BYTES: usize = 17 << 20;
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// A little more than the samplers write at most: they do not lock.
+const MAX_BYTES: usize = 17 << 20;
 const NOT_PROFILED: &str = "The application was not profiled.";
 
 // === impl Supervisor ===
@@ -50,11 +50,11 @@ impl Supervisor {
         let refusal = match result {
             Ok(generation) if generation.profile.is_some() => {
                 let left = generation.profile.as_ref().map_or(0, |profile| (profile.until - now).as_secs() + 1);
-                let detail = format!("somebody profiles {name:?} already; try again in {left} s, when that is over");
+                let detail = format!("another client profiles {name:?} already; try again in {left} s");
                 Refusal::new(409, NOT_PROFILED, detail)
             }
             Ok(generation) => match read(&ask.body) {
-                Ok(wish) => return generation.begin_profile(wish, ask.reply, now),
+                Ok(wanted) => return generation.begin_profile(wanted, ask.reply, now),
                 Err(refusal) => refusal,
             },
             Err(refusal) => refusal,
@@ -66,37 +66,41 @@ impl Supervisor {
 // === impl Generation ===
 
 impl Generation {
-    fn begin_profile(&mut self, wish: Wish, reply: oneshot::Sender<Answer>, now: Instant) {
+    fn begin_profile(&mut self, wanted: ProfileRequest, reply: oneshot::Sender<Answer>, now: Instant) {
         if let Err(error) = rustix::fs::ftruncate(&self.samples, 0) {
-            let refusal = Refusal::new(500, NOT_PROFILED, format!("its samples cannot be kept: {error}"));
+            let refusal = Refusal::new(500, NOT_PROFILED, format!("cannot clear its samples: {error}"));
             let _ = reply.send(refusal.into());
             return;
         }
-        self.control.sample(wish.rate, self.workers.alive().map(|(worker, _)| worker));
-        self.profile = Some(Profile { until: now + Duration::from_secs_f64(wish.seconds), look_at: now + LOOK, reply });
+        self.control.sample(wanted.rate, self.workers.alive().map(|(worker, _)| worker));
+        self.profile = Some(Recording {
+            until: now + Duration::from_secs_f64(wanted.seconds),
+            check_at: now + CHECK_INTERVAL,
+            reply,
+        });
     }
 
-    /// Ends a profile whose time is over, or for which nobody waits.
+    /// Ends a profile whose time is over, or whose client is gone.
     pub(crate) fn look_at_profile(&mut self, now: Instant) {
         let Some(profile) = &mut self.profile else { return };
-        profile.look_at = now + LOOK;
+        profile.check_at = now + CHECK_INTERVAL;
         if profile.until > now && !profile.reply.is_closed() {
             return;
         }
         let answer = read_samples(&self.samples).map(Answer::bytes).unwrap_or_else(|error| {
-            Refusal::new(500, NOT_PROFILED, format!("its samples cannot be read: {error}")).into()
+            Refusal::new(500, NOT_PROFILED, format!("cannot read its samples: {error}")).into()
         });
         self.end_profile(answer);
     }
 
-    /// The application ends or starts anew.
+    /// The application stops or restarts.
     pub(crate) fn give_up_profile(&mut self) {
         self.end_profile(gone().into());
     }
 
     /// When [`Self::look_at_profile`] has something to do.
     pub(crate) fn profile_deadline(&self) -> Option<Instant> {
-        self.profile.as_ref().map(|profile| profile.look_at.min(profile.until))
+        self.profile.as_ref().map(|profile| profile.check_at.min(profile.until))
     }
 
     fn end_profile(&mut self, answer: Answer) {
@@ -108,10 +112,10 @@ impl Generation {
 }
 
 fn gone() -> Refusal {
-    Refusal::new(500, NOT_PROFILED, "it ended or was restarted meanwhile; try again")
+    Refusal::new(500, NOT_PROFILED, "it stopped or was restarted meanwhile; try again")
 }
 
-fn read(body: &[u8]) -> Result<Wish, Refusal> {
+fn read(body: &[u8]) -> Result<ProfileRequest, Refusal> {
     let refused = |detail: String| Refusal::new(400, NOT_PROFILED, detail);
     if body.is_empty() {
         return Ok(DEFAULT);
@@ -120,12 +124,12 @@ fn read(body: &[u8]) -> Result<Wish, Refusal> {
         serde_json::from_slice(body).map_err(|error| refused(format!("the body is not JSON: {error}")))?;
     let example = "write {\"seconds\": 10, \"rate\": 99}";
     let members = value.as_object().ok_or_else(|| refused(format!("the body is not an object; {example}")))?;
-    let mut wish = DEFAULT;
+    let mut wanted = DEFAULT;
     for (name, value) in members {
         match name.as_str() {
             "seconds" => {
                 let seconds = value.as_f64().filter(|seconds| SECONDS.contains(seconds));
-                wish.seconds = seconds.ok_or_else(|| {
+                wanted.seconds = seconds.ok_or_else(|| {
                     refused(format!("seconds: {value} is not a number from {} to {}", SECONDS.start(), SECONDS.end()))
                 })?;
             }
@@ -134,17 +138,17 @@ fn read(body: &[u8]) -> Result<Wish, Refusal> {
                 let rate = rate.ok_or_else(|| {
                     refused(format!("rate: {value} is not a whole number from 1 to {MAX_RATE}, of samples a second"))
                 })?;
-                wish.rate = rate as u32;
+                wanted.rate = rate as u32;
             }
             _ => return Err(refused(format!("{name:?}: there is no such option; {example}"))),
         }
     }
-    Ok(wish)
+    Ok(wanted)
 }
 
-/// By position: whoever else has the descriptor may have moved its offset.
+/// Reads by position, because other processes have the same descriptor, and may move its offset.
 fn read_samples(file: &OwnedFd) -> io::Result<Vec<u8>> {
-    let len = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0).min(MOST_BYTES);
+    let len = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0).min(MAX_BYTES);
     let mut bytes = vec![0; len];
     let mut done = 0;
     while done < len {
@@ -157,14 +161,14 @@ fn read_samples(file: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file in memory that is open for appending, for all who share the descriptor.
+/// A file in memory that is open for appending, for all processes that share the descriptor.
 ///
 /// # Errors
 /// When there is no memory or no descriptor for it.
 pub fn samples_file() -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("howdah-samples", rustix::fs::MemfdFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
-    // PHP code finds it in /proc/self/fd, and shall not open it again.
+    // PHP code finds the file in /proc/self/fd, and must not be able to open it again.
     rustix::fs::fchmod(&file, rustix::fs::Mode::empty())?;
     Ok(file)
 }
@@ -174,10 +178,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_read_and_what_is_wrong_is_named() {
+    fn a_request_is_parsed_and_errors_name_the_option() {
         assert_eq!(read(b""), Ok(DEFAULT));
         assert_eq!(read(b"{}"), Ok(DEFAULT));
-        assert_eq!(read(br#"{"seconds": 0.5, "rate": 1000}"#), Ok(Wish { seconds: 0.5, rate: 1000 }));
+        assert_eq!(read(br#"{"seconds": 0.5, "rate": 1000}"#), Ok(ProfileRequest { seconds: 0.5, rate: 1000 }));
         for (body, expected) in [
             ("[1]", "the body is not an object; write {\"seconds\": 10, \"rate\": 99}"),
             (r#"{"seconds": 0}"#, "seconds: 0 is not a number from 0.1 to 600"),

@@ -1,4 +1,4 @@
-//! The first lines: what runs, where, and on what.
+//! The first lines on standard output: the addresses, the applications and their PHP.
 
 use crate::boot::start::Start;
 use crate::control::change::Current;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
-/// Prints them, at once. A closed standard output is no reason to fail.
+/// Prints the lines. A closed standard output is not an error.
 pub fn print(start: &Start, listeners: &Listeners, current: &Current, generations: &[Generation]) {
     let mut text = concat!("howdah ", env!("CARGO_PKG_VERSION")).to_owned();
     if let Some(recognised) = &start.recognised {
@@ -36,7 +36,7 @@ pub fn print(start: &Start, listeners: &Listeners, current: &Current, generation
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// What to type into a browser; for all addresses of the machine, the one that is always there.
+/// The URL for a browser. For a listener on all addresses, that of the loopback address.
 fn url(address: &Address, scheme: &str) -> String {
     match address {
         Address::Tcp(tcp) if tcp.ip().is_unspecified() => {

@@ -5,7 +5,7 @@
 
 use crate::control::change::Origin;
 use crate::control::stage::Stage;
-use crate::control::watch::{Notice, Watched};
+use crate::control::watch::{DeployNotice, WatchedApplication};
 use crate::event_loop::Supervisor;
 use crate::plan::resolution::difference;
 use howdah_config::Reload;
@@ -75,14 +75,14 @@ impl Reloading {
 
 impl Supervisor {
     /// A deploy was seen.
-    pub(crate) fn on_notice(&mut self, notice: Notice) {
+    pub(crate) fn on_notice(&mut self, notice: DeployNotice) {
         match notice {
-            Notice::Swapped(swapped) => {
+            DeployNotice::Swapped(swapped) => {
                 for (name, led_to) in swapped {
                     self.due_reloads.entry(name).or_default().swap = Some(led_to);
                 }
             }
-            Notice::Lost { application, problem } => {
+            DeployNotice::Lost { application, problem } => {
                 tracing::warn!(
                     "it is not known where the paths of the application {application:?} lead; the release that runs \
                      goes on, and the next one is taken when they lead somewhere: {problem}"
@@ -94,7 +94,7 @@ impl Supervisor {
                     astray.is_lost = true;
                 }
             }
-            Notice::Edited { application, file, at } => {
+            DeployNotice::Edited { application, file, at } => {
                 self.due_reloads.entry(application).or_default().edit = Some((file, at));
             }
         }
@@ -201,7 +201,7 @@ impl Supervisor {
         let watched = wanted.filter_map(|(name, application)| {
             let generation = self.generation_in_force(name)?;
             let (application, led_to) = (application.clone(), generation.release().led_to.clone());
-            Some(Watched { name: name.clone(), generation: generation.id(), application, led_to })
+            Some(WatchedApplication { name: name.clone(), generation: generation.id(), application, led_to })
         });
         let watched: Vec<_> = watched.collect();
         self.astray.retain(|_, astray| watched.iter().any(|watched| watched.generation == astray.generation));

@@ -25,7 +25,7 @@ pub struct Measured {
 #[derive(Debug)]
 pub struct Gauge {
     machine: Machine,
-    /// What each worker had used since its start, at the last measurement. By index.
+    /// The usage of each worker since its start, at the last measurement. By index.
     spent: BTreeMap<u16, (WorkerId, Usage)>,
     /// When that was.
     measured: Instant,
@@ -93,7 +93,7 @@ impl Gauge {
         runnable as f64 * busy.len() as f64 / sampled as f64
     }
 
-    /// What was used since the last measurement; `None` if that was a moment ago.
+    /// The usage since the last measurement; `None` if that was a moment ago.
     pub fn usage(&mut self, workers: &[Measured], now: Instant) -> Option<Usage> {
         let within = now.saturating_duration_since(self.measured);
         if within < USAGE_INTERVAL {

@@ -16,7 +16,7 @@ mod release;
 mod silence;
 
 use crate::api::processes::Shares;
-use crate::api::profile::{self, Profile};
+use crate::api::profile::{self, Recording};
 use crate::generation::boot_output::BootOutput;
 use crate::os::link::ChildLink;
 use crate::os::process::PidClaim;
@@ -69,7 +69,7 @@ pub struct Generation {
     /// To which samplers append what they saw, while there is a profile.
     pub(crate) samples: OwnedFd,
     /// The profile that is being made.
-    pub(crate) profile: Option<Profile>,
+    pub(crate) profile: Option<Recording>,
     silence: Silence,
     /// Another one serves its application: what is left to it are the requests under way.
     is_former: bool,

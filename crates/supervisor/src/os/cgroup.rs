@@ -4,7 +4,7 @@
 //! Only groups that howdah has created are removed: a group that an operator has created keeps its limits. A group that
 //! still has processes cannot be removed, and is left.
 
-use crate::os::system_error::words;
+use crate::os::system_error::error_text;
 use howdah_config::{Cgroup, CgroupBase};
 use procfs_core::process::MountInfo;
 use procfs_core::{FromRead, ProcessCGroups};
@@ -64,7 +64,7 @@ impl Group {
         let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
         for folder in missing.into_iter().rev() {
             fs::create_dir(folder).map_err(|error| {
-                format!("cannot create {folder:?}: {}; start howdah as root, or delegate the group", words(&error))
+                format!("cannot create {folder:?}: {}; start howdah as root, or delegate the group", error_text(&error))
             })?;
             CREATED.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
         }
@@ -73,7 +73,7 @@ impl Group {
             format!(
                 "cannot move a process into {members:?}: {}; a group with controllers for others cannot have processes of \
                  its own: choose one below it",
-                words(&error)
+                error_text(&error)
             )
         })
     }

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The users that root's child processes get by default, in this order.
-const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"];
+const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"]; // words: keep
 
 /// A user and a group. The default is the user that started howdah.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +25,7 @@ pub struct Account {
 impl Account {
     /// The user with this name, in this group or else in the user's own group.
     ///
+    /// # Errors
     /// If there is no such user or group, or if only root could change to it.
     pub fn named(user: &str, group: Option<&str>) -> Result<Account, String> {
         let found = User::from_name(user).ok().flatten().ok_or_else(|| {
@@ -41,6 +42,7 @@ impl Account {
 
     /// The same user in another group.
     ///
+    /// # Errors
     /// If there is no such group, or if only root could change to it.
     pub fn in_group(self, group: &str) -> Result<Account, String> {
         let found = Group::from_name(group).ok().flatten().ok_or_else(|| {
@@ -71,6 +73,7 @@ impl Account {
 
     /// For root, a user without privileges; otherwise the current user.
     ///
+    /// # Errors
     /// If there is no such user. PHP runs as root only if the operator requests that.
     pub fn unprivileged() -> Result<Account, String> {
         if !Uid::effective().is_root() {

@@ -4,7 +4,7 @@
 //! An error is one sentence that names the address and what to do.
 
 use crate::os::resources;
-use crate::os::system_error::words;
+use crate::os::system_error::error_text;
 use howdah_config::Address;
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -24,14 +24,15 @@ const CONTROL_MODE: u32 = 0o600;
 /// Used if the kernel's limit cannot be read.
 const DEFAULT_BACKLOG: i32 = 4096;
 
-/// A BPF program for a listening TCP socket that drops new connections: packets with SYN and without ACK. Handshakes that
-/// have begun are completed. The program sees each packet from the TCP header on.
+/// A BPF program for a listening TCP socket that drops new connections: packets with SYN and without ACK. Handshakes
+/// that have begun are completed. The program sees each packet from the TCP header on.
 ///
-/// Its user is a client that connects while its listener is removed or howdah shuts down. Without the filter a connection
-/// that arrives between the router's last `accept` and the last `close` is reset after it was established, perhaps with a
-/// request in it. Measured with three clients in a closed loop and 60 removals of a listener: 73 resets without the
-/// filter, none with it. (`tests/control/test_changes.py` fails without it.) With the filter the client's kernel
-/// repeats its SYN after a second, and the client is refused, or accepted by a server that listens there by then.
+/// Its user is a client that connects while its listener is removed or howdah shuts down. Without the filter a
+/// connection that arrives between the router's last `accept` and the last `close` is reset after it was established,
+/// perhaps with a request in it. Measured with three clients in a closed loop and 60 removals of a listener: 73 resets
+/// without the filter, none with it. (`tests/control/test_changes.py` fails without it.) With the filter the client's
+/// kernel repeats its SYN after a second, and the client is refused, or accepted by a server that listens there by
+/// then.
 const NO_NEW_HANDSHAKES: [SockFilter; 5] = [
     // Load byte 13 of the TCP header: the flags.
     SockFilter::new(0x30, 0, 0, 13),
@@ -289,7 +290,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
         (io::ErrorKind::NotFound, _) => {
             format!("cannot listen on {address}: the folder does not exist; create it or choose another {place}")
         }
-        _ => format!("cannot listen on {address}: {}; choose another {place}", words(error)),
+        _ => format!("cannot listen on {address}: {}; choose another {place}", error_text(error)),
     }
 }
 

@@ -5,7 +5,7 @@
 //! reader, because opening it never waits for one. Symbolic links of other users at the end of a path are not followed;
 //! the operator is responsible for the folders above it.
 
-use crate::os::system_error::words;
+use crate::os::system_error::error_text;
 use howdah_config::LogDestination;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -72,7 +72,7 @@ impl AccessLog {
             LogDestination::Stdout => io::stdout()
                 .as_fd()
                 .try_clone_to_owned()
-                .map_err(|error| format!("access_log: standard output cannot be used: {}", words(&error)))?,
+                .map_err(|error| format!("access_log: standard output cannot be used: {}", error_text(&error)))?,
             LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| {
                 format!("access_log: {path:?} cannot be opened: {}; choose another file", explain(path, &error))
             })?,
@@ -153,7 +153,7 @@ fn explain(path: &Path, error: &io::Error) -> String {
     match (missing, Errno::from_io_error(error)) {
         (Some(folder), _) => format!("there is no folder {folder:?}"),
         (None, Some(Errno::NXIO)) => "it is a pipe without a reader; start the reader first".to_owned(),
-        (None, _) => words(error),
+        (None, _) => error_text(error),
     }
 }
 

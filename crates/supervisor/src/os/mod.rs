@@ -1,4 +1,4 @@
-//! What the kernel offers: processes, sockets, files, accounts, control groups. No decisions.
+//! The kernel's services: processes, sockets, files, accounts, control groups. No decisions.
 
 pub mod cgroup;
 pub mod identity;

@@ -1,7 +1,7 @@
 //! The file with the supervisor's process id. It is locked for as long as the supervisor lives, so that a second start
 //! neither overwrites nor removes it.
 
-use crate::os::system_error::words;
+use crate::os::system_error::error_text;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -23,8 +23,9 @@ impl PidFile {
     /// # Errors
     /// A sentence, if the file cannot be written or belongs to another howdah.
     pub fn write(path: &Path) -> Result<PidFile, String> {
-        let problem =
-            |error: io::Error| format!("--pid: {path:?} cannot be written: {}; choose another file", words(&error));
+        let problem = |error: io::Error| {
+            format!("--pid: {path:?} cannot be written: {}; choose another file", error_text(&error))
+        };
         let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(problem)?;
         // A file system without locks does not prevent the start.
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {

@@ -4,7 +4,7 @@
 //! The content of a slow log comes from the application and its clients. It is passed on as it is, and not interpreted.
 
 use crate::os::logs::append_to;
-use crate::os::system_error::words;
+use crate::os::system_error::error_text;
 use howdah_protocol::prototype_messages::SlowRequests;
 use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A slow log.
 #[derive(Clone, Debug)]
 pub struct SlowLog {
-    /// The file, in a folder of howdah or of someone else.
+    /// The file, in howdah's own folder, or at a configured path.
     path: PathBuf,
     is_in_our_folder: bool,
     file: Option<Arc<File>>,
@@ -36,7 +36,7 @@ const TAIL_BYTES: u64 = 4 << 20;
 // === impl SlowLog ===
 
 impl SlowLog {
-    /// The slow log that an application asks for, if it does.
+    /// The slow log of an application, if its configuration has one.
     ///
     /// # Errors
     /// With the option and what to do.
@@ -81,7 +81,7 @@ impl SlowLog {
     }
 
     /// Rotates the file if it has grown long: its content moves to a file with `.1` at the end of the name. That
-    /// happens on a thread, because the file system may hang. hang.
+    /// happens on a thread, because the file system may hang.
     pub fn rotate_if_long(&self) {
         if self.is_rotating.swap(true, Ordering::SeqCst) {
             return;
@@ -98,9 +98,9 @@ impl SlowLog {
         }
     }
 
-    /// Workers keep the file open and append to it, so it is copied and then emptied. What they write between these two
-    /// steps is lost. Others may be able to write to the folder: no link is followed, and the former `.1` is replaced
-    /// only by a complete file.
+    /// Workers keep the file open and append to it, so it is copied and then emptied. Lines that are written between
+    /// these two steps are lost. Other users may be able to write to the folder: no link is followed, and the former
+    /// `.1` is replaced only by a complete file.
     fn rotate(&self) -> io::Result<()> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         if !std::fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
@@ -155,7 +155,7 @@ impl SlowLog {
             }
             _ => "choose another file with \"path\"",
         };
-        format!("{:?} cannot be {what}: {}; {advice}", self.path, words(error))
+        format!("{:?} cannot be {what}: {}; {advice}", self.path, error_text(error))
     }
 }
 

@@ -111,7 +111,7 @@ pub fn plan(
     if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
         return Err(at("/options/file", missing(file, "file")));
     }
-    let resolution = resolution::resolve(application).map_err(|(option, problem)| at(&option, problem))?;
+    let resolution = resolution::resolve(application).map_err(|error| at(&error.option, error.problem))?;
     if let Some(processes) = application.processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
         return Err(at("/processes", format!("{processes} is more than howdah can run; write {MAX_WORKERS} at most")));
     }
@@ -120,8 +120,8 @@ pub fn plan(
         (None, Some(group)) => defaults.account.clone().in_group(group).map_err(|problem| at("/group", problem))?,
         (None, None) => defaults.account.clone(),
     };
-    let confined = confinement::of(&application.isolation, &account)
-        .map_err(|(option, problem)| at(&format!("/isolation/{option}"), problem))?;
+    let confined =
+        confinement::of(&application.isolation, &account).map_err(|error| at(&error.option, error.problem))?;
     let cores = confined.machine().cores();
     let mut slow_log = SlowLog::of(name, application.slow_log.as_ref(), defaults.state_folder.as_deref())
         .map_err(|problem| at("/slow_log", problem))?;

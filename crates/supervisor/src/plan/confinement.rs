@@ -1,10 +1,11 @@
-//! What an application can see of the machine: its `isolation`, checked, and translated for the prototype.
+//! The isolation of an application, as planned: its option `isolation`, checked, and translated for the prototype.
 //!
 //! The kernel may still refuse it. The prototype notices that before it loads PHP, and the API returns that error too.
 
 use crate::os::cgroup::{self, Group};
 use crate::os::identity::Account;
 use crate::os::machine::Machine;
+use crate::plan::option_error::OptionError;
 use howdah_config::{IdRange, Isolation};
 use howdah_protocol::confinement::{Confinement, Rootfs, Users};
 use howdah_protocol::identity::Identity;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// The isolation of an application.
 #[derive(Clone, Debug, Default)]
 pub struct Confined {
-    /// What its prototype sets up; `None` for nothing.
+    /// The steps of its prototype; `None` for no isolation.
     pub confinement: Option<Confinement>,
     /// The user that it becomes, as seen inside, if that differs from its account.
     pub identity: Option<Identity>,
@@ -32,15 +33,13 @@ struct Ids {
     groups: Vec<u32>,
 }
 
-/// The option below `isolation`, and a sentence.
-type OptionError = (&'static str, String);
-
 /// Plans the isolation of an application.
 ///
 /// # Errors
-/// The option below `isolation`, and what to do.
+/// With the option and what to do.
 pub fn of(wanted: &Isolation, account: &Account) -> Result<Confined, OptionError> {
-    let cgroup = wanted.cgroup.as_ref().map(Group::find).transpose().map_err(|problem| ("cgroup/path", problem))?;
+    let cgroup =
+        wanted.cgroup.as_ref().map(Group::find).transpose().map_err(|problem| error("cgroup/path", problem))?;
     // `automount` only applies to a rootfs.
     let without_process = Isolation { cgroup: None, automount: Default::default(), ..wanted.clone() };
     if without_process == Isolation::default() {
@@ -85,14 +84,18 @@ impl Confined {
     }
 }
 
-/// The file at this path, as seen by a process with this root directory; `None` if there is none. Symbolic links cannot
-/// lead out of it.
+/// The file at this path, as seen by a process with this root directory; `None` if it does not exist. Symbolic links
+/// cannot lead out of it.
 pub fn inside(rootfs: Option<&Path>, path: &Path) -> Option<PathBuf> {
     let Some(rootfs) = rootfs else { return Some(path.to_owned()) };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = rustix::fs::openat(CWD, rootfs, flags, Mode::empty()).ok()?;
     let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;
     std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()
+}
+
+fn error(option: &str, problem: impl Into<String>) -> OptionError {
+    OptionError::new(format!("/isolation/{option}"), problem)
 }
 
 fn ids(account: &Account) -> Ids {
@@ -115,7 +118,7 @@ fn mapped(wanted: &Isolation, outside: Ids, is_root: bool) -> Result<(Users, Ids
                 let problem = format!(
                     "without root only one number, {own}, can be mapped; write one map of it, or start howdah as root"
                 );
-                return Err((option, problem));
+                return Err(error(option, problem));
             }
         }
     }
@@ -123,7 +126,7 @@ fn mapped(wanted: &Isolation, outside: Ids, is_root: bool) -> Result<(Users, Ids
         let range = map.iter().find(|range| id.checked_sub(range.host).is_some_and(|offset| offset < range.size));
         range.map(|range| range.container + (id - range.host)).ok_or_else(|| {
             let entry = format!("{{\"container\": {id}, \"host\": {id}, \"size\": 1}}");
-            (option, format!("{what} of the application, {id}, is in no map; add {entry}"))
+            error(option, format!("{what} of the application, {id}, is in no map; add {entry}"))
         })
     };
     let inside = Ids {
@@ -174,8 +177,8 @@ mod tests {
                     assert_eq!((&*users.uid_map, &*users.gid_map), (uid_map, gid_map));
                     assert_eq!((inside.user, inside.group), ids);
                 }
-                (Err((option, problem)), Err(expected)) => {
-                    assert!(format!("{option}: {problem}").starts_with(expected), "{problem}");
+                (Err(OptionError { option, problem }), Err(expected)) => {
+                    assert!(format!("{option}: {problem}").starts_with(&format!("/isolation/{expected}")), "{problem}");
                 }
                 (found, expected) => panic!("{:?} is not {expected:?}", found.map(|(users, _)| users)),
             }
@@ -185,10 +188,10 @@ mod tests {
     #[test]
     fn supplementary_groups_must_be_mapped() {
         let outside = Ids { user: 33, group: 33, groups: vec![33, 4] };
-        let Err((option, problem)) = mapped(&Isolation::default(), outside, true) else {
+        let Err(OptionError { option, problem }) = mapped(&Isolation::default(), outside, true) else {
             panic!("the group is mapped")
         };
-        assert_eq!(option, "gidmap");
+        assert_eq!(option, "/isolation/gidmap");
         assert!(problem.starts_with("a supplementary group of the application, 4, is in no map"), "{problem}");
     }
 

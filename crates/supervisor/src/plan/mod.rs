@@ -2,6 +2,7 @@
 
 pub mod application;
 pub mod confinement;
+pub mod option_error;
 pub mod php;
 pub mod planning;
 pub mod readable;

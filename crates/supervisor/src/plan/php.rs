@@ -38,9 +38,10 @@ pub fn installed() -> Vec<Php> {
     found_in(&folders())
 }
 
-/// The newest that the application accepts.
+/// The newest executable that the application accepts.
 ///
-/// If there is none: the versions that exist, and what to install.
+/// # Errors
+/// If no version is accepted: the versions that exist, and the package to install.
 pub fn choose(wanted: Option<PhpVersion>) -> Result<Php, String> {
     choose_from(&installed(), wanted, &folders())
 }

@@ -5,6 +5,7 @@
 //! error with the option and what to do, except for scripts, which may be added later.
 
 use crate::plan::confinement::inside;
+use crate::plan::option_error::OptionError;
 use howdah_config::{Application, PhpOptions};
 use howdah_protocol::generation_paths::{FixedScript, GenerationPaths, PinnedLink, TargetPaths};
 use std::collections::BTreeMap;
@@ -21,9 +22,6 @@ pub struct Resolution {
     pub led_to: Vec<PinnedLink>,
 }
 
-/// The option below the application, and a sentence.
-type OptionError = (String, String);
-
 /// Settings of php.ini that are lists of folders or scripts, separated by colons.
 const SETTINGS: [&str; 5] =
     ["auto_append_file", "auto_prepend_file", "include_path", "opcache.preload", "open_basedir"];
@@ -34,7 +32,7 @@ const MAX_ATTEMPTS: usize = 5;
 /// Resolves all paths.
 ///
 /// # Errors
-/// The option, and a sentence.
+/// With the option and what to do.
 pub fn resolve(application: &Application) -> Result<Resolution, OptionError> {
     let mut found = resolve_once(application)?;
     for _ in 0..MAX_ATTEMPTS {
@@ -44,7 +42,7 @@ pub fn resolve(application: &Application) -> Result<Resolution, OptionError> {
         }
         found = again;
     }
-    Err(("/root".to_owned(), "its symbolic links keep changing; is a deploy under way?".to_owned()))
+    Err(OptionError::new("/root", "its symbolic links keep changing; is a deploy under way?"))
 }
 
 fn resolve_once(application: &Application) -> Result<Resolution, OptionError> {
@@ -57,7 +55,7 @@ fn resolve_once(application: &Application) -> Result<Resolution, OptionError> {
     let mut targets = Vec::new();
     for (name, target) in application.targets() {
         let option = name.map_or("/root".to_owned(), |name| format!("/targets/{name}/root"));
-        let root = finder.find(&target.root).map_err(|problem| (option.clone(), problem))?;
+        let root = finder.find(&target.root).map_err(|problem| OptionError::new(&*option, problem))?;
         let mut fixed = |script: &Option<String>| {
             let script = script.as_ref()?;
             // The script is resolved below the resolved root, so that both belong to the same release.
@@ -70,7 +68,7 @@ fn resolve_once(application: &Application) -> Result<Resolution, OptionError> {
     }
     let working_directory = application.working_directory.as_ref().map(|folder| finder.find(folder));
     let working_directory =
-        working_directory.transpose().map_err(|problem| ("/working_directory".to_owned(), problem))?;
+        working_directory.transpose().map_err(|problem| OptionError::new("/working_directory", problem))?;
     let Finder { mut pins, led_to, .. } = finder;
     pins.sort();
     pins.dedup();
@@ -268,7 +266,7 @@ mod tests {
             let application = deployed.application(options);
             let old = resolve(&application).unwrap();
             std::fs::remove_file(deployed.at("current")).unwrap();
-            assert!(resolve(&application).unwrap_err().1.contains("cannot be found"));
+            assert!(resolve(&application).unwrap_err().problem.contains("cannot be found"));
             symlink("releases/2", deployed.at("current")).unwrap();
             let new = resolve(&application).unwrap();
             let expected =

@@ -1,6 +1,6 @@
 //! How many workers an application should have: the policy of `processes`. Pure.
 //!
-//! `"auto"` is decided by [`crate::policy::sizing`]. The other forms are NGINX Unit's: spare workers are started before
+//! [`crate::policy::sizing`] decides for `"auto"`. The other forms are NGINX Unit's: spare workers are started before
 //! they are needed, idle workers beyond the spare ones are retired after `idle_timeout`, and there are never more
 //! workers than `max`.
 
@@ -9,7 +9,7 @@ use crate::policy::sizing::Bounds;
 use howdah_config::Processes;
 use std::time::{Duration, Instant};
 
-/// What decides the number of workers.
+/// The source of the number of workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PoolPolicy {
     /// Measurements.

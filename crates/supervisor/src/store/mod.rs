@@ -1,4 +1,4 @@
-//! What outlives the process: the configuration and the certificates, on disk.
+//! The data that survives a restart: the configuration and the certificates, on disk.
 
 pub mod certificates;
 pub mod state_directory;

@@ -7,7 +7,7 @@
 //! On a read-only file system the configuration is read, and cannot be changed: not by this howdah, and not by another
 //! one.
 
-use crate::os::system_error::words;
+use crate::os::system_error::error_text;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -36,10 +36,14 @@ pub struct StateDirectory {
 impl StateDirectory {
     /// Opens the directory. Creates it if it does not exist.
     ///
+    /// # Errors
     /// A sentence, if the directory cannot be written, or if another howdah uses it.
     pub fn open(folder: &Path) -> Result<StateDirectory, String> {
         let problem = |error: io::Error| {
-            format!("cannot use the state directory {folder:?}: {}; choose another with --state-dir", words(&error))
+            format!(
+                "cannot use the state directory {folder:?}: {}; choose another with --state-dir",
+                error_text(&error)
+            )
         };
         if !folder.is_dir() {
             DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(problem)?;
@@ -80,7 +84,7 @@ impl StateDirectory {
         &self.folder
     }
 
-    /// The stored configuration; `None` if there is none.
+    /// The stored configuration; `None` if nothing is stored.
     ///
     /// # Errors
     /// A sentence, when it cannot be read.
@@ -89,7 +93,7 @@ impl StateDirectory {
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("cannot read the stored configuration {path:?}: {}", words(&error))),
+            Err(error) => Err(format!("cannot read the stored configuration {path:?}: {}", error_text(&error))),
         }
     }
 
@@ -100,7 +104,7 @@ impl StateDirectory {
         let _ = std::fs::remove_file(&kept);
         match std::fs::hard_link(&path, &kept).or_else(|_| std::fs::copy(&path, &kept).map(drop)) {
             Ok(()) => format!("it is kept as {kept:?}"),
-            Err(error) => format!("{path:?} exists until the first change, and cannot be kept: {}", words(&error)),
+            Err(error) => format!("{path:?} exists until the first change, and cannot be kept: {}", error_text(&error)),
         }
     }
 
@@ -111,7 +115,7 @@ impl StateDirectory {
     pub fn store_configuration(&self, text: &str) -> Result<(), String> {
         let path = self.folder.join(CONFIGURATION);
         replace(&path, text.as_bytes()).map_err(|error| {
-            format!("cannot write {path:?}: {}; make room, or choose another --state-dir", words(&error))
+            format!("cannot write {path:?}: {}; make room, or choose another --state-dir", error_text(&error))
         })
     }
 }
@@ -127,14 +131,15 @@ pub fn tighten(path: &Path, mode: u32) {
         Ok(()) => tracing::warn!("{path:?} was open to other users (mode {open:o}); changed its mode"),
         Err(error) => tracing::warn!(
             "{path:?} is open to other users (mode {open:o}), and its mode cannot be changed: {}",
-            words(&error)
+            error_text(&error)
         ),
     }
 }
 
 /// Replaces a file, or creates it, with this content: completely or not at all.
 ///
-/// Those of the file system. The old file is unchanged then.
+/// # Errors
+/// If the file cannot be written. The old file is unchanged then.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     replace_and(path, content, |folder| File::open(folder)?.sync_all())
 }
@@ -160,7 +165,10 @@ fn replace_and(path: &Path, content: &[u8], sync: impl FnOnce(&Path) -> io::Resu
     }
     // The file is replaced. Only a crash of the machine right now could bring the old one back.
     if let Err(error) = sync(folder) {
-        tracing::warn!("{path:?} is written, but a crash of the machine may bring the old one back: {}", words(&error));
+        tracing::warn!(
+            "{path:?} is written, but a crash of the machine may bring the old one back: {}",
+            error_text(&error)
+        );
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 use crate::api::{ControlApi, config_url, parse_config_path};
 use crate::terminal::output;
 use howdah_config::DocumentPath;
-use howdah_supervisor::system_error::words;
+use howdah_supervisor::system_error::error_text;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +48,7 @@ struct Session<'a> {
 impl Session<'_> {
     fn run(&self) -> Result<(), String> {
         let problem = |error: std::io::Error| {
-            format!("cannot create a file for the editor: {}; free some space, or set TMPDIR", words(&error))
+            format!("cannot create a file for the editor: {}; free some space, or set TMPDIR", error_text(&error))
         };
         let mut file = tempfile::Builder::new().prefix("howdah-").suffix(".json").tempfile().map_err(problem)?;
         file.write_all(self.original.as_bytes()).and_then(|()| file.flush()).map_err(problem)?;
@@ -60,7 +60,7 @@ impl Session<'_> {
             }
             let text = match std::fs::read_to_string(file.path()) {
                 Ok(text) => without_marks(&text).to_owned(),
-                Err(error) => return Err(self.keep(file, "", format!("cannot read the text: {}", words(&error)))),
+                Err(error) => return Err(self.keep(file, "", format!("cannot read the text: {}", error_text(&error)))),
             };
             if text == self.original || text.trim().is_empty() {
                 output::print("Nothing was changed.\n");
@@ -88,7 +88,7 @@ impl Session<'_> {
             let lines = marked(&describe(0)).lines().count();
             let written = std::fs::write(file.path(), marked(&describe(lines)) + &last);
             if let Err(error) = written {
-                return Err(format!("{}; cannot write the text back: {}", describe(0), words(&error)));
+                return Err(format!("{}; cannot write the text back: {}", describe(0), error_text(&error)));
             }
         }
     }
@@ -127,7 +127,7 @@ fn open(file: &Path) -> Result<(), String> {
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("the editor `{editor}` failed ({status}); nothing was sent. Set VISUAL or EDITOR")),
-        Err(error) => Err(format!("cannot start the editor `{editor}`: {}; set VISUAL or EDITOR", words(&error))),
+        Err(error) => Err(format!("cannot start the editor `{editor}`: {}; set VISUAL or EDITOR", error_text(&error))),
     }
 }
 

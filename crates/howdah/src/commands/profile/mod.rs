@@ -12,7 +12,7 @@ mod speedscope;
 use crate::api::{ApiOptions, ControlApi, name_segment};
 use crate::terminal::output;
 use clap::Args;
-use howdah_supervisor::system_error::words;
+use howdah_supervisor::system_error::error_text;
 use samples::Samples;
 use serde_json::json;
 use std::ops::RangeInclusive;
@@ -106,7 +106,7 @@ fn check_writable(path: &Path) -> Result<(), String> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> String {
-    format!("cannot write {path:?}: {}; choose another file with --output", words(error))
+    format!("cannot write {path:?}: {}; choose another file with --output", error_text(error))
 }
 
 fn default_file_name(application: &str) -> String {

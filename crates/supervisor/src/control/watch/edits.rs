@@ -8,7 +8,7 @@
 //! like an edit, and the new folder is watched.
 
 use super::files::{is_watched, matters};
-use super::{Notice, Watched};
+use super::messages::{DeployNotice, WatchedApplication};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
@@ -35,7 +35,7 @@ const BUFFER_BYTES: usize = 16 * 1024;
 
 /// One application.
 struct Watching {
-    watched: Watched,
+    watched: WatchedApplication,
     inotify: OwnedFd,
     /// By watch: the application's folder, and the watched folder in it.
     folders: HashMap<i32, (PathBuf, PathBuf)>,
@@ -57,7 +57,7 @@ struct Written {
 }
 
 /// Runs until the supervisor ends.
-pub fn run(orders: &Receiver<Vec<Watched>>, notices: &UnboundedSender<Notice>) {
+pub fn run(orders: &Receiver<Vec<WatchedApplication>>, notices: &UnboundedSender<DeployNotice>) {
     let mut all: Vec<Watching> = Vec::new();
     loop {
         let order = match all.is_empty() {
@@ -83,10 +83,10 @@ pub fn run(orders: &Receiver<Vec<Watched>>, notices: &UnboundedSender<Notice>) {
 }
 
 /// An application whose folders are still the same keeps its watches.
-fn follow(known: Vec<Watching>, applications: Vec<Watched>) -> Vec<Watching> {
+fn follow(known: Vec<Watching>, applications: Vec<WatchedApplication>) -> Vec<Watching> {
     let mut known: HashMap<String, Watching> =
         known.into_iter().map(|watching| (watching.watched.name.clone(), watching)).collect();
-    let follow_one = |watched: Watched| match known.remove(&watched.name) {
+    let follow_one = |watched: WatchedApplication| match known.remove(&watched.name) {
         Some(watching) if watching.watched.has_same_files_as(&watched) => Some(watching),
         Some(before) => Watching::begin(watched).map(|watching| watching.taking_over(before)),
         None => Watching::begin(watched),
@@ -102,7 +102,7 @@ fn wait(all: &[Watching]) {
 }
 
 /// The folders of an application, without those that lie in another one: the folders of its paths, with their projects.
-fn folders(watched: &Watched) -> BTreeSet<PathBuf> {
+fn folders(watched: &WatchedApplication) -> BTreeSet<PathBuf> {
     let led_to = watched.led_to.iter().map(|pin| pin.leads_to.clone()).filter(|path| path.is_dir());
     let with_project = led_to.map(|folder| project(&folder).unwrap_or(folder));
     outermost(with_project.collect())
@@ -124,12 +124,12 @@ fn folder_id(folder: &Path) -> Option<FolderId> {
 // === impl Watching ===
 
 impl Watching {
-    fn begin(watched: Watched) -> Option<Watching> {
+    fn begin(watched: WatchedApplication) -> Option<Watching> {
         let tops = folders(&watched);
         Watching::begin_at(watched, tops)
     }
 
-    fn begin_at(watched: Watched, tops: BTreeSet<PathBuf>) -> Option<Watching> {
+    fn begin_at(watched: WatchedApplication, tops: BTreeSet<PathBuf>) -> Option<Watching> {
         let inotify = match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
             Ok(inotify) => inotify,
             Err(error) => {
@@ -266,10 +266,10 @@ impl Watching {
     }
 
     /// The notice that is due.
-    fn notice(&mut self, now: Instant) -> Option<Notice> {
+    fn notice(&mut self, now: Instant) -> Option<DeployNotice> {
         let ready = |written: &mut Written| now >= written.last + QUIET_TIME || now >= written.first + MAX_DELAY;
         let written = self.written.take_if(ready)?;
-        Some(Notice::Edited { application: self.watched.name.clone(), file: written.file, at: written.last })
+        Some(DeployNotice::Edited { application: self.watched.name.clone(), file: written.file, at: written.last })
     }
 }
 
@@ -279,11 +279,11 @@ mod tests {
     use howdah_config::Configuration;
     use howdah_protocol::generation_paths::PinnedLink;
 
-    fn watched(root: &Path) -> Watched {
+    fn watched(root: &Path) -> WatchedApplication {
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root, "reload": "on-change"}}});
         let application = Configuration::parse(&text.to_string()).unwrap().applications.remove("x").unwrap();
         let led_to = vec![PinnedLink { link: root.to_owned(), leads_to: root.to_owned() }];
-        Watched { name: "x".to_owned(), generation: 1, application, led_to }
+        WatchedApplication { name: "x".to_owned(), generation: 1, application, led_to }
     }
 
     fn next(watching: &mut Watching) -> Option<PathBuf> {
@@ -292,7 +292,7 @@ mod tests {
             wait(std::slice::from_ref(watching));
             watching.read();
             watching.check_folders(Instant::now());
-            if let Some(Notice::Edited { file, .. }) = watching.notice(Instant::now()) {
+            if let Some(DeployNotice::Edited { file, .. }) = watching.notice(Instant::now()) {
                 return Some(file);
             }
         }

@@ -9,7 +9,8 @@
 //! answers, or after a restart of the application, which gets a thread of its own. The thread that hangs exits when its
 //! file system answers.
 
-use super::{Notice, Watched};
+use super::messages::{DeployNotice, WatchedApplication};
+use crate::plan::option_error::OptionError;
 use crate::plan::resolution::resolve;
 use howdah_config::Application;
 use howdah_protocol::generation_paths::PinnedLink;
@@ -26,14 +27,14 @@ const ROUND_TIMEOUT: Duration = Duration::from_millis(250);
 /// system takes that long for an answer.
 const LOST_AFTER: Duration = Duration::from_secs(5);
 
-/// Where the paths lead, or the option and a sentence.
-type Resolved = Result<Vec<PinnedLink>, (String, String)>;
+/// Where the paths lead.
+type Resolved = Result<Vec<PinnedLink>, OptionError>;
 /// The number of the application that was asked, and its answer.
 type Resolution = (u64, Resolved);
 
 /// An application, and what is known of its paths.
 struct Followed {
-    watched: Watched,
+    watched: WatchedApplication,
     /// Where the paths led when they were last resolved. Each deploy is reported once.
     last: Vec<PinnedLink>,
     trouble: Option<Trouble>,
@@ -57,7 +58,7 @@ struct Resolver {
     asked: Option<Instant>,
 }
 
-/// What a round has shown of an application.
+/// The news of an application after a round.
 #[derive(Debug, PartialEq)]
 enum Finding {
     /// The paths lead there now.
@@ -67,7 +68,7 @@ enum Finding {
 }
 
 /// Runs until the supervisor ends.
-pub fn run(orders: &Receiver<Vec<Watched>>, notices: &UnboundedSender<Notice>) {
+pub fn run(orders: &Receiver<Vec<WatchedApplication>>, notices: &UnboundedSender<DeployNotice>) {
     let mut all: Vec<Followed> = Vec::new();
     let (sender, answers) = channel();
     let mut last_number = 0;
@@ -91,8 +92,8 @@ pub fn run(orders: &Receiver<Vec<Watched>>, notices: &UnboundedSender<Notice>) {
 }
 
 /// A generation that is followed already keeps its state. A new generation has found its paths, so it has no trouble.
-fn follow(mut all: Vec<Followed>, applications: Vec<Watched>, last_number: &mut u64) -> Vec<Followed> {
-    let follow_one = |watched: Watched| match all.iter().position(|followed| followed.watched == watched) {
+fn follow(mut all: Vec<Followed>, applications: Vec<WatchedApplication>, last_number: &mut u64) -> Vec<Followed> {
+    let follow_one = |watched: WatchedApplication| match all.iter().position(|followed| followed.watched == watched) {
         Some(index) => all.swap_remove(index),
         None => {
             *last_number += 1;
@@ -103,7 +104,7 @@ fn follow(mut all: Vec<Followed>, applications: Vec<Watched>, last_number: &mut 
 }
 
 /// Asks for all applications, and waits a moment for the answers.
-fn round(all: &mut [Followed], sender: &Sender<Resolution>, answers: &Receiver<Resolution>) -> Vec<Notice> {
+fn round(all: &mut [Followed], sender: &Sender<Resolution>, answers: &Receiver<Resolution>) -> Vec<DeployNotice> {
     let began = Instant::now();
     let mut findings = Vec::new();
     while let Ok(answer) = answers.try_recv() {
@@ -123,11 +124,11 @@ fn round(all: &mut [Followed], sender: &Sender<Resolution>, answers: &Receiver<R
     for (application, finding) in findings {
         match finding {
             Finding::Elsewhere(led_to) => swapped.push((application, led_to)),
-            Finding::Lost(problem) => notices.push(Notice::Lost { application, problem }),
+            Finding::Lost(problem) => notices.push(DeployNotice::Lost { application, problem }),
         }
     }
     if !swapped.is_empty() {
-        notices.push(Notice::Swapped(swapped));
+        notices.push(DeployNotice::Swapped(swapped));
     }
     notices
 }
@@ -143,7 +144,7 @@ fn accept(all: &mut [Followed], (number, resolved): Resolution) -> Option<(Strin
 // === impl Followed ===
 
 impl Followed {
-    fn new(watched: Watched, number: u64) -> Followed {
+    fn new(watched: WatchedApplication, number: u64) -> Followed {
         let last = watched.led_to.clone();
         Followed { watched, last, trouble: None, resolver: Resolver { number, questions: None, asked: None } }
     }
@@ -162,7 +163,7 @@ impl Followed {
         )))
     }
 
-    /// What follows from an answer.
+    /// Compares an answer with the last one.
     fn judge(&mut self, resolved: Resolved, now: Instant) -> Option<Finding> {
         match resolved {
             Ok(led_to) => {
@@ -173,7 +174,7 @@ impl Followed {
                 self.last.clone_from(&led_to);
                 Some(Finding::Elsewhere(led_to))
             }
-            Err((option, problem)) => {
+            Err(OptionError { option, problem }) => {
                 let trouble = self.trouble.get_or_insert(Trouble { since: now, is_reported: false });
                 if now.saturating_duration_since(trouble.since) < LOST_AFTER || trouble.is_reported {
                     return None;
@@ -227,13 +228,13 @@ mod tests {
     }
 
     fn nowhere() -> Resolved {
-        Err(("/root".to_owned(), "it cannot be found".to_owned()))
+        Err(OptionError::new("/root", "it cannot be found"))
     }
 
-    fn watched() -> Watched {
+    fn watched() -> WatchedApplication {
         let text = r#"{"applications": {"x": {"type": "php", "root": "/srv/current"}}}"#;
         let application = Configuration::parse(text).unwrap().applications.remove("x").unwrap();
-        Watched { name: "x".to_owned(), generation: 1, application, led_to: leads("1").unwrap() }
+        WatchedApplication { name: "x".to_owned(), generation: 1, application, led_to: leads("1").unwrap() }
     }
 
     fn elsewhere(to: &str) -> Option<Finding> {
@@ -302,12 +303,12 @@ mod tests {
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root}}});
         other.application = Configuration::parse(&text.to_string()).unwrap().applications.remove("x").unwrap();
         let (sender, answers) = channel();
-        let mut all = [hanging(Instant::now()), Followed::new(Watched { name: "y".to_owned(), ..other }, 2)];
+        let mut all = [hanging(Instant::now()), Followed::new(WatchedApplication { name: "y".to_owned(), ..other }, 2)];
         let mut notices = Vec::new();
         while notices.is_empty() {
             notices = round(&mut all, &sender, &answers);
         }
-        let [Notice::Swapped(swapped)] = &notices[..] else { panic!("{notices:?}") };
+        let [DeployNotice::Swapped(swapped)] = &notices[..] else { panic!("{notices:?}") };
         assert_eq!(swapped[..], [("y".to_owned(), vec![PinnedLink { link: root.clone(), leads_to: root }])]);
         assert!(all[0].resolver.asked.is_some() && all[1].resolver.asked.is_none());
     }
@@ -320,7 +321,7 @@ mod tests {
         };
         let same = follow(in_trouble(), vec![watched()], &mut 1);
         assert!(same[0].trouble.is_some() && same[0].resolver.asked.is_some());
-        let new = follow(in_trouble(), vec![Watched { generation: 2, ..watched() }], &mut 1);
+        let new = follow(in_trouble(), vec![WatchedApplication { generation: 2, ..watched() }], &mut 1);
         assert!(new[0].trouble.is_none() && new[0].resolver.asked.is_none() && new[0].resolver.number == 2);
     }
 
@@ -331,7 +332,7 @@ mod tests {
         sender.send((1, leads("2"))).unwrap();
         let notices = round(&mut all, &sender, &answers);
         assert!(
-            notices.iter().any(|notice| matches!(notice, Notice::Swapped(swapped)
+            notices.iter().any(|notice| matches!(notice, DeployNotice::Swapped(swapped)
                 if swapped[..] == [("x".to_owned(), leads("2").unwrap())])),
             "{notices:?}"
         );

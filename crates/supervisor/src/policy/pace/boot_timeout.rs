@@ -17,7 +17,7 @@ pub struct BootTimeout {
     next: Option<BootStep>,
 }
 
-/// What is due.
+/// A step that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootStep {
     /// Log a warning.

@@ -19,7 +19,7 @@ pub struct Heartbeat {
     unanswered: u32,
 }
 
-/// What to do when a probe is due.
+/// The action when a probe is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
     /// Send the next probe.

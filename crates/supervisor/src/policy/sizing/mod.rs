@@ -1,10 +1,10 @@
 //! How many workers an application needs: the policy of `"processes": "auto"`. Pure: the caller passes in the
 //! measurements and the time.
 //!
-//! Two laws of queues (Denning and Buzen, "The Operational Analysis of Queueing Network Models", 1978) say how many
-//! workers can be useful. By the utilisation law, requests that use `cpu` seconds of a processor are finished at a rate
-//! of at most `cores / cpu`. By Little's law, to finish that many when each takes `wall` seconds, `cores × wall / cpu`
-//! of them must be under way. The time in which a worker waits for a processor does not count as `wall`: more workers
+//! Two laws of queues (Denning and Buzen, "The Operational Analysis of Queueing Network Models", 1978) give the number
+//! of useful workers. By the utilisation law, requests that use `cpu` seconds of a processor are finished at a rate of
+//! at most `cores / cpu`. By Little's law, to finish that many when each takes `wall` seconds, `cores × wall / cpu` of
+//! them must be under way. The time in which a worker waits for a processor does not count as `wall`: more workers
 //! would only make it longer.
 //!
 //! - Up: when requests wait, the number becomes the useful one. If the workers leave a processor idle at that moment,
@@ -44,13 +44,13 @@ pub struct Sample {
     pub young: usize,
     /// How many other workers were retired, and still use their memory.
     pub leaving: usize,
-    /// What was used since the last measurement; `None` if that was a moment ago.
+    /// The usage since the last measurement; `None` if that was a moment ago.
     pub usage: Option<Usage>,
     /// The memory; `None` if it could not be measured.
     pub memory: Option<Memory>,
 }
 
-/// What all workers together used within some time.
+/// The usage of all workers together within some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// That time, in seconds.

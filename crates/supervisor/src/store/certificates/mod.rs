@@ -34,6 +34,7 @@ const MAX_NAME_BYTES: usize = 240;
 impl Certificates {
     /// Loads the certificates of the state directory, and stores new ones there.
     ///
+    /// # Errors
     /// A sentence, if the folder cannot be created.
     pub fn load(state_directory: &Path) -> Result<Certificates, String> {
         let storage = Storage::open(state_directory)?;
@@ -60,6 +61,7 @@ impl Certificates {
 
     /// Adds a certificate: a chain and its private key as PEM, in any order.
     ///
+    /// # Errors
     /// 400 for an invalid name or bundle, and for a name that exists; 500 if it cannot be stored.
     pub fn put(&mut self, name: &str, pem: &[u8]) -> Result<(), Refusal> {
         check_name(name)?;
@@ -79,7 +81,7 @@ impl Certificates {
     /// Removes a certificate. `used` holds the names that listeners use.
     ///
     /// # Errors
-    /// 404 if there is none, 400 if it is used, 500 if its file cannot be removed.
+    /// 404 if it does not exist, 400 if it is used, 500 if its file cannot be removed.
     pub fn delete(&mut self, name: &str, used: &BTreeSet<&str>) -> Result<(), Refusal> {
         // A file that could not be used at the start is not in `by_name`, but it blocks its name.
         let is_a_file = check_name(name).is_ok() && self.storage.as_ref().is_some_and(|storage| storage.has(name));
@@ -100,7 +102,7 @@ impl Certificates {
     /// The description of a certificate, in the format of NGINX Unit's `GET /certificates/NAME`.
     ///
     /// # Errors
-    /// 404 if there is none.
+    /// 404 if it does not exist.
     pub fn describe(&self, name: &str) -> Result<Document, Refusal> {
         self.get(name).map(|bundle| bundle.description().clone())
     }
