@@ -24,8 +24,8 @@ class Kernel extends BaseKernel
     }
 
     /**
-     * In memory, away from the code, which may be read-only. Two users must not share what they may not both write,
-     * nor two versions of the code their containers: hence a folder for each.
+     * In memory, as the folder of the code may be read-only. Each user and each version of the code has a folder of
+     * its own: two users cannot both write to one, and two versions need two containers.
      */
     public function getCacheDir(): string
     {
@@ -49,7 +49,7 @@ class Kernel extends BaseKernel
         $routes->import($this->getProjectDir() . '/config/routes.yaml');
     }
 
-    /** Everyone may write to /dev/shm, and PHP is run from this folder: nobody else may have made it. */
+    /** Every user may write to /dev/shm, and PHP runs code from this folder: it must belong to this user. */
     private function ownFolder(): string
     {
         $user = posix_geteuid();
