@@ -190,6 +190,14 @@ class Howdah:
             return (self.directory / name).read_text(errors="replace")
         return ""
 
+    def wait_for_log_line(self, *words: str) -> None:
+        """Waits for a line of the log with all these words; asserts that it is the only one."""
+
+        def lines():
+            return [line for line in self.stderr.splitlines() if all(word in line for word in words)]
+
+        assert len(wait_for(lines, f"a line with {words}")) == 1, self.stderr
+
     @property
     def pid(self) -> int:
         return self.process.pid

@@ -1,0 +1,100 @@
+"""`reload` on change: edits and swaps are loaded while processes die."""
+
+import contextlib
+import random
+import subprocess
+import time
+
+import pytest
+
+from support.releases import front_controller_application, pids, wait_for_version
+from support.server import Howdah
+from support.waiting import wait_for
+
+
+def edit(path, content):
+    path.write_text(content)
+
+
+def test_with_on_change_an_edit_is_loaded_within_two_seconds(folder):
+    # As in production, PHP reads no file twice: only a new generation sees the edit.
+    options = {"admin": {"opcache.validate_timestamps": "0", "opcache.file_update_protection": "0"}}
+    folder.write("public/index.php", "<?php echo require __DIR__ . '/../src/part.php';")
+    part = folder.write("src/part.php", "<?php return 'one';")
+    folder.write("composer.json", "{}")
+    (folder.root / "var/cache").mkdir(parents=True)
+    root = str(folder.root / "public")
+    app = {"type": "php", "root": root, "script": "index.php", "processes": 1, "reload": "on-change", "options": options}
+    with Howdah.run({"applications": {"app": {**app, "warm_up": ["/"]}}}) as server:
+        assert server.get("/").text == "one"
+        time.sleep(0.5)
+        for text in ("two", "three"):
+            edit(part, f"<?php return '{text}';")
+            wait_for(lambda: server.get("/").text == text, text, timeout=2)
+        edit(part, "<?php return (")
+        wait_for(lambda: "was not reloaded" in server.stderr, "the refusal", timeout=2)
+        assert server.get("/").text == "three"
+        edit(part, "<?php return 'four';")
+        wait_for(lambda: server.get("/").text == "four", "four", timeout=2)
+        reloads = lambda: server.stderr.count("was reloaded in")
+        wait_for(lambda: reloads() == 3, "the last line")
+        edit(folder.root / "var/cache/x.php", "<?php")
+        edit(folder.root / "src/note.txt", "x")
+        time.sleep(1)
+        assert reloads() == 3
+
+
+def test_without_on_change_edits_reload_nothing(folder):
+    folder.write("index.php", "<?php echo 'one';")
+    with Howdah.run({"applications": {"app": front_controller_application(folder)}}) as server:
+        before = pids(server, 1)
+        edit(folder.root / "index.php", "<?php echo 'two';")
+        time.sleep(1)
+        assert pids(server, 1) == before and "reloaded" not in server.stderr
+
+
+def test_serve_reloads_on_change(folder):
+    folder.write("index.php", "<?php echo 'one';")
+    ini = {"opcache.validate_timestamps": "0"}
+    with Howdah.serve(folder, "--reload", "on-change", processes=1, ini=ini) as server:
+        assert server.get("/").text == "one"
+        time.sleep(0.5)
+        edit(folder.root / "index.php", "<?php echo 'two';")
+        wait_for(lambda: server.get("/").text == "two", "two", timeout=2)
+
+
+def test_swaps_survive_deaths_of_routers_and_prototypes(site):
+    """Despite deaths in between, the last release is reached, and no process of the others is left."""
+    chance = random.Random(20261121)
+    with Howdah.run(site.config(warm_up=["/", "/warm"])) as server:
+        for turn in range(12):
+            site.swap(str(turn % 2 + 1))
+            time.sleep(0.5 + chance.random() * 0.2)
+            for process in server.processes():
+                if process.title == "howdah: router" or process.title.endswith("prototype") and chance.random() < 0.3:
+                    with contextlib.suppress(ProcessLookupError):
+                        process.kill()
+        site.release("last")
+        site.swap("last")
+        wait_for_version(server, "last")
+        assert server.get("/").json()["late"] == "last"
+        server.workers(count=2)
+        server.prototype()
+
+
+def test_exhausted_inotify_watches_are_logged(folder):
+    folder.write("index.php", "<?php echo 'one';")
+    for name in "abcdef":
+        folder.write(f"{name}/x.php", "<?php")
+    limit = 'echo 3 > /proc/sys/user/max_inotify_watches && exec "$0" "$@"'
+    prefix = ["unshare", "--user", "--map-user=33", "--map-group=33", "--keep-caps", "sh", "-c", limit]
+    if subprocess.run([*prefix, "true"], capture_output=True).returncode:
+        pytest.skip("no user namespace, or no limit of its own")
+    options = ["--reload", "on-change"]
+    ini = {"opcache.validate_timestamps": "0"}
+    with Howdah.serve(folder, *options, processes=1, ini=ini, prefix=prefix) as server:
+        wait_for(lambda: "inotify watches ran out at" in server.stderr, "the warning")
+        assert "sysctl fs.inotify.max_user_watches" in server.stderr
+        edit(folder.root / "index.php", "<?php echo 'two';")
+        wait_for(lambda: server.get("/").text == "two", "watched folders are still followed", timeout=5)
+        assert server.stderr.count("ran out") == 1
