@@ -10,7 +10,6 @@ use howdah_channel::{
     ControlEnd, Exchange, Geometry, Next, Progress, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, Refused, RouterEnd,
     SlotState, Violation, WorkerChannel, WorkerId, offsets, request, response,
 };
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -54,7 +53,7 @@ impl Program<'_> {
 
 struct Stage {
     control: ControlEnd,
-    router: Arc<RouterEnd>,
+    router: RouterEnd,
     workers: WorkerChannel,
     memory: HostileMemory,
     exchanges: Vec<Exchange>,

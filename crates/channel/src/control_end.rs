@@ -1,16 +1,19 @@
-//! The supervisor's end of a channel: makes it, tells workers to stop, and tidies up after dead ones.
+//! The supervisor's end of a channel: creates it, orders workers to stop, reads their accounts, and cleans up after dead
+//! workers.
 //!
-//! The words that stop workers lie in shared memory, where a hostile worker can write them too: stop everyone, or take an
-//! order back. So what was ordered is kept here, and [`ControlEnd::check_orders`] compares. Call it when a worker has
-//! ended: ending is all that a false order makes a worker do.
+//! The words that stop workers are in shared memory. A hostile worker can write them: stop all workers, or take an order
+//! back. Therefore this end keeps the orders in private memory, and [`ControlEnd::check_orders`] compares. Call it when a
+//! worker has exited: to exit is all that a false order makes a worker do.
 
-use crate::account::{Account, Current};
-use crate::idle;
-use crate::layout::{Geometry, Layout, MAX_WORKERS, REQUEST_HEAD_BYTES};
-use crate::memory::Memory;
-use crate::state::{SlotState, Violation, WorkerId, unpack};
+use crate::memory::doorbell;
+use crate::memory::layout::{Geometry, Layout, MAX_WORKERS, REQUEST_HEAD_BYTES};
+use crate::memory::mapping::Mapping;
+use crate::slot_state::{SlotState, WorkerId, unpack};
 use crate::sync::{Ordering, fence};
 use crate::view::View;
+use crate::violation::Violation;
+use crate::worker_record::account::{Account, Current, nanoseconds};
+use crate::worker_record::sampling::MAX_RATE;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,48 +22,48 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[derive(Debug)]
 pub struct ControlEnd {
     memfd: OwnedFd,
-    pub(crate) view: View,
-    /// Whether all workers were told to stop.
+    view: View,
+    /// Whether all workers were ordered to stop.
     drained: bool,
-    /// Which workers were told to stop, and live: their places, and what their stop words hold.
+    /// The living workers that were ordered to stop: their indexes, and the values of their stop words.
     stopped: BTreeMap<u16, u32>,
 }
 
 // === impl ControlEnd ===
 
 impl ControlEnd {
-    /// Makes a channel.
+    /// Creates a channel.
     ///
     /// # Errors
     /// When there is no memory or no descriptor for it.
     pub fn create(geometry: Geometry) -> io::Result<ControlEnd> {
-        let memfd = Memory::create(Layout::new(geometry).total_bytes)?;
+        let memfd = Mapping::create(Layout::new(geometry).total_bytes)?;
         let view = View::map(&memfd, geometry)?;
         Ok(ControlEnd { memfd, view, drained: false, stopped: BTreeMap::new() })
     }
 
-    /// The channel's memory, to be handed to the other ends.
+    /// The channel's memory, for the other ends.
     pub fn memfd(&self) -> BorrowedFd<'_> {
         self.memfd.as_fd()
     }
 
-    /// What the other ends must know.
+    /// The channel's size, for the other ends.
     pub fn geometry(&self) -> Geometry {
         self.view.layout.geometry
     }
 
-    /// Whether the worker in this place says that it has nothing to do. It may lie.
-    pub fn says_idle(&self, index: u16) -> bool {
+    /// Whether the worker with this index reports to be idle. A hostile worker may have written that.
+    pub fn reports_idle(&self, index: u16) -> bool {
         self.view.idle().contains(index)
     }
 
-    /// What this worker says of what it does; `None` before it serves. It may lie.
+    /// This worker's account; `None` before it serves. A hostile worker may have written any value.
     pub fn account(&self, worker: WorkerId) -> Option<Account> {
         (worker.index < MAX_WORKERS).then(|| self.view.account(worker.index).read(worker)).flatten()
     }
 
-    /// The head of the request that this worker says it runs: see [`crate::request::parse_head`]. `None` when it has
-    /// finished it meanwhile. A client of the application wrote it, and the worker may have written over it.
+    /// The head of the request that a worker reports to run: see [`crate::request::parse_head`]. `None` when the worker has
+    /// finished it. A client of the application sent it, and a worker may have overwritten it.
     pub fn request_head(&self, current: Current) -> Option<Vec<u8>> {
         if !self.is_answering(current) {
             return None;
@@ -71,12 +74,12 @@ impl ControlEnd {
             return None;
         }
         let mut head = Vec::new();
-        self.view.memory.copy_out(words.head_offset, len, &mut head);
+        words.read_head(len, &mut head);
         fence(Ordering::Acquire);
         self.is_answering(current).then_some(head)
     }
 
-    /// Whether the response of this request is not complete. A worker can write what this says, too.
+    /// Whether the response of this request is not complete. A hostile worker can write this word, too.
     pub fn is_answering(&self, current: Current) -> bool {
         if current.slot >= self.view.layout.geometry.slots {
             return false;
@@ -85,28 +88,28 @@ impl ControlEnd {
         sequence == current.sequence && matches!(state, Some(SlotState::Claimed(_)))
     }
 
-    /// Asks one worker to finish what it does and go.
+    /// Orders one worker to finish its request and exit.
     pub fn stop_worker(&mut self, worker: WorkerId) {
         let order = u32::from(worker.incarnation) + 1;
         self.stopped.insert(worker.index, order);
         self.view.stop_word(worker.index).store(order, Ordering::SeqCst);
-        idle::ring(self.view.doorbell(worker.index));
+        doorbell::ring(self.view.doorbell(worker.index));
     }
 
-    /// Asks all workers, those to come too, to finish what they do and go.
+    /// Orders all workers, future ones too, to finish their requests and exit.
     pub fn stop_all(&mut self) {
         self.drained = true;
         self.view.drain_word().store(1, Ordering::SeqCst);
         self.ring_all();
     }
 
-    /// A worker is dead: nobody shall try to wake it, and its order to stop is over.
+    /// A worker is dead: takes it out of the idle set, and drops its order to stop.
     pub fn worker_died(&mut self, worker: WorkerId) {
         self.view.idle().leave(worker.index);
         let order = u32::from(worker.incarnation) + 1;
         if self.stopped.get(&worker.index) == Some(&order) {
             self.stopped.remove(&worker.index);
-            // Only what was ordered: anything else is for `check_orders` to find.
+            // Only the order itself: `check_orders` finds any other value.
             let word = self.view.stop_word(worker.index);
             let _ = word.compare_exchange(order, 0, Ordering::SeqCst, Ordering::SeqCst);
         }
@@ -115,7 +118,7 @@ impl ControlEnd {
     /// Compares the words that stop workers with what was ordered, and repeats the orders where they differ.
     ///
     /// # Errors
-    /// When a worker wrote one of them: some worker ends, or goes on, against what was ordered.
+    /// When a worker wrote one of them: some worker exits, or goes on, against its orders.
     pub fn check_orders(&mut self) -> Result<(), Violation> {
         let drained = u32::from(self.drained);
         let mut kept = self.view.drain_word().swap(drained, Ordering::SeqCst) == drained;
@@ -134,17 +137,58 @@ impl ControlEnd {
         Err(Violation("the words that stop workers were overwritten"))
     }
 
-    /// All workers that ran when the rules were broken are dead, and none has been started since: nothing that they wrote
-    /// here concerns those to come.
+    /// All workers that ran when the rules were broken are dead, and none has been started since: clears what they wrote
+    /// here, for the workers to come.
     pub fn workers_replaced(&mut self) {
         self.stopped.clear();
         let _ = self.check_orders();
         self.view.idle().clear();
     }
 
+    /// Orders a worker's sampler to end the request that began then: soon, and with PHP's shutdown functions.
+    pub fn end_request(&self, worker: WorkerId, current: Current) {
+        self.view.end_word(worker.index).store(nanoseconds(current.began), Ordering::SeqCst);
+        doorbell::ring(self.view.sampler_bell(worker.index));
+    }
+
+    /// Orders the samplers of all workers, future ones too, to sample stacks at this rate per second; 0 stops them. `living`
+    /// are the workers to wake.
+    pub fn sample(&self, rate: u32, living: impl Iterator<Item = WorkerId>) {
+        self.view.profile_rate().store(rate.min(MAX_RATE), Ordering::SeqCst);
+        living.for_each(|worker| doorbell::ring(self.view.sampler_bell(worker.index)));
+    }
+
     fn ring_all(&self) {
         for index in 0..MAX_WORKERS {
-            idle::ring(self.view.doorbell(index));
+            doorbell::ring(self.view.doorbell(index));
         }
+    }
+}
+
+#[cfg(all(test, not(miri)))] // Miri has no memfd
+mod tests {
+    use super::*;
+    use crate::worker_end::WorkerChannel;
+    use std::time::Duration;
+
+    #[test]
+    fn a_sampler_receives_its_orders_and_none_of_an_earlier_workers() {
+        let geometry = Geometry { slots: 64, threads: 1 };
+        let control = ControlEnd::create(geometry).unwrap();
+        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+        let channel = WorkerChannel::attach(control.memfd(), geometry, vec![bell]).unwrap();
+        let me = WorkerId { index: 5, incarnation: 2 };
+        let current = Current { slot: 0, sequence: 1, began: Duration::from_nanos(77) };
+        control.end_request(me, current);
+        let worker = channel.worker(me);
+        let words = worker.sampler_words();
+        assert_eq!(words.end.load(Ordering::SeqCst), 0, "that was an order to an earlier worker");
+
+        let rung = words.bell.load(Ordering::SeqCst);
+        control.end_request(me, current);
+        assert_eq!(words.end.load(Ordering::SeqCst), 77);
+        control.sample(u32::MAX, [me].into_iter());
+        assert_eq!(words.rate.load(Ordering::SeqCst), MAX_RATE);
+        assert_eq!(words.bell.load(Ordering::SeqCst), rung.wrapping_add(2));
     }
 }

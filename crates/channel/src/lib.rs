@@ -1,77 +1,62 @@
-//! The shared-memory channel between howdah's router and the PHP workers of one application generation, both ends.
+//! The shared-memory channel between howdah's router and the PHP workers of one application generation, all ends.
 //!
-//! A channel is one sealed memfd. Requests travel in *slots*: the router writes one, pushes a hint on the submission
-//! queue, and a worker claims it, runs it and streams the response through the slot's ring.
+//! A channel is one sealed memfd. Requests travel in *slots*: the router writes a request into a slot and pushes a hint on
+//! the submission queue. A worker claims the slot, runs the request and streams the response through the slot's ring.
 //!
-//! - [`state`]: the slot's word, and the table of who may make which transition
-//! - `submission`, `idle`, `mailbox`: the three lock-free structures, each explored by loom
-//! - [`RouterEnd`], [`WorkerChannel`], [`ControlEnd`]: the ends of the router, the workers and the supervisor
-//! - [`Exchange`]: one request, as the router sees it
-//! - [`account`]: what each worker says of what it does
-//! - `recycle`: whose turn it is to end for a new worker
-//! - [`sampling`]: what the supervisor asks of the thread that looks at a worker's stack
-//! - `rounds`, `roster`: by what the router tells a broken rule from news that are late
-//! - [`request`], [`response`]: what a slot carries, in bytes
+//! - [`RouterEnd`] and [`Exchange`] (`router_end/`), [`WorkerChannel`] (`worker_end`), [`ControlEnd`] (`control_end`): the
+//!   ends of the router, the workers and the supervisor
+//! - [`SlotState`] (`slot_state`): the slot's word, and the table of its transitions
+//! - `content/`: the bytes that a slot carries: [`request`], [`response`]
+//! - `worker_record/`: each worker's [`account`], its sampler's orders ([`sampling`]), and the turn to be replaced
+//! - `lock_free/`: the submission queue, the idle set and the mailbox, each explored by loom
+//! - `memory/`: the layout, the mapping, rings, copies and doorbells; `view` puts types on it
 //!
-//! The router trusts nothing that a worker can write; a worker may be killed at any instruction. Neither may cost
-//! another request its answer.
+//! The router trusts nothing that a worker can write, and a worker may be killed at any instruction. Neither costs another
+//! request its answer.
 
+#![deny(unsafe_code)]
+
+// loom explores the lock-free structures alone: it has its own atomics, which can't be mapped.
 #[cfg(not(loom))]
-pub mod account;
+mod content;
 #[cfg(not(loom))]
 mod control_end;
-#[cfg(not(loom))]
-mod exchange;
-#[cfg(not(loom))]
-mod futex;
-mod idle;
-#[cfg(not(loom))]
-mod layout;
-mod mailbox;
+mod lock_free;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
-#[doc(hidden)]
-pub mod offsets;
-#[cfg(not(loom))]
-mod recycle;
-#[cfg(not(loom))]
-pub mod request;
-#[cfg(not(loom))]
-pub mod response;
-#[cfg(not(loom))]
-mod ring;
-#[cfg(not(loom))]
-mod roster;
-#[cfg(not(loom))]
-mod rounds;
-#[cfg(not(loom))]
 mod router_end;
 #[cfg(not(loom))]
-pub mod sampling;
-pub mod state;
-mod submission;
+mod slot_state;
 mod sync;
 #[cfg(not(loom))]
 mod view;
 #[cfg(not(loom))]
+mod violation;
+#[cfg(not(loom))]
 mod worker_end;
+#[cfg(not(loom))]
+mod worker_record;
 
 #[cfg(not(loom))]
-pub use account::{Account, Ledger};
+mod interface {
+    pub use crate::content::{request, response};
+    pub use crate::control_end::ControlEnd;
+    pub use crate::memory::layout::{
+        BODY_RING_BYTES, Geometry, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES,
+    };
+    #[doc(hidden)]
+    pub use crate::memory::offsets;
+    pub use crate::router_end::end::{Refused, RouterEnd};
+    pub use crate::router_end::exchange::{Exchange, Progress};
+    pub use crate::slot_state::{SlotState, WorkerId};
+    pub use crate::violation::Violation;
+    pub use crate::worker_end::{BodyError, Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
+    pub use crate::worker_record::account::{Account, Ledger};
+    pub use crate::worker_record::{account, sampling};
+}
 #[cfg(not(loom))]
-pub use control_end::ControlEnd;
-#[cfg(not(loom))]
-pub use exchange::{Exchange, Progress};
-#[cfg(not(loom))]
-pub use layout::{
-    BODY_RING_BYTES, Geometry, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES,
-};
-#[cfg(not(loom))]
-pub use router_end::{Refused, RouterEnd};
-pub use state::{SlotState, Violation, WorkerId};
-#[cfg(not(loom))]
-pub use worker_end::{BodyError, Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
+pub use interface::*;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -1,9 +1,8 @@
-//! The interleavings of the three lock-free structures, explored by loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p howdah-channel --release --lib loom`
+//! The interleavings of the three lock-free structures, explored by loom: `make loom`.
 
-use crate::idle::IdleSet;
-use crate::mailbox::Mailbox;
-use crate::submission::{Hint, SubmissionQueue};
+use crate::lock_free::idle::IdleSet;
+use crate::lock_free::mailbox::Mailbox;
+use crate::lock_free::submission::{Hint, SubmissionQueue};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
@@ -59,7 +58,7 @@ fn loom_two_workers_never_take_the_same_hint() {
 }
 
 #[test]
-fn loom_what_two_threads_push_is_taken_once_each() {
+fn loom_hints_of_two_threads_are_taken_once_each() {
     loom::model(|| {
         let shared = Shared::new();
         let pushers: Vec<_> = (1..=2)
@@ -78,7 +77,7 @@ fn loom_what_two_threads_push_is_taken_once_each() {
 }
 
 #[test]
-fn loom_a_queue_in_use_is_never_taken_for_broken() {
+fn loom_a_queue_in_use_is_never_reported_as_broken() {
     loom::model(|| {
         let shared = Shared::new();
         let pusher = {
@@ -116,7 +115,7 @@ fn loom_a_queue_is_stuck_only_while_a_thread_is_about_to_publish() {
 }
 
 #[test]
-fn loom_a_worker_that_goes_to_sleep_is_woken_or_sees_the_hint() {
+fn loom_a_worker_about_to_sleep_is_woken_or_sees_the_hint() {
     loom::model(|| {
         let shared = Shared::new();
         let worker = {
@@ -129,12 +128,12 @@ fn loom_a_worker_that_goes_to_sleep_is_woken_or_sees_the_hint() {
         shared.push(7);
         let woken = shared.idle().wake_one().is_some();
         let seen = worker.join().unwrap();
-        assert!(woken || seen, "the worker sleeps and nobody rings");
+        assert!(woken || seen, "the worker sleeps and its doorbell is not rung");
     });
 }
 
 #[test]
-fn loom_a_router_thread_that_goes_to_sleep_is_woken_or_sees_the_slot() {
+fn loom_a_router_thread_about_to_sleep_is_woken_or_sees_the_slot() {
     loom::model(|| {
         let shared = Shared::new();
         let worker = {

@@ -1,4 +1,4 @@
-//! The atomics that the algorithms use: the real ones, or loom's when their interleavings are explored.
+//! The atomics that the algorithms use: the real ones, or loom's when loom explores their interleavings.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,31 +1,37 @@
-//! The typed view of a channel's memory that both ends share.
+//! The typed view of a channel's memory that all ends share.
 
-use crate::account;
-use crate::idle::IdleSet;
-use crate::layout::{self, BODY_RING_BYTES, Geometry, Layout, MAX_WORKERS, RESPONSE_RING_BYTES, control, worker};
-use crate::mailbox::Mailbox;
-use crate::memory::Memory;
-use crate::recycle::Turn;
-use crate::ring::Ring;
-use crate::submission::SubmissionQueue;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::lock_free::idle::IdleSet;
+use crate::lock_free::mailbox::Mailbox;
+use crate::lock_free::submission::SubmissionQueue;
+use crate::memory::doorbell;
+use crate::memory::layout::{
+    BODY_RING_BYTES, Geometry, Layout, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, control, flags, worker,
+};
+use crate::memory::mapping::Mapping;
+use crate::memory::ring::Ring;
+use crate::memory::word_copy;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::worker_record::account::AccountWords;
+use crate::worker_record::recycle::Turn;
 use std::io;
 use std::os::fd::AsFd;
 
 /// A mapped channel.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub memory: Memory,
+    memory: Mapping,
     pub layout: Layout,
 }
 
-/// One slot's words and rings.
+/// One slot's words, head and rings.
 pub(crate) struct SlotView<'m> {
-    memory: &'m Memory,
-    at: usize,
-    pub body: Ring,
-    pub response: Ring,
-    pub head_offset: usize,
+    memory: &'m Mapping,
+    /// The offset of the slot's control words.
+    start: usize,
+    /// The offsets of its head and its rings.
+    head: usize,
+    body: usize,
+    response: usize,
 }
 
 // === impl View ===
@@ -36,7 +42,7 @@ impl View {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a channel of an impossible geometry"));
         }
         let layout = Layout::new(geometry);
-        Ok(View { memory: Memory::map(memfd, layout.total_bytes)?, layout })
+        Ok(View { memory: Mapping::map(memfd, layout.total_bytes)?, layout })
     }
 
     pub fn queue(&self) -> SubmissionQueue<'_> {
@@ -61,16 +67,17 @@ impl View {
         self.memory.u32(self.layout.worker(index) + worker::DOORBELL)
     }
 
-    /// Holds `incarnation + 1` of the worker that shall stop.
+    /// `incarnation + 1` of the worker that is to stop.
     pub fn stop_word(&self, index: u16) -> &AtomicU32 {
         self.memory.u32(self.layout.worker(index) + worker::STOP)
     }
 
-    pub fn account(&self, index: u16) -> account::Words<'_> {
-        account::Words::new(&self.memory, self.layout.worker(index) + worker::ACCOUNT)
+    pub fn account(&self, index: u16) -> AccountWords<'_> {
+        let start = self.layout.worker(index) + worker::ACCOUNT;
+        AccountWords::new(self.memory.u64s(start, (worker::BYTES - worker::ACCOUNT) / 8))
     }
 
-    /// Not zero when all workers shall stop.
+    /// Not zero when all workers are to stop.
     pub fn drain_word(&self) -> &AtomicU32 {
         self.memory.u32(self.layout.drain_word())
     }
@@ -80,36 +87,42 @@ impl View {
     }
 
     pub fn slot(&self, slot: u16) -> SlotView<'_> {
-        let layout = &self.layout;
         SlotView {
             memory: &self.memory,
-            at: layout.control(slot),
-            body: Ring { offset: layout.body_ring(slot), size: BODY_RING_BYTES },
-            response: Ring { offset: layout.response_ring(slot), size: RESPONSE_RING_BYTES },
-            head_offset: layout.request_head(slot),
+            start: self.layout.control(slot),
+            head: self.layout.request_head(slot),
+            body: self.layout.body_ring(slot),
+            response: self.layout.response_ring(slot),
         }
     }
 
-    /// Rung when the sampler of this worker has something to do.
+    /// The doorbell of this worker's sampler.
     pub fn sampler_bell(&self, index: u16) -> &AtomicU32 {
         self.memory.u32(self.layout.worker(index) + worker::SAMPLER)
     }
 
-    /// Holds when the request began that this worker shall end, in nanoseconds.
+    /// The start time, in nanoseconds, of the request that this worker is to end.
     pub fn end_word(&self, index: u16) -> &AtomicU64 {
         self.memory.u64(self.layout.worker(index) + worker::END)
     }
 
-    /// How often a second stacks are sampled for a profile; 0 is not at all.
+    /// Samples per second of all stacks, for a profile; 0 is none.
     pub fn profile_rate(&self) -> &AtomicU32 {
         self.memory.u32(self.layout.profile_rate())
     }
 
     /// Wakes a sleeping worker, if there is one.
     pub fn wake_a_worker(&self) {
-        if let Some(index) = self.idle().wake_one().filter(|index| *index < layout::MAX_WORKERS) {
-            crate::idle::ring(self.doorbell(index));
+        if let Some(index) = self.idle().wake_one().filter(|index| *index < MAX_WORKERS) {
+            doorbell::ring(self.doorbell(index));
         }
+    }
+
+    /// Notifies the worker that runs the slot's request that its client is gone.
+    pub fn notify_client_gone(&self, slot: u16) {
+        let words = self.slot(slot);
+        words.flags().fetch_or(flags::CLIENT_GONE, Ordering::SeqCst);
+        doorbell::ring(words.doorbell());
     }
 }
 
@@ -117,33 +130,53 @@ impl View {
 
 impl<'m> SlotView<'m> {
     pub fn state(&self) -> &'m AtomicU64 {
-        self.memory.u64(self.at + control::STATE)
+        self.memory.u64(self.start + control::STATE)
     }
     pub fn head_length(&self) -> &'m AtomicU32 {
-        self.memory.u32(self.at + control::HEAD_LENGTH)
+        self.memory.u32(self.start + control::HEAD_LENGTH)
     }
     pub fn thread(&self) -> &'m AtomicU32 {
-        self.memory.u32(self.at + control::THREAD)
+        self.memory.u32(self.start + control::THREAD)
     }
     pub fn body_written(&self) -> &'m AtomicU64 {
-        self.memory.u64(self.at + control::BODY_WRITTEN)
+        self.memory.u64(self.start + control::BODY_WRITTEN)
     }
     pub fn flags(&self) -> &'m AtomicU32 {
-        self.memory.u32(self.at + control::FLAGS)
+        self.memory.u32(self.start + control::FLAGS)
     }
     pub fn doorbell(&self) -> &'m AtomicU32 {
-        self.memory.u32(self.at + control::DOORBELL)
+        self.memory.u32(self.start + control::DOORBELL)
     }
     pub fn response_read(&self) -> &'m AtomicU64 {
-        self.memory.u64(self.at + control::RESPONSE_READ)
+        self.memory.u64(self.start + control::RESPONSE_READ)
     }
     pub fn response_written(&self) -> &'m AtomicU64 {
-        self.memory.u64(self.at + control::RESPONSE_WRITTEN)
+        self.memory.u64(self.start + control::RESPONSE_WRITTEN)
     }
     pub fn body_read(&self) -> &'m AtomicU64 {
-        self.memory.u64(self.at + control::BODY_READ)
+        self.memory.u64(self.start + control::BODY_READ)
     }
     pub fn waiting(&self) -> &'m AtomicU32 {
-        self.memory.u32(self.at + control::WAITING)
+        self.memory.u32(self.start + control::WAITING)
+    }
+    pub fn body(&self) -> Ring<'m> {
+        Ring::new(self.memory.u64s(self.body, BODY_RING_BYTES / 8))
+    }
+    pub fn response(&self) -> Ring<'m> {
+        Ring::new(self.memory.u64s(self.response, RESPONSE_RING_BYTES / 8))
+    }
+
+    /// Writes a request's head, of at most [`REQUEST_HEAD_BYTES`].
+    pub fn write_head(&self, head: &[u8]) {
+        word_copy::copy_in(self.head_words(), 0, head);
+    }
+
+    /// Appends the first `len` bytes of the head to `out`.
+    pub fn read_head(&self, len: usize, out: &mut Vec<u8>) {
+        word_copy::append(self.head_words(), 0, len, out);
+    }
+
+    fn head_words(&self) -> &'m [AtomicU64] {
+        self.memory.u64s(self.head, REQUEST_HEAD_BYTES / 8)
     }
 }

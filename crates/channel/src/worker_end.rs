@@ -1,16 +1,18 @@
 //! A worker's end of a channel: claims requests, reads their bodies, writes their responses.
 //!
-//! It sleeps on its own doorbell while there is nothing to do, and on the slot's while the ring is full (or a body has
-//! not arrived). It validates what it reads too, since another worker may have written it: a [`Violation`] here means
-//! that this process should end.
+//! It sleeps on its own doorbell while there is nothing to do, and on the slot's doorbell while the ring is full (or a body
+//! has not arrived). It validates what it reads, because another worker may have written it: after a [`Violation`] this
+//! process should exit.
 
-use crate::account::Ledger;
-use crate::futex;
-use crate::layout::{Geometry, REQUEST_HEAD_BYTES, flags};
-use crate::ring::{readable, writable};
-use crate::state::{SlotState, Violation, WorkerId, pack, unpack};
+use crate::memory::doorbell;
+use crate::memory::layout::{BODY_RING_BYTES, Geometry, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, flags};
+use crate::memory::ring::{readable, writable};
+use crate::slot_state::{SlotState, WorkerId, pack, unpack};
 use crate::sync::{Ordering, fence};
-use crate::view::View;
+use crate::view::{SlotView, View};
+use crate::violation::Violation;
+use crate::worker_record::account::Ledger;
+use crate::worker_record::sampling::SamplerWords;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A channel as the prototype maps it, once, for all the workers that it forks.
+/// The channel, which the prototype maps once for all the workers that it forks.
 #[derive(Clone, Debug)]
 pub struct WorkerChannel {
     view: Arc<View>,
@@ -30,20 +32,20 @@ pub struct WorkerChannel {
 pub struct WorkerEnd {
     channel: WorkerChannel,
     me: WorkerId,
-    /// The router cannot be woken any more.
-    cut_off: AtomicBool,
+    /// The eventfds of the router are closed.
+    cannot_notify: AtomicBool,
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 #[derive(Debug)]
 pub enum Next<'w> {
     /// Run this request.
     Run(Claim<'w>),
-    /// Exit: this worker, or all of them, were asked to stop.
+    /// Exit: this worker, or all workers, were ordered to stop.
     Stop,
 }
 
-/// A request that this worker runs. It must be finished; dropping it leaves the slot claimed.
+/// A request that this worker runs. It must be finished: a claim that is only dropped leaves the slot claimed.
 #[derive(Debug)]
 pub struct Claim<'w> {
     end: &'w WorkerEnd,
@@ -55,25 +57,25 @@ pub struct Claim<'w> {
     body_read: u64,
 }
 
-/// Nobody reads the response any more.
+/// The client is gone: the router discards the response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClientGone;
 
-/// Why there is no more of a request's body.
+/// Why a request's body ends early.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyError {
-    /// The rest will never come, and nobody waits for the response. What came must not be taken for the whole.
+    /// The rest will not arrive, and no client waits for the response. The part must not be used as the whole.
     Incomplete,
     /// The router's position is impossible.
     Broken(Violation),
 }
 
-/// How much may be written before the router is told, so that both work at the same time on a long response.
+/// The bytes after which the router is notified, so that both work on a long response at the same time.
 const PUBLISH_BYTES: u64 = 32 * 1024;
-/// A length of a response that the router takes as a violation: the word for one that a worker found itself.
+/// A length of a response that the router treats as a violation: the worker reports one that it found with it.
 const BROKEN: u64 = u64::MAX;
-/// How long a worker sleeps at most before it looks again by itself.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The longest sleep of a worker before it checks again.
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
 // === impl WorkerChannel ===
 
@@ -81,7 +83,7 @@ impl WorkerChannel {
     /// Maps the channel. `bells` are the eventfds of the router's threads, in their order.
     ///
     /// # Errors
-    /// When the memory is not a channel of this geometry, or there are not as many bells as threads.
+    /// When the memory is not a channel of this geometry, or the number of bells is not the number of threads.
     pub fn attach(memfd: impl AsFd, geometry: Geometry, bells: Vec<OwnedFd>) -> io::Result<WorkerChannel> {
         if bells.len() != usize::from(geometry.threads) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not one eventfd for each router thread"));
@@ -91,16 +93,16 @@ impl WorkerChannel {
 
     /// The end of a worker of this name.
     pub fn worker(&self, me: WorkerId) -> WorkerEnd {
-        WorkerEnd { channel: self.clone(), me, cut_off: AtomicBool::new(false) }
+        WorkerEnd { channel: self.clone(), me, cannot_notify: AtomicBool::new(false) }
     }
 }
 
 // === impl WorkerEnd ===
 
 impl WorkerEnd {
-    /// Waits for a request and claims it. `look_after` is called before the worker sleeps, and again after a second while
-    /// it answers `true`: for what the worker has to watch besides, such as children of PHP.
-    pub fn next(&self, mut look_after: impl FnMut() -> bool) -> Next<'_> {
+    /// Waits for a request and claims it. `before_sleep` is called before the worker sleeps. While it returns `true` the
+    /// worker wakes after a second to call it again: there is something else to watch, such as children of PHP.
+    pub fn next(&self, mut before_sleep: impl FnMut() -> bool) -> Next<'_> {
         let view = &*self.channel.view;
         loop {
             if self.must_stop() {
@@ -109,53 +111,54 @@ impl WorkerEnd {
             if let Some(claim) = self.claim() {
                 return Next::Run(claim);
             }
-            let timeout = look_after().then_some(LOOK_AGAIN);
-            let doorbell = view.doorbell(self.me.index);
-            let seen = doorbell.load(Ordering::Acquire);
+            let timeout = before_sleep().then_some(CHECK_AGAIN);
+            let bell = view.doorbell(self.me.index);
+            let seen = bell.load(Ordering::Acquire);
             view.idle().enter(self.me.index);
             if !view.queue().has_hint() && !self.must_stop() {
-                futex::wait(doorbell, seen, timeout);
+                doorbell::wait(bell, seen, timeout);
             }
             view.idle().leave(self.me.index);
         }
-        // A wake-up may have been meant for this worker: pass it on.
+        // The wake-up of this worker may have been for a request: pass it on.
         if view.queue().has_hint() {
             view.wake_a_worker();
         }
         Next::Stop
     }
 
-    /// Opens this worker's account. Once, before the first request. Others may end for new ones from now on.
+    /// Opens this worker's account: once, before the first request. From now on other workers may exit for replacements.
     pub fn open_ledger(&self) -> Ledger<'_> {
         self.channel.view.recycle().give_back(self.me);
         Ledger::open(self.channel.view.account(self.me.index), self.me)
     }
 
-    /// Which of the places this worker has.
-    pub fn place(&self) -> u16 {
+    /// This worker's index.
+    pub fn index(&self) -> u16 {
         self.me.index
     }
 
-    /// Whether the router does not hear what this worker says, because its descriptors were closed: it should end. (The
-    /// router looks at what a dead worker left behind.)
+    /// Whether this worker can't notify the router, because a script closed its descriptors: it should exit. (The router
+    /// checks the slots of a dead worker.)
     pub fn is_cut_off(&self) -> bool {
-        self.cut_off.load(Ordering::Relaxed)
+        self.cannot_notify.load(Ordering::Relaxed)
     }
 
-    /// Whether this worker may end now, for a new one to take its place: no other one is doing so.
+    /// Takes the turn to exit for a replacement. `false` when another worker has it.
     pub fn may_recycle(&self, now: Duration) -> bool {
         self.channel.view.recycle().take(self.me, now)
     }
 
-    pub(crate) fn view(&self) -> &View {
-        &self.channel.view
+    /// The orders to this worker's sampler. Call it once, before the first request: orders to the former worker with this
+    /// index are dropped.
+    pub fn sampler_words(&self) -> SamplerWords<'_> {
+        let view = &*self.channel.view;
+        let index = self.me.index;
+        view.end_word(index).store(0, Ordering::SeqCst);
+        SamplerWords { bell: view.sampler_bell(index), rate: view.profile_rate(), end: view.end_word(index) }
     }
 
-    pub(crate) fn name(&self) -> WorkerId {
-        self.me
-    }
-
-    /// Whether this worker was asked to finish what it does and go.
+    /// Whether this worker was ordered to finish its request and exit.
     pub fn must_stop(&self) -> bool {
         let view = &*self.channel.view;
         view.drain_word().load(Ordering::SeqCst) != 0
@@ -199,44 +202,42 @@ impl WorkerEnd {
 
 // === impl Claim ===
 
-impl Claim<'_> {
-    /// Its slot, and the slot's sequence number.
-    pub fn place(&self) -> (u16, u32) {
+impl<'w> Claim<'w> {
+    /// The name of the request: its slot, and the slot's sequence number.
+    pub fn name(&self) -> (u16, u32) {
         (self.slot, self.sequence)
     }
 
-    /// Copies the request's head into `head`, whose former contents are dropped.
+    /// Replaces the contents of `head` by the request's head.
     ///
     /// # Errors
     /// When its length is impossible.
     pub fn head(&self, head: &mut Vec<u8>) -> Result<(), Violation> {
-        let view = &*self.end.channel.view;
-        let words = view.slot(self.slot);
+        let words = self.slot_view();
         let len = words.head_length().load(Ordering::Relaxed) as usize;
         if len > REQUEST_HEAD_BYTES {
             return Err(Violation("the length of a request's head is impossible"));
         }
         head.clear();
-        view.memory.copy_out(words.head_offset, len, head);
+        words.read_head(len, head);
         Ok(())
     }
 
-    /// Fills `out` with what is next of the request's body, waiting for it if need be. 0 means the end.
+    /// Fills `out` with the next part of the request's body, and waits for it if necessary. 0 means the end.
     ///
     /// # Errors
-    /// When the rest will never come, or the router's position is impossible.
+    /// When the rest will not arrive, or the router's position is impossible.
     pub fn read_body(&mut self, out: &mut [u8]) -> Result<usize, BodyError> {
         loop {
-            let view = &*self.end.channel.view;
-            let words = view.slot(self.slot);
-            // The end is published after the bytes: read it first.
+            let words = self.slot_view();
+            // The end is published after the bytes: load it first.
             let flags = words.flags().load(Ordering::Acquire);
             let written = words.body_written().load(Ordering::Acquire);
-            let waiting = readable(words.body.size, written, self.body_read)
+            let waiting = readable(BODY_RING_BYTES, written, self.body_read)
                 .map_err(|_| BodyError::Broken(Violation("the length of a request's body is impossible")))?;
             let len = waiting.min(out.len());
             if len > 0 {
-                words.body.read_to(&view.memory, self.body_read, &mut out[..len]);
+                words.body().read_to(self.body_read, &mut out[..len]);
                 self.body_read += len as u64;
                 words.body_read().store(self.body_read, Ordering::Release);
                 return Ok(len);
@@ -254,19 +255,19 @@ impl Claim<'_> {
         }
     }
 
-    /// Writes part of the response, waiting for room if need be. The router learns of it in portions.
+    /// Writes part of the response, and waits for room if necessary. The router is notified of it in portions.
     ///
     /// # Errors
-    /// When the client is gone: what was written is dropped, and so is all that follows.
+    /// When the client is gone: the router discards the whole response.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), ClientGone> {
         while !bytes.is_empty() {
-            let words = self.end.channel.view.slot(self.slot);
+            let words = self.slot_view();
             if self.client_gone() || self.written == BROKEN {
                 return Err(ClientGone);
             }
             let read = words.response_read().load(Ordering::Acquire);
-            let Ok(room) = writable(words.response.size, self.written, read) else {
-                // Another worker wrote it. What was cut off here must not pass for a whole response.
+            let Ok(room) = writable(RESPONSE_RING_BYTES, self.written, read) else {
+                // Another worker wrote the position. A part of a response must not pass for the whole.
                 self.written = BROKEN;
                 self.publish();
                 return Err(ClientGone);
@@ -280,7 +281,7 @@ impl Claim<'_> {
                 continue;
             }
             let len = room.min(bytes.len());
-            words.response.write(&self.end.channel.view.memory, self.written, &bytes[..len]);
+            words.response().write(self.written, &bytes[..len]);
             self.written += len as u64;
             bytes = &bytes[len..];
             if self.written - self.published >= PUBLISH_BYTES {
@@ -290,23 +291,23 @@ impl Claim<'_> {
         Ok(())
     }
 
-    /// Lets the router send what has been written.
+    /// Publishes what has been written, so that the router can send it.
     pub fn flush(&mut self) {
         if self.written != self.published {
             self.publish();
         }
     }
 
-    /// Whether nobody reads the response any more.
+    /// Whether the client is gone: the router discards the response.
     pub fn client_gone(&self) -> bool {
-        self.end.channel.view.slot(self.slot).flags().load(Ordering::Relaxed) & flags::CLIENT_GONE != 0
+        self.slot_view().flags().load(Ordering::Relaxed) & flags::CLIENT_GONE != 0
     }
 
-    /// The response is complete. The slot is not touched after this.
+    /// The response is complete. This worker does not access the slot after this.
     pub fn finish(self) {
-        let words = self.end.channel.view.slot(self.slot);
+        let words = self.slot_view();
         words.response_written().store(self.written, Ordering::Release);
-        // Fails only if another worker wrote the word; the router will see that too.
+        // Fails only if another worker wrote the word; the router detects that, too.
         let _ = words.state().compare_exchange(
             pack(self.sequence, SlotState::Claimed(self.end.me)),
             pack(self.sequence, SlotState::Done(self.end.me)),
@@ -316,9 +317,13 @@ impl Claim<'_> {
         self.notify_router();
     }
 
+    fn slot_view(&self) -> SlotView<'w> {
+        self.end.channel.view.slot(self.slot)
+    }
+
     fn publish(&mut self) {
         self.published = self.written;
-        self.end.channel.view.slot(self.slot).response_written().store(self.written, Ordering::Release);
+        self.slot_view().response_written().store(self.written, Ordering::Release);
         self.notify_router();
     }
 
@@ -327,19 +332,19 @@ impl Claim<'_> {
             let written = rustix::io::write(&self.end.channel.bells[usize::from(self.thread)], &1u64.to_ne_bytes());
             // EAGAIN means that the counter is full: the thread will wake anyway.
             if written.is_err_and(|error| error != Errno::AGAIN && error != Errno::INTR) {
-                self.end.cut_off.store(true, Ordering::Relaxed);
+                self.end.cannot_notify.store(true, Ordering::Relaxed);
             }
         }
     }
 
-    fn sleep_unless(&self, ready: impl Fn(&crate::view::SlotView<'_>) -> bool) {
-        let words = self.end.channel.view.slot(self.slot);
-        let doorbell = words.doorbell();
-        let seen = doorbell.load(Ordering::Acquire);
+    fn sleep_unless(&self, ready: impl Fn(&SlotView<'_>) -> bool) {
+        let words = self.slot_view();
+        let bell = words.doorbell();
+        let seen = bell.load(Ordering::Acquire);
         words.waiting().store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if !ready(&words) {
-            futex::wait(doorbell, seen, Some(LOOK_AGAIN));
+            doorbell::wait(bell, seen, Some(CHECK_AGAIN));
         }
         words.waiting().store(0, Ordering::Relaxed);
     }

@@ -9,7 +9,6 @@ use howdah_channel::{
 };
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ const MALLORY: WorkerId = WorkerId { index: 7, incarnation: 3 };
 
 struct Channel {
     control: ControlEnd,
-    router: Arc<RouterEnd>,
+    router: RouterEnd,
     hostile: HostileMemory,
     bell: OwnedFd,
     /// What the sweeps take for the time.

@@ -13,7 +13,6 @@ use rustix::process::Signal;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -191,7 +190,7 @@ impl UnderWay {
     }
 }
 
-fn run_router_thread(thread: u16, router: &Arc<RouterEnd>, bell: &OwnedFd, deaths: &Receiver<WorkerId>, tally: &Tally) {
+fn run_router_thread(thread: u16, router: &RouterEnd, bell: &OwnedFd, deaths: &Receiver<WorkerId>, tally: &Tally) {
     let mut random = u64::from(thread);
     let mut left = REQUESTS / u64::from(THREADS);
     let mut under_way: Vec<UnderWay> = Vec::new();
@@ -268,7 +267,7 @@ fn run_router_thread(thread: u16, router: &Arc<RouterEnd>, bell: &OwnedFd, death
 
 struct Supervisor {
     control: ControlEnd,
-    router: Arc<RouterEnd>,
+    router: RouterEnd,
     workers: Vec<Worker>,
     /// What workers inherit: the memory, then the bells.
     descriptors: Vec<OwnedFd>,
@@ -311,7 +310,7 @@ fn killed_workers_lose_their_own_request_only() {
     let bell_copies = bells.iter().map(|bell| bell.try_clone().unwrap()).collect();
     workers.iter().for_each(|worker| router.worker_started(worker.id));
     let mut supervisor =
-        Supervisor { control, router: Arc::clone(&router), workers, descriptors, notices, bells: bell_copies };
+        Supervisor { control, router: router.clone(), workers, descriptors, notices, bells: bell_copies };
     let tally = Tally::default();
     let mut kills = 0;
 

@@ -7,7 +7,6 @@ use howdah_channel::{
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -67,7 +66,7 @@ fn pattern(seed: usize, len: usize) -> Vec<u8> {
 
 struct Setup {
     control: ControlEnd,
-    router: Arc<RouterEnd>,
+    router: RouterEnd,
     bell: OwnedFd,
 }
 

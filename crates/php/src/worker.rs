@@ -42,7 +42,7 @@ pub struct Bounds {
 
 /// Serves until told to stop, or as long as it may.
 pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bounds, stderr: &Stderr) {
-    let allowance = Allowance::new(bounds.requests, bounds.memory, end.place());
+    let allowance = Allowance::new(bounds.requests, bounds.memory, end.index());
     let mut growth = Growth::begin();
     let mut served = 0;
     let mut request = Request::default();
@@ -56,7 +56,7 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[std::ffi::CString], bounds: &Bo
         }
         let began = monotonic();
         let for_php = request.for_php(c_names, began);
-        let (slot, sequence) = claim.place();
+        let (slot, sequence) = claim.name();
         ledger.begin(slot, sequence, began);
         sapi::begin(sapi::Exchange::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers go to `request` and `c_names`, which outlive the call.

@@ -18,25 +18,27 @@ const LEN: usize = VERSION.len() + 1 + DIGITS;
 const TEXT: [u8; LEN] = text();
 
 /// All that both ends of a channel must agree on. Not hashed is what only one end does.
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 20] = [
     include_str!("confinement.rs"),
     include_str!("control_socket.rs"),
     include_str!("identity.rs"),
     include_str!("inherited.rs"),
     include_str!("process_end.rs"),
     include_str!("prototype_messages.rs"),
-    include_str!("../../channel/src/account.rs"),
-    include_str!("../../channel/src/idle.rs"),
-    include_str!("../../channel/src/layout.rs"),
-    include_str!("../../channel/src/mailbox.rs"),
-    include_str!("../../channel/src/memory.rs"),
-    include_str!("../../channel/src/request.rs"),
-    include_str!("../../channel/src/response.rs"),
-    include_str!("../../channel/src/ring.rs"),
-    include_str!("../../channel/src/sampling.rs"),
-    include_str!("../../channel/src/state.rs"),
-    include_str!("../../channel/src/submission.rs"),
+    include_str!("../../channel/src/worker_record/account.rs"),
+    include_str!("../../channel/src/lock_free/idle.rs"),
+    include_str!("../../channel/src/memory/layout.rs"),
+    include_str!("../../channel/src/lock_free/mailbox.rs"),
+    include_str!("../../channel/src/memory/mapping.rs"),
+    include_str!("../../channel/src/content/request.rs"),
+    include_str!("../../channel/src/content/response.rs"),
+    include_str!("../../channel/src/memory/ring.rs"),
+    include_str!("../../channel/src/worker_record/sampling.rs"),
+    include_str!("../../channel/src/slot_state.rs"),
+    include_str!("../../channel/src/lock_free/submission.rs"),
+    include_str!("../../channel/src/memory/word_copy.rs"),
     include_str!("../../channel/src/view.rs"),
+    include_str!("../../channel/src/worker_record/recycle.rs"),
 ];
 
 /// `0.1.0-1f2e3d4c5b6a7988`

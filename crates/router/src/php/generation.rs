@@ -24,7 +24,7 @@ pub struct Generation {
     /// Its application's name.
     pub application: String,
     /// Its channel.
-    pub channel: Arc<RouterEnd>,
+    pub channel: RouterEnd,
     /// Its slots: requests wait for them in order.
     pub slots: Slots,
     /// How long requests wait, and who is refused.
@@ -85,7 +85,7 @@ impl Generation {
     /// A generation with this channel, and an eventfd for each thread.
     pub fn new(
         boot: GenerationBoot,
-        channel: Arc<RouterEnd>,
+        channel: RouterEnd,
         bells: Vec<OwnedFd>,
         supervisor: &Supervisor,
     ) -> Generation {
@@ -94,7 +94,7 @@ impl Generation {
             id: boot.id,
             application: boot.application,
             paths: GenerationPaths::default(),
-            slots: Slots::new(Arc::clone(&channel)),
+            slots: Slots::new(channel.clone()),
             channel,
             bells: Mutex::new(bells.into_iter().map(Some).collect()),
             spare_workers: boot.spare_workers,

@@ -7,13 +7,13 @@
 
 use howdah_channel::RouterEnd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The places of a generation. Shared by the router's threads.
 #[derive(Debug)]
 pub struct Slots {
-    channel: Arc<RouterEnd>,
+    channel: RouterEnd,
     semaphore: Semaphore,
     /// How many wait for a place.
     waiting: AtomicU64,
@@ -43,7 +43,7 @@ const FOR_EACH_WORKER: usize = 4;
 
 impl Slots {
     /// The slots of this channel.
-    pub fn new(channel: Arc<RouterEnd>) -> Slots {
+    pub fn new(channel: RouterEnd) -> Slots {
         let count = channel.slots();
         let most = AtomicUsize::new(LEAST.min(count));
         Slots { channel, semaphore: Semaphore::new(0), waiting: AtomicU64::new(0), most, count, places: Mutex::new(0) }

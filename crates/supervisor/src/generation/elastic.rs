@@ -71,7 +71,7 @@ impl Generation {
     /// Notes since when who is idle, and counts those that are being started.
     pub(super) fn look_who_is_idle(&mut self, now: Instant) -> usize {
         let mut idle = BTreeMap::new();
-        for worker in self.workers.running().filter(|worker| self.control.says_idle(worker.index)) {
+        for worker in self.workers.running().filter(|worker| self.control.reports_idle(worker.index)) {
             let known = self.idle.since.get(&worker.index).filter(|(known, _)| *known == worker);
             idle.insert(worker.index, *known.unwrap_or(&(worker, now)));
         }

@@ -1,16 +1,17 @@
-//! The idle set: which workers sleep, and how a request wakes one of them.
+//! The idle set: the workers that sleep, and how a request wakes one of them.
 //!
-//! A worker that finds the queue empty sets its bit, looks again, and sleeps on its own doorbell (a futex). The router,
-//! having published a hint, clears the lowest set bit and rings that worker's doorbell; with no bit set it makes no
-//! system call at all: whoever is busy finds the hint. Lowest first keeps the load on few, warm workers.
+//! A worker that finds the queue empty sets its bit, checks the queue again, and sleeps on its own doorbell (a futex). The
+//! router publishes a hint, then clears the lowest set bit and rings that worker's doorbell. If no bit is set, it makes no
+//! system call at all: a busy worker finds the hint. The lowest index first keeps the load on few, warm workers.
 //!
-//! No wake-up is lost: publish-then-look and set-then-look are both sequentially consistent, so at least one side sees
-//! the other. A worker that took a hint and sees more of them wakes the next ([`IdleSet::wake_one`] again). What a dying
-//! or hostile worker can spoil (a bit set for nobody, a bit cleared by force) is mended by the router's sweep.
+//! No wake-up is lost: publish-then-check and set-then-check are both sequentially consistent, so that at least one side
+//! sees the other. A worker that took a hint and sees more of them wakes the next worker ([`IdleSet::wake_one`] again). A
+//! worker that dies or is hostile can leave a wrong bit (a bit of no sleeper, a cleared bit of a sleeper); the router's
+//! sweep repairs the effects.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The set and the doorbells as they lie in shared memory.
+/// The set in shared memory.
 #[derive(Clone, Copy)]
 pub(crate) struct IdleSet<'m> {
     /// One bit for each worker index.
@@ -20,13 +21,13 @@ pub(crate) struct IdleSet<'m> {
 // === impl IdleSet ===
 
 impl IdleSet<'_> {
-    /// The worker is about to sleep. It must look at the queue once more after this.
+    /// The worker is about to sleep. It must check the queue once more after this.
     pub fn enter(&self, index: u16) {
         self.word(index).fetch_or(bit(index), Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// The worker does not sleep (any more).
+    /// The worker is awake.
     pub fn leave(&self, index: u16) {
         if self.word(index).load(Ordering::Relaxed) & bit(index) != 0 {
             self.word(index).fetch_and(!bit(index), Ordering::SeqCst);
@@ -57,12 +58,12 @@ impl IdleSet<'_> {
         self.word(index).load(Ordering::SeqCst) & bit(index) != 0
     }
 
-    /// How many workers sleep.
+    /// The number of workers that sleep.
     pub fn count(&self) -> u32 {
         self.bits.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
     }
 
-    /// Nobody sleeps: all workers are dead.
+    /// Empties the set: all workers are dead.
     pub fn clear(&self) {
         self.bits.iter().for_each(|word| word.store(0, Ordering::SeqCst));
     }
@@ -74,11 +75,4 @@ impl IdleSet<'_> {
 
 fn bit(index: u16) -> u64 {
     1 << (index % 64)
-}
-
-/// Rings a doorbell: whoever waits for the value that it had will wake.
-pub(crate) fn ring(doorbell: &AtomicU32) {
-    doorbell.fetch_add(1, Ordering::Release);
-    #[cfg(not(loom))]
-    crate::futex::wake(doorbell);
 }

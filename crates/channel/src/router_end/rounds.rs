@@ -1,38 +1,38 @@
-//! The clock by which the router's end tells what is wrong from what is only late. Pure.
+//! The clock by which the router's end distinguishes what is wrong from what is only late. Pure.
 //!
-//! Some things that look like a broken rule have an innocent reason for a moment: another thread is about to write the
-//! cell whose ticket it has taken, or the news of a worker's birth is still on its way. A *round* is over when every
-//! thread has swept since it began (and some time has passed), so that none of them is still in the middle of what it
-//! did then. A [`Suspicion`] is proven when it has outlived some rounds. However slow the machine is, or however long the
-//! process was stopped, an innocent worker is not accused: rounds then take longer.
+//! Some states look like a broken rule but have an innocent reason for a moment: another thread is about to write the
+//! cell whose ticket it has reserved, or the report of a worker's start has not arrived. A *round* is over when every
+//! thread has swept since it began (and some time has passed), so that no thread is still in the middle of what it did
+//! then. A [`Suspicion`] is proven when it has outlived some rounds. On a slow machine, or when the process was stopped,
+//! rounds take longer, so that an innocent worker is never accused.
 
 use std::time::{Duration, Instant};
 
-/// Which round it is.
+/// The present round.
 #[derive(Debug)]
-pub(crate) struct Rounds {
+pub(super) struct Rounds {
     /// One bit for each thread that must sweep before a round is over.
     threads: u64,
-    /// Those that have swept in this round.
+    /// The threads that have swept in this round.
     swept: u64,
     /// When this round began.
     began: Option<Instant>,
     number: u32,
 }
 
-/// Something that is wrong, unless it is only late. `K` tells one such thing from another.
+/// A state that is wrong, unless it is only late. `K` distinguishes one such state from another.
 #[derive(Debug)]
-pub(crate) struct Suspicion<K>(Option<(K, u32)>);
+pub(super) struct Suspicion<K>(Option<(K, u32)>);
 
 /// The shortest round.
 const ROUND: Duration = Duration::from_millis(200);
-/// How many rounds a suspicion has to outlive. The first may have begun before it, and does not count.
+/// The number of rounds that a suspicion has to outlive. The first one may have begun before it, and does not count.
 const PROOF: u32 = 3;
 
 // === impl Rounds ===
 
 impl Rounds {
-    /// Rounds of so many threads.
+    /// Rounds of this number of threads.
     pub fn new(threads: u16) -> Rounds {
         let threads = 1u64.checked_shl(threads.into()).map_or(u64::MAX, |bit| bit - 1);
         Rounds { threads, swept: 0, began: None, number: 0 }
@@ -51,7 +51,7 @@ impl Rounds {
         over
     }
 
-    /// The thread has ended: nobody waits for its sweeps.
+    /// The thread exits: rounds do not wait for its sweeps any more.
     pub fn leave(&mut self, thread: u16) {
         self.threads &= !(1 << (thread % 64));
     }
@@ -70,7 +70,7 @@ impl<K: PartialEq> Suspicion<K> {
         Suspicion(None)
     }
 
-    /// Takes in what looks wrong in this round, if anything does. `true` when it has for too long.
+    /// Notes what looks wrong in this round, if anything does. `true` when it has looked wrong for too long.
     pub fn is_proven(&mut self, seen: Option<K>, round: u32) -> bool {
         match (seen, &self.0) {
             (Some(seen), Some((before, since))) if seen == *before => round.wrapping_sub(*since) >= PROOF,
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_stays_the_same_for_some_rounds_is_proven() {
+    fn a_suspicion_that_stays_the_same_for_some_rounds_is_proven() {
         let mut suspicion = Suspicion::none();
         for (seen, round, proven) in [
             (Some(1), 7, false),

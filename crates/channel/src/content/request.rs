@@ -8,7 +8,7 @@
 //! A variable that every request has travels as its place in [`NAMES`]: the worker holds those names ready, hashed, as
 //! PHP strings. Others (uncommon `HTTP_*`) carry their name, and the code [`CUSTOM`]. The NULs make C strings of them.
 
-use crate::state::Violation;
+use crate::violation::Violation;
 
 /// The variables that travel as a number: RFC 3875's, those that nginx and FPM add, and the usual headers.
 pub const NAMES: [&str; 46] = [

@@ -1,12 +1,12 @@
-//! Where everything lies in a channel's memory.
+//! The layout of a channel's memory.
 //!
 //! ```text
 //! header | idle set | workers' doorbells and accounts | mailboxes | submission queue | slots …
 //! slot:  control words (128 B) | request head | request body ring | response ring
 //! ```
 //!
-//! Offsets follow from the [`Geometry`] alone, which each side got over its own control socket: nothing that decides
-//! where memory is read or written is read from the shared memory itself. A slot's small request touches two pages.
+//! Offsets follow from the [`Geometry`] alone, which each side receives over its own control socket. No value that decides
+//! where memory is read or written comes from the shared memory itself. A small request touches two pages of its slot.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +19,9 @@ pub const MAX_SLOTS: u16 = 16384;
 
 /// Bytes that a request's head (its CGI variables) may take.
 pub const REQUEST_HEAD_BYTES: usize = 32 * 1024 - CONTROL_BYTES;
-/// Bytes of a request's body that are in the slot at one time.
+/// The most bytes of a request's body that are in the slot at one time.
 pub const BODY_RING_BYTES: usize = 32 * 1024;
-/// Bytes of a response that are in the slot at one time.
+/// The most bytes of a response that are in the slot at one time.
 pub const RESPONSE_RING_BYTES: usize = 64 * 1024;
 
 const CONTROL_BYTES: usize = 128;
@@ -29,12 +29,12 @@ const SLOT_BYTES: usize = CONTROL_BYTES + REQUEST_HEAD_BYTES + BODY_RING_BYTES +
 const PAGE: usize = 4096;
 const LINE: usize = 128;
 
-/// How large a channel is. Both ends get it from the supervisor.
+/// The size of a channel. Both ends receive it from the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
-    /// How many requests may be in the channel at one time: a power of two, 64 to [`MAX_SLOTS`].
+    /// The number of slots, which is the most requests in the channel at one time: a power of two, 64 to [`MAX_SLOTS`].
     pub slots: u16,
-    /// How many router threads there are: 1 to [`MAX_THREADS`].
+    /// The number of router threads: 1 to [`MAX_THREADS`].
     pub threads: u16,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Layout {
 pub(crate) mod worker {
     pub const DOORBELL: usize = 0;
     pub const STOP: usize = 4;
-    /// Rung when its sampler has something to do.
+    /// The doorbell of its sampler.
     pub const SAMPLER: usize = 8;
-    /// Holds when the request began that shall end.
+    /// The start time of the request to end.
     pub const END: usize = 16;
     /// On a line of its own: the worker writes it with each request.
     pub const ACCOUNT: usize = 64;
@@ -64,7 +64,7 @@ pub(crate) mod worker {
 
 /// Offsets into a worker's account.
 pub(crate) mod account {
-    /// Holds `incarnation + 1` of the worker whose account it is.
+    /// `incarnation + 1` of the worker that the account belongs to.
     pub const LIFE: usize = 0;
     pub const BEGAN: usize = 8;
     pub const SLOT: usize = 16;
@@ -73,7 +73,7 @@ pub(crate) mod account {
     pub const CPU: usize = 40;
 }
 
-/// Offsets of a slot's control words. The first line is the router's to write, the second one the worker's.
+/// Offsets of a slot's control words. The router writes the first cache line, the worker the second one.
 pub(crate) mod control {
     pub const STATE: usize = 0;
     pub const HEAD_LENGTH: usize = 8;
@@ -92,16 +92,17 @@ pub(crate) mod control {
 pub(crate) mod flags {
     /// The body ring holds the rest of the body.
     pub const BODY_END: u32 = 1;
-    /// The rest of the body will never come.
+    /// The rest of the body will not arrive.
     pub const BODY_FAILED: u32 = 2;
-    /// Nobody reads the response any more.
+    /// The client is gone: the router discards the response.
     pub const CLIENT_GONE: u32 = 4;
 }
 
 // === impl Geometry ===
 
 impl Geometry {
-    /// A geometry for so many workers and router threads: enough slots that no worker waits while the router is busy.
+    /// A geometry for these numbers of workers and router threads: enough slots that no worker waits while the router is
+    /// busy.
     pub fn for_workers(workers: u32, threads: u16) -> Geometry {
         let slots = workers.saturating_mul(4).clamp(64, u32::from(MAX_SLOTS)).next_power_of_two();
         Geometry { slots: slots as u16, threads: threads.clamp(1, MAX_THREADS) }
@@ -132,17 +133,17 @@ impl Layout {
         }
     }
 
-    /// The word that tells all workers to finish what they do and go.
+    /// The word that orders all workers to finish their requests and exit.
     pub const fn drain_word(&self) -> usize {
         0
     }
 
-    /// Whose turn it is to end for a new worker.
+    /// The word of the turn to exit for a replacement.
     pub const fn recycle_word(&self) -> usize {
         8
     }
 
-    /// How often a second the workers' stacks are sampled for a profile.
+    /// Samples per second of the workers' stacks, for a profile.
     pub const fn profile_rate(&self) -> usize {
         4
     }

@@ -1,19 +1,19 @@
-//! The mailbox of a router thread: one bit for each slot that wants its attention, and a bell if it sleeps.
+//! The mailbox of a router thread: one bit for each slot that wants its attention, and whether the thread sleeps.
 //!
-//! design.md asks for a completion queue; this is a set instead, because a worker can be killed at any instruction. A
-//! bit is set by one atomic instruction: there is no reserved but unwritten cell that would block the completions
-//! behind it, nothing can overflow, a slot that reports twice is one bit, and a hostile worker can do no more than ask
-//! for attention that the router then finds unfounded.
+//! It is a set and not a queue of completions, because a worker can be killed at any instruction. One atomic instruction
+//! sets a bit: there is no reserved but unwritten cell that would block the completions behind it, nothing can overflow, a
+//! slot that reports twice is one bit, and a hostile worker can only request attention, for no reason.
 //!
-//! Before the thread sleeps it says so (`sleeping`), then looks once more; a worker sets its bit, then looks whether
-//! the thread sleeps. Both are sequentially consistent, so one of them sees the other; only then is the eventfd written.
+//! Before the thread sleeps it sets `sleeping`, then checks the bits once more. A worker sets its bit, then checks
+//! `sleeping`. Both are sequentially consistent, so that one of them sees the other. A worker writes the eventfd only if
+//! the thread sleeps.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// A mailbox as it lies in shared memory.
+/// A mailbox in shared memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Mailbox<'m> {
-    /// 1 while the thread sleeps, or is about to, and wants its eventfd written.
+    /// 1 while the thread sleeps, or is about to: then it waits for a write to its eventfd.
     pub sleeping: &'m AtomicU32,
     /// One bit for each slot.
     pub bits: &'m [AtomicU64],
@@ -22,7 +22,7 @@ pub(crate) struct Mailbox<'m> {
 // === impl Mailbox ===
 
 impl Mailbox<'_> {
-    /// Worker: asks for attention to a slot. `true` when the thread sleeps and the caller must write its eventfd.
+    /// Worker: requests attention for a slot. `true` when the thread sleeps and the caller must write its eventfd.
     #[must_use]
     pub fn post(&self, slot: u16) -> bool {
         let word = &self.bits[usize::from(slot) / 64];
@@ -31,7 +31,7 @@ impl Mailbox<'_> {
         self.sleeping.load(Ordering::SeqCst) == 1 && self.sleeping.swap(0, Ordering::SeqCst) == 1
     }
 
-    /// Router: hands each slot that wants attention to `visit`, once, and forgets it.
+    /// Router: passes each slot that wants attention to `visit`, once, and clears its bit.
     pub fn drain(&self, mut visit: impl FnMut(u16)) {
         for (n, word) in self.bits.iter().enumerate() {
             if word.load(Ordering::Relaxed) == 0 {
@@ -45,12 +45,12 @@ impl Mailbox<'_> {
         }
     }
 
-    /// Router: whether nothing waits.
+    /// Router: whether no slot wants attention.
     pub fn is_empty(&self) -> bool {
         self.bits.iter().all(|word| word.load(Ordering::SeqCst) == 0)
     }
 
-    /// Router: announces sleep. `false` when something waits already: then the thread is taken as awake.
+    /// Router: announces sleep. `false` when a slot wants attention already: then the thread counts as awake.
     #[must_use]
     pub fn prepare_to_sleep(&self) -> bool {
         self.sleeping.store(1, Ordering::SeqCst);

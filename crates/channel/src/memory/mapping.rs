@@ -1,9 +1,11 @@
 //! A channel's memory: a sealed memfd, mapped.
 //!
-//! The seals forbid to resize it: a worker that could truncate the file would kill the router with SIGBUS. Everything
-//! that other processes may change meanwhile is read and written through atomics, or copied as raw bytes to and from
-//! private memory; no reference to shared plain bytes ever exists. Offsets come from [`crate::layout`], never from the
-//! shared memory, and are checked here once more: a wrong one is a bug of ours and panics.
+//! The seals forbid to resize it: a worker that could truncate the file would kill the router with SIGBUS. All accesses go
+//! through atomics, because other processes may write at the same time; no reference to shared plain bytes ever exists.
+//! Offsets come from [`layout`](super::layout), never from the shared memory. They are checked here once more: a wrong
+//! offset is a bug in howdah and panics.
+
+#![allow(unsafe_code)] // maps memory, and makes references to the atomics in it
 
 use crate::sync::{AtomicU32, AtomicU64};
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
@@ -14,25 +16,25 @@ use std::ptr::NonNull;
 
 /// A mapping, shared with other processes.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping lives as long as the value; it is accessed through atomics, or by copies that other processes may
-// race with anyway, so that another thread adds nothing new.
-unsafe impl Send for Memory {}
+// SAFETY: the mapping lives as long as the value, and is accessed through atomics only. Other processes race with these
+// accesses anyway, so that another thread adds nothing new.
+unsafe impl Send for Mapping {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for Mapping {}
 
-// === impl Memory ===
+// === impl Mapping ===
 
-impl Memory {
+impl Mapping {
     /// Creates a memfd of `len` zero bytes whose size is sealed.
     pub fn create(len: usize) -> io::Result<OwnedFd> {
         let fd = rustix::fs::memfd_create("howdah-channel", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
-        // It is handed over as a descriptor. Nobody else opens it, by whatever name in /proc.
+        // It is passed as a descriptor. No other process may open it through a name in /proc.
         rustix::fs::fchmod(&fd, Mode::empty())?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(fd)
@@ -42,7 +44,7 @@ impl Memory {
     ///
     /// # Errors
     /// When the file has another size, or its size is not sealed.
-    pub fn map(fd: impl AsFd, len: usize) -> io::Result<Memory> {
+    pub fn map(fd: impl AsFd, len: usize) -> io::Result<Mapping> {
         let size = rustix::fs::fstat(&fd)?.st_size;
         let seals = rustix::fs::fcntl_get_seals(&fd)?;
         if size as u64 != len as u64 || !seals.contains(SealFlags::SHRINK) {
@@ -55,11 +57,11 @@ impl Memory {
         let start = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd, 0)?
         };
-        Ok(Memory { start: NonNull::new(start.cast()).expect("mmap never returns null"), len })
+        Ok(Mapping { start: NonNull::new(start.cast()).expect("mmap never returns null"), len })
     }
 
     pub fn u32(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: `at` checked that the word lies within the mapping, aligned; atomics may be changed by others.
+        // SAFETY: `at` checked that the word lies within the mapping, aligned; other processes may change an atomic.
         unsafe { &*self.at(offset, 4, 4).cast() }
     }
 
@@ -73,33 +75,6 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.at(offset, count * 8, 8).cast(), count) }
     }
 
-    /// Copies `bytes` into the mapping.
-    pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
-        let to = self.at(offset, bytes.len(), 1);
-        // SAFETY: `at` checked the range; private memory does not overlap a shared mapping. Another process may read
-        // or write the same bytes meanwhile: it then sees or leaves a mixture, and whoever reads them validates.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
-    }
-
-    /// Appends `len` bytes of the mapping to `out`.
-    pub fn copy_out(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
-        let from = self.at(offset, len, 1);
-        out.reserve(len);
-        // SAFETY: `at` checked the range and `reserve` made room; see `copy_in` for races. All `len` bytes are
-        // initialised by the copy before the length says so.
-        unsafe {
-            std::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(out.len()), len);
-            out.set_len(out.len() + len);
-        }
-    }
-
-    /// Fills `out` from the mapping.
-    pub fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        let from = self.at(offset, out.len(), 1);
-        // SAFETY: as for `copy_in`.
-        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) }
-    }
-
     fn at(&self, offset: usize, len: usize, align: usize) -> *mut u8 {
         assert!(
             offset.is_multiple_of(align) && offset.checked_add(len).is_some_and(|end| end <= self.len),
@@ -110,30 +85,30 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this is our mapping, and no reference into it outlives `self`. An error would only leak it.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(miri)))] // Miri has no memfd
 mod tests {
     use super::*;
 
     #[test]
     fn the_size_can_not_be_changed() {
-        let fd = Memory::create(8192).unwrap();
+        let fd = Mapping::create(8192).unwrap();
         assert!(rustix::fs::ftruncate(&fd, 4096).is_err());
         assert!(rustix::fs::ftruncate(&fd, 16384).is_err());
-        assert!(Memory::map(&fd, 4096).is_err());
-        assert!(Memory::map(&fd, 8192).is_ok());
+        assert!(Mapping::map(&fd, 4096).is_err());
+        assert!(Mapping::map(&fd, 8192).is_ok());
     }
 
     #[test]
-    fn a_file_that_is_not_sealed_is_refused() {
+    fn a_file_that_is_not_sealed_is_rejected() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
-        assert!(Memory::map(&file, 8192).is_err());
+        assert!(Mapping::map(&file, 8192).is_err());
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! `length` counts what follows it up to the body. Little endian. The router parses it as hostile input.
 
-use crate::state::Violation;
+use crate::violation::Violation;
 
 /// The longest head that the router accepts: a megabyte of headers.
 pub const HEAD_LIMIT: usize = 1024 * 1024;
