@@ -83,12 +83,7 @@ const DEMAND_PAUSE_MS: u64 = 5;
 
 impl Generation {
     /// A generation with this channel, and an eventfd for each thread.
-    pub fn new(
-        boot: GenerationBoot,
-        channel: RouterEnd,
-        bells: Vec<OwnedFd>,
-        supervisor: &Supervisor,
-    ) -> Generation {
+    pub fn new(boot: GenerationBoot, channel: RouterEnd, bells: Vec<OwnedFd>, supervisor: &Supervisor) -> Generation {
         let queue_timeout = Duration::from_millis(boot.queue_timeout_ms);
         Generation {
             id: boot.id,
