@@ -133,7 +133,10 @@ impl ControlApi {
                 format!("permission denied on {address}: only root and the user who runs howdah may use it; try sudo")
             }
             _ => {
-                format!("cannot connect to howdah on {address}: {}; choose its address with --control", error_text(error))
+                format!(
+                    "cannot connect to howdah on {address}: {}; choose its address with --control",
+                    error_text(error)
+                )
             }
         }
     }

@@ -1,9 +1,10 @@
 //! The control API's socket: HTTP/1.1, one request for each connection, on a unix socket or a loopback port.
 //!
 //! A unix socket is only for its owner and root: its file is 0600, and who connects is asked of the kernel. What comes
-//! in here goes to the event loop as an [`Ask`] and is answered by it, one after the other.
+//! in here goes to the event loop as a [`ControlRequest`].
 
-use crate::api::{Answer, Ask};
+use crate::api::answer::ApiAnswer;
+use crate::api::request::ControlRequest;
 use howdah_config::{Address, Refusal};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -65,16 +66,16 @@ impl ControlListener {
     }
 
     /// Accepts and serves without end.
-    pub async fn serve(self, asks: mpsc::UnboundedSender<Ask>) {
+    pub async fn serve(self, requests: mpsc::UnboundedSender<ControlRequest>) {
         loop {
             let accepted = match &self {
                 ControlListener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
                     if is_trusted(&stream) {
-                        tokio::spawn(serve(stream, asks.clone(), Reach::File));
+                        tokio::spawn(serve(stream, requests.clone(), Reach::File));
                     }
                 }),
                 ControlListener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                    tokio::spawn(serve(stream, asks.clone(), Reach::Port));
+                    tokio::spawn(serve(stream, requests.clone(), Reach::Port));
                 }),
             };
             if let Err(error) = accepted {
@@ -124,11 +125,15 @@ fn is_trusted(stream: &tokio::net::UnixStream) -> bool {
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + AsFd + Unpin, asks: mpsc::UnboundedSender<Ask>, reach: Reach) {
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + AsFd + Unpin,
+    requests: mpsc::UnboundedSender<ControlRequest>,
+    reach: Reach,
+) {
     let client = Arc::new(Client::of(&stream));
     let service = service_fn(|request| {
-        let (asks, client) = (asks.clone(), client.clone());
-        async move { Ok::<_, Infallible>(response(answer(request, &asks, &client, reach).await)) }
+        let (requests, client) = (requests.clone(), client.clone());
+        async move { Ok::<_, Infallible>(response(answer(request, &requests, &client, reach).await)) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -145,10 +150,10 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + AsFd + Unpin, asks: mpsc::U
 
 async fn answer(
     request: Request<Incoming>,
-    asks: &mpsc::UnboundedSender<Ask>,
+    requests: &mpsc::UnboundedSender<ControlRequest>,
     client: &Client,
     reach: Reach,
-) -> Answer {
+) -> ApiAnswer {
     let (head, body) = request.into_parts();
     if is_of_a_web_page(&head.headers, reach) {
         let detail = "a web page may not use the control API; ask with curl or howdah, for localhost or an IP address";
@@ -159,23 +164,24 @@ async fn answer(
         Ok(Err(refusal)) => return refusal.into(),
         Err(_) => return Refusal::new(408, "Request Timeout.", "the body did not come").into(),
     };
-    let (reply, answer) = oneshot::channel();
-    let ask = Ask {
+    let (sender, reply) = oneshot::channel();
+    let request = ControlRequest {
         method: head.method.as_str().to_owned(),
         path: head.uri.path().to_owned(),
         if_match: if_match(&head.headers),
         body,
-        reply,
+        reply: sender,
     };
     let ended = || Refusal::new(503, "howdah is shutting down.", "it takes no more changes").into();
-    let is_for_its_client = ask.is_for_its_client();
-    if asks.send(ask).is_err() {
+    let needs_client = request.needs_client();
+    if requests.send(request).is_err() {
         return ended();
     }
+    let answer = async { reply.await.ok()?.answer().await };
     tokio::select! {
-        answer = answer => answer.unwrap_or_else(|_| ended()),
-        // Nobody reads this. Who was asked sees that the reply is closed.
-        () = client.left(), if is_for_its_client => ended(),
+        answer = answer => answer.unwrap_or_else(ended),
+        // The client has left. The supervisor notices that the receiver of its reply is closed.
+        () = client.left(), if needs_client => ended(),
     }
 }
 
@@ -225,7 +231,7 @@ fn if_match(headers: &HeaderMap) -> Option<String> {
     values.map(String::from).reduce(|all, value| format!("{all}, {value}"))
 }
 
-fn response(answer: Answer) -> Response<Full<Bytes>> {
+fn response(answer: ApiAnswer) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(answer.body.into()));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

@@ -1,20 +1,21 @@
-//! What howdah does, as `GET /status` tells it, in NGINX Unit's form and order. `draining`, which is ours, has former
-//! generations that still finish something.
+//! `GET /status`: what howdah does, in NGINX Unit's form and order. Members that Unit does not have are marked as ours.
 
-use crate::event_loop::Supervisor;
+use crate::control::Control;
+use crate::generation::Generation;
+use crate::plan::php::{self, Php};
 use crate::policy::sizing::Reason;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The status. Members are told in this order.
+/// The status. Its members are sent in this order.
 #[derive(Debug, Serialize)]
 pub struct Status {
     modules: Modules,
     connections: Connections,
     requests: Requests,
     applications: BTreeMap<String, Application>,
-    /// Ours: former generations that still finish something.
+    /// Ours: former generations that still finish requests.
     draining: BTreeMap<String, Draining>,
 }
 
@@ -70,7 +71,7 @@ struct Processes {
     running: usize,
     starting: usize,
     idle: usize,
-    /// Ours: why there are so many, if that is found by itself.
+    /// Ours: the reason for their number, with `"processes": "auto"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     auto: Option<Auto>,
 }
@@ -90,17 +91,17 @@ struct ActiveRequests {
     active: u64,
     /// Ours: in the queue.
     waiting: u64,
-    /// Ours: answered 503 for the queue's sake.
+    /// Ours: answered 503 because of the queue.
     refused: u64,
 }
 
 /// The status, with the router's latest numbers.
-pub fn of(supervisor: &Supervisor) -> Status {
-    let load = &supervisor.load;
+pub fn of(control: &Control) -> Status {
+    let load = control.runtime.router.load();
     let open = load.connections_accepted.saturating_sub(load.connections_closed);
     let mut applications = BTreeMap::new();
-    for (name, id) in &supervisor.in_force().generations {
-        let Some(generation) = supervisor.generation_in_force(name) else { continue };
+    for (name, id) in &control.served().generations {
+        let Some(generation) = control.runtime.generations.get(*id) else { continue };
         let active = load.requests_active.get(id).copied().unwrap_or_default();
         let (running, starting) = generation.process_counts();
         let idle = running.saturating_sub(usize::try_from(active).unwrap_or(usize::MAX));
@@ -111,13 +112,14 @@ pub fn of(supervisor: &Supervisor) -> Status {
             .insert(name.clone(), Application { processes, requests: ActiveRequests { active, waiting, refused } });
     }
     let mut draining = BTreeMap::<String, Draining>::new();
-    for generation in supervisor.generations.iter().filter(|generation| supervisor.is_former(generation.id())) {
+    let is_former = |generation: &&Generation| control.changes.is_former(generation.id());
+    for generation in control.runtime.generations.iter().filter(is_former) {
         let former = draining.entry(generation.name().to_owned()).or_default();
         former.generations += 1;
         former.processes += generation.process_counts().0;
     }
     Status {
-        modules: Modules { php: versions(supervisor) },
+        modules: Modules { php: versions(control) },
         connections: Connections {
             accepted: load.connections_accepted,
             active: load.connections_active,
@@ -130,17 +132,15 @@ pub fn of(supervisor: &Supervisor) -> Status {
     }
 }
 
-/// The PHPs that there are. Of one that runs its full version is known.
-fn versions(supervisor: &Supervisor) -> Option<Versions> {
-    let full = |php: &crate::plan::php::Php| {
-        let mut running = supervisor.generations.iter().filter(|generation| generation.php() == php);
+/// The installed PHPs. The full version of a PHP is known while an application runs on it.
+fn versions(control: &Control) -> Option<Versions> {
+    let full = |php: &Php| {
+        let mut running = control.runtime.generations.iter().filter(|generation| generation.php() == php);
         running.find_map(|generation| Some(generation.loaded()?.version.clone()))
     };
-    let module = |php: crate::plan::php::Php| Module {
-        version: full(&php).unwrap_or_else(|| php.version.to_string()),
-        lib: php.executable,
-    };
-    let mut modules: Vec<_> = crate::plan::php::installed().into_iter().map(module).collect();
+    let module =
+        |php: Php| Module { version: full(&php).unwrap_or_else(|| php.version.to_string()), lib: php.executable };
+    let mut modules: Vec<_> = php::installed().into_iter().map(module).collect();
     match modules.len() {
         0 | 1 => modules.pop().map(Versions::One),
         _ => Some(Versions::Several(modules)),

@@ -1,14 +1,17 @@
 //! From what the command line asked for to a supervisor that starts its first configuration.
 
-pub mod banner;
 pub mod start;
 
 use crate::api::control_socket::ControlListener;
-use crate::boot::start::Start;
-use crate::control::change::{Current, Origin};
+use crate::api::routes::Api;
+use crate::control::Control;
+use crate::control::change::Origin;
+use crate::control::changes::Changes;
+use crate::control::router::RouterHandle;
+use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
-use crate::control::watch::Watch;
 use crate::event_loop::Supervisor;
+use crate::generation::generations::Generations;
 use crate::os::listen::{ChosenBy, Listeners};
 use crate::os::pid_file::PidFile;
 use crate::os::reap;
@@ -20,6 +23,7 @@ use crate::store::certificates::Certificates;
 use crate::store::state_directory::StateDirectory;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, Configuration, Context, Document};
+use start::Start;
 use std::collections::BTreeSet;
 use std::thread::available_parallelism;
 use std::time::Instant;
@@ -47,7 +51,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let threads = configuration.settings.listen_threads.map_or(cores, |threads| threads as usize);
     let pid_file = start.pid_file.as_deref().map(PidFile::write).transpose()?;
     let mut control_listeners = Listeners::default();
-    let (asks, control) = mpsc::unbounded_channel();
+    let (sender, requests) = mpsc::unbounded_channel();
     if let Some(address) = &start.control {
         let address: Address = address.parse().map_err(|error| format!("--control: {error}"))?;
         if matches!(address, Address::Tcp(tcp) if !tcp.ip().is_loopback()) {
@@ -60,45 +64,35 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         control_listeners.listen(id, None, ChosenBy::Control)?;
         let socket = control_listeners.descriptor(id).map_err(system)?;
         let listener = ControlListener::new(socket, &address).map_err(system)?;
-        tokio::spawn(listener.serve(asks));
+        tokio::spawn(listener.serve(sender));
     }
+    let threads = u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS);
     let defaults = Defaults {
         account: start.account.clone(),
         state_folder: start.state_dir.clone(),
         has_configuration: start.recognised.is_none(),
     };
-    let mut supervisor = Supervisor {
-        threads: u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS),
-        listeners: Listeners::default(),
-        control_listeners,
-        generations: Vec::new(),
-        current: Current::nothing(),
-        change: None,
-        start_failure: None,
-        asks: Default::default(),
-        watch: Watch::new(),
-        due_reloads: Default::default(),
-        astray: Default::default(),
-        status_asks: Vec::new(),
-        control,
-        state,
-        certificates,
-        load: Default::default(),
-        next_generation: 1,
-        next_talker: 0,
-        signals,
-        router: None,
-        router_backoff: Default::default(),
-        router_due: None,
+    let runtime = Runtime {
         stage: Stage::Booting,
-        sweep,
-        recent_deaths: Default::default(),
-        start,
-        defaults,
-        _pid_file: pid_file,
+        generations: Generations::new(threads),
+        router: RouterHandle::new(start.account, threads),
+        listeners: Listeners::default(),
+        certificates,
     };
-    supervisor.begin_change(document, configuration, origin, &[], Instant::now());
-    Ok(supervisor)
+    let mut changes = Changes::new(state, defaults);
+    changes.begin(document, configuration, origin, &[], Instant::now());
+    Ok(Supervisor {
+        signals,
+        requests,
+        control_listeners,
+        api: Api::default(),
+        control: Control::new(changes, runtime),
+        sweep,
+        log_file: start.log_file,
+        recognised: start.recognised,
+        is_announced: false,
+        _pid_file: pid_file,
+    })
 }
 
 fn first_configuration(
@@ -130,5 +124,5 @@ fn first_configuration(
         Err(reason) => tracing::error!("howdah starts with an empty configuration, and {}: {reason}", kept()),
     }
     // It is not stored before the first change: what was there can be looked at.
-    Ok((Document::initial(), Configuration::default(), Origin::Nothing))
+    Ok((Document::initial(), Configuration::default(), Origin::Fallback))
 }

@@ -1,11 +1,293 @@
-//! One change at a time: plan, boot, warm up, switch; deploys, the hand-over to the router, the shutdown.
+//! One change at a time, and the processes that it acts on.
+//!
+//! [`Control`] owns the parts and passes events from one to the other. Each part owns its state:
+//!
+//! - [`changes`]: the active configuration and the [change](change) in progress, with its [warm-up](warm_up)
+//! - [`deploys`]: applications that are reloaded because [watching threads](watch) found a new release or file
+//! - [`runtime`]: the generations, the [router], the listening sockets, and what the router [is sent](hand_over) of them
+//! - [`shutdown`]: the [stages](stage) in which everything exits
+//!
+//! A change that fails leaves what ran before. The first one that fails ends the supervisor, with one line.
 
+pub mod active;
 pub mod change;
-pub mod reload;
+pub mod changes;
+pub mod deploys;
+pub mod hand_over;
 pub mod router;
-pub mod shutdown;
-pub mod silence;
+pub mod runtime;
+mod shutdown;
 pub mod stage;
-pub mod switch;
-pub mod warming;
+pub mod warm_up;
 pub mod watch;
+
+use crate::generation::Generation;
+use crate::os::reap;
+use crate::os::system_error::error_text;
+use crate::plan::application::Plan;
+use active::ActiveConfiguration;
+use changes::{Changes, Configured};
+use deploys::Deploys;
+use howdah_protocol::process_end::ProcessEnd;
+use howdah_protocol::prototype_messages::FromPrototype;
+use howdah_protocol::router_messages::{FromRouter, ToRouter};
+use runtime::Runtime;
+use stage::Stage;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use watch::DeployNotice;
+
+/// Everything that the control API and the signals act on.
+#[derive(Debug)]
+pub struct Control {
+    /// The configuration, and its change.
+    pub changes: Changes,
+    /// The deploys.
+    pub deploys: Deploys,
+    /// The processes and sockets.
+    pub runtime: Runtime,
+    /// Messages of the router are read before those of the prototypes. The two take turns.
+    reads_router_first: bool,
+}
+
+/// What [`Control`] waits for, besides time and signals.
+#[derive(Debug)]
+pub enum ControlEvent {
+    /// The plans of a change are complete.
+    Planned(Result<Vec<Plan>, String>),
+    /// A deploy was found.
+    Notice(DeployNotice),
+    /// A message of the router; `None` when it has closed its socket.
+    Router(Option<FromRouter>),
+    /// A message of the prototype of this generation; `None` when it has closed its socket.
+    Prototype(u64, Option<FromPrototype>),
+}
+
+// === impl Control ===
+
+impl Control {
+    /// Without a configuration.
+    pub fn new(changes: Changes, runtime: Runtime) -> Control {
+        Control { changes, deploys: Deploys::new(), runtime, reads_router_first: true }
+    }
+
+    /// What is served.
+    pub fn served(&self) -> &ActiveConfiguration {
+        self.changes.served(self.runtime.stage)
+    }
+
+    /// The generation that serves this application.
+    pub fn served_generation(&self, name: &str) -> Option<&Generation> {
+        self.runtime.generations.get(*self.served().generations.get(name)?)
+    }
+
+    /// Whether another change can begin.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.runtime.stage, Stage::Serving) && !self.changes.is_busy()
+    }
+
+    // Events
+
+    /// The next event.
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<ControlEvent> {
+        if let Poll::Ready(plans) = self.changes.poll_planned(self.runtime.stage, cx) {
+            return Poll::Ready(ControlEvent::Planned(plans));
+        }
+        if let Poll::Ready(notice) = self.deploys.poll_notice(cx) {
+            return Poll::Ready(ControlEvent::Notice(notice));
+        }
+        for _ in 0..2 {
+            let event = match self.reads_router_first {
+                true => self.runtime.router.poll_receive(cx).map(ControlEvent::Router),
+                false => {
+                    self.runtime.generations.poll_receive(cx).map(|(id, message)| ControlEvent::Prototype(id, message))
+                }
+            };
+            self.reads_router_first = !self.reads_router_first;
+            if event.is_ready() {
+                return event;
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Passes an event on.
+    pub fn on_event(&mut self, event: ControlEvent, now: Instant) {
+        match event {
+            ControlEvent::Planned(plans) => self.changes.on_planned(plans, &mut self.runtime, now),
+            ControlEvent::Notice(notice) => self.deploys.on_notice(notice, &self.changes, &self.runtime),
+            ControlEvent::Router(Some(message)) => self.on_router_message(message, now),
+            ControlEvent::Router(None) => self.runtime.router.on_close(now),
+            ControlEvent::Prototype(id, message) => self.runtime.generations.on_message(id, message, now),
+        }
+    }
+
+    fn on_router_message(&mut self, message: FromRouter, now: Instant) {
+        let runtime = &mut self.runtime;
+        match message {
+            FromRouter::Configured { version } => self.on_configured(version, now),
+            FromRouter::Rejected { version, reason } => self.changes.on_rejected(version, &reason, runtime, now),
+            FromRouter::Warmed { generation, refusal } => {
+                self.changes.on_warmed_up(generation, refusal, runtime, now);
+            }
+            FromRouter::Released { generation } => {
+                runtime.router.on_released(generation);
+                self.changes.stop_unused(runtime, now);
+            }
+            FromRouter::Violation { generation, rule } => {
+                if let Some(generation) = runtime.generations.get_mut(generation) {
+                    let name = generation.name();
+                    tracing::error!("a worker of {name:?} broke the channel's rules ({rule}); all are replaced");
+                    generation.replace_workers(now);
+                }
+            }
+            FromRouter::WorkersWanted { generation, waiting } => {
+                runtime.generations.on_workers_wanted(generation, waiting, now);
+            }
+            FromRouter::Overdue { generation, worker, request } => {
+                if let Some(generation) = runtime.generations.get_mut(generation) {
+                    generation.on_overdue(worker, request, now);
+                }
+            }
+            FromRouter::Load(load) => runtime.router.on_load(load),
+        }
+    }
+
+    /// The router serves by the configuration with this version.
+    fn on_configured(&mut self, version: u64, now: Instant) {
+        let configured = self.changes.on_configured(version, &mut self.runtime, now);
+        if configured != Configured::Outdated && matches!(self.runtime.stage, Stage::Booting) {
+            self.runtime.stage = Stage::Serving;
+        }
+        if configured == Configured::Switched {
+            self.deploys.watch(&self.changes, &self.runtime);
+        }
+    }
+
+    /// Reaps all dead children. What they sent before they died is read first.
+    pub fn reap(&mut self, now: Instant) {
+        let dead: Vec<_> = std::iter::from_fn(reap::reap).collect();
+        self.runtime.generations.receive_pending(&dead, now);
+        let (router, others): (Vec<_>, Vec<_>) =
+            dead.into_iter().partition(|(pid, _)| self.runtime.router.is_process(*pid));
+        for (_, end) in router {
+            self.on_router_death(end, now);
+        }
+        self.runtime.generations.on_deaths(others, now);
+    }
+
+    /// The router is dead, and with it all requests: no router uses former generations any more.
+    fn on_router_death(&mut self, end: ProcessEnd, now: Instant) {
+        while let Some(message) = self.runtime.router.try_receive() {
+            self.on_router_message(message, now);
+        }
+        let Some(dead) = self.runtime.router.take_dead() else { return };
+        let (pid, runtime) = (dead.pid.as_raw_pid(), &mut self.runtime);
+        match runtime.stage {
+            Stage::Booting => {
+                self.changes.fail(&format!("the router {end} before it was ready"), runtime, now);
+            }
+            Stage::Serving => {
+                tracing::error!("the router (pid {pid}) {end}; another one is started");
+                runtime.router.reset_load();
+                runtime.router.restart_after(dead, now);
+                self.changes.on_router_lost(runtime, now);
+                self.changes.stop_unused(runtime, now);
+                self.on_time(now);
+            }
+            Stage::Draining(_) | Stage::Stopping(_) | Stage::Killing(_) => {
+                if matches!(runtime.stage, Stage::Draining(_)) && end != ProcessEnd::Code(0) {
+                    tracing::error!("the router (pid {pid}) {end} while howdah shut down; requests were lost");
+                }
+                shutdown::router_drained(&mut self.changes, runtime, now);
+            }
+        }
+    }
+
+    /// What every event may have caused: processes that have exited are forgotten, the router is notified of workers, and
+    /// processes that missed a message are replaced.
+    pub fn settle(&mut self, now: Instant) {
+        let Control { changes, deploys, runtime, .. } = self;
+        for ended in changes.take_ended_deploys() {
+            deploys.on_ended(ended, changes, runtime, now);
+        }
+        runtime.generations.remove_ended();
+        runtime.router.forward(runtime.generations.take_notices(), now);
+        runtime.router.kill_uninformed();
+        runtime.generations.replace_uninformed_prototypes();
+    }
+
+    /// Takes the steps of a change that are due.
+    ///
+    /// # Errors
+    /// Why the supervisor cannot start.
+    pub fn advance(&mut self, now: Instant) -> Result<(), String> {
+        let Control { changes, deploys, runtime, .. } = self;
+        let advanced = changes.advance(runtime, now);
+        for ended in changes.take_ended_deploys() {
+            deploys.on_ended(ended, changes, runtime, now);
+        }
+        advanced
+    }
+
+    /// Begins the next reload that is due. Returns `false` if there is none.
+    pub fn begin_reload(&mut self, now: Instant) -> bool {
+        self.is_idle() && self.deploys.begin_next(&mut self.changes, &self.runtime, now)
+    }
+
+    // Time
+
+    /// When [`Self::on_time`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let Runtime { generations, router, stage, .. } = &self.runtime;
+        let deadlines =
+            [generations.next_deadline(), router.next_deadline(), stage.deadline(), self.changes.next_deadline()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub fn on_time(&mut self, now: Instant) {
+        let Control { changes, runtime, .. } = self;
+        runtime.generations.on_time(now);
+        runtime.router.on_time(now);
+        if runtime.router.is_start_due(now) {
+            changes.start_router(runtime, now);
+        }
+        changes.on_time(runtime, now);
+        shutdown::on_time(changes, runtime, now);
+    }
+
+    // Signals
+
+    /// Finishes the requests in progress, then shuts down. Requested twice, shuts down at once.
+    pub fn drain(&mut self, now: Instant) {
+        shutdown::drain(&mut self.changes, &mut self.runtime, now);
+    }
+
+    /// Kills everything.
+    pub fn quit(&mut self, now: Instant) {
+        shutdown::quit(&mut self.changes, &mut self.runtime, now);
+    }
+
+    /// Whether the shutdown has ended all processes.
+    pub fn is_over(&self) -> bool {
+        shutdown::is_over(&self.runtime)
+    }
+
+    /// Whether the shutdown has waited long enough for processes that were killed.
+    pub fn is_abandoned(&self, now: Instant) -> bool {
+        matches!(self.runtime.stage, Stage::Killing(until) if until <= now)
+    }
+
+    /// Reopens the access log. A router that is started later gets the new file.
+    pub fn reopen_access_log(&mut self) {
+        let Some(log) = self.changes.access_log_mut() else { return };
+        if !log.reopen() || !self.runtime.router.is_running() {
+            return;
+        }
+        match log.descriptor() {
+            Ok(descriptor) => self.runtime.router.send(ToRouter::ReopenAccessLog, vec![descriptor]),
+            Err(error) => tracing::error!("the router writes the old access log: {}", error_text(&error)),
+        }
+    }
+}

@@ -1,236 +1,368 @@
-//! The router, as the supervisor sees it: its birth, what it has been told, and its death.
+//! The router process: its start, its load, its silence, and its death.
 //!
-//! A router that cannot be told all that it must know is none: it is killed before anybody counts on it. What can fail on
-//! our side fails before anything is sent. One that dies is started again, with the configuration in force.
+//! A router that misses a message is killed, because it would serve by an incomplete state. A router that does not
+//! report its load, or does not apply a configuration in time, is killed as well. A router that dies is started again,
+//! after a pause that grows if routers die young.
 
-use crate::control::stage::Stage;
-use crate::event_loop::Supervisor;
-use crate::generation::Generation;
+use crate::control::hand_over::{HandOver, Known};
 use crate::os::identity::Account;
 use crate::os::link::ChildLink;
-use crate::os::memory_file::memory_file;
 use crate::os::reap;
 use crate::os::spawn;
-use crate::policy::pace::Heartbeat;
+use crate::os::system_error::error_text;
 use crate::policy::pace::router_timeouts::CONFIGURE_TIMEOUT;
-use crate::store::certificates;
-use howdah_protocol::process_end::ProcessEnd;
-use howdah_protocol::router_messages::{FromRouter, RouterBoot, RouterConfiguration, RouterLoad, ToRouter};
+use crate::policy::pace::{Backoff, Beat, Heartbeat, heartbeat};
+use howdah_channel::WorkerId;
+use howdah_protocol::router_messages::{FromRouter, RouterBoot, RouterLoad, ToRouter};
 use rustix::process::Pid;
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A router that runs.
+/// The router, and what is needed to start another one.
 #[derive(Debug)]
-pub(crate) struct Router {
-    pub(crate) pid: Pid,
-    pub(crate) link: ChildLink<ToRouter, FromRouter>,
+pub struct RouterHandle {
+    /// The account that it runs as.
+    account: Account,
+    /// The number of its threads.
+    threads: u16,
+    process: Option<RouterProcess>,
+    backoff: Backoff,
+    /// When to start a router.
+    start_at: Option<Instant>,
+    /// The latest numbers.
+    load: RouterLoad,
+    /// The numbers have changed since [`Self::take_new_load`].
+    has_new_load: bool,
+    /// Workers that died within [`DEATHS_KEPT`]. A new router is notified of them, because the former one may have
+    /// missed them.
+    recent_deaths: VecDeque<(Instant, u64, WorkerId)>,
+}
+
+/// A router that died.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadRouter {
+    /// Its process id.
+    pub pid: Pid,
     since: Instant,
-    /// It has served by a configuration.
-    pub(crate) has_served: bool,
-    /// It must serve by the configuration that it was sent last by then.
-    pub(crate) answer_by: Option<Instant>,
+    has_served: bool,
+}
+
+#[derive(Debug)]
+struct RouterProcess {
+    pid: Pid,
+    link: ChildLink<ToRouter, FromRouter>,
+    since: Instant,
+    /// It has applied a configuration.
+    has_served: bool,
+    /// The deadline to apply the last configuration.
+    apply_by: Option<Instant>,
     /// Whether it still answers.
-    pub(crate) heartbeat: Heartbeat,
-    /// It has closed its socket: it must be gone by then.
-    pub(crate) kill_at: Option<Instant>,
-    pub(crate) known: Known,
+    heartbeat: Heartbeat,
+    /// It has closed its socket, and must have exited by then.
+    kill_at: Option<Instant>,
+    known: Known,
 }
 
-/// What a router has been told of, and did not let go of.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
-    /// The generations.
-    pub(crate) generations: BTreeSet<u64>,
-    /// The listening sockets.
-    pub(crate) listeners: BTreeSet<u64>,
-}
+/// How long a worker's death is kept for a new router: longer than the supervisor takes to notice a router's death.
+const DEATHS_KEPT: Duration = Duration::from_secs(30);
 
-/// What a router is to be told, with the descriptors that go with it.
-type Orders = Vec<(ToRouter, Vec<OwnedFd>)>;
+// === impl RouterHandle ===
 
-// === impl Router ===
-
-impl Router {
-    /// Sends it this. It knows so much then.
-    fn tell(&mut self, orders: Orders, known: Known) -> io::Result<()> {
-        self.known = known;
-        for (message, descriptors) in orders {
-            self.link.send(message, descriptors);
+impl RouterHandle {
+    /// Without a process.
+    pub fn new(account: Account, threads: u16) -> RouterHandle {
+        RouterHandle {
+            account,
+            threads,
+            process: None,
+            backoff: Backoff::default(),
+            start_at: None,
+            load: RouterLoad::default(),
+            has_new_load: false,
+            recent_deaths: VecDeque::new(),
         }
-        self.link.check()
-    }
-}
-
-// === impl Supervisor ===
-
-impl Supervisor {
-    /// Starts a router with the configuration in force, or sets the time to try it again.
-    pub(crate) fn start_router_or_wait(&mut self, now: Instant) {
-        self.router_due = None;
-        self.stop_unused(now);
-        let Err(error) = self.start_router(now) else { return };
-        let reason = format!("the router cannot be started: {error}");
-        if matches!(self.stage, Stage::Booting) {
-            return self.fail_change(&reason, now);
-        }
-        tracing::error!("{reason}");
-        self.router_due = Some(now + self.router_backoff.after_death(Duration::ZERO, false));
-        self.change_lost_a_router(now);
     }
 
-    /// Sends the router the configuration in force, and what of it it does not know yet.
+    /// The number of its threads.
+    pub fn threads(&self) -> u16 {
+        self.threads
+    }
+
+    /// Whether there is a process.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Whether this is its process.
+    pub fn is_process(&self, pid: Pid) -> bool {
+        self.process.as_ref().is_some_and(|process| process.pid == pid)
+    }
+
+    /// What it has received.
+    pub fn known(&self) -> Known {
+        self.process.as_ref().map(|process| process.known.clone()).unwrap_or_default()
+    }
+
+    /// Its latest numbers.
+    pub fn load(&self) -> &RouterLoad {
+        &self.load
+    }
+
+    /// Whether there are new numbers, once.
+    pub fn take_new_load(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_load)
+    }
+
+    // Its process
+
+    /// Starts a router that serves by a configuration.
     ///
     /// # Errors
-    /// When that cannot be sent: the router goes on as before, or is about to be replaced.
-    pub(crate) fn configure_router(&mut self, now: Instant) -> io::Result<()> {
-        let Some(router) = &self.router else { return Ok(()) };
-        let (orders, known) = self.orders(&router.known)?;
-        let Some(router) = &mut self.router else { return Ok(()) };
-        router.answer_by = Some(now + CONFIGURE_TIMEOUT);
-        router.tell(orders, known)
+    /// When no process can be started, or it misses a message. There is no router then.
+    pub fn start(&mut self, mut hand_over: HandOver, now: Instant) -> io::Result<()> {
+        let deaths = self.recent_deaths.iter();
+        hand_over.messages.extend(deaths.map(|(_, generation, worker)| {
+            (ToRouter::WorkerDied { generation: *generation, worker: *worker, killer: None }, Vec::new())
+        }));
+        self.spawn(hand_over, Some(now + CONFIGURE_TIMEOUT), now)
     }
 
-    /// Lets the router warm these generations, which no configuration names yet. At the start it is born for it.
+    /// Starts a router that has no configuration yet.
     ///
     /// # Errors
-    /// When that cannot be sent.
-    pub(crate) fn order_warm_up(&mut self, generations: &BTreeSet<u64>, now: Instant) -> io::Result<()> {
-        let mut known = self.router.as_ref().map(|router| router.known.clone()).unwrap_or_default();
-        let mut orders = Vec::new();
-        for generation in self.generations.iter().filter(|generation| generations.contains(&generation.id())) {
-            introduce(generation, &mut known, &mut orders)?;
-            orders.push((ToRouter::WarmUp { generation: generation.id() }, vec![generation.warm_up()?]));
-        }
-        match &mut self.router {
-            Some(router) => router.tell(orders, known),
-            None if matches!(self.stage, Stage::Booting) => self.spawn_router(orders, known, None, now),
-            None => Ok(()),
-        }
+    /// As for [`Self::start`].
+    pub fn start_for_warm_up(&mut self, hand_over: HandOver, now: Instant) -> io::Result<()> {
+        self.spawn(hand_over, None, now)
     }
 
-    /// It is dead, and with it all requests: nobody uses old generations any more.
-    pub(crate) fn router_died(&mut self, end: ProcessEnd, now: Instant) {
-        while let Some(message) = self.router.as_mut().and_then(|router| router.link.try_receive()) {
-            self.on_router_message(message, now);
-        }
-        let Some(router) = self.router.take() else { return };
-        match self.stage {
-            Stage::Booting => self.fail_change(&format!("the router {end} before it was ready"), now),
-            Stage::Serving => {
-                self.load = RouterLoad::default();
-                self.answer_status();
-                tracing::error!("the router (pid {}) {end}; another one is started", router.pid.as_raw_pid());
-                self.router_due = Some(now + self.router_backoff.after_death(now - router.since, router.has_served));
-                self.change_lost_a_router(now);
-                self.stop_unused(now);
-                self.on_time(now);
-            }
-            _ => {
-                if matches!(self.stage, Stage::Draining(_)) && end != ProcessEnd::Code(0) {
-                    let pid = router.pid.as_raw_pid();
-                    tracing::error!("the router (pid {pid}) {end} while howdah ended; the requests under way are lost");
-                }
-                self.router_drained(now);
-            }
-        }
-    }
-
-    /// Stops the generations that no configuration names and no router uses. While the router switches, it may have to
-    /// switch back.
-    pub(crate) fn stop_unused(&mut self, now: Instant) {
-        let mut used: BTreeSet<u64> = self.current.generations.values().copied().collect();
-        used.extend(self.change.iter().flat_map(|change| change.generations()));
-        used.extend(self.router.iter().flat_map(|router| &router.known.generations));
-        for generation in self.generations.iter_mut().filter(|generation| !used.contains(&generation.id())) {
-            generation.stop(now);
-        }
-    }
-
-    fn start_router(&mut self, now: Instant) -> io::Result<()> {
-        let (mut orders, known) = self.orders(&Known::default())?;
-        let dead = self.recent_deaths.iter();
-        let deaths = dead.map(|(_, generation, worker)| (*generation, *worker));
-        orders.extend(
-            deaths.map(|(generation, worker)| (ToRouter::WorkerDied { generation, worker, killer: None }, Vec::new())),
-        );
-        self.spawn_router(orders, known, Some(now + CONFIGURE_TIMEOUT), now)
-    }
-
-    fn spawn_router(
-        &mut self,
-        orders: Orders,
-        known: Known,
-        answer_by: Option<Instant>,
-        now: Instant,
-    ) -> io::Result<()> {
-        let account: &Account = &self.start.account;
-        let boot = RouterBoot { identity: account.identity(), user: account.name.clone(), threads: self.threads };
+    fn spawn(&mut self, hand_over: HandOver, apply_by: Option<Instant>, now: Instant) -> io::Result<()> {
+        let boot =
+            RouterBoot { identity: self.account.identity(), user: self.account.name.clone(), threads: self.threads };
         let (pid, socket) = spawn::router()?;
-        let told = ChildLink::new(socket).and_then(|mut link| {
+        let started = ChildLink::new(socket).and_then(|mut link| {
             link.send(ToRouter::Boot(boot), Vec::new());
-            let nothing = Known::default();
-            let mut router = Router {
+            let mut process = RouterProcess {
                 pid,
                 link,
                 since: now,
                 has_served: false,
-                answer_by,
+                apply_by,
                 heartbeat: Heartbeat::new(now),
                 kill_at: None,
-                known: nothing,
+                known: Known::default(),
             };
-            router.tell(orders, known).map(|()| router)
+            process.send(hand_over).map(|()| process)
         });
-        match told {
-            Ok(router) => self.router = Some(router),
+        match started {
+            Ok(process) => {
+                self.process = Some(process);
+                Ok(())
+            }
             Err(error) => {
                 reap::kill(pid);
-                return Err(error);
+                Err(error)
             }
         }
-        Ok(())
     }
 
-    /// What a router that knows this is told of the configuration in force, and what it knows then.
-    fn orders(&self, known: &Known) -> io::Result<(Orders, Known)> {
-        let (current, mut known) = (&self.current, known.clone());
-        let mut orders = Vec::new();
-        for generation in self.generations.iter().filter(|g| current.generations.values().any(|id| *id == g.id())) {
-            introduce(generation, &mut known, &mut orders)?;
+    /// Starts another one, after a pause, because this one died.
+    pub fn restart_after(&mut self, dead: DeadRouter, now: Instant) {
+        self.start_at = Some(now + self.backoff.after_death(now - dead.since, dead.has_served));
+    }
+
+    /// Tries again to start one, after a pause.
+    pub fn retry_start(&mut self, now: Instant) {
+        self.start_at = Some(now + self.backoff.after_death(Duration::ZERO, false));
+    }
+
+    /// Starts no other one.
+    pub fn cancel_start(&mut self) {
+        self.start_at = None;
+    }
+
+    /// Whether it is time to start one.
+    pub fn is_start_due(&self, now: Instant) -> bool {
+        self.start_at.is_some_and(|at| at <= now)
+    }
+
+    /// Its process is dead.
+    pub fn take_dead(&mut self) -> Option<DeadRouter> {
+        let RouterProcess { pid, since, has_served, .. } = self.process.take()?;
+        Some(DeadRouter { pid, since, has_served })
+    }
+
+    /// No router reports numbers any more.
+    pub fn reset_load(&mut self) {
+        self.load = RouterLoad::default();
+        self.has_new_load = true;
+    }
+
+    /// Kills it.
+    pub fn kill(&self) {
+        if let Some(process) = &self.process {
+            reap::kill(process.pid);
         }
-        for id in &current.listeners {
-            if known.listeners.insert(*id) {
-                orders.push((ToRouter::AddListener { id: *id }, vec![self.listeners.descriptor(*id)?]));
+    }
+
+    // Time
+
+    /// When [`Self::on_time`] has something to do, or a router is to be started.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let process = self.process.as_ref();
+        let deadlines = process.map(|process| {
+            [Some(process.heartbeat.deadline()), process.kill_at, process.apply_by].into_iter().flatten()
+        });
+        deadlines.into_iter().flatten().chain(self.start_at).min()
+    }
+
+    /// Kills a process that does not exit, does not report its load, or does not apply its configuration.
+    pub fn on_time(&mut self, now: Instant) {
+        let Some(process) = &mut self.process else { return };
+        if process.kill_at.take_if(|at| *at <= now).is_some() {
+            reap::kill(process.pid);
+        }
+        process.check_heartbeat(now);
+        if process.apply_by.is_some_and(|at| at <= now) {
+            self.kill_unconfigured();
+        }
+    }
+
+    /// Kills a process that has not applied its configuration yet.
+    pub fn kill_unconfigured(&mut self) {
+        if let Some(process) = &mut self.process
+            && process.apply_by.take().is_some()
+        {
+            let pid = process.pid.as_raw_pid();
+            tracing::error!("the router (pid {pid}) did not apply its configuration in time; killing it");
+            reap::kill(process.pid);
+        }
+    }
+
+    /// Kills a process that missed a message. Another one receives everything.
+    pub fn kill_uninformed(&mut self) {
+        if let Some(process) = &mut self.process
+            && let Err(error) = process.link.check()
+        {
+            tracing::error!("a message to the router failed ({}); killing the router", error_text(&error));
+            reap::kill(process.pid);
+        }
+    }
+
+    // Messages
+
+    /// Its next message; `None`, once, when it has closed its socket.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<FromRouter>> {
+        self.process.as_mut().map_or(Poll::Pending, |process| process.link.poll_receive(cx))
+    }
+
+    /// A message that is already there.
+    pub fn try_receive(&mut self) -> Option<FromRouter> {
+        self.process.as_mut()?.link.try_receive()
+    }
+
+    /// It has closed its socket.
+    pub fn on_close(&mut self, now: Instant) {
+        if let Some(process) = &mut self.process {
+            process.kill_at = Some(now + reap::CLOSED_GRACE);
+        }
+    }
+
+    /// It has reported its load.
+    pub fn on_load(&mut self, load: RouterLoad) {
+        if let Some(process) = &mut self.process {
+            process.heartbeat.answered();
+        }
+        self.load = load;
+        self.has_new_load = true;
+    }
+
+    /// It has applied the configuration with these sockets.
+    pub fn on_configured(&mut self, listeners: &[u64]) {
+        if let Some(process) = &mut self.process {
+            process.apply_by = None;
+            process.has_served = true;
+            process.known.listeners = listeners.iter().copied().collect();
+        }
+    }
+
+    /// It has rejected the configuration.
+    pub fn on_rejected(&mut self) {
+        if let Some(process) = &mut self.process {
+            process.apply_by = None;
+        }
+    }
+
+    /// It uses this generation no more.
+    pub fn on_released(&mut self, generation: u64) {
+        if let Some(process) = &mut self.process {
+            process.known.generations.remove(&generation);
+        }
+    }
+
+    /// Sends a message, if there is a process.
+    pub fn send(&mut self, message: ToRouter, descriptors: Vec<OwnedFd>) {
+        if let Some(process) = &mut self.process {
+            process.link.send(message, descriptors);
+        }
+    }
+
+    /// Sends messages, if there is a process.
+    ///
+    /// # Errors
+    /// When it misses one.
+    pub fn hand_over(&mut self, hand_over: HandOver) -> io::Result<()> {
+        self.process.as_mut().map_or(Ok(()), |process| process.send(hand_over))
+    }
+
+    /// Sends a configuration, which is to be applied in time.
+    ///
+    /// # Errors
+    /// When it misses a message.
+    pub fn configure(&mut self, hand_over: HandOver, now: Instant) -> io::Result<()> {
+        if let Some(process) = &mut self.process {
+            process.apply_by = Some(now + CONFIGURE_TIMEOUT);
+        }
+        self.hand_over(hand_over)
+    }
+
+    /// Sends what generations have to report of their workers.
+    pub fn forward(&mut self, notices: Vec<ToRouter>, now: Instant) {
+        self.recent_deaths.retain(|(at, ..)| now.duration_since(*at) < DEATHS_KEPT);
+        for notice in notices {
+            if let ToRouter::WorkerDied { generation, worker, .. } = &notice {
+                self.recent_deaths.push_back((now, *generation, *worker));
             }
+            self.send(notice, Vec::new());
         }
-        let certificates = self.certificates.for_router(certificates::used(&current.configuration));
-        let mut descriptors =
-            vec![memory_file(current.document.compact().as_bytes())?, memory_file(certificates.as_bytes())?];
-        if let Some(log) = &current.access_log {
-            descriptors.push(log.descriptor()?);
-        }
-        let configuration = RouterConfiguration {
-            version: current.version,
-            listeners: current.listeners.clone(),
-            generations: current.generations.clone(),
-            access_log: current.access_log.is_some(),
-        };
-        orders.push((ToRouter::Configure(configuration), descriptors));
-        Ok((orders, known))
     }
 }
 
-/// What a router that knows this is told of a generation, with its workers.
-fn introduce(generation: &Generation, known: &mut Known, orders: &mut Orders) -> io::Result<()> {
-    if known.generations.insert(generation.id()) {
-        let (boot, descriptors) = generation.for_router()?;
-        orders.push((ToRouter::AddGeneration(boot), descriptors));
-        for worker in generation.workers() {
-            orders.push((ToRouter::WorkerStarted { generation: generation.id(), worker }, Vec::new()));
+// === impl RouterProcess ===
+
+impl RouterProcess {
+    fn send(&mut self, hand_over: HandOver) -> io::Result<()> {
+        self.known = hand_over.known;
+        for (message, descriptors) in hand_over.messages {
+            self.link.send(message, descriptors);
+        }
+        self.link.check()
+    }
+
+    /// Requests its load when it is time, and kills a router that does not answer any more.
+    fn check_heartbeat(&mut self, now: Instant) {
+        if !self.heartbeat.is_due(now) {
+            return;
+        }
+        match self.heartbeat.beat(now) {
+            Beat::Probe => self.link.send(ToRouter::ReportLoad, Vec::new()),
+            Beat::Lost => {
+                let (pid, seconds) = (self.pid.as_raw_pid(), heartbeat::TIMEOUT.as_secs());
+                tracing::error!("the router (pid {pid}) has not answered for {seconds} s; it is killed");
+                reap::kill(self.pid);
+            }
         }
     }
-    Ok(())
 }

@@ -1,104 +1,85 @@
-//! The end: first the router finishes its requests, then the applications end, then what PHP left running, then the
-//! supervisor.
+//! The shutdown, in stages: the router finishes its requests, the workers exit, then everything that is left is killed.
+//!
+//! A stage that takes too long ends with the kill of what it waits for.
 
+use crate::control::changes::Changes;
+use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
-use crate::event_loop::Supervisor;
-use crate::os::reap;
 use howdah_protocol::router_messages::ToRouter;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long requests under way may take to finish.
+/// How long requests may take to finish.
 const ROUTER_GRACE: Duration = Duration::from_secs(30);
-/// How long workers may take to end when there are no requests any more.
+/// How long workers may take to exit when there are no requests any more.
 const WORKER_GRACE: Duration = Duration::from_secs(10);
 /// How long the kernel may take to end what was killed.
 const KILL_GRACE: Duration = Duration::from_secs(3);
 
-// === impl Supervisor ===
-
-impl Supervisor {
-    /// Finishes what is under way, then ends. Asked twice, ends at once.
-    pub(crate) fn drain(&mut self, now: Instant) {
-        self.control_listeners.close();
-        match self.stage {
-            Stage::Serving => {
-                tracing::info!(
-                    "howdah ends, after the requests under way, in {} s at the latest",
-                    ROUTER_GRACE.as_secs()
-                );
-                self.stage = Stage::Draining(now + ROUTER_GRACE);
-                self.refuse_asks();
-                // One that the router switches to already is finished.
-                self.fail_booting("howdah is shutting down", now);
-                self.router_due = None;
-                self.listeners.block_new_connections(&[]);
-                self.listeners.close();
-                match &mut self.router {
-                    Some(router) => router.link.send(ToRouter::Drain, Vec::new()),
-                    None => self.router_drained(now),
-                }
-            }
-            _ => self.quit(),
-        }
+/// Finishes the requests in progress, then shuts down. Before howdah serves, and when requested twice, shuts down at once.
+pub fn drain(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
+    if !matches!(runtime.stage, Stage::Serving) {
+        return quit(changes, runtime, now);
     }
-
-    /// Ends at once.
-    pub(crate) fn quit(&mut self) {
-        if matches!(self.stage, Stage::Killing(_)) {
-            return;
-        }
-        self.stage = Stage::Killing(Instant::now() + KILL_GRACE);
-        self.end_switching();
-        self.router_due = None;
-        self.listeners.close();
-        if let Some(router) = &self.router {
-            reap::kill(router.pid);
-        }
-        for generation in &mut self.generations {
-            generation.kill();
-        }
+    tracing::info!("shutting down; draining requests for up to {} s", ROUTER_GRACE.as_secs());
+    runtime.stage = Stage::Draining(now + ROUTER_GRACE);
+    // A change that the router switches to already is finished.
+    changes.fail_unswitched("howdah is shutting down", runtime, now);
+    runtime.router.cancel_start();
+    runtime.listeners.block_new_connections(&[]);
+    runtime.listeners.close();
+    if runtime.router.is_running() {
+        runtime.router.send(ToRouter::Drain, Vec::new());
+    } else {
+        router_drained(changes, runtime, now);
     }
+}
 
-    /// The router is gone, and with it all requests.
-    pub(crate) fn router_drained(&mut self, now: Instant) {
-        if matches!(self.stage, Stage::Draining(_)) {
-            self.stage = Stage::Stopping(now + WORKER_GRACE);
-            self.end_switching();
-            for generation in &mut self.generations {
-                generation.stop(now);
-            }
-        }
+/// The router is gone, and with it all requests: the workers are asked to exit.
+pub fn router_drained(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
+    if matches!(runtime.stage, Stage::Draining(_)) {
+        runtime.stage = Stage::Stopping(now + WORKER_GRACE);
+        changes.finish_switch();
+        runtime.generations.stop_all_but(&BTreeSet::new(), now);
     }
+}
 
-    /// Loses patience when a stage has taken too long.
-    pub(crate) fn on_stage_time(&mut self, now: Instant) {
-        match self.stage {
-            Stage::Draining(until) if until <= now => {
-                tracing::warn!("requests did not finish in {} seconds; they are cut off", ROUTER_GRACE.as_secs());
-                self.stage = Stage::Draining(now + KILL_GRACE);
-                match &self.router {
-                    Some(router) => reap::kill(router.pid),
-                    None => self.router_drained(now),
-                }
-            }
-            Stage::Stopping(until) if until <= now => {
-                tracing::warn!("workers did not end in {} seconds; they are killed", WORKER_GRACE.as_secs());
-                self.quit();
-            }
-            _ => {}
-        }
+/// Kills everything.
+pub fn quit(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
+    if matches!(runtime.stage, Stage::Killing(_)) {
+        return;
     }
+    runtime.stage = Stage::Killing(now + KILL_GRACE);
+    changes.finish_switch();
+    runtime.router.cancel_start();
+    runtime.listeners.close();
+    runtime.router.kill();
+    runtime.generations.kill_all();
+}
 
-    /// Whether nothing is left to wait for.
-    pub(crate) fn is_over(&mut self) -> bool {
-        match self.stage {
-            Stage::Booting | Stage::Serving | Stage::Draining(_) => false,
-            Stage::Killing(until) if until <= Instant::now() => true,
-            Stage::Stopping(_) | Stage::Killing(_) => {
-                self.router.is_none()
-                    && self.generations.iter().all(|generation| generation.is_over())
-                    && self.sweep.finish()
+/// Goes on to the next stage if one has taken too long.
+pub fn on_time(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
+    match runtime.stage {
+        Stage::Draining(until) if until <= now => {
+            tracing::warn!("requests did not finish in {} seconds; they are cut off", ROUTER_GRACE.as_secs());
+            runtime.stage = Stage::Draining(now + KILL_GRACE);
+            if runtime.router.is_running() {
+                runtime.router.kill();
+            } else {
+                router_drained(changes, runtime, now);
             }
         }
+        Stage::Stopping(until) if until <= now => {
+            tracing::warn!("workers did not exit in {} seconds; killing them", WORKER_GRACE.as_secs());
+            quit(changes, runtime, now);
+        }
+        _ => {}
     }
+}
+
+/// Whether the shutdown has ended all processes.
+pub fn is_over(runtime: &Runtime) -> bool {
+    matches!(runtime.stage, Stage::Stopping(_) | Stage::Killing(_))
+        && !runtime.router.is_running()
+        && runtime.generations.are_over()
 }

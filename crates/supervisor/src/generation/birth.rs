@@ -40,7 +40,7 @@ impl Generation {
             return Err(io::Error::other(format!("applications/{}/isolation/cgroup/path: {problem}", plan.name)));
         }
         let mut descriptors = self.descriptors()?;
-        let mut files = vec![later, self.samples.try_clone()?];
+        let mut files = vec![later, self.profiler.samples()?];
         let slow_log = plan.slow_log.as_ref().and_then(|log| Some((log.file()?, log.requests)));
         let slow_requests = slow_log.map(|(_, requests)| requests);
         if let Some((file, _)) = slow_log {

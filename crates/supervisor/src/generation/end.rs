@@ -17,7 +17,7 @@ impl Generation {
     /// Asks everything to finish and end.
     pub fn stop(&mut self, now: Instant) {
         self.kill_at.get_or_insert(now + GRACE);
-        self.give_up_profile();
+        self.profiler.abort(&self.control, self.workers.alive().map(|(worker, _)| worker));
         self.control.stop_all();
         match &mut self.prototype {
             Prototype::Up { link, .. } => *link = None,

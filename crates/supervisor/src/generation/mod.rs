@@ -11,12 +11,13 @@ mod deaths;
 mod elastic;
 mod end;
 pub mod gauge;
+pub mod generations;
 mod overdue;
+pub mod profile;
 mod release;
 mod silence;
+pub mod worker_report;
 
-use crate::api::processes::Shares;
-use crate::api::profile::{self, Recording};
 use crate::generation::boot_output::BootOutput;
 use crate::os::link::ChildLink;
 use crate::os::process::PidClaim;
@@ -34,6 +35,7 @@ use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
 use howdah_protocol::router_messages::{GenerationBoot, ToRouter};
 use overdue::Overdue;
+use profile::{ProfileOutcome, ProfileRefusal, Profiler};
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use silence::Silence;
@@ -41,6 +43,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use worker_report::{CpuShares, WorkerReport};
 
 /// What a prototype said of the PHP that it loaded.
 #[derive(Clone, Debug)]
@@ -56,26 +60,23 @@ pub struct Loaded {
 pub struct Generation {
     id: u64,
     plan: Plan,
-    pub(crate) control: ControlEnd,
+    control: ControlEnd,
     /// One eventfd for each router thread.
     bells: Vec<OwnedFd>,
     prototype: Prototype,
     backoff: Backoff,
-    pub(crate) workers: Workers,
+    workers: Workers,
     idle: Idle,
     /// If the number of workers is found by itself.
     automatic: Option<Automatic>,
     overdue: Overdue,
-    /// To which samplers append what they saw, while there is a profile.
-    pub(crate) samples: OwnedFd,
-    /// The profile that is being made.
-    pub(crate) profile: Option<Recording>,
+    profiler: Profiler,
     silence: Silence,
     /// Another one serves its application: what is left to it are the requests under way.
     is_former: bool,
     /// When the slow log is looked at again.
     slow_log_at: Option<Instant>,
-    pub(crate) shares: Shares,
+    cpu_shares: CpuShares,
     loaded: Option<Loaded>,
     /// Why the last prototype could not load PHP.
     failure: Option<String>,
@@ -142,12 +143,11 @@ impl Generation {
             idle: Idle { look_at: plan.pool.spare().map(|_| now), ..Idle::default() },
             automatic: Automatic::of(&plan, now),
             overdue: Overdue::default(),
-            samples: profile::samples_file()?,
-            profile: None,
+            profiler: Profiler::new()?,
             silence: Silence::begin(now),
             is_former: false,
             slow_log_at: None,
-            shares: Shares::default(),
+            cpu_shares: CpuShares::default(),
             prototype: Prototype::Down { again: now },
             backoff: Backoff::default(),
             loaded: None,
@@ -222,6 +222,31 @@ impl Generation {
         self.workers.alive().map(|(worker, _)| worker)
     }
 
+    /// What each worker does. They are leaving if the generation drains.
+    pub fn worker_reports(&mut self, drains: bool, now: Instant) -> Vec<WorkerReport> {
+        let workers: Vec<_> = self.workers.alive().collect();
+        self.cpu_shares.retain(&workers);
+        let report = |(worker, process)| {
+            let is_leaving = drains || self.workers.is_leaving(worker);
+            WorkerReport::new(&self.control, worker, process, is_leaving, &mut self.cpu_shares, now)
+        };
+        workers.into_iter().map(report).collect()
+    }
+
+    /// Begins a profile.
+    ///
+    /// # Errors
+    /// When another one is made, or there is no room for it.
+    pub fn begin_profile(
+        &mut self,
+        duration: Duration,
+        rate: u32,
+        now: Instant,
+    ) -> Result<oneshot::Receiver<ProfileOutcome>, ProfileRefusal> {
+        let workers = self.workers.alive().map(|(worker, _)| worker);
+        self.profiler.begin(&self.control, workers, duration, rate, now)
+    }
+
     /// Does what is due: starts a prototype, starts workers, kills those that should have left.
     pub fn on_time(&mut self, now: Instant) {
         if matches!(self.prototype, Prototype::Down { again } if again <= now)
@@ -242,7 +267,7 @@ impl Generation {
         self.wait_for_start(now);
         self.look_at_silence(now);
         self.look_at_overdue(now);
-        self.look_at_profile(now);
+        self.profiler.on_time(&self.control, self.workers.alive().map(|(worker, _)| worker), now);
         self.look_at_slow_log(now);
         for (_, process) in self.workers.overdue(now) {
             match process {
@@ -268,7 +293,8 @@ impl Generation {
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         let slow_log_at = self.slow_log_at.filter(|_| !self.is_former);
-        let watches = self.overdue.next_deadline().into_iter().chain(self.profile_deadline()).chain(slow_log_at).min();
+        let watches =
+            self.overdue.next_deadline().into_iter().chain(self.profiler.next_deadline()).chain(slow_log_at).min();
         let next = match self.prototype {
             Prototype::Down { again } => {
                 Some(again).into_iter().chain(self.workers.next_deadline()).chain(watches).min()

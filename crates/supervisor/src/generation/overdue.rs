@@ -5,7 +5,7 @@
 //! router complains for the second time.
 
 use super::Generation;
-use crate::api::processes::request;
+use super::worker_report::request_texts;
 use howdah_channel::WorkerId;
 use howdah_channel::account::{Current, monotonic};
 use std::collections::BTreeMap;
@@ -86,8 +86,8 @@ impl Generation {
 
     /// A request for the log, as the worker tells it.
     fn describe(&self, current: Current) -> String {
-        let [method, url, script] =
-            request(&self.control, current).map(|text| text.unwrap_or_default().replace(|c: char| c.is_control(), "?"));
+        let [method, url, script] = request_texts(&self.control, current)
+            .map(|text| text.unwrap_or_default().replace(|c: char| c.is_control(), "?"));
         let seconds = monotonic().saturating_sub(current.began).as_secs_f64();
         format!("{method} {url}, script {script}, which runs for {seconds:.1} s")
     }

@@ -1,28 +1,26 @@
-//! The first lines on standard output: the addresses, the applications and their PHP.
+//! The first lines on standard output: what runs, where, and on which PHP.
 
-use crate::boot::start::Start;
-use crate::control::change::Current;
-use crate::generation::Generation;
-use crate::os::listen::Listeners;
+use crate::control::Control;
 use howdah_config::Address;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
-/// Prints the lines. A closed standard output is not an error.
-pub fn print(start: &Start, listeners: &Listeners, current: &Current, generations: &[Generation]) {
+/// Prints the lines, unbuffered. A closed standard output is no reason to fail.
+pub fn print(recognised: Option<&str>, control: &Control) {
     let mut text = concat!("howdah ", env!("CARGO_PKG_VERSION")).to_owned();
-    if let Some(recognised) = &start.recognised {
+    if let Some(recognised) = recognised {
         let _ = write!(text, ": {recognised}");
     }
     text.push('\n');
-    let configured = || current.listeners.iter().zip(&current.configuration.listeners);
-    for (id, address) in listeners.addresses() {
+    let active = control.changes.active();
+    let configured = || active.listeners.iter().zip(&active.configuration.listeners);
+    for (id, address) in control.runtime.listeners.addresses() {
         let tls = configured().any(|(known, listener)| *known == id && listener.tls.is_some());
         let _ = writeln!(text, "{}", url(address, if tls { "https" } else { "http" }));
     }
-    for generation in generations {
-        if start.recognised.is_none() {
+    for generation in control.runtime.generations.iter() {
+        if recognised.is_none() {
             let _ = write!(text, "application {:?}: ", generation.name());
         }
         if let Some(loaded) = generation.loaded() {
@@ -36,7 +34,7 @@ pub fn print(start: &Start, listeners: &Listeners, current: &Current, generation
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// The URL for a browser. For a listener on all addresses, that of the loopback address.
+/// The URL for a browser. A listener on all addresses of the machine gets the loopback address.
 fn url(address: &Address, scheme: &str) -> String {
     match address {
         Address::Tcp(tcp) if tcp.ip().is_unspecified() => {

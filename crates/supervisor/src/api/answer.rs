@@ -1,0 +1,61 @@
+//! An answer of the control API.
+
+use howdah_config::{Document, Refusal, answer};
+
+/// An answer: JSON, or bytes of an application.
+#[derive(Debug)]
+pub struct ApiAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Whether the body is JSON.
+    pub is_json: bool,
+    /// The configuration's ETag.
+    pub etag: Option<String>,
+}
+
+// === impl ApiAnswer ===
+
+impl ApiAnswer {
+    /// A success, with this text.
+    pub fn success(text: &str) -> ApiAnswer {
+        ApiAnswer::json(200, answer::success(text))
+    }
+
+    /// A document.
+    pub fn document(document: &Document) -> ApiAnswer {
+        ApiAnswer::json(200, document.pretty())
+    }
+
+    /// Bytes of an application.
+    pub fn bytes(body: Vec<u8>) -> ApiAnswer {
+        ApiAnswer { status: 200, body, is_json: false, etag: None }
+    }
+
+    /// The same with an ETag.
+    pub fn with_etag(self, etag: String) -> ApiAnswer {
+        ApiAnswer { etag: Some(etag), ..self }
+    }
+
+    fn json(status: u16, body: String) -> ApiAnswer {
+        ApiAnswer { status, body: body.into_bytes(), is_json: true, etag: None }
+    }
+}
+
+impl From<Refusal> for ApiAnswer {
+    fn from(refusal: Refusal) -> ApiAnswer {
+        ApiAnswer::json(refusal.status, refusal.to_json())
+    }
+}
+
+/// No application has this name.
+pub fn no_such_application(name: &str) -> Refusal {
+    Refusal::new(404, answer::text::NO_SUCH_VALUE, format!("there is no application {name:?}"))
+}
+
+/// The control API has no such path.
+pub fn no_such_path() -> Refusal {
+    let detail = "howdah answers below /config, /certificates, /status and /control/applications";
+    Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
+}

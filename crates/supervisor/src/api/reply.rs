@@ -1,0 +1,53 @@
+//! A reply to a request: its answer, or something that becomes the answer later.
+
+use crate::api::answer::ApiAnswer;
+use crate::control::change::ChangeOutcome;
+use crate::generation::profile::ProfileOutcome;
+use howdah_config::{Refusal, answer};
+use tokio::sync::oneshot;
+
+/// A reply.
+#[derive(Debug)]
+pub enum Reply {
+    /// The answer.
+    Answer(ApiAnswer),
+    /// A change of the configuration has begun.
+    Change(oneshot::Receiver<ChangeOutcome>),
+    /// A restart of an application has begun.
+    Restart(oneshot::Receiver<ChangeOutcome>),
+    /// A profile has begun.
+    Profile(oneshot::Receiver<ProfileOutcome>),
+}
+
+/// The status of a request that is valid, but failed.
+const FAILED: u16 = 500;
+/// The error of a profile that failed.
+pub const NOT_PROFILED: &str = "The application was not profiled.";
+
+// === impl Reply ===
+
+impl Reply {
+    /// The answer, when it is complete; `None` if the supervisor exits before.
+    pub async fn answer(self) -> Option<ApiAnswer> {
+        match self {
+            Reply::Answer(answer) => Some(answer),
+            Reply::Change(outcome) => {
+                Some(of_change(outcome.await.ok()?, answer::text::RECONFIGURED, answer::text::NOT_APPLIED))
+            }
+            Reply::Restart(outcome) => {
+                Some(of_change(outcome.await.ok()?, answer::text::RESTARTED, answer::text::NOT_RESTARTED))
+            }
+            Reply::Profile(outcome) => Some(match outcome.await.ok()? {
+                Ok(samples) => ApiAnswer::bytes(samples),
+                Err(problem) => Refusal::new(FAILED, NOT_PROFILED, problem).into(),
+            }),
+        }
+    }
+}
+
+fn of_change(outcome: ChangeOutcome, success: &str, failure: &str) -> ApiAnswer {
+    match outcome {
+        Ok(etag) => ApiAnswer::success(success).with_etag(etag),
+        Err(reason) => Refusal::new(FAILED, failure, reason).into(),
+    }
+}

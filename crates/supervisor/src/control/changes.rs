@@ -1,0 +1,513 @@
+//! From one configuration to the next: a transaction, one at a time.
+//!
+//! Until the router has switched, what ran before is kept ready. A change that fails, or a router that cannot switch,
+//! leaves the configuration before active, as if nothing had been requested. A router that dies while it switches is
+//! replaced by one with the new configuration, a few times: the configuration may be the cause. The first configuration
+//! of a supervisor is a change like any other.
+
+use crate::control::active::ActiveConfiguration;
+use crate::control::change::{Change, ChangeKind, ChangeRequest, ChangeStep, Deploy, Origin, Progress};
+use crate::control::runtime::Runtime;
+use crate::control::stage::Stage;
+use crate::control::warm_up::WarmUp;
+use crate::os::listen::ChosenBy;
+use crate::os::logs::AccessLog;
+use crate::plan::application::{Defaults, Plan, Strictness};
+use crate::plan::planning::Planning;
+use crate::policy::pace::router_timeouts::SWITCH_TIMEOUT;
+use crate::store::state_directory::StateDirectory;
+use howdah_config::{Application, Configuration, Document};
+use howdah_protocol::generation_paths::PinnedLink;
+use std::collections::{BTreeMap, BTreeSet};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// The active configuration, and the change in progress.
+#[derive(Debug)]
+pub struct Changes {
+    active: ActiveConfiguration,
+    change: Option<Change>,
+    /// Where the configuration is stored.
+    state: Option<StateDirectory>,
+    defaults: Defaults,
+    /// Why the first configuration does not run.
+    start_failure: Option<String>,
+    /// Reloads that have ended since [`Self::take_ended_deploys`].
+    ended_deploys: Vec<EndedDeploy>,
+}
+
+/// A reload that has ended.
+#[derive(Debug)]
+pub struct EndedDeploy {
+    /// The reload.
+    pub deploy: Deploy,
+    /// Why it failed; `None` if it did not.
+    pub failure: Option<String>,
+    /// Where the paths of each application led when its new generation was rejected.
+    pub rejected: BTreeMap<String, Vec<PinnedLink>>,
+}
+
+/// What a router has reported that serves by a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Configured {
+    /// That is not the active configuration any more.
+    Outdated,
+    /// It serves by the configuration that was active before.
+    Unchanged,
+    /// A change is complete.
+    Switched,
+}
+
+/// How many routers may die over a new configuration before the change fails.
+const MAX_ROUTERS_LOST: u32 = 3;
+
+// === impl Changes ===
+
+impl Changes {
+    /// Before the first configuration.
+    pub fn new(state: Option<StateDirectory>, defaults: Defaults) -> Changes {
+        Changes {
+            active: ActiveConfiguration::empty(),
+            change: None,
+            state,
+            defaults,
+            start_failure: None,
+            ended_deploys: Vec::new(),
+        }
+    }
+
+    /// The configuration that a router gets. While one switches, the new one.
+    pub fn active(&self) -> &ActiveConfiguration {
+        &self.active
+    }
+
+    /// The access log of the active configuration.
+    pub fn access_log_mut(&mut self) -> Option<&mut AccessLog> {
+        self.active.access_log.as_mut()
+    }
+
+    /// What is served: until the router has switched, the configuration before. While howdah boots there is none; then
+    /// it is the configuration that boots.
+    pub fn served(&self, stage: Stage) -> &ActiveConfiguration {
+        match &self.change {
+            Some(change) if change.is_switching() != matches!(stage, Stage::Booting) => &change.next,
+            _ => &self.active,
+        }
+    }
+
+    /// Whether a change is in progress.
+    pub fn is_busy(&self) -> bool {
+        self.change.is_some()
+    }
+
+    /// Whether this generation drains: it is neither active, nor started by a change, nor active again if the router
+    /// cannot switch.
+    pub fn is_former(&self, id: u64) -> bool {
+        let is_of_change = self.change.as_ref().is_some_and(|change| change.generations().any(|known| known == id));
+        !is_of_change && !self.active.has_generation(id)
+    }
+
+    /// Who chose the addresses of the listeners.
+    fn chosen_by(&self) -> ChosenBy {
+        if self.defaults.has_configuration { ChosenBy::Configuration } else { ChosenBy::Option }
+    }
+
+    // The steps of a change
+
+    /// Begins a change to this configuration. The applications in `restart` get new generations even if their options
+    /// are the same.
+    pub fn begin(
+        &mut self,
+        document: Document,
+        configuration: Configuration,
+        origin: Origin,
+        restart: &[&str],
+        now: Instant,
+    ) {
+        let active = &self.active;
+        let is_kept = |name: &str, application: &Application| {
+            active.configuration.applications.get(name) == Some(application)
+                && active.generations.contains_key(name)
+                && !restart.contains(&name)
+        };
+        let new = configuration.applications.iter().filter(|(name, application)| !is_kept(name, application));
+        let new: Vec<_> = new.map(|(name, application)| (name.clone(), application.clone())).collect();
+        let strictness = if origin.is_stored() { Strictness::AsStored } else { Strictness::AsAsked };
+        let progress = match new.is_empty() {
+            true => Progress::Planned(Vec::new()),
+            false => Progress::Planning(Planning::begin(new, &self.defaults, strictness, now)),
+        };
+        let version = active.version + 1;
+        let next = ActiveConfiguration { version, document, configuration, ..ActiveConfiguration::empty() };
+        self.change = Some(Change { next, origin, started: Vec::new(), progress });
+    }
+
+    /// The plans of a change, when they are complete.
+    pub fn poll_planned(&mut self, stage: Stage, cx: &mut Context<'_>) -> Poll<Result<Vec<Plan>, String>> {
+        match self.change.as_mut().map(|change| &mut change.progress) {
+            Some(Progress::Planning(planning)) if stage.has_changes() => planning.poll(cx),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// The plans of the change are complete, or there are none.
+    pub fn on_planned(&mut self, plans: Result<Vec<Plan>, String>, runtime: &mut Runtime, now: Instant) {
+        let Some(change) = &mut self.change else { return };
+        match plans {
+            Ok(plans) => change.progress = Progress::Planned(plans),
+            Err(problem) => self.fail(&problem, runtime, now),
+        }
+    }
+
+    /// Takes all steps that are due.
+    ///
+    /// # Errors
+    /// Why the supervisor cannot start.
+    pub fn advance(&mut self, runtime: &mut Runtime, now: Instant) -> Result<(), String> {
+        while runtime.stage.has_changes()
+            && let Some(change) = &mut self.change
+        {
+            match change.next_step(runtime, now) {
+                ChangeStep::Wait => break,
+                ChangeStep::Prepare(plans) => self.prepare(plans, runtime, now),
+                ChangeStep::WarmUp(generations) => self.warm_up(&generations, runtime, now),
+                ChangeStep::AbandonWarmUp(reason) => self.abandon_warm_up(None, &reason, runtime, now),
+                ChangeStep::Switch => self.switch(runtime, now),
+                ChangeStep::Fail(reason) => self.fail(&reason, runtime, now),
+            }
+        }
+        self.start_failure.take().map_or(Ok(()), Err)
+    }
+
+    fn prepare(&mut self, plans: Vec<Plan>, runtime: &mut Runtime, now: Instant) {
+        let chosen_by = self.chosen_by();
+        let Some(change) = &mut self.change else { return };
+        match change.prepare(plans, &self.active, chosen_by, runtime, now) {
+            Ok(()) => runtime.generations.on_time(now),
+            Err(reason) => self.fail(&reason, runtime, now),
+        }
+    }
+
+    fn warm_up(&mut self, generations: &BTreeSet<u64>, runtime: &mut Runtime, now: Instant) {
+        for generation in runtime.generations.iter_mut().filter(|generation| generations.contains(&generation.id())) {
+            generation.begin_warm_up();
+        }
+        if let Err(error) = runtime.order_warm_up(generations, now) {
+            self.fail(&format!("the warm-up cannot be sent to the router: {error}"), runtime, now);
+        }
+    }
+
+    /// The router reports the result of a warm-up.
+    pub fn on_warmed_up(&mut self, id: u64, refusal: Option<String>, runtime: &mut Runtime, now: Instant) {
+        // It may be the result of a change that has ended.
+        let Some(warm_up) = self.warm_up_mut().filter(|warm_up| warm_up.pending().contains(&id)) else { return };
+        let Some(refusal) = refusal else { return warm_up.finish(id) };
+        let Some(generation) = runtime.generations.get_mut(id) else { return };
+        let name = generation.name();
+        let mut reason = format!("the application {name:?} did not pass its warm-up: {refusal}");
+        let output = generation.said_in_warm_up();
+        if !output.is_empty() {
+            reason.push_str(":\n");
+            reason.push_str(&output);
+        }
+        self.abandon_warm_up(Some(id), &reason, runtime, now);
+    }
+
+    /// This generation, or all that are pending, did not pass. If nothing else can be served, they serve all the same.
+    fn abandon_warm_up(&mut self, id: Option<u64>, reason: &str, runtime: &mut Runtime, now: Instant) {
+        if self.change.as_ref().is_some_and(|change| change.origin.has_alternative()) {
+            return self.fail(reason, runtime, now);
+        }
+        let Some(warm_up) = self.warm_up_mut() else { return };
+        tracing::error!("{}; as nothing else can be served, it is put in force all the same", first_line(reason));
+        match id {
+            Some(id) => warm_up.finish(id),
+            None => warm_up.finish_all(),
+        }
+    }
+
+    fn warm_up_mut(&mut self) -> Option<&mut WarmUp> {
+        match &mut self.change.as_mut()?.progress {
+            Progress::WarmingUp(warm_up) => Some(warm_up),
+            _ => None,
+        }
+    }
+
+    // The switch
+
+    /// Everything new works: it becomes active.
+    fn switch(&mut self, runtime: &mut Runtime, now: Instant) {
+        if let Err(problem) = self.listen_to_new(runtime).and_then(|()| self.store()) {
+            return self.fail(&problem, runtime, now);
+        }
+        let Some(change) = &mut self.change else { return };
+        change.progress = Progress::Switching { since: now, routers_lost: 0 };
+        change.next.keep_access_log_of(&self.active);
+        std::mem::swap(&mut self.active, &mut change.next);
+        if !runtime.router.is_running() {
+            return self.start_router(runtime, now);
+        }
+        runtime.listeners.block_new_connections(&self.active.listeners);
+        if let Err(error) = runtime.configure_router(&self.active, now) {
+            self.switch_back(&format!("the router cannot be configured: {error}"), runtime, now);
+        }
+    }
+
+    /// Lets clients connect: until now new sockets were only bound, so that no client waited for what boots.
+    fn listen_to_new(&self, runtime: &Runtime) -> Result<(), String> {
+        let Some(Change { next, .. }) = &self.change else { return Ok(()) };
+        let listeners = next.listeners.iter().zip(&next.configuration.listeners);
+        let mut new = listeners.filter(|(id, _)| !self.active.listeners.contains(id));
+        new.try_for_each(|(id, listener)| runtime.listeners.listen(*id, listener.backlog, self.chosen_by()))
+    }
+
+    /// Stores the next configuration, unless it is stored already. On a read-only file system, the one of the command
+    /// line is not stored: it will be given again.
+    fn store(&self) -> Result<(), String> {
+        let (Some(state), Some(change)) = (&self.state, &self.change) else { return Ok(()) };
+        let is_stored = match &change.origin {
+            Origin::Start => state.is_read_only(),
+            origin => origin.is_stored(),
+        };
+        if is_stored { Ok(()) } else { state.store_configuration(&change.next.document.compact()) }
+    }
+
+    /// Starts a router with the active configuration, or sets the time for the next attempt.
+    pub fn start_router(&mut self, runtime: &mut Runtime, now: Instant) {
+        runtime.router.cancel_start();
+        self.stop_unused(runtime, now);
+        let Err(error) = runtime.start_router(&self.active, now) else { return };
+        let reason = format!("the router cannot be started: {error}");
+        if matches!(runtime.stage, Stage::Booting) {
+            return self.fail(&reason, runtime, now);
+        }
+        tracing::error!("{reason}");
+        runtime.router.retry_start(now);
+        self.on_router_lost(runtime, now);
+    }
+
+    /// The router serves by the configuration with this version.
+    pub fn on_configured(&mut self, version: u64, runtime: &mut Runtime, now: Instant) -> Configured {
+        if version != self.active.version {
+            return Configured::Outdated;
+        }
+        runtime.router.on_configured(&self.active.listeners);
+        // A router that was restarted reports this, too, while the next change still boots: its sockets are kept then.
+        let mut listeners = self.active.listeners.clone();
+        let switched = self.change.take_if(|change| change.is_switching());
+        listeners.extend(self.change.iter().flat_map(|change| &change.next.listeners));
+        runtime.listeners.keep(&listeners);
+        if switched.is_some() {
+            self.warn(runtime);
+            self.retire_idle_workers(runtime, now);
+        }
+        for (id, listener) in self.active.listeners.iter().zip(&self.active.configuration.listeners) {
+            if let Err(problem) = runtime.listeners.listen(*id, listener.backlog, self.chosen_by()) {
+                tracing::warn!("the backlog of a listener stays as it is: {problem}");
+            }
+        }
+        let configured = if switched.is_some() { Configured::Switched } else { Configured::Unchanged };
+        match switched.map(|change| change.origin) {
+            Some(Origin::Request(request)) => request.succeed(&self.active.document),
+            Some(Origin::Deploy(deploy)) => {
+                self.ended_deploys.push(EndedDeploy { deploy, failure: None, rejected: BTreeMap::new() });
+            }
+            Some(Origin::Start | Origin::Stored | Origin::Fallback) | None => {}
+        }
+        self.stop_unused(runtime, now);
+        configured
+    }
+
+    /// New requests go to the new generations. The former ones only finish the requests that they have.
+    fn retire_idle_workers(&self, runtime: &mut Runtime, now: Instant) {
+        for generation in runtime.generations.iter_mut().filter(|generation| self.is_former(generation.id())) {
+            generation.let_idle_workers_go(now);
+        }
+    }
+
+    /// The router cannot serve by the configuration: a bug, because it was validated before.
+    pub fn on_rejected(&mut self, version: u64, reason: &str, runtime: &mut Runtime, now: Instant) {
+        if version == self.active.version {
+            runtime.router.on_rejected();
+            tracing::error!("the router refused the configuration: {reason}");
+            self.switch_back(&format!("the router refused the configuration: {reason}"), runtime, now);
+        }
+    }
+
+    /// A router died, or could not be started. The next router starts a warm-up again, and a switch goes on with it,
+    /// unless too many routers died: the configuration may be the cause.
+    pub fn on_router_lost(&mut self, runtime: &mut Runtime, now: Instant) {
+        match self.change.as_mut().map(|change| &mut change.progress) {
+            Some(Progress::WarmingUp(warm_up)) => warm_up.router_lost(),
+            Some(Progress::Switching { routers_lost, .. }) => {
+                *routers_lost += 1;
+                if *routers_lost >= MAX_ROUTERS_LOST {
+                    let reason = format!("the router ended {MAX_ROUTERS_LOST} times before it served by it");
+                    self.switch_back(&reason, runtime, now);
+                }
+            }
+            Some(Progress::Planning(_) | Progress::Planned(_) | Progress::Booting) | None => {}
+        }
+    }
+
+    /// The router does not serve by the new configuration: the one before is active again.
+    fn switch_back(&mut self, reason: &str, runtime: &mut Runtime, now: Instant) {
+        if !self.change.as_ref().is_some_and(Change::is_switching) {
+            return;
+        }
+        self.fail(reason, runtime, now);
+        // The router may be another one than the one that served by it before.
+        if matches!(runtime.stage, Stage::Serving)
+            && let Err(error) = runtime.configure_router(&self.active, now)
+            && runtime.router.is_running()
+        {
+            tracing::error!("the router cannot be told of the configuration before; it is replaced: {error}");
+            runtime.router.kill();
+        }
+    }
+
+    /// Makes the configuration before active again, and stores it.
+    fn swap_back(&mut self, change: &mut Change, runtime: &mut Runtime) {
+        change.next.keep_access_log_of(&self.active);
+        std::mem::swap(&mut self.active, &mut change.next);
+        runtime.listeners.unblock_new_connections();
+        let other = self.active.version > 0 && self.active.document.compact() != change.next.document.compact();
+        // What the router gets next is newer than what failed.
+        self.active.version = change.next.version + 1;
+        if let Some(state) = self.state.as_ref().filter(|_| other)
+            && let Err(problem) = state.store_configuration(&self.active.document.compact())
+        {
+            tracing::error!("the configuration that was not put in force stays stored: {problem}");
+        }
+    }
+
+    // Time, and the end of a change
+
+    /// When [`Self::advance`] or [`Self::on_time`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.change.as_ref().and_then(Change::deadline).into_iter().chain(self.switch_deadline()).min()
+    }
+
+    /// Fails a switch that has taken too long.
+    pub fn on_time(&mut self, runtime: &mut Runtime, now: Instant) {
+        if self.switch_deadline().is_some_and(|at| at <= now) {
+            runtime.router.kill_unconfigured();
+            let seconds = SWITCH_TIMEOUT.as_secs();
+            let reason = format!("no router took it over in {seconds} seconds; howdah's log says more");
+            self.switch_back(&reason, runtime, now);
+        }
+    }
+
+    fn switch_deadline(&self) -> Option<Instant> {
+        match self.change.as_ref()?.progress {
+            Progress::Switching { since, .. } => Some(since + SWITCH_TIMEOUT),
+            _ => None,
+        }
+    }
+
+    /// Stops the generations that no configuration names and no router uses. While the router switches, it may have to
+    /// switch back.
+    pub fn stop_unused(&self, runtime: &mut Runtime, now: Instant) {
+        let mut used = runtime.router.known().generations;
+        used.extend(self.active.generations.values());
+        used.extend(self.change.iter().flat_map(Change::generations));
+        runtime.generations.stop_all_but(&used, now);
+    }
+
+    /// Fails a change that has not reached the router, because howdah shuts down.
+    pub fn fail_unswitched(&mut self, reason: &str, runtime: &mut Runtime, now: Instant) {
+        if self.change.as_ref().is_some_and(|change| !change.is_switching()) {
+            self.fail(reason, runtime, now);
+        }
+    }
+
+    /// Ends a switch, because howdah shuts down and there will be no router to finish it. What is stored is active from
+    /// the next start.
+    pub fn finish_switch(&mut self) {
+        if let Some(change) = self.change.take_if(|change| change.is_switching())
+            && let Origin::Request(request) = change.origin
+        {
+            request.succeed(&self.active.document);
+        }
+    }
+
+    /// The reloads that have ended, once.
+    pub fn take_ended_deploys(&mut self) -> Vec<EndedDeploy> {
+        std::mem::take(&mut self.ended_deploys)
+    }
+
+    /// Ends a change that cannot be finished. What was before it is active, and stored.
+    pub fn fail(&mut self, reason: &str, runtime: &mut Runtime, now: Instant) {
+        let Some(mut change) = self.change.take() else { return };
+        if change.is_switching() {
+            self.swap_back(&mut change, runtime);
+        }
+        runtime.discard(&change.started);
+        runtime.listeners.keep(&self.active.listeners);
+        match change.origin {
+            Origin::Request(request) => request.fail(reason),
+            Origin::Deploy(deploy) => {
+                let started = change.started.iter().filter_map(|id| runtime.generations.get(*id));
+                let rejected = started.map(|new| (new.name().to_owned(), new.release().led_to.clone())).collect();
+                let failure = Some(first_line(reason).to_owned());
+                self.ended_deploys.push(EndedDeploy { deploy, failure, rejected });
+            }
+            Origin::Start | Origin::Fallback => self.start_failure = Some(first_line(reason).to_owned()),
+            Origin::Stored => {
+                let kept = self.state.as_ref().map(StateDirectory::keep_failed).unwrap_or_default();
+                tracing::error!(
+                    "the stored configuration does not run; howdah starts with an empty one, and {kept}: {}",
+                    first_line(reason)
+                );
+                self.begin(Document::initial(), Configuration::default(), Origin::Fallback, &[], now);
+            }
+        }
+    }
+
+    /// Logs what of a new configuration may surprise the user.
+    fn warn(&self, runtime: &Runtime) {
+        let configuration = &self.active.configuration;
+        configuration.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let threads = runtime.router.threads();
+        if configuration.settings.listen_threads.is_some_and(|wanted| wanted != u32::from(threads)) {
+            tracing::warn!(
+                "settings/listen_threads: {threads} threads run; another number holds when howdah is started again"
+            );
+        }
+    }
+}
+
+// === impl ChangeRequest ===
+
+impl ChangeRequest {
+    /// The change is complete: this is the active configuration.
+    fn succeed(self, active: &Document) {
+        let took = self.since.elapsed().as_millis();
+        match &self.kind {
+            ChangeKind::Configuration(how) => {
+                tracing::info!("a new configuration is in force ({how}) after {took} ms");
+            }
+            ChangeKind::Restart(name) => tracing::info!("the application {name:?} was restarted after {took} ms"),
+        }
+        let _ = self.outcome.send(Ok(active.etag()));
+    }
+
+    /// The change has failed, and nothing has happened.
+    fn fail(self, reason: &str) {
+        let line = first_line(reason);
+        match &self.kind {
+            ChangeKind::Configuration(how) => {
+                tracing::error!("a new configuration was not put in force ({how}): {line}");
+            }
+            ChangeKind::Restart(name) => {
+                tracing::error!("the application {name:?} was not restarted; what ran before goes on: {line}");
+            }
+        }
+        let _ = self.outcome.send(Err(reason.to_owned()));
+    }
+}
+
+/// Without the output of an application: that is on standard error already.
+fn first_line(reason: &str) -> &str {
+    reason.lines().next().unwrap_or_default().trim_end_matches(':')
+}

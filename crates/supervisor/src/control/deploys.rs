@@ -1,0 +1,212 @@
+//! Deploys: an application whose release was swapped, or whose files changed, is reloaded.
+//!
+//! A reload is a change like any other, of the active configuration, when no other change is in progress. A reload that
+//! fails is logged once, and what ran before goes on until the next deploy.
+
+use crate::control::change::{Deploy, DeployCause, DeployedApplication, Origin};
+use crate::control::changes::{Changes, EndedDeploy};
+use crate::control::runtime::Runtime;
+use crate::control::watch::{DeployNotice, Watch, WatchedApplication};
+use crate::generation::Generation;
+use crate::plan::resolution::difference;
+use howdah_config::Reload;
+use howdah_protocol::generation_paths::PinnedLink;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// What is known of the applications' releases and files.
+#[derive(Debug)]
+pub struct Deploys {
+    watch: Watch,
+    /// The applications that may have to be reloaded, when it is their turn.
+    due: BTreeMap<String, DueReload>,
+    /// The applications whose paths do not lead to what runs.
+    unresolved: BTreeMap<String, Unresolved>,
+}
+
+/// Why an application may have to be reloaded: one of these.
+#[derive(Clone, Debug, Default)]
+struct DueReload {
+    /// Its paths lead there now.
+    swap: Option<Vec<PinnedLink>>,
+    /// A file was written, at this time.
+    edit: Option<(PathBuf, Instant)>,
+}
+
+/// An application whose paths do not lead to what runs.
+#[derive(Debug, Default)]
+struct Unresolved {
+    /// The generation that runs.
+    generation: u64,
+    /// Where the paths led when a new generation was rejected. It is not tried again.
+    rejected: Option<Vec<PinnedLink>>,
+    /// The log has a line that it is not known where they lead, and none yet that it is known again.
+    is_lost: bool,
+}
+
+// === impl Deploys ===
+
+impl Deploys {
+    /// Watches nothing yet.
+    pub fn new() -> Deploys {
+        Deploys { watch: Watch::new(), due: BTreeMap::new(), unresolved: BTreeMap::new() }
+    }
+
+    /// What the watching threads have found.
+    pub fn poll_notice(&mut self, cx: &mut Context<'_>) -> Poll<DeployNotice> {
+        self.watch.poll_notice(cx)
+    }
+
+    /// The watching threads have found something.
+    pub fn on_notice(&mut self, notice: DeployNotice, changes: &Changes, runtime: &Runtime) {
+        match notice {
+            DeployNotice::Swapped(swapped) => {
+                for (name, led_to) in swapped {
+                    self.due.entry(name).or_default().swap = Some(led_to);
+                }
+            }
+            DeployNotice::Lost { application, problem } => {
+                tracing::warn!(
+                    "it is not known where the paths of the application {application:?} lead; the release that runs \
+                     goes on, and the next one is taken when they lead somewhere: {problem}"
+                );
+                if let Some(due) = self.due.get_mut(&application) {
+                    due.swap = None;
+                }
+                if let Some(generation) = generation_of(&application, changes, runtime) {
+                    self.unresolved(&application, generation.id()).is_lost = true;
+                }
+            }
+            DeployNotice::Edited { application, file, at } => {
+                self.due.entry(application).or_default().edit = Some((file, at));
+            }
+        }
+    }
+
+    /// Begins the next reload that is due. Returns `false` if there is none. No change must be in progress.
+    pub fn begin_next(&mut self, changes: &mut Changes, runtime: &Runtime, now: Instant) -> bool {
+        while let Some((name, due)) = self.due.pop_first() {
+            let Some(first) = self.consider(&name, due, changes, runtime) else { continue };
+            let mut applications = vec![first];
+            // Applications behind the same link are reloaded together, because they have the same files.
+            let others = self.due.keys().filter(|other| share_a_link(&name, other, changes, runtime));
+            let others: Vec<_> = others.cloned().collect();
+            for other in others {
+                let due = self.due.remove(&other).unwrap_or_default();
+                applications.extend(self.consider(&other, due, changes, runtime));
+            }
+            let names: Vec<String> = applications.iter().map(|application| application.name.clone()).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let origin = Origin::Deploy(Deploy { applications, since: now });
+            let active = changes.active();
+            let (document, configuration) = (active.document.clone(), active.configuration.clone());
+            changes.begin(document, configuration, origin, &names, now);
+            return true;
+        }
+        false
+    }
+
+    /// Whether the application is to be reloaded. `None` if there is no reason any more.
+    fn consider(
+        &mut self,
+        name: &str,
+        due: DueReload,
+        changes: &Changes,
+        runtime: &Runtime,
+    ) -> Option<DeployedApplication> {
+        let reload = changes.active().configuration.applications.get(name)?.reload;
+        if reload == Reload::Never {
+            return None;
+        }
+        let generation = generation_of(name, changes, runtime)?;
+        let swap = due.swap.and_then(|led_to| self.new_release(generation, &led_to)).map(DeployCause::Swapped);
+        // The generation has read what was written before its start.
+        let edit = due.edit.filter(|(_, at)| reload == Reload::OnChange && *at > generation.born());
+        let cause = swap.or_else(|| edit.map(|(file, _)| DeployCause::Edited(file)))?;
+        Some(DeployedApplication { name: name.to_owned(), cause })
+    }
+
+    /// The first link that leads elsewhere than the generation's. `None` if all lead to what runs, or to a release that
+    /// was rejected. The log has a line then, if it has one that the paths were lost or their release rejected.
+    fn new_release(&mut self, generation: &Generation, led_to: &[PinnedLink]) -> Option<PinnedLink> {
+        let (id, name) = (generation.id(), generation.name());
+        let Some(link) = difference(&generation.release().led_to, led_to) else {
+            if self.unresolved.remove(name).is_some_and(|unresolved| unresolved.generation == id) {
+                tracing::info!("the paths of the application {name:?} lead again to what runs");
+            }
+            return None;
+        };
+        let unresolved = self.unresolved.get_mut(name).filter(|unresolved| unresolved.generation == id);
+        let Some(unresolved) = unresolved.filter(|unresolved| unresolved.rejected.as_deref() == Some(led_to)) else {
+            return Some(link.clone());
+        };
+        if std::mem::take(&mut unresolved.is_lost) {
+            let cause = DeployCause::Swapped(link.clone());
+            tracing::warn!(
+                "the paths of the application {name:?} lead again to the release that was refused: {cause}; what runs \
+                 goes on until they lead elsewhere, or until `howdah restart {name}`"
+            );
+        }
+        None
+    }
+
+    /// The paths of this application do not lead to this generation, which runs.
+    fn unresolved(&mut self, name: &str, generation: u64) -> &mut Unresolved {
+        let unresolved = self.unresolved.entry(name.to_owned()).or_default();
+        if unresolved.generation != generation {
+            *unresolved = Unresolved { generation, ..Unresolved::default() };
+        }
+        unresolved
+    }
+
+    /// A reload has ended.
+    pub fn on_ended(&mut self, ended: EndedDeploy, changes: &Changes, runtime: &Runtime, now: Instant) {
+        let EndedDeploy { deploy, failure, mut rejected } = ended;
+        let took = (now - deploy.since).as_millis();
+        for DeployedApplication { name, cause } in deploy.applications {
+            let Some(reason) = &failure else {
+                tracing::info!("the application {name:?} was reloaded in {took} ms, because {cause}");
+                continue;
+            };
+            tracing::error!(
+                "the application {name:?} was not reloaded, although {cause}; what ran before goes on, until the next \
+                 change: {reason}"
+            );
+            if matches!(cause, DeployCause::Swapped(_))
+                && let Some(generation) = generation_of(&name, changes, runtime)
+            {
+                let unresolved = self.unresolved(&name, generation.id());
+                (unresolved.rejected, unresolved.is_lost) = (rejected.remove(&name), false);
+            }
+        }
+    }
+
+    /// Watches the applications of the active configuration.
+    pub fn watch(&mut self, changes: &Changes, runtime: &Runtime) {
+        let applications = changes.active().configuration.applications.iter();
+        let wanted = applications.filter(|(_, application)| application.reload != Reload::Never);
+        let watched = wanted.filter_map(|(name, application)| {
+            let generation = generation_of(name, changes, runtime)?;
+            let (application, led_to) = (application.clone(), generation.release().led_to.clone());
+            Some(WatchedApplication { name: name.clone(), generation: generation.id(), application, led_to })
+        });
+        let watched: Vec<_> = watched.collect();
+        let is_watched = |generation: u64| watched.iter().any(|watched| watched.generation == generation);
+        self.unresolved.retain(|_, unresolved| is_watched(unresolved.generation));
+        self.watch.watch(watched);
+    }
+}
+
+/// The generation that serves this application.
+fn generation_of<'a>(name: &str, changes: &Changes, runtime: &'a Runtime) -> Option<&'a Generation> {
+    let id = changes.served(runtime.stage).generations.get(name)?;
+    runtime.generations.get(*id)
+}
+
+fn share_a_link(one: &str, other: &str, changes: &Changes, runtime: &Runtime) -> bool {
+    let links = |name: &str| Some(&generation_of(name, changes, runtime)?.release().paths.pins);
+    let (Some(ones), Some(others)) = (links(one), links(other)) else { return false };
+    ones.iter().any(|pin| others.iter().any(|other| other.link == pin.link))
+}

@@ -1,0 +1,93 @@
+//! The messages that describe to a router what it does not know yet: generations, listening sockets, the configuration.
+//!
+//! A message that cannot be built, for want of descriptors or memory, is an error before anything is sent.
+
+use crate::control::active::ActiveConfiguration;
+use crate::generation::Generation;
+use crate::generation::generations::Generations;
+use crate::os::listen::Listeners;
+use crate::os::memory_file::memory_file;
+use crate::store::certificates::{self, Certificates};
+use howdah_protocol::router_messages::{RouterConfiguration, ToRouter};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// What a router has received, and not released.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The generations.
+    pub generations: BTreeSet<u64>,
+    /// The listening sockets.
+    pub listeners: BTreeSet<u64>,
+}
+
+/// Messages to a router.
+#[derive(Debug, Default)]
+pub struct HandOver {
+    /// The messages, each with its descriptors.
+    pub messages: Vec<(ToRouter, Vec<OwnedFd>)>,
+    /// What the router knows when it has received them.
+    pub known: Known,
+}
+
+// === impl HandOver ===
+
+impl HandOver {
+    /// Without messages, to a router that knows this.
+    pub fn to(known: Known) -> HandOver {
+        HandOver { messages: Vec::new(), known }
+    }
+
+    /// The configuration, with its generations and sockets.
+    pub fn add_configuration(
+        &mut self,
+        active: &ActiveConfiguration,
+        generations: &Generations,
+        listeners: &Listeners,
+        certificates: &Certificates,
+    ) -> io::Result<()> {
+        for generation in generations.iter().filter(|generation| active.has_generation(generation.id())) {
+            self.add_generation(generation)?;
+        }
+        for id in &active.listeners {
+            if self.known.listeners.insert(*id) {
+                self.messages.push((ToRouter::AddListener { id: *id }, vec![listeners.descriptor(*id)?]));
+            }
+        }
+        let certificates = certificates.for_router(certificates::used(&active.configuration));
+        let mut descriptors =
+            vec![memory_file(active.document.compact().as_bytes())?, memory_file(certificates.as_bytes())?];
+        if let Some(log) = &active.access_log {
+            descriptors.push(log.descriptor()?);
+        }
+        let configuration = RouterConfiguration {
+            version: active.version,
+            listeners: active.listeners.clone(),
+            generations: active.generations.clone(),
+            access_log: active.access_log.is_some(),
+        };
+        self.messages.push((ToRouter::Configure(configuration), descriptors));
+        Ok(())
+    }
+
+    /// The order to warm up a generation.
+    pub fn add_warm_up(&mut self, generation: &Generation) -> io::Result<()> {
+        self.add_generation(generation)?;
+        self.messages.push((ToRouter::WarmUp { generation: generation.id() }, vec![generation.warm_up()?]));
+        Ok(())
+    }
+
+    /// A generation and its workers.
+    fn add_generation(&mut self, generation: &Generation) -> io::Result<()> {
+        let id = generation.id();
+        if self.known.generations.insert(id) {
+            let (boot, descriptors) = generation.for_router()?;
+            self.messages.push((ToRouter::AddGeneration(boot), descriptors));
+            let workers = generation.workers();
+            self.messages
+                .extend(workers.map(|worker| (ToRouter::WorkerStarted { generation: id, worker }, Vec::new())));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! The event loop: it waits for signals, requests, messages of children and the clock, and passes each to its part.
+//!
+//! [`Control`] has everything that runs, [`Api`] the requests that wait. The loop ends when a shutdown is complete. It
+//! fails if the first configuration does not run.
+
+mod banner;
+
+use crate::api::request::ControlRequest;
+use crate::api::routes::Api;
+use crate::control::stage::Stage;
+use crate::control::{Control, ControlEvent};
+use crate::os::listen::Listeners;
+use crate::os::logs;
+use crate::os::pid_file::PidFile;
+use crate::os::signals::{SignalRequest, Signals};
+use crate::os::sweep::Sweep;
+use std::future::poll_fn;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tokio::sync::mpsc;
+
+/// The supervisor.
+#[derive(Debug)]
+pub struct Supervisor {
+    /// The signals.
+    pub signals: Signals,
+    /// What the control socket receives.
+    pub requests: mpsc::UnboundedReceiver<ControlRequest>,
+    /// The listening sockets of the control API.
+    pub control_listeners: Listeners,
+    /// The requests that wait.
+    pub api: Api,
+    /// Everything that runs.
+    pub control: Control,
+    /// Kills what PHP left running.
+    pub sweep: Sweep,
+    /// The file that standard error is, to be reopened.
+    pub log_file: Option<PathBuf>,
+    /// What `howdah serve` recognised, for the first lines.
+    pub recognised: Option<String>,
+    /// Whether the first lines are printed.
+    pub is_announced: bool,
+    /// Removed at the end.
+    pub _pid_file: Option<PidFile>,
+}
+
+#[derive(Debug)]
+enum Event {
+    Signal(SignalRequest),
+    Request(ControlRequest),
+    Control(ControlEvent),
+    Time,
+}
+
+// === impl Supervisor ===
+
+impl Supervisor {
+    /// Runs until a signal ends it.
+    ///
+    /// # Errors
+    /// When the applications or the router of the first configuration do not start.
+    pub async fn run(mut self) -> Result<(), String> {
+        self.control.on_time(Instant::now());
+        // A configuration without applications waits for no event: only this starts its router.
+        let mut result = self.control.advance(Instant::now());
+        if result.is_err() {
+            self.control.quit(Instant::now());
+        }
+        while !self.is_over() {
+            let event = self.next_event().await;
+            let now = Instant::now();
+            let mut handled = self.handle(event, now);
+            // A child that sends without a pause must not stop the clock.
+            if self.next_deadline().is_some_and(|at| at <= now) {
+                handled = handled.and_then(|()| self.handle(Event::Time, now));
+            }
+            if result.is_ok() && handled.is_err() {
+                result = handled;
+                self.control.quit(now);
+            }
+        }
+        result
+    }
+
+    async fn next_event(&mut self) -> Event {
+        let deadline = self.next_deadline();
+        let clock = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            event = poll_fn(|cx| self.poll_event(cx)) => event,
+            () = clock => Event::Time,
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if let Poll::Ready(request) = self.signals.poll_next(cx) {
+            return Poll::Ready(Event::Signal(request));
+        }
+        if let Poll::Ready(Some(request)) = self.requests.poll_recv(cx) {
+            return Poll::Ready(Event::Request(request));
+        }
+        self.control.poll_event(cx).map(Event::Control)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.control.next_deadline().into_iter().chain(self.api.next_deadline()).min()
+    }
+
+    fn handle(&mut self, event: Event, now: Instant) -> Result<(), String> {
+        match event {
+            Event::Signal(request) => self.on_signal(request, now),
+            Event::Request(request) => self.api.on_request(request, &mut self.control, now),
+            Event::Control(event) => self.control.on_event(event, now),
+            Event::Time => {
+                self.api.on_time(now);
+                self.control.on_time(now);
+            }
+        }
+        if self.control.runtime.router.take_new_load() {
+            self.api.on_load(&mut self.control);
+        }
+        self.control.settle(now);
+        self.announce();
+        loop {
+            self.control.advance(now)?;
+            if !self.api.begin_next(&mut self.control, now) && !self.control.begin_reload(now) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn on_signal(&mut self, request: SignalRequest, now: Instant) {
+        match request {
+            SignalRequest::Reap => self.control.reap(now),
+            SignalRequest::Drain => self.drain(now),
+            SignalRequest::Quit => self.control.quit(now),
+            SignalRequest::ReopenLogs => self.reopen_logs(),
+            SignalRequest::HangUp if std::io::stdout().is_terminal() => self.control.quit(now),
+            SignalRequest::HangUp | SignalRequest::Nothing => {}
+        }
+    }
+
+    fn drain(&mut self, now: Instant) {
+        self.control_listeners.close();
+        if matches!(self.control.runtime.stage, Stage::Serving) {
+            self.api.refuse_all();
+        }
+        self.control.drain(now);
+    }
+
+    fn reopen_logs(&mut self) {
+        if let Some(log) = &self.log_file
+            && let Err(reason) = logs::write_errors_to(log)
+        {
+            tracing::error!("{reason}");
+        }
+        self.control.reopen_access_log();
+    }
+
+    /// Prints the first lines when the first configuration is active.
+    fn announce(&mut self) {
+        if !self.is_announced && matches!(self.control.runtime.stage, Stage::Serving) {
+            self.is_announced = true;
+            tracing::info!(concat!("howdah ", env!("CARGO_PKG_VERSION"), " is ready"));
+            banner::print(self.recognised.as_deref(), &self.control);
+        }
+    }
+
+    /// Whether nothing is left to wait for.
+    fn is_over(&mut self) -> bool {
+        self.control.is_abandoned(Instant::now()) || (self.control.is_over() && self.sweep.finish())
+    }
+}

@@ -1,0 +1,157 @@
+//! All generations that run: those of the active configuration, those that a change starts, and those that drain.
+
+use super::Generation;
+use crate::plan::application::Plan;
+use howdah_protocol::process_end::ProcessEnd;
+use howdah_protocol::prototype_messages::FromPrototype;
+use howdah_protocol::router_messages::ToRouter;
+use rustix::process::Pid;
+use std::collections::BTreeSet;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// The generations.
+#[derive(Debug)]
+pub struct Generations {
+    all: Vec<Generation>,
+    next_id: u64,
+    /// How many threads a router has. Each of them has an eventfd in every generation's channel.
+    router_threads: u16,
+    /// The index of the generation whose messages are read first.
+    first_read: usize,
+}
+
+// === impl Generations ===
+
+impl Generations {
+    /// Without generations, for routers with this number of threads.
+    pub fn new(router_threads: u16) -> Generations {
+        Generations { all: Vec::new(), next_id: 1, router_threads, first_read: 0 }
+    }
+
+    /// Adds a generation, which starts its prototype when its time is looked at. Returns its id.
+    ///
+    /// # Errors
+    /// When its channel cannot be made.
+    pub fn add(&mut self, plan: Plan, now: Instant) -> io::Result<u64> {
+        let id = self.next_id;
+        self.all.push(Generation::new(id, plan, self.router_threads, now)?);
+        self.next_id += 1;
+        Ok(id)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Generation> {
+        self.all.iter()
+    }
+
+    /// All of them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Generation> {
+        self.all.iter_mut()
+    }
+
+    /// The generation with this id.
+    pub fn get(&self, id: u64) -> Option<&Generation> {
+        self.all.iter().find(|generation| generation.id() == id)
+    }
+
+    /// The generation with this id.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Generation> {
+        self.all.iter_mut().find(|generation| generation.id() == id)
+    }
+
+    /// When [`Self::on_time`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.all.iter().filter_map(Generation::next_deadline).min()
+    }
+
+    /// Does what is due.
+    pub fn on_time(&mut self, now: Instant) {
+        self.all.iter_mut().for_each(|generation| generation.on_time(now));
+    }
+
+    /// The next message of a prototype, with the id of its generation; `None`, once, when a prototype has closed its
+    /// socket. The generations take turns, so that a prototype that floods the supervisor delays no other one.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<(u64, Option<FromPrototype>)> {
+        let count = self.all.len();
+        for turn in 0..count {
+            let index = (self.first_read + turn) % count;
+            let generation = &mut self.all[index];
+            if let Poll::Ready(message) = generation.poll_receive(cx) {
+                self.first_read = index + 1;
+                return Poll::Ready((generation.id(), message));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// A message of a prototype; `None` when it has closed its socket.
+    pub fn on_message(&mut self, id: u64, message: Option<FromPrototype>, now: Instant) {
+        let Some(generation) = self.get_mut(id) else { return };
+        match message {
+            Some(message) => generation.on_message(message, now),
+            None => generation.on_close(now),
+        }
+    }
+
+    /// The router found too few idle workers for the requests that wait.
+    pub fn on_workers_wanted(&mut self, id: u64, waiting: u64, now: Instant) {
+        let others = self.all.iter().filter(|other| other.id() != id);
+        let promised = others.map(|other| other.promised(now)).sum();
+        if let Some(generation) = self.get_mut(id) {
+            generation.on_wanting(waiting, promised, now);
+        }
+    }
+
+    /// Reads what the prototypes among these dead processes sent before they died: it may explain other deaths.
+    pub fn receive_pending(&mut self, dead: &[(Pid, ProcessEnd)], now: Instant) {
+        for generation in &mut self.all {
+            if dead.iter().any(|(pid, _)| generation.is_prototype(*pid)) {
+                generation.receive_pending(now);
+            }
+        }
+    }
+
+    /// Children of the supervisor are dead. A process that no generation knows is an orphan of a PHP script.
+    pub fn on_deaths(&mut self, mut dead: Vec<(Pid, ProcessEnd)>, now: Instant) {
+        // Workers first: after their prototype's death, their processes would be unknown.
+        dead.sort_by_key(|(pid, _)| self.all.iter().any(|generation| generation.is_prototype(*pid)));
+        for (pid, end) in dead {
+            let _ = self.all.iter_mut().any(|generation| generation.on_death(pid, end, now));
+        }
+        self.all.iter_mut().for_each(|generation| generation.settle_nameless(now));
+    }
+
+    /// What the router must know of the workers, once.
+    pub fn take_notices(&mut self) -> Vec<ToRouter> {
+        self.all.iter_mut().flat_map(|generation| generation.notices.drain(..)).collect()
+    }
+
+    /// Replaces prototypes that missed a message.
+    pub fn replace_uninformed_prototypes(&mut self) {
+        self.all.iter_mut().for_each(Generation::replace_uninformed_prototype);
+    }
+
+    /// Asks all generations but these to finish what they do and exit.
+    pub fn stop_all_but(&mut self, used: &BTreeSet<u64>, now: Instant) {
+        for generation in self.all.iter_mut().filter(|generation| !used.contains(&generation.id())) {
+            generation.stop(now);
+        }
+    }
+
+    /// Kills all processes.
+    pub fn kill_all(&mut self) {
+        self.all.iter_mut().for_each(Generation::kill);
+    }
+
+    /// Removes generations that have no process left.
+    pub fn remove_ended(&mut self) {
+        self.all.retain(|generation| !generation.is_over());
+    }
+
+    /// Whether no process is left.
+    pub fn are_over(&self) -> bool {
+        self.all.iter().all(Generation::is_over)
+    }
+}
