@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import give
-from support.mariadb import MariaDb
+from support.apps.files import give
+from support.apps.mariadb import MariaDb
 from support.server import Howdah
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import AS_ROOT, browser_of, give, next_second, png
-from support.browser import Browser, Page, Upload
+from support.apps.browser import Browser, Page, Upload
+from support.apps.files import AS_ROOT, browser_of, give, next_second, png
 from support.waiting import wait_for
 
 pytestmark = [

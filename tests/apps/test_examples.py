@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import browser_of
+from support.apps.files import browser_of
 from support.server import REPOSITORY
 
 pytestmark = pytest.mark.xdist_group("examples")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import browser_of, give
-from support.browser import Browser, Upload
-from support.mariadb import MariaDb
+from support.apps.browser import Browser, Upload
+from support.apps.files import browser_of, give
+from support.apps.mariadb import MariaDb
 
 pytestmark = pytest.mark.xdist_group("laravel")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import AS_ROOT, browser_of, give, next_second, png
-from support.browser import Browser, Page, Upload
-from support.users import WWW_DATA
+from support.apps.browser import Browser, Page, Upload
+from support.apps.files import AS_ROOT, browser_of, give, next_second, png
+from support.machine import WWW_DATA
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.xdist_group("mediawiki")
@@ -196,7 +196,7 @@ def test_gzip_made_by_php_arrives_as_it_is(wiki):
     assert b"MediaWiki has been installed" in zlib.decompress(page.body, 31)
 
 
-def test_a_wrong_password_is_refused_and_logging_out_ends_the_session(wiki):
+def test_a_wrong_password_is_rejected_and_logging_out_ends_the_session(wiki):
     browser = wiki.visitor()
     page = log_in(browser, "wrong")
     assert "Incorrect username or password entered" in page.text, page.describe()

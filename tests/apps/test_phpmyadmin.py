@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import AS_ROOT, browser_of
-from support.browser import Browser, Page, Upload
-from support.mariadb import Account, MariaDb
+from support.apps.browser import Browser, Page, Upload
+from support.apps.files import AS_ROOT, browser_of
+from support.apps.mariadb import Account, MariaDb
 
 pytestmark = [
     pytest.mark.xdist_group("phpmyadmin"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import browser_of
-from support.browser import Browser, Upload
+from support.apps.browser import Browser, Upload
+from support.apps.files import browser_of
 
 pytestmark = pytest.mark.xdist_group("slim")
 

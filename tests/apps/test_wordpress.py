@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from support.applications import AS_ROOT, browser_of, give, png
-from support.browser import Browser, Page, Upload
-from support.users import WWW_DATA
+from support.apps.browser import Browser, Page, Upload
+from support.apps.files import AS_ROOT, browser_of, give, png
+from support.machine import WWW_DATA
 
 pytestmark = pytest.mark.xdist_group("wordpress")
 
@@ -165,7 +165,7 @@ def test_the_front_page_and_its_assets_are_served(wordpress):
         assert got.content_type in ("text/css", "text/javascript", "application/javascript"), asset
 
 
-def test_a_wrong_password_is_refused_and_the_administration_is_closed(wordpress):
+def test_a_wrong_password_is_rejected_and_the_administration_is_closed(wordpress):
     visitor = wordpress.visitor()
     page = visitor.get("/wp-admin/edit.php").ok()
     assert page.path == "/wp-login.php" and page.redirects == [302]

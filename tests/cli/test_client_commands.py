@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.control import INITIAL, returning, start_empty
-from support.ports import free_port
-from support.requires import needs_root
+from support.machine import free_port, needs_root
 from support.server import EXECUTABLE, Howdah, stop_all
 from support.waiting import wait_for
 

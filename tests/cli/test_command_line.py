@@ -7,10 +7,9 @@ import socket
 
 import pytest
 
-from support.client import Connection
 from support.command_line import error_of, howdah
-from support.ports import free_port
-from support.requires import needs_root
+from support.http.client import Connection
+from support.machine import free_port, needs_root
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -249,7 +248,7 @@ def changed(config: dict, path: str, value) -> dict:
         ("routes", [{"match": {"colour": "blue"}, "action": {"return": 200}}], ["colour"]),
     ],
 )
-def test_a_wrong_configuration_is_refused_by_its_path(folder, tmp_path, path, value, named):
+def test_a_wrong_configuration_is_rejected_with_its_path(folder, tmp_path, path, value, named):
     line = error_of(howdah("run", "--config", write_config(tmp_path, changed(valid(folder), path, value))))
     for word in named:
         assert word in line, line

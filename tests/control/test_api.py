@@ -9,10 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.client import Connection, Response
 from support.control import INITIAL, returning, start_empty
-from support.ports import free_port
-from support.requires import needs_root
+from support.http.client import Connection, Response
+from support.machine import free_port, needs_root
 from support.server import EXECUTABLE, Howdah, stop_all
 from support.waiting import wait_for
 

@@ -9,13 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.client import Connection
 from support.folders import Folder
-from support.held_request import HeldRequest, held_page
-from support.load import Load
-from support.ports import free_port
+from support.http.client import Connection
+from support.http.held_request import HeldRequest, held_page
+from support.http.load import Load
+from support.machine import free_port, needs_root
 from support.processes import Process
-from support.requires import needs_root
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -370,7 +369,7 @@ def test_a_port_in_use_is_rejected(scripts, stable):
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:80", "unix:/no/such/folder/s", "unix:/etc/passwd"])
-def test_an_address_of_another_machine_is_rejected(stable, address):
+def test_an_unusable_address_is_rejected(stable, address):
     detail = refusal(stable, "PUT", "/config/listeners/" + address.replace("/", "%2F"), {"pass": "routes"})
     assert address in detail
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from support.load import Load
-from support.ports import free_port
+from support.http.load import Load
+from support.machine import free_port
 from support.server import Howdah
 from support.waiting import wait_for
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.requires import needs_root
+from support.machine import needs_root
 from support.waiting import wait_for
 
 NOT_APPLIED = "Failed to apply new configuration."

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from support.client import Connection
 from support.command_line import error_of, howdah
 from support.control import INITIAL
 from support.folders import readable
+from support.http.client import Connection
+from support.machine import NOBODY, needs_root
 from support.processes import Process
-from support.requires import needs_root
 from support.server import EXECUTABLE, Howdah
-from support.users import NOBODY
 from support.waiting import wait_for
 
 

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from support.ports import free_port
-from support.requires import needs_root
+from support.machine import free_port, needs_root
 from support.server import Howdah, stop_all
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.background import Background
 from support.file_systems import dead_file_system
-from support.load import Load
+from support.http.load import Load
 from support.releases import (
     front_controller_application,
     pids,

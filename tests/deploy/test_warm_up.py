@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from support.background import Background
-from support.client import ProtocolError
+from support.http.client import ProtocolError
 from support.releases import front_controller_application
 from support.server import EXECUTABLE, Howdah
 from support.waiting import wait_for

@@ -2,8 +2,8 @@
 
 import pytest
 
-from support.proxying import proxy_configuration
-from support.upstream import Upstream
+from support.http.proxying import proxy_configuration
+from support.http.upstream import Upstream
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import brotli
 import pytest
 import zstandard
 
-from support.upstream import Upstream, answers, ok
+from support.http.upstream import Upstream, answers, ok
 from support.waiting import wait_for
 
 TEXT = "".join(f"<li>item {number * 7919 % 1000}</li>\n" for number in range(400))
@@ -217,7 +217,7 @@ def test_head_has_the_same_headers_as_get(files, run, target, accept):
         assert head.header("Content-Encoding") is None or head.header("Content-Length") is None
 
 
-def test_a_client_that_accepts_no_encoding_gets_406_or_plain(files, run):
+def test_a_client_that_accepts_no_available_encoding_gets_406(files, run):
     server = run(config(files, {"types": "text/*", "compressors": {"encoding": "gzip"}}))
     refuses = {"Accept-Encoding": "br, identity;q=0"}
     assert server.get("/page.html", refuses).status == 406

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.client import ProtocolError
+from support.http.client import ProtocolError
 from support.waiting import wait_for
 
 # --- Connections
@@ -111,7 +111,7 @@ def test_http_1_0_gets_no_chunks_and_a_closed_connection(site, server):
         assert body.startswith(b"{") or body == b"ab" + b"x" * 100000
 
 
-def test_http_1_0_gets_no_keep_alive_header_for_a_connection_that_closes(site, server):
+def test_http_1_0_keep_alive_is_rejected_for_a_response_without_length(site, server):
     """Only the end of the connection marks the end of this response."""
     page = site.page("while (@ob_end_flush()); echo 'a'; flush(); usleep(50000); echo 'b';").encode()
     raw = server.raw(b"GET %b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" % page)

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.ports import free_port
-from support.proxying import proxy_configuration
-from support.upstream import Upstream, answers, ok
+from support.http.proxying import proxy_configuration
+from support.http.upstream import Upstream, answers, ok
+from support.machine import free_port
 from support.waiting import wait_for
 
 # --- Forwarded requests and responses

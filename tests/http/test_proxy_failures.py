@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from support.client import ProtocolError
-from support.ports import free_port
-from support.proxying import proxy_configuration, upstream_group
-from support.upstream import Upstream, answers, ok
+from support.http.client import ProtocolError
+from support.http.proxying import proxy_configuration, upstream_group
+from support.http.upstream import Upstream, answers, ok
+from support.machine import free_port
 from support.waiting import wait_for
 
 # --- Failures
@@ -191,7 +191,7 @@ def test_an_unread_body_decides_whether_the_connection_ends(proxy):
             assert (response.status, response.header("connection")) == (502, None)
 
 
-def test_502_if_all_servers_are_down(run):
+def test_all_servers_down_gives_502(run):
     server = run(upstream_group((f"127.0.0.1:{free_port()}", 1), (f"127.0.0.1:{free_port()}", 1)))
     for _ in range(3):
         assert server.get("/").status == 502

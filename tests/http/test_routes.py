@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from support.client import Connection
 from support.folders import Folder, readable
-from support.ports import free_port
+from support.http.client import Connection
+from support.machine import free_port
 from support.server import Howdah, stop_all
 from support.waiting import wait_for
 

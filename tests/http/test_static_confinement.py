@@ -236,7 +236,7 @@ def test_a_path_that_is_not_utf_8_gives_404(folder, run):
     assert server.get("/%ff/%00").status == 400
 
 
-def test_a_name_with_control_characters_is_a_file(folder, serve):
+def test_a_name_with_control_characters_is_served(folder, serve):
     folder.write("a\tb\n.txt", "hello")
     assert serve().get("/a%09b%0a.txt").text == "hello"
 

@@ -45,7 +45,7 @@ def test_the_content_type_follows_from_the_extension(site, server, name, kind):
     assert kind in response.header("Content-Type")
 
 
-def test_a_file_without_a_known_extension_has_no_content_type(site, server):
+def test_a_file_without_a_known_extension_has_a_harmless_content_type(site, server):
     for name in ("README", "a.unknown-type"):
         site.write(name, "<script>")
         kind = server.get("/" + name).header("Content-Type")
@@ -344,7 +344,7 @@ def test_a_fifo_does_not_hang_the_server(site, server):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root's file is unreadable for others only if there is a root")
-def test_a_file_that_the_router_may_not_read_gives_403(site, server):
+def test_a_file_that_the_router_may_not_read_is_not_sent(site, server):
     site.write("private.txt", "do not send this").chmod(0o600)
     response = server.get("/private.txt")
     assert response.status in (403, 404) and "do not send" not in response.text

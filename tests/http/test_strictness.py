@@ -13,9 +13,9 @@ import time
 import pytest
 
 from support.folders import readable
+from support.http.upstream import Upstream, ok
 from support.server import stop_all
 from support.site import Site
-from support.upstream import Upstream, ok
 from support.waiting import PATIENCE, wait_for
 
 HOST = b"Host: x\r\n"

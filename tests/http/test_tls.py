@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from support.client import ProtocolError
+from support.http.client import ProtocolError
+from support.http.tls import Authority, Client, openssl, put
 from support.server import Howdah
-from support.tls import Authority, Client, openssl, put
 from support.waiting import wait_for
 
 

@@ -4,9 +4,9 @@ import signal
 import struct
 import time
 
-from support.proxying import proxy_configuration
-from support.tls import Authority, Client, put
-from support.upstream import Upstream, answers, ok
+from support.http.proxying import proxy_configuration
+from support.http.tls import Authority, Client, put
+from support.http.upstream import Upstream, answers, ok
 from support.waiting import wait_for
 
 ASK = {

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from support.background import Background
-from support.load import load_at_rates
+from support.http.load import load_at_rates
 from support.server import Howdah
 from support.waiting import wait_for
 

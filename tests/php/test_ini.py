@@ -156,7 +156,7 @@ def test_auto_prepend_and_append_files_run(folder, serve):
     assert server.get("/").text == "before body after"
 
 
-def test_the_sapi_name_and_phpinfo_are_those_of_fpm(site):
+def test_the_sapi_name_is_that_of_fpm_and_phpinfo_works(site):
     assert site.get("echo php_sapi_name(), PHP_SAPI;").text == "fpm-fcgifpm-fcgi"
     page = site.get("phpinfo();")
     assert page.header("Content-Type").startswith("text/html")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.client import ProtocolError
+from support.http.client import ProtocolError
 from support.processes import Process
 from support.waiting import wait_for
 

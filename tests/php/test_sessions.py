@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from support.client import Response
+from support.http.client import Response
 from support.waiting import wait_for
 
 START = "session_save_path(SCRATCH); session_start();"
@@ -62,7 +62,7 @@ def test_a_session_is_renamed_and_destroyed(site, server):
     assert server.get(path, new).text == "nothing"
 
 
-def test_a_session_is_not_visible_to_another_visitor(site, server):
+def test_a_session_is_not_visible_to_a_request_without_its_cookie(site, server):
     filled = site.page(START + "$_SESSION['secret'] = 1; echo session_id();")
     probe = site.page("echo json_encode([session_id(), $_SESSION ?? null, session_status() === PHP_SESSION_NONE]);")
     for _ in range(6):

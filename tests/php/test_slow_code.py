@@ -10,9 +10,9 @@ import xml.etree.ElementTree
 import pytest
 
 from support.background import Background
-from support.client import Connection
+from support.http.client import Connection
+from support.http.upstream import Upstream, ok
 from support.server import EXECUTABLE, Howdah
-from support.upstream import Upstream, ok
 from support.waiting import PATIENCE, wait_for
 
 BUSY = """function hot(int $turns): int { for ($n = 0, $i = 0; $i < $turns; $i++) { $n += $i % 7; } return $n; }

@@ -4,7 +4,7 @@ import pytest
 
 from support.deadly_scripts import DEATHS
 from support.folders import Folder
-from support.held_request import held_page
+from support.http.held_request import held_page
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from support.load import Load
+from support.http.load import Load
 from support.processes import Process, children
 from support.server import Howdah
 from support.waiting import wait_for

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-from support.client import ProtocolError
 from support.deadly_scripts import DEATHS
-from support.requires import needs_ffi, needs_root
+from support.http.client import ProtocolError
+from support.machine import needs_ffi, needs_root
 from support.server import Howdah
 from support.waiting import wait_for
 

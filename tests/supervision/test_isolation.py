@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.folders import Folder, readable
-from support.requires import needs_root
-from support.users import NOBODY
+from support.machine import NOBODY, needs_root
 from support.waiting import wait_for
 
 pytestmark = needs_root
@@ -269,7 +268,7 @@ def test_uname_has_a_separate_host_name(folder, run):
     assert os.uname().nodename == before != "shop"
 
 
-def test_network_has_no_interfaces(folder, run):
+def test_network_has_only_a_loopback_interface(folder, run):
     needs("--net")
     server = run({"applications": {"app": app(folder, {"namespaces": {"network": True}})}})
     code = """$connected = @fsockopen('127.0.0.1', (int) $_GET['port'], $number, $text, 1);
@@ -280,7 +279,7 @@ def test_network_has_no_interfaces(folder, run):
     assert "lo" in devices and "eth0" not in devices
 
 
-def test_mount_hides_new_mounts(folder, run):
+def test_mount_gives_a_separate_mount_namespace(folder, run):
     needs("--mount")
     server = run({"applications": {"app": app(folder, {"namespaces": {"mount": True}})}})
     assert server.get(here(folder, "echo readlink('/proc/self/ns/mnt');")).text != link("mnt")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from support.machine import NOBODY, WWW_DATA, needs_root
 from support.processes import Process
-from support.requires import needs_root
 from support.server import Howdah
-from support.users import NOBODY, WWW_DATA
 from support.waiting import wait_for
 
 

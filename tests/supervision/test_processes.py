@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.client import Connection, ProtocolError
-from support.held_request import HeldRequest
+from support.http.client import Connection, ProtocolError
+from support.http.held_request import HeldRequest
 from support.processes import Process
 from support.server import Howdah
 from support.waiting import wait_for

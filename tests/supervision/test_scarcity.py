@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support.client import ProtocolError
-from support.requires import needs_root
+from support.http.client import ProtocolError
+from support.machine import needs_root
 from support.server import Howdah
 from support.waiting import wait_for
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.client import ProtocolError
-from support.held_request import HeldRequest
+from support.http.client import ProtocolError
+from support.http.held_request import HeldRequest
 from support.server import Howdah
 from support.waiting import wait_for
 

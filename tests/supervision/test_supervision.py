@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from support.background import Background
-from support.client import Connection
 from support.folders import Folder
-from support.ports import free_port
+from support.http.client import Connection
+from support.machine import free_port
 from support.processes import each_new_child
 from support.server import Howdah
 from support.waiting import wait_for

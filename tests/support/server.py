@@ -24,9 +24,9 @@ import tempfile
 from pathlib import Path
 from typing import Callable, Iterable, Mapping, Sequence
 
-from support.client import Connection, Headers, Response
 from support.folders import Folder
-from support.ports import free_port
+from support.http.client import Connection, Headers, Response
+from support.machine import free_port
 from support.processes import Process
 from support.waiting import PATIENCE, wait_for
 

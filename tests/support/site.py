@@ -4,8 +4,8 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support.client import Response
 from support.folders import Folder
+from support.http.client import Response
 from support.server import Howdah
 
 PAGES = Path(__file__).parent / "pages"

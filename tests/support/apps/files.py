@@ -7,8 +7,8 @@ import time
 import zlib
 from pathlib import Path
 
-from support.browser import Browser
-from support.users import WWW_DATA
+from support.apps.browser import Browser
+from support.machine import WWW_DATA
 from support.waiting import wait_for
 
 AS_ROOT = os.geteuid() == 0

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Callable
 
-from support.client import Connection, Headers, Response
+from support.http.client import Connection, Headers, Response
 from support.server import EXECUTABLE, Howdah
 from support.waiting import PATIENCE
 

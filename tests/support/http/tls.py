@@ -6,7 +6,7 @@ import ssl
 import subprocess
 from pathlib import Path
 
-from support.client import Connection
+from support.http.client import Connection
 from support.server import Howdah
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from html.parser import HTMLParser
 
-from support.client import ClosedWithoutResponse, Connection, Response
+from support.http.client import ClosedWithoutResponse, Connection, Response
 
 TIMEOUT_SECONDS = 120
 REDIRECTS = (301, 302, 303, 307, 308)

@@ -1,7 +1,7 @@
 """A request that stays in PHP until its test releases it."""
 
-from support.client import Connection, Response
 from support.folders import Folder
+from support.http.client import Connection, Response
 from support.server import Howdah
 from support.waiting import wait_for
 

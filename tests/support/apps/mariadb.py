@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.ports import free_port
+from support.machine import free_port
 from support.waiting import wait_for
 
 PR_SET_PDEATHSIG = 1

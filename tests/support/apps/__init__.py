@@ -1,0 +1,1 @@
+"""Parts of the tests of packaged applications: a browser, a database, files."""

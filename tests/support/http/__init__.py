@@ -1,0 +1,1 @@
+"""HTTP in tests: a strict client, TLS, load, an upstream."""
