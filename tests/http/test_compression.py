@@ -279,6 +279,7 @@ def test_proxied_responses_are_compressed(files, run):
             assert response.header("Content-Encoding") == "gzip" and plain(response) == TEXT.encode()
 
 
+@pytest.mark.load
 def test_a_slow_compression_level_does_not_delay_other_requests(files, run):
     """Compression of this file takes seconds; meanwhile other requests are answered."""
     noise = os.urandom(1 << 19).hex()

@@ -64,7 +64,7 @@ def test_a_flood_of_messages_does_not_block_timers_or_signals(folder, number):
         server.send_signal(number)
         server.exit_code(5)
         assert "ERROR" not in server.stderr
-        wait_for(lambda: server.leftovers() == [], "nothing to be left", timeout=2)
+        wait_for(lambda: server.leftovers() == [], "nothing to be left")
     finally:
         server.kill()
 
@@ -129,7 +129,7 @@ def test_no_forked_child_is_left_at_the_end(folder, number):
         assert len(tree) == 3 + 2 + 3
         server.send_signal(number)
         server.exit_code()
-        wait_for(lambda: not any(process.alive() for process in tree), "all to go", timeout=5)
+        wait_for(lambda: not any(process.alive() for process in tree), "all to go")
 
 
 def test_a_forked_child_lives_on_when_its_worker_dies(folder, serve):

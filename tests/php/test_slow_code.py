@@ -144,10 +144,10 @@ def test_shutdown_functions_run_after_a_timeout(site, how):
         pid = server.get("/pid.php").text
         began = time.monotonic()
         assert server.get(f"/shutdown.php?how={how}").status == 504
-        assert 1 <= time.monotonic() - began < 3
+        assert 1 <= time.monotonic() - began < 10
         assert (site.scratch / "shutdown").read_text() == "2", "CONNECTION_TIMEOUT"
         report = re.search(r"limits/timeout of the application \"app\" ends a request: (.*)", server.stderr).group(1)
-        assert f"GET /shutdown.php?how={how}, script {site.root}/shutdown.php, after 1." in report
+        assert re.search(rf"GET /shutdown\.php\?how={how}, script {site.root}/shutdown\.php, after \d\.", report), report
         assert f"in worker {pid}, at " in report and f"{{main}} {site.root}/shutdown.php:" in report and "KiB of memory" in report
         assert bool(re.search(r"sleep in \w*nanosleep < ", report)) == (how == "sleep")
         assert "killed" not in server.stderr
@@ -160,7 +160,7 @@ def test_a_script_that_ignores_its_timeout_is_killed(site):
     with Howdah.run(application(site, processes=2, limits={"timeout": 1})) as server:
         began = time.monotonic()
         assert server.get("/deaf.php").status == 504
-        assert 1 <= time.monotonic() - began < 8
+        assert 1 <= time.monotonic() - began < 20
         assert re.search(r"did not end it within 2 s; it is killed", server.stderr)
         assert re.search(r"at sleep in \w*nanosleep < {main} ", server.stderr)
         server.workers(count=2)
@@ -221,8 +221,8 @@ def test_consecutive_slow_requests_are_both_sampled_in_time(site):
         # The next sample of the first request would be taken 4.8 s after its start.
         server.get("/sleep.php?s=3")
         server.get("/busy.php?s=0.8")
-        samples = wait_for(lambda: of_url(server, "/busy.php?s=0.8"), "its sample", 5)
-        assert 0.3 <= samples[0]["elapsed"] < 0.55
+        samples = wait_for(lambda: of_url(server, "/busy.php?s=0.8"), "its sample")
+        assert 0.3 <= samples[0]["elapsed"] < 2
 
 
 def test_the_slow_command_shows_the_last_slow_requests(site):
@@ -340,12 +340,11 @@ def test_a_profile_sees_internal_functions(site):
 
 def test_a_profile_blocks_only_other_profiles(site):
     with Howdah.run(application(site, processes=1)) as server:
-        profiling = Background(server.api, "POST", "/control/applications/app/profile", {"seconds": 2})
+        profiling = Background(server.api, "POST", "/control/applications/app/profile", {"seconds": 3})
         wait_for(lambda: server.api("POST", "/control/applications/app/profile", {"seconds": 0}).status == 409, "it profiles")
-        began = time.monotonic()
         assert server.api("GET", "/status").status == 200
         assert server.api("PUT", "/config/settings", {"listen_threads": 1}).status == 200
-        assert time.monotonic() - began < 1
+        assert not profiling.done()
         assert server.api("POST", "/control/applications/none/profile").status == 404
         assert server.api("GET", "/control/applications/app/profile").status == 405
         profiling.result()
@@ -360,7 +359,7 @@ def test_a_profile_ends_when_its_client_disconnects(site):
         wait_for(lambda: ask() == 409, "it profiles")
         client.terminate()
         client.wait()
-        wait_for(lambda: ask() == 400, "its end", 5)
+        wait_for(lambda: ask() == 400, "its end", 20)
 
 
 def test_a_profile_ends_with_its_application(site):

@@ -110,6 +110,7 @@ def test_a_script_that_kills_each_worker_does_not_starve_the_others(shop, limits
     assert server.get("/pid.php").status == 200
 
 
+@pytest.mark.load
 @pytest.mark.parametrize("killer, good", [("/killed.php", "/pid.php"), ("/page.php?x=bad", "/page.php?x=good")])
 def test_many_clients_of_a_script_that_kills_workers_do_not_starve_the_others(shop, folder, killer, good):
     folder.php("page.php", "if ($_GET['x'] === 'bad') { posix_kill(getmypid(), SIGKILL); sleep(60); } echo 'fine';")

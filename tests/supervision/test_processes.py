@@ -279,8 +279,8 @@ def test_no_process_is_left_when_the_supervisor_is_killed(scripts):
         tree = server.processes()
         os.kill(server.pid, signal.SIGKILL)
         server.exit_code()
-        wait_for(lambda: not any(process.alive() for process in tree), "everything to go", timeout=2)
-        wait_for(lambda: server.leftovers() == [], "nothing to be left", timeout=2)
+        wait_for(lambda: not any(process.alive() for process in tree), "everything to go")
+        wait_for(lambda: server.leftovers() == [], "nothing to be left")
         running.connection.close()
         with pytest.raises(OSError):
             server.connect().close()
@@ -323,7 +323,7 @@ def test_a_child_that_php_does_not_wait_for_is_reaped(scripts, serve):
     server = serve(processes=1)
     pids = {server.get("/forget.php").text for _ in range(5)}
     wait_for(lambda: not [p for p in server.processes() if p.title.startswith("sleep")], "the children to end")
-    wait_for(lambda: {server.get("/pid.php").text} == pids and server.zombies() == [], "them to be reaped", timeout=5)
+    wait_for(lambda: {server.get("/pid.php").text} == pids and server.zombies() == [], "them to be reaped")
 
 
 def test_a_busy_worker_reaps_children(scripts, serve):

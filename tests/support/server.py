@@ -301,7 +301,7 @@ class Howdah:
         # A zombie that only init can reap gets some time; a process that runs does not.
         if left := self.leftovers():
             assert not (running := [process for process in left if process.state != "Z"]), f"left over: {running}"
-            wait_for(lambda: not self.leftovers(), "the end of zombies", timeout=2)
+            wait_for(lambda: not self.leftovers(), "the end of zombies")
         assert "panicked" not in stderr, stderr
         self._remove_directory()
 
