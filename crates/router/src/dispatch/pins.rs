@@ -1,15 +1,16 @@
-//! Files of an application that runs come from the same release as its scripts: where a share lies at or below a link that
-//! its generation resolved, the share's files are those below what the link led to then.
+//! Pins shares to releases, so that the static files of a running application come from the same release as its scripts:
+//! if a share lies at or below a symbolic link that its generation resolved at its start, its files are those below the
+//! link's target at that time.
 //!
-//! Only a share whose base, the part of its path that no request changes, has the link in it is concerned: what is
-//! below the base is found as requests ask for it, under the share's own policy for links. If two applications have the same
-//! link, and it leads elsewhere for each, the younger generation decides.
+//! This applies only if the link is in the share's base, the part of its path that is equal for all requests. Links
+//! below the base are resolved for each request, under the share's own policy for links. If two applications have the
+//! same link with different targets, the younger generation decides.
 
 use howdah_protocol::generation_paths::GenerationPaths;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Where links lead, for shares.
+/// The targets of links, for shares.
 #[derive(Debug, Default)]
 pub struct Pins {
     leads_to: HashMap<String, String>,
@@ -18,27 +19,27 @@ pub struct Pins {
 // === impl Pins ===
 
 impl Pins {
-    /// Those of these generations, each with its number.
+    /// The pins of these generations, each with its number.
     pub fn of<'p>(generations: impl Iterator<Item = (u64, &'p GenerationPaths)>) -> Pins {
         let mut generations: Vec<_> = generations.collect();
         generations.sort_by_key(|(id, _)| *id);
         let pins = generations.iter().flat_map(|(_, paths)| &paths.pins);
-        // Shares are text, and so are paths: what is none is refused when a generation is planned.
+        // Shares are text. A path that is not text is refused when its generation is planned.
         let text = |path: &Path| path.to_str().map(str::to_owned);
         Pins { leads_to: pins.filter_map(|pin| Some((text(&pin.link)?, text(&pin.leads_to)?))).collect() }
     }
 
-    /// Base and path of a file, if the base has such a link in it. The path begins with the base.
+    /// The pinned base and path of a file, if the base contains such a link. The path begins with the base.
     pub fn apply(&self, base: &str, path: &str) -> Option<(String, String)> {
         if self.leads_to.is_empty() {
             return None;
         }
-        // The longest first: it may lie behind another one.
+        // The longest link first: it may lie behind another one.
         let (link, leads_to) = Path::new(base).ancestors().find_map(|folder| {
             let folder = folder.to_str()?;
             Some((folder, self.leads_to.get(folder)?))
         })?;
-        // A path that is written with doubled slashes or dots is another text: it is left as it is.
+        // A path that is written with doubled slashes or dots does not match, and stays unchanged.
         let below = |whole: &str| {
             let rest = whole.strip_prefix(link)?;
             (rest.is_empty() || rest.starts_with('/')).then(|| format!("{leads_to}{rest}"))
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_generations_with_one_link_the_younger_decides() {
+    fn the_younger_of_two_generations_with_one_link_decides() {
         let (old, new) = (paths(&[("/srv/current", "/srv/1")]), paths(&[("/srv/current", "/srv/2")]));
         let pins = Pins::of([(7, &new), (3, &old)].into_iter());
         assert_eq!(pins.apply("/srv/current", "/srv/current/a").map(|(_, path)| path), Some("/srv/2/a".to_owned()));

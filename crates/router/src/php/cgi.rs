@@ -1,4 +1,4 @@
-//! The CGI variables of a request (RFC 3875, and those that nginx and FPM add), written for the channel.
+//! Writes the CGI variables of a request (RFC 3875, and those that nginx and FPM add) for the channel.
 
 use crate::php::script::Script;
 use crate::request::subject::Subject;
@@ -16,9 +16,9 @@ pub const SERVER_SOFTWARE: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 
 /// Writes the head of a request.
 ///
-/// Of headers that come to the same variable, one with a safe name goes first, or else the one that came first; an unsafe
-/// name gets this far only if the configuration wants it. `Proxy` is left out, since programs take HTTP_PROXY for their
-/// own setting (CVE-2016-5385).
+/// If several headers map to the same variable, a header with a safe name has priority, or else the first header; a header
+/// with an unsafe name arrives here only if the configuration keeps it. `Proxy` is left out: programs take HTTP_PROXY for
+/// their own setting (CVE-2016-5385).
 pub fn write(head: &mut HeadWriter, request: &Subject<'_>, root: &Path, script: &Script, body_len: Option<u64>) {
     let Subject { parts, peer, origin, host, path, .. } = request;
     let root = root.as_os_str().as_encoded_bytes();
@@ -69,7 +69,7 @@ fn headers(head: &mut HeadWriter, request: &Parts) {
         let value = match values.next() {
             None => first.as_bytes(),
             Some(second) => {
-                // RFC 9110, 5.3; cookies are put together with semicolons (RFC 6265, 5.4).
+                // RFC 9110, 5.3; cookies are joined with semicolons (RFC 6265, 5.4).
                 let separator: &[u8] = if key == COOKIE { b"; " } else { b", " };
                 let mut all = first.as_bytes().to_vec();
                 for value in std::iter::once(second).chain(values) {
@@ -81,7 +81,7 @@ fn headers(head: &mut HeadWriter, request: &Parts) {
             }
         };
         match *key {
-            // Of the body as it arrived: see `write`.
+            // `write` sets it to the length of the received body.
             CONTENT_LENGTH => {}
             CONTENT_TYPE => head.known(code::CONTENT_TYPE, value),
             COOKIE => head.known(code::HTTP_COOKIE, value),
@@ -102,7 +102,7 @@ fn headers(head: &mut HeadWriter, request: &Parts) {
     }
 }
 
-/// Whether another header comes to the same variable, and goes before this one, whose name is not safe.
+/// Whether another header maps to the same variable and has priority over this one, whose name is not safe.
 fn is_shadowed(name: &str, headers: &HeaderMap) -> bool {
     let is_same = |other: &str| name.bytes().map(cgi_byte).eq(other.bytes().map(cgi_byte));
     let mut came_before = true;
@@ -112,7 +112,7 @@ fn is_shadowed(name: &str, headers: &HeaderMap) -> bool {
     })
 }
 
-/// A byte of a header's name in the name of a variable. PHP itself would make an underscore of a dot.
+/// Converts a byte of a header's name for the name of a variable. PHP itself would replace a dot by an underscore.
 fn cgi_byte(byte: u8) -> u8 {
     if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { b'_' }
 }

@@ -1,10 +1,10 @@
-//! Where bytes wait for someone slower: in memory, and beyond a limit in an unlinked temporary file.
+//! A buffer for bytes whose reader is slow: in memory, and beyond a limit in an unlinked temporary file.
 //!
-//! A response is taken out of its slot as fast as PHP writes it, so that a slow client never holds a worker. That ends
-//! where the spool is full ([`Spool::has_room`]): then the slot is left alone, and PHP waits for the client. What has
-//! been read gives its disk space back on the way, and the file goes when all of it has been read.
+//! A response is taken out of its slot as fast as PHP writes it, so that a slow client never holds a worker. When the
+//! spool is full ([`Spool::has_room`]), the slot is not read, and PHP waits for the client. Disk space is freed while the
+//! file is read, and the file is closed when all of it has been read.
 //!
-//! Writing to the file goes to the page cache; when the disk is full the push fails, and so does the response.
+//! Writes go to the page cache. When the disk is full, the push fails, and so does the response.
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -22,12 +22,12 @@ pub struct Spool {
     folder: Option<PathBuf>,
 }
 
-/// How much may wait, in bytes.
+/// The limits of a spool, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// In memory, before a file is made.
+    /// In memory: more bytes go to a file.
     pub memory: usize,
-    /// In memory and on the disk, before the queue is full.
+    /// In memory and on the disk: more bytes have no room.
     pub total: u64,
 }
 
@@ -37,37 +37,37 @@ struct Overflow {
     file: File,
     written: u64,
     read: u64,
-    /// What is before it takes no disk space any more.
+    /// The disk space before this offset was freed.
     freed: u64,
-    /// Whether the file system can give space back before the file's end.
+    /// Whether the file system can free a part of the file.
     can_free: bool,
 }
 
-/// The most that [`Spool::take`] returns at one time from the file, in bytes.
+/// The limit for one [`Spool::take`] from the file, in bytes.
 const PORTION: u64 = 128 * 1024;
-/// How much is read from the file before its space is given back, in bytes.
+/// How many bytes are read from the file before their disk space is freed.
 const FREE_BYTES: u64 = 8 * 1024 * 1024;
 
 // === impl Spool ===
 
 impl Spool {
-    /// An empty queue, whose file will be in `folder`.
+    /// An empty spool. Its file will be in `folder`.
     pub fn new(limits: Limits, folder: Option<&Path>) -> Spool {
         Spool { memory: Vec::new(), limits, file: None, folder: folder.map(Path::to_owned) }
     }
 
-    /// How many bytes wait.
+    /// How many bytes are in the spool.
     pub fn len(&self) -> u64 {
         self.memory.len() as u64 + self.file.as_ref().map_or(0, |overflow| overflow.written - overflow.read)
     }
 
-    /// Whether more should be appended. (It can be: the limit is for whoever can wait.)
+    /// Whether more bytes should be pushed. A push beyond the limit works: the caller waits if it can.
     pub fn has_room(&self) -> bool {
         let on_disk = self.file.as_ref().map_or(0, |overflow| overflow.written - overflow.freed);
         self.memory.len() as u64 + on_disk < self.limits.total
     }
 
-    /// Memory to append to directly, while nothing waits in the file and the limit is not reached.
+    /// The memory, for direct appends, while there is no file and the memory limit is not reached.
     pub fn memory(&mut self) -> Option<&mut Vec<u8>> {
         (self.file.is_none() && self.memory.len() < self.limits.memory).then_some(&mut self.memory)
     }
@@ -75,7 +75,7 @@ impl Spool {
     /// Appends bytes.
     ///
     /// # Errors
-    /// When they don't fit into memory, and the file can't be made or written.
+    /// When they do not fit into memory, and the file cannot be created or written.
     pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.file.is_none() && self.memory.len() + bytes.len() <= self.limits.memory {
             self.memory.extend_from_slice(bytes);
@@ -90,10 +90,10 @@ impl Spool {
         Ok(())
     }
 
-    /// Takes the oldest bytes; empty when none wait.
+    /// Takes the oldest bytes; empty when the spool is empty.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// When the file cannot be read.
     pub fn take(&mut self) -> io::Result<Bytes> {
         if !self.memory.is_empty() {
             return Ok(std::mem::take(&mut self.memory).into());
@@ -122,8 +122,8 @@ impl Overflow {
         Ok(Overflow { file, written: 0, read: 0, freed: 0, can_free: true })
     }
 
-    /// Gives back the space of what has been read, if that is worth a system call. A file system that can't (some network
-    /// file systems) gives it back with the file.
+    /// Frees the disk space of the bytes that have been read, if that is worth a system call. Some network file systems
+    /// cannot: they free the space when the file is closed.
     fn free(&mut self) {
         if !self.can_free || self.read - self.freed < FREE_BYTES {
             return;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_leave_in_the_order_in_which_they_came_across_the_limit() {
+    fn bytes_keep_their_order_across_the_memory_limit() {
         let mut spool = spool(10, 1 << 30);
         let mut expected = Vec::new();
         let mut got = Vec::new();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_open_again_when_the_file_is_read() {
+    fn memory_is_used_again_when_the_file_has_been_read() {
         let mut spool = spool(4, 1 << 30);
         spool.push(b"123456").unwrap();
         assert!(spool.memory().is_none());
@@ -190,7 +190,7 @@ mod tests {
             while !spool.has_room() {
                 read += spool.take().unwrap().len() as u64;
             }
-            // Without holes, the space comes back with the whole file.
+            // Without holes, the space is freed with the whole file.
             assert_eq!(read, if can_free { FREE_BYTES } else { pushed });
         }
     }

@@ -1,17 +1,17 @@
-//! Which server of an upstream is next: smooth weighted round robin, as nginx and Unit do it.
+//! Chooses the next server of an upstream: smooth weighted round robin, as in nginx and Unit.
 //!
-//! Each turn, every server that takes part gains its weight, and the one that has gained most gets the request and pays
-//! what all gained together. So a server of weight 5 beside two of weight 1 is not asked five times in a row. Each thread
-//! counts for itself, anew with each configuration.
+//! In each turn every candidate gains its weight. The server with the highest gain gets the request, and pays the sum of
+//! all weights. Therefore a server of weight 5 beside two of weight 1 does not get five requests in a row. Each thread
+//! counts separately, and starts again with each configuration.
 
 use howdah_config::{Endpoint, Upstream};
 use std::cell::RefCell;
 
-/// The servers of an upstream, and whose turn it is.
+/// The servers of an upstream, and the state of the round robin.
 pub struct Balancer {
-    /// Those that get requests at all.
+    /// The servers with a weight above 0.
     servers: Vec<Server>,
-    /// What each has gained and not paid.
+    /// The current gain of each server.
     gains: RefCell<Vec<f64>>,
 }
 
@@ -23,7 +23,7 @@ struct Server {
 // === impl Balancer ===
 
 impl Balancer {
-    /// Begins with the first of those with the greatest weight.
+    /// The first turn goes to the server with the greatest weight; if several have it, to the first of them.
     pub fn new(upstream: &Upstream) -> Balancer {
         let used = upstream.servers.iter().filter(|server| server.weight > 0.0);
         let servers: Vec<_> =
@@ -31,21 +31,21 @@ impl Balancer {
         Balancer { gains: RefCell::new(vec![0.0; servers.len()]), servers }
     }
 
-    /// Where a server listens; they are numbered from 0.
+    /// Where the server with this index listens.
     pub fn endpoint(&self, server: usize) -> &Endpoint {
         &self.servers[server].endpoint
     }
 
-    /// The next of the servers that take part in this turn; `None` if none does.
-    pub fn next(&self, takes_part: impl Fn(usize) -> bool) -> Option<usize> {
+    /// The index of the next server among the candidates of this turn; `None` if there are no candidates.
+    pub fn next(&self, is_candidate: impl Fn(usize) -> bool) -> Option<usize> {
         let mut gains = self.gains.borrow_mut();
         let mut total = 0.0;
         let mut best: Option<usize> = None;
-        for (number, server) in self.servers.iter().enumerate().filter(|(number, _)| takes_part(*number)) {
-            gains[number] += server.weight;
+        for (index, server) in self.servers.iter().enumerate().filter(|(index, _)| is_candidate(*index)) {
+            gains[index] += server.weight;
             total += server.weight;
-            if best.is_none_or(|best| gains[number] > gains[best]) {
-                best = Some(number);
+            if best.is_none_or(|best| gains[index] > gains[best]) {
+                best = Some(index);
             }
         }
         gains[best?] -= total;
@@ -65,12 +65,12 @@ mod tests {
         Balancer::new(&Upstream { servers })
     }
 
-    fn turns(balancer: &Balancer, count: usize, takes_part: impl Fn(usize) -> bool) -> String {
-        (0..count).map(|_| balancer.next(&takes_part).map_or('-', |n| char::from(b'a' + n as u8))).collect()
+    fn turns(balancer: &Balancer, count: usize, is_candidate: impl Fn(usize) -> bool) -> String {
+        (0..count).map(|_| balancer.next(&is_candidate).map_or('-', |n| char::from(b'a' + n as u8))).collect()
     }
 
     #[test]
-    fn turns_follow_the_weights_and_are_spread() {
+    fn turns_follow_the_weights_and_are_evenly_spread() {
         let cases: [(&[f64], &str); 6] = [
             (&[1.0], "aaaa"),
             (&[1.0, 1.0], "abababab"),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn many_turns_give_each_its_share() {
+    fn many_turns_give_each_server_its_share() {
         let weights = [1.0, 2.5, 0.25, 100.0];
         let balancer = balancer(&weights);
         let mut counts = [0.0; 4];
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_take_part_is_not_chosen_and_does_not_catch_up() {
+    fn a_server_that_is_not_a_candidate_is_not_chosen_and_does_not_catch_up() {
         let balancer = balancer(&[1.0, 1.0]);
         assert_eq!(turns(&balancer, 4, |server| server == 1), "bbbb");
         assert_eq!(turns(&balancer, 2, |_| false), "--");

@@ -1,4 +1,4 @@
-//! Connecting to an upstream, in bounded time.
+//! Connects to an upstream, with a timeout.
 
 use crate::proxy::stream::{Socket, Stream};
 use howdah_config::Endpoint;
@@ -8,33 +8,33 @@ use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
-/// How long a connection may take to come about. The kernel has asked four times by then.
+/// The timeout for a connection. The kernel has sent four SYNs by then.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait for a place in the backlog of a unix socket: for TCP the kernel waits, for this it does not.
+/// The pause before a retry when the backlog of a Unix socket is full. For TCP the kernel retries.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why there is no connection.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// Nobody answered in time.
+    /// No answer within [`CONNECT_TIMEOUT`].
     Timeout,
-    /// Somebody, or the kernel, said no.
+    /// The server or the kernel refused the connection.
     Refused(io::Error),
 }
 
 /// Connects.
 ///
 /// # Errors
-/// When nobody listens, or nobody answers in time.
+/// When no server listens there, or none answers in time.
 pub async fn connect(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
-    match timeout(CONNECT_TIMEOUT, connect_unhurried(endpoint)).await {
+    match timeout(CONNECT_TIMEOUT, connect_without_timeout(endpoint)).await {
         Err(_) => Err(ConnectError::Timeout),
         Ok(result) => result.map(Stream::new).map_err(ConnectError::Refused),
     }
 }
 
-async fn connect_unhurried(endpoint: &Endpoint) -> io::Result<Socket> {
+async fn connect_without_timeout(endpoint: &Endpoint) -> io::Result<Socket> {
     match endpoint {
         Endpoint::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;

@@ -1,4 +1,4 @@
-//! One request and the head of its response, on one connection, in bounded time.
+//! Sends one request on one connection, and receives the head of its response, with a timeout.
 
 use crate::proxy::RESPONSE_TIMEOUT;
 use crate::proxy::connect::ConnectError;
@@ -17,22 +17,22 @@ use tokio::time::{Instant, timeout_at};
 pub enum Lost {
     /// There is no connection.
     Unconnected(ConnectError),
-    /// It is the client's fault.
+    /// The client's body failed.
     Client(Failure),
-    /// The connection had been closed before anything was sent.
+    /// The connection had been closed before the request was sent.
     Unsent,
-    /// The connection was closed before anything came.
+    /// The connection was closed before the first byte of a response.
     Unanswered(String),
-    /// What came is no response.
+    /// The received bytes are not a valid response.
     Broken(String),
-    /// Nothing came in time.
+    /// The response did not arrive in time.
     Late,
 }
 
-/// Sends a request; its response is complete up to the body. The request's body may go on.
+/// Sends a request, and returns the response with its complete head. The request's body may still be under way.
 ///
 /// # Errors
-/// When there is no response. The connection is of no use then.
+/// When there is no response. The connection is not usable then.
 pub async fn exchange(
     connection: &mut Connection,
     request: Request<RequestBody>,
@@ -46,7 +46,7 @@ pub async fn exchange(
             Ok(Ok(response)) => return Ok(response),
             Ok(Err(failed)) => break failed,
             Err(_) => {
-                // The time counts from when the upstream last took something, and not while the client is slow.
+                // The time counts from the last write to the upstream, and not while the client is slow.
                 let now = Instant::now();
                 deadline = if body.is_waiting() { now } else { connection.progress.last_write() } + RESPONSE_TIMEOUT;
                 if deadline <= now {
@@ -67,7 +67,7 @@ pub async fn exchange(
     })
 }
 
-/// What hyper says, with all that it knows.
+/// hyper's error with its causes.
 pub fn describe(error: &hyper::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

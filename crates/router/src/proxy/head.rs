@@ -1,7 +1,8 @@
-//! The heads of messages as they are passed on: a request's to the upstream, a response's to the client.
+//! Makes the heads that are passed on: of a request for the upstream, of a response for the client.
 //!
-//! Where a body begins and ends is never copied. What the client and the upstream said of it was used to read it; what
-//! is sent is framed anew, and so nobody behind howdah can be made to see another end than howdah does.
+//! The framing of a body is never copied. howdah uses the headers of the client and the upstream to read a body, and
+//! writes its own when it sends one. Therefore no program behind howdah can be made to see another end of a body than
+//! howdah does.
 
 use crate::proxy::hop_by_hop::Named;
 use crate::proxy::request_body::{ClientBody, RequestBody};
@@ -14,15 +15,15 @@ use hyper::ext::ReasonPhrase;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What is the same for each attempt to send a request.
+/// The parts of a request that are the same for each attempt to send it.
 pub struct Outgoing<'a> {
-    /// As the client sent it.
+    /// The head that the client sent.
     pub request: &'a Parts,
-    /// What is asked for, after rewriting.
+    /// The target, after rewriting.
     pub target: PathAndQuery,
     /// The client's body.
     pub body: Rc<ClientBody>,
-    /// The protocols that the connection may change to.
+    /// The protocols to which the connection may change.
     pub upgrade: Option<HeaderValue>,
 }
 
@@ -41,7 +42,7 @@ impl Outgoing<'_> {
         headers.insert(HOST, self.host(endpoint));
         let named = Named::by(&self.request.headers);
         for (name, value) in &self.request.headers {
-            if !(matches!(*name, HOST | CONTENT_LENGTH) || named.stays_behind(name)) {
+            if !(matches!(*name, HOST | CONTENT_LENGTH) || named.contains(name)) {
                 headers.append(name, value.clone());
             }
         }
@@ -53,7 +54,7 @@ impl Outgoing<'_> {
         request
     }
 
-    /// The host of the target, if it names one (RFC 9112, 3.2.2), or what the client says, or the upstream's own.
+    /// The host of the target, if it has one (RFC 9112, 3.2.2), or the client's `Host`, or the address of the upstream.
     fn host(&self, endpoint: &Endpoint) -> HeaderValue {
         let authority = self.request.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
         authority.or_else(|| self.request.headers.get(HOST).cloned()).unwrap_or_else(|| match endpoint {
@@ -63,24 +64,25 @@ impl Outgoing<'_> {
     }
 
     fn frame(&self, headers: &mut HeaderMap) {
-        let said_so = || {
+        let has_framing = || {
             let headers = &self.request.headers;
             headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
         };
         match self.body.exact_len() {
             None => drop(headers.insert(TRANSFER_ENCODING, CHUNKED)),
-            // There is a difference between no body and an empty one for those who ask for a POST's length.
-            Some(0) if !said_so() => {}
+            // Some servers require a length for a POST: they distinguish an empty body from no body.
+            Some(0) if !has_framing() => {}
             Some(len) => drop(headers.insert(CONTENT_LENGTH, len.into())),
         }
     }
 }
 
-/// The head of a response for a client that speaks this version, from an upstream's whose body has this length.
+/// Makes the head of a response for a client with this HTTP version, from the upstream's head. `len` is the length of its
+/// body.
 ///
 /// # Errors
-/// What is wrong with the framing that the upstream announces. A reader who sees it in another way than howdah does
-/// would take a part of it for another response.
+/// The problem, if the upstream's framing is ambiguous. A reader that understands it in another way than howdah would
+/// take a part of the body for another response.
 pub fn response(
     mut head: response::Parts,
     len: Option<u64>,
@@ -94,7 +96,7 @@ pub fn response(
     let len = match head.status {
         StatusCode::NO_CONTENT => None,
         _ if has_body => len,
-        // What the length would be if there were a body.
+        // The length that a body would have.
         _ => single(&head.headers, CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok()),
     };
     Named::by(&head.headers).remove_from(&mut head.headers);
@@ -103,13 +105,14 @@ pub fn response(
     if let Some(len) = len {
         head.headers.insert(CONTENT_LENGTH, len.into());
     } else if has_body && version == Version::HTTP_10 {
-        // Without chunks only the end of the connection tells the end of the body; hyper would promise to keep it.
+        // HTTP/1.0 has no chunks: the end of the connection marks the end of the body. hyper would promise to keep it
+        // alive.
         head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(assemble(head))
 }
 
-/// The head of a 101 that was asked for.
+/// The head of a 101 that the client requested.
 pub fn switching_protocols(mut head: response::Parts) -> Response<()> {
     let protocol = head.headers.get(UPGRADE).cloned();
     Named::by(&head.headers).remove_from(&mut head.headers);
@@ -122,8 +125,8 @@ pub fn switching_protocols(mut head: response::Parts) -> Response<()> {
     assemble(head)
 }
 
-/// How long an upstream keeps an idle connection, if it says so (`Keep-Alive: timeout=5`): a second less, lest it be
-/// closed just when it is used.
+/// How long to keep an idle connection, if the upstream states its timeout (`Keep-Alive: timeout=5`): a second less, so
+/// that it is not closed at the moment of its next use.
 pub fn keep_alive(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get("keep-alive")?.to_str().ok()?;
     let timeout = value.split(',').find_map(|part| part.trim().strip_prefix("timeout="))?;
@@ -140,7 +143,7 @@ fn assemble(mut head: response::Parts) -> Response<()> {
     response
 }
 
-/// RFC 9112, 6.3: a reader may go by the chunks, or by the length. What is coded in another way howdah cannot decode.
+/// RFC 9112, 6.3: a reader may follow the chunks, or the length. howdah does not decode other transfer codings.
 fn check_framing(headers: &HeaderMap) -> Result<(), &'static str> {
     if !headers.contains_key(TRANSFER_ENCODING) {
         return Ok(());
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_keeps_what_is_for_the_server() {
+    fn a_request_keeps_its_end_to_end_headers() {
         let request = || Request::builder().uri("/a%20b?c=d").header("host", "example.org:8080");
         assert_eq!(outgoing(request(), None), ["GET /a%20b?c=d", "host: example.org:8080"]);
         let all = request()
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_the_target_comes_first_and_the_servers_own_last() {
+    fn the_host_of_the_target_has_priority_and_the_servers_address_is_last() {
         let absolute = Request::builder().uri("http://a.org/x").header("host", "b.org");
         assert_eq!(outgoing(absolute, None), ["GET /x", "host: a.org"]);
         let bare = Request::builder().uri("http://a.org");
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_asked_for_in_our_own_words() {
+    fn the_headers_of_an_upgrade_are_written_by_us() {
         let request = Request::builder()
             .uri("/")
             .header("host", "h")
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_framed_anew() {
+    fn a_response_gets_its_own_framing() {
         type Case<'a> = (u16, &'a str, Version, Option<u64>, &'a [(&'a str, &'a str)], Result<&'a [&'a str], &'a str>);
         let (one, zero) = (Version::HTTP_11, Version::HTTP_10);
         let cases: [Case<'_>; 15] = [
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keep_alive_time_is_believed_with_a_margin() {
+    fn a_keep_alive_timeout_is_used_with_a_margin() {
         let cases = [
             ("timeout=5", Some(4)),
             ("max=100, timeout=5", Some(4)),

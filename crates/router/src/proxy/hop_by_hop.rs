@@ -1,4 +1,4 @@
-//! Which headers belong to one connection only, and are not passed on (RFC 9110, 7.6.1).
+//! The headers that belong to one connection only, and are not passed on (RFC 9110, 7.6.1).
 
 use http::HeaderMap;
 use http::header::{
@@ -6,34 +6,34 @@ use http::header::{
     UPGRADE,
 };
 
-/// What a message's `Connection` headers name.
+/// The headers that are named by a message's `Connection` headers.
 pub struct Named(Vec<HeaderName>);
 
 // === impl Named ===
 
 impl Named {
-    /// Reads them. What is no name of a header names nothing.
+    /// Reads the `Connection` headers. An option that is not a valid header name is ignored.
     pub fn by(headers: &HeaderMap) -> Named {
         Named(options(headers).filter_map(|option| HeaderName::from_bytes(option).ok()).collect())
     }
 
-    /// Whether a header stays behind: as each of its kind does, or since `Connection` names it.
+    /// Whether a header is not passed on: because of its kind, or because `Connection` names it.
     ///
-    /// `Host` goes with every request, whatever a client says.
-    pub fn stays_behind(&self, name: &HeaderName) -> bool {
+    /// `Host` is passed on with every request, even if `Connection` names it.
+    pub fn contains(&self, name: &HeaderName) -> bool {
         belongs_to_connection(name) || *name != HOST && self.0.contains(name)
     }
 
-    /// Removes what stays behind.
+    /// Removes the headers that are not passed on.
     pub fn remove_from(&self, headers: &mut HeaderMap) {
-        let names: Vec<HeaderName> = headers.keys().filter(|name| self.stays_behind(name)).cloned().collect();
+        let names: Vec<HeaderName> = headers.keys().filter(|name| self.contains(name)).cloned().collect();
         for name in names {
             headers.remove(name);
         }
     }
 }
 
-/// Whether `Connection` has this option, in whatever case.
+/// Whether `Connection` has this option; case is ignored.
 pub fn has_option(headers: &HeaderMap, option: &str) -> bool {
     options(headers).any(|other| other.eq_ignore_ascii_case(option.as_bytes()))
 }
@@ -43,8 +43,8 @@ fn options(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii))
 }
 
-/// `Expect` is answered by howdah itself, when the upstream is connected and the body wanted. `Proxy` is no header of
-/// HTTP; programs take it for a setting of theirs (CVE-2016-5385).
+/// howdah itself answers `Expect`, when the upstream is connected and reads the body. `Proxy` is not a header of HTTP;
+/// programs take it for one of their settings (CVE-2016-5385).
 fn belongs_to_connection(name: &HeaderName) -> bool {
     matches!(*name, CONNECTION | TE | TRAILER | TRANSFER_ENCODING | UPGRADE | EXPECT)
         || matches!(*name, PROXY_AUTHENTICATE | PROXY_AUTHORIZATION)
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_connection_stays_behind() {
+    fn headers_of_the_connection_are_removed() {
         for name in [
             "connection",
             "keep-alive",
@@ -92,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn what_connection_names_stays_behind() {
+    fn headers_named_by_connection_are_removed() {
         let cases: [(&[&'static str], &[&str]); 6] = [
             (&["x-a"], &["content-length: 1", "host: h", "x-b: b"]),
             (&["close, X-A ,,x-b"], &["content-length: 1", "host: h"]),
             (&["x-a", "x-b"], &["content-length: 1", "host: h"]),
             (&["host"], &["content-length: 1", "host: h", "x-a: a", "x-b: b"]),
-            // How long the body is, is not for this header to say: framing is made anew.
+            // Removing the length does no harm: howdah writes the framing itself.
             (&["content-length"], &["host: h", "x-a: a", "x-b: b"]),
             (&["a b, \"x-a\", @"], &["content-length: 1", "host: h", "x-a: a", "x-b: b"]),
         ];
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_found_in_any_case() {
+    fn options_are_found_regardless_of_case() {
         let mut headers = HeaderMap::new();
         headers.append(CONNECTION, HeaderValue::from_static("keep-alive, UPGRADE"));
         assert!(has_option(&headers, "upgrade") && has_option(&headers, "Keep-Alive"));

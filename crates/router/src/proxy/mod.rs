@@ -1,15 +1,15 @@
 //! Requests that other HTTP servers answer: the action `proxy`, and `upstreams`.
 //!
-//! - `mod`: a request's way through servers and connections; what the client is told when there is no response
-//! - `balance`: which server of an upstream is next; `retry`: what may be sent twice
+//! - `mod`: a request's way through servers and connections; the client's answer when there is no response
+//! - `balance`: which server of an upstream is next; `retry`: which requests may be sent twice
 //! - `pool`, `connect`, `stream`: connections, and which servers are down
-//! - `head`, `target`, `hop_by_hop`, `upgrade`: what of a message's head is passed on, and how it is framed
+//! - `head`, `target`, `hop_by_hop`, `upgrade`: which parts of a message's head are passed on, and how it is framed
 //! - `exchange`, `request_body`, `response_body`, `patience`: one request on one connection, streamed both ways
 //! - `tunnel`: WebSockets
 //!
-//! No connection, or one that ends before a response: 502. A server that is silent for too long: 504. Each with one line
-//! in the log that names the server. A response that breaks off later cuts the client's connection. What is wrong with
-//! the client's body stays the client's: 400, 408, 413.
+//! No connection, or a connection that ends before a response: 502. A server that does not respond in time: 504. Each is
+//! logged with one line that names the server. If a response breaks off later, the client's connection is closed. Errors
+//! of the client's body are answered 400, 408 or 413.
 
 mod balance;
 mod connect;
@@ -59,16 +59,16 @@ pub struct Proxy {
     pools: RefCell<HashMap<Endpoint, Rc<Pool>>>,
 }
 
-/// Who is to answer.
+/// The server or servers that may answer.
 #[derive(Clone, Copy)]
 pub enum To<'a> {
     /// This server.
     Server(&'a Endpoint),
-    /// One of these.
+    /// One of the servers of an upstream.
     Upstream(&'a Balancer),
 }
 
-/// The servers that a request may still go to.
+/// The servers to which a request may still be sent.
 struct Candidates<'a> {
     proxy: &'a Proxy,
     to: To<'a>,
@@ -78,10 +78,10 @@ struct Candidates<'a> {
 // === impl Proxy ===
 
 impl Proxy {
-    /// Has a request answered.
+    /// Forwards a request, and returns its response.
     ///
     /// # Errors
-    /// 502 and 504 when nobody answers, which is logged; 400, 408 and 413 for what the client does wrong with the body.
+    /// 502 and 504 when no server answers, which is logged; 400, 408 and 413 for errors of the client's body.
     pub async fn forward(
         &self,
         to: To<'_>,
@@ -92,11 +92,11 @@ impl Proxy {
         let body = ClientBody::new(body, limits)?;
         let request = subject.parts;
         let target = target::of(subject)?;
-        let upgrade = upgrade::wanted(request, body.exists());
+        let upgrade = upgrade::requested(request, body.exists());
         self.answer(to, &Outgoing { request, target, body, upgrade }).await
     }
 
-    /// Closes connections that were not used for a while.
+    /// Closes connections that have been idle for too long.
     pub fn sweep(&self) {
         self.pools.borrow_mut().retain(|_, pool| pool.sweep() || Rc::strong_count(pool) > 1);
     }
@@ -107,30 +107,31 @@ impl Proxy {
         let mut pool = candidates.next().ok_or(Failure::BadGateway)?;
         let mut was_sent = false;
         loop {
-            let lost = match ask(&pool, outgoing, attempt).await {
+            let lost = match send(&pool, outgoing, attempt).await {
                 Ok(response) => return Ok(response),
                 Err(Lost::Client(failure)) => return Err(failure),
                 Err(lost) => lost,
             };
-            let is_news = !matches!(lost, Lost::Unconnected(_)) || pool.went_down();
-            let goes_on = match lost {
+            // A server that was known to be down is not logged again.
+            let is_logged = !matches!(lost, Lost::Unconnected(_)) || pool.mark_down();
+            let tries_next = match lost {
                 Lost::Unconnected(_) | Lost::Unsent => true,
-                // What kills one server is not given to all of them.
+                // A request that kills a server is not sent to all of them.
                 Lost::Unanswered(_) => {
-                    !std::mem::replace(&mut was_sent, true) && attempt.may_repeat(outgoing.body.was_begun())
+                    !std::mem::replace(&mut was_sent, true) && attempt.may_repeat(outgoing.body.has_begun())
                 }
                 _ => false,
             };
             let upstream = pool.endpoint.clone();
             let reason = lost.to_string();
-            let Some(next) = goes_on.then(|| candidates.next()).flatten() else {
+            let Some(next) = tries_next.then(|| candidates.next()).flatten() else {
                 let failure = lost.failure();
                 let status = failure.status().as_u16();
-                tracing::error!(%upstream, reason, status, "a request could not be passed on");
+                tracing::error!(%upstream, reason, status, "cannot forward a request");
                 return Err(failure);
             };
-            if is_news {
-                tracing::warn!(%upstream, reason, "the next server of this upstream is asked instead");
+            if is_logged {
+                tracing::warn!(%upstream, reason, "no response from this server; trying the next one of the upstream");
             }
             pool = next;
         }
@@ -151,16 +152,16 @@ impl Proxy {
     }
 }
 
-/// Asks one server: on an idle connection, and if that turns out to be dead, on a new one.
-async fn ask(pool: &Rc<Pool>, outgoing: &Outgoing<'_>, attempt: Attempt) -> Result<Response<ResponseBody>, Lost> {
-    if let Some(mut connection) = pool.take(attempt.most_idle()) {
+/// Sends the request to one server: on an idle connection, and on a new one if the idle connection turns out to be dead.
+async fn send(pool: &Rc<Pool>, outgoing: &Outgoing<'_>, attempt: Attempt) -> Result<Response<ResponseBody>, Lost> {
+    if let Some(mut connection) = pool.take(attempt.max_idle()) {
         match exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body).await {
             Ok(response) => return respond(pool, outgoing, connection, response).await,
             Err(Lost::Unsent) => {}
-            Err(Lost::Unanswered(_)) if attempt.may_repeat(outgoing.body.was_begun()) => {}
+            Err(Lost::Unanswered(_)) if attempt.may_repeat(outgoing.body.has_begun()) => {}
             Err(lost) => return Err(lost),
         }
-        tracing::debug!(upstream = %pool.endpoint, "an idle connection was closed: the request goes on a new one");
+        tracing::debug!(upstream = %pool.endpoint, "an idle connection was closed; sending the request on a new one");
     }
     let mut connection = pool.connect().await.map_err(Lost::Unconnected)?;
     let response = exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body).await?;
@@ -174,8 +175,8 @@ async fn respond(
     mut response: Response<hyper::body::Incoming>,
 ) -> Result<Response<ResponseBody>, Lost> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        if !outgoing.upgrade.as_ref().is_some_and(|wanted| upgrade::is_granted(response.headers(), wanted)) {
-            return Err(Lost::Broken("it changed to a protocol that was not asked for".into()));
+        if !outgoing.upgrade.as_ref().is_some_and(|requested| upgrade::is_granted(response.headers(), requested)) {
+            return Err(Lost::Broken("it changed to a protocol that was not requested".into()));
         }
         let upgraded = hyper::upgrade::on(&mut response).await;
         let upgraded = upgraded.map_err(|error| Lost::Broken(exchange::describe(&error)))?;
@@ -194,7 +195,7 @@ async fn respond(
 // === impl Candidates ===
 
 impl Candidates<'_> {
-    /// The next that was not tried, those last that are known to be down.
+    /// The next server that was not tried. Servers that are known to be down come last.
     fn next(&mut self) -> Option<Rc<Pool>> {
         match self.to {
             To::Server(endpoint) => {
@@ -231,7 +232,7 @@ impl std::fmt::Display for Lost {
             Lost::Client(failure) => write!(f, "the client's body failed: {}", failure.status()),
             Lost::Unsent => write!(f, "it closed the connection before the request"),
             Lost::Unanswered(error) => write!(f, "it closed the connection before its response ({error})"),
-            Lost::Broken(error) => write!(f, "its response is no good: {error}"),
+            Lost::Broken(error) => write!(f, "its response is not valid: {error}"),
             Lost::Late => write!(f, "no response for {} s", RESPONSE_TIMEOUT.as_secs()),
         }
     }

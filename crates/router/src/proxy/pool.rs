@@ -1,8 +1,8 @@
 //! The connections of one thread to one endpoint that wait for their next request.
 //!
-//! The one that was used last is used first, so that those too many grow old and are closed. hyper watches an idle
-//! connection: one that the upstream closes, or on which it sends something unasked, is known as closed when its turn
-//! comes. What is closed in the same moment is left to `retry`.
+//! The connection that was used last is used first, so that surplus connections grow old and are closed. hyper watches
+//! an idle connection: if the upstream closes it, or sends bytes without a request, it is known as closed before its next
+//! use. `retry` handles a connection that is closed at the moment of its use.
 
 use crate::proxy::connect::{ConnectError, connect};
 use crate::proxy::request_body::RequestBody;
@@ -18,20 +18,20 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
-/// The most idle connections of one thread to one endpoint.
-const MOST_IDLE: usize = 32;
-/// How long a server that did not take a connection is not asked, as long as there are others.
+/// The limit for idle connections of one thread to one endpoint.
+const MAX_IDLE: usize = 32;
+/// How long a server that refused a connection gets no requests while there are other servers.
 const DOWN_TIME: Duration = Duration::from_secs(5);
-/// How long the end of a request may take when its response has ended already.
+/// How long the end of a request may take after the end of its response.
 const REQUEST_END_TIMEOUT: Duration = Duration::from_secs(1);
-/// The most bytes of a response's head, and of what is read ahead.
+/// The size limit of a response's head, and of the bytes that are read ahead.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// The most headers of a response.
+/// The limit for the headers of a response.
 const MAX_HEADERS: usize = 256;
 
-/// What a thread knows of an endpoint.
+/// A thread's idle connections to an endpoint, and whether the endpoint is down.
 pub struct Pool {
-    /// Where it is.
+    /// The endpoint.
     pub endpoint: Endpoint,
     idle: RefCell<Vec<Connection>>,
     down_until: Cell<Option<Instant>>,
@@ -39,11 +39,11 @@ pub struct Pool {
 
 /// A connection to an upstream. Dropping it closes it.
 pub struct Connection {
-    /// hyper's end of it.
+    /// hyper's handle of the connection.
     pub sender: SendRequest<RequestBody>,
-    /// What happens on its socket.
+    /// The progress on its socket.
     pub progress: Arc<Progress>,
-    /// How long the upstream says it keeps it when it is idle.
+    /// How long the upstream keeps it when it is idle, if the upstream states that.
     pub keep_alive: Option<Duration>,
     idle_since: Instant,
 }
@@ -51,16 +51,16 @@ pub struct Connection {
 // === impl Pool ===
 
 impl Pool {
-    /// Without connections.
+    /// A pool without connections.
     pub fn new(endpoint: &Endpoint) -> Pool {
         Pool { endpoint: endpoint.clone(), idle: RefCell::default(), down_until: Cell::default() }
     }
 
-    /// An idle connection that was used within this time.
-    pub fn take(&self, most_idle: Duration) -> Option<Connection> {
+    /// Takes an idle connection that was used within this time.
+    pub fn take(&self, max_idle: Duration) -> Option<Connection> {
         let now = Instant::now();
         let mut idle = self.idle.borrow_mut();
-        while idle.last()?.idle_time(now) <= most_idle {
+        while idle.last()?.idle_time(now) <= max_idle {
             let connection = idle.pop()?;
             if connection.is_usable(now) {
                 return Some(connection);
@@ -69,10 +69,10 @@ impl Pool {
         None
     }
 
-    /// A new connection. Whether there is one shows whether the server is down.
+    /// Opens a new connection. Success marks the server as up.
     ///
     /// # Errors
-    /// When nobody listens, or nobody answers in time.
+    /// When no server listens there, or none answers in time.
     pub async fn connect(&self) -> Result<Connection, ConnectError> {
         let stream = connect(&self.endpoint).await?;
         let progress = stream.progress();
@@ -84,13 +84,13 @@ impl Pool {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| ConnectError::Refused(std::io::Error::other(error)))?;
-        // What goes wrong is told to the request on it; without one there is nobody to care.
+        // The request on the connection receives its errors; an idle connection needs no report.
         spawn_local(async move { drop(connection.with_upgrades().await) });
         self.down_until.set(None);
         Ok(Connection { sender, progress, keep_alive: None, idle_since: Instant::now() })
     }
 
-    /// Keeps a connection whose response has ended for the next request, if it can be kept.
+    /// Keeps a connection for the next request after the end of a response, if it is reusable.
     pub fn give_back(self: &Rc<Self>, mut connection: Connection) {
         if connection.sender.is_ready() {
             self.keep(connection);
@@ -104,19 +104,19 @@ impl Pool {
         }
     }
 
-    /// Whether the server did not take a connection, a short while ago.
+    /// Whether the server refused a connection a short while ago.
     pub fn is_down(&self) -> bool {
         self.down_until.get().is_some_and(|until| Instant::now() < until)
     }
 
-    /// It did not take a connection; `true` if that is news.
-    pub fn went_down(&self) -> bool {
-        let is_news = !self.is_down();
+    /// Marks the server as down; `true` if it was up before.
+    pub fn mark_down(&self) -> bool {
+        let was_up = !self.is_down();
         self.down_until.set(Some(Instant::now() + DOWN_TIME));
-        is_news
+        was_up
     }
 
-    /// Closes what has been idle for too long; `false` if there is nothing left to know of the endpoint.
+    /// Closes connections that have been idle for too long; `false` if the pool has no state left.
     pub fn sweep(&self) -> bool {
         let now = Instant::now();
         let mut idle = self.idle.borrow_mut();
@@ -127,7 +127,7 @@ impl Pool {
     fn keep(&self, mut connection: Connection) {
         connection.idle_since = Instant::now();
         let mut idle = self.idle.borrow_mut();
-        if idle.len() == MOST_IDLE {
+        if idle.len() == MAX_IDLE {
             idle.remove(0);
         }
         idle.push(connection);
@@ -142,14 +142,14 @@ impl Connection {
     }
 
     fn is_usable(&self, now: Instant) -> bool {
-        let limit = self.keep_alive.map_or(IDLE_TIMEOUT, |said| IDLE_TIMEOUT.min(said));
+        let limit = self.keep_alive.map_or(IDLE_TIMEOUT, |stated| IDLE_TIMEOUT.min(stated));
         self.sender.is_ready() && self.idle_time(now) < limit
     }
 }
 
 #[cfg(test)]
 impl Pool {
-    /// How many connections wait.
+    /// How many connections are idle.
     pub fn idle_count(&self) -> usize {
         self.idle.borrow().len()
     }

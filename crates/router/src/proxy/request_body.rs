@@ -1,8 +1,8 @@
 //! A request's body on its way to an upstream: passed on as it comes, no faster than the upstream takes it.
 //!
-//! hyper asks it for more only when there is room, and the client is asked only then: that is also when hyper answers
-//! `Expect: 100-continue`. What goes wrong at the client's end (too long, broken off, too slow) is remembered, so that
-//! it is not taken for a fault of the upstream. Trailers are left out.
+//! hyper polls it only when there is room for more, and the client's connection is read only then: that is also when
+//! hyper answers `Expect: 100-continue`. An error of the client's body (too long, broken off, too slow) is remembered, so
+//! that it is not taken for a fault of the upstream. Trailers are dropped.
 
 use crate::proxy::patience::Patience;
 use crate::request::incoming::Incoming;
@@ -17,10 +17,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A client's body, which several attempts may send, one after another, as long as none has begun to.
+/// A client's body. Several attempts may send it, one after another, until one has begun to.
 pub struct ClientBody {
     incoming: RefCell<Option<Incoming>>,
-    /// The bytes that came.
+    /// How many bytes were taken from the client.
     taken: Cell<u64>,
     state: Cell<State>,
     failure: Cell<Option<Failure>>,
@@ -30,11 +30,11 @@ pub struct ClientBody {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The upstream does not want more now.
+    /// The upstream takes no more at the moment.
     Resting,
-    /// The client is to send more.
+    /// The client has to send more.
     Waiting,
-    /// All of it was passed on.
+    /// The whole body was passed on.
     Ended,
 }
 
@@ -47,8 +47,10 @@ pub struct RequestBody {
 // === impl ClientBody ===
 
 impl ClientBody {
+    /// Wraps the body of a request.
+    ///
     /// # Errors
-    /// 413 if it says that it is longer than `max_body_size`.
+    /// 413 if its announced length exceeds `max_body_size`.
     pub fn new(incoming: Incoming, limits: &Http) -> Result<Rc<ClientBody>, Failure> {
         if incoming.size_hint().lower() > limits.max_body_size {
             return Err(Failure::BodyTooLarge);
@@ -64,32 +66,32 @@ impl ClientBody {
         }))
     }
 
-    /// Whether there is one.
+    /// Whether the request has a body.
     pub fn exists(&self) -> bool {
         self.incoming.borrow().is_some()
     }
 
-    /// How long it is, if the client has said so.
+    /// Its length, if the client has announced it.
     pub fn exact_len(&self) -> Option<u64> {
         self.incoming.borrow().as_ref().map_or(Some(0), |incoming| incoming.size_hint().exact())
     }
 
-    /// Whether something of it is on its way, so that it cannot be sent again: bytes, or the end of one that is empty.
-    pub fn was_begun(&self) -> bool {
+    /// Whether a part of it was passed on, so that it cannot be sent again: bytes, or the end of an empty body.
+    pub fn has_begun(&self) -> bool {
         self.taken.get() > 0 || self.exists() && self.has_ended()
     }
 
-    /// Whether it is the client that all wait for.
+    /// Whether the exchange waits for the client.
     pub fn is_waiting(&self) -> bool {
         self.state.get() == State::Waiting
     }
 
-    /// Whether all of it was passed on.
+    /// Whether the whole body was passed on.
     pub fn has_ended(&self) -> bool {
         self.state.get() == State::Ended
     }
 
-    /// What went wrong at the client's end.
+    /// The error of the client's body.
     pub fn failure(&self) -> Option<Failure> {
         self.failure.get()
     }

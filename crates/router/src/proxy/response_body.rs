@@ -1,7 +1,7 @@
 //! An upstream's response body on its way to the client: passed on as it comes, no faster than the client takes it.
 //!
-//! A body that breaks off, or is silent for too long, ends with an error: the client's connection is cut, so that a
-//! short body is never taken for a whole one. One line in the log says so. Trailers are left out.
+//! A body that breaks off, or that sends no bytes for too long, ends with an error: the client's connection is closed, so
+//! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped.
 
 use crate::proxy::RESPONSE_TIMEOUT;
 use crate::proxy::patience::Patience;
@@ -14,8 +14,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A response's body. At its end the connection goes back to the pool; dropped before, the connection is closed, and
-/// the upstream learns that the client has left.
+/// A response's body. At its end the connection returns to the pool. If it is dropped before, the connection is closed,
+/// so that the upstream notices that the client has left.
 pub struct UpstreamBody {
     incoming: Incoming,
     connection: Option<Connection>,
@@ -27,7 +27,7 @@ pub struct UpstreamBody {
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
-    /// What follows a response's head on a connection.
+    /// The body after a response's head on a connection.
     pub fn new(incoming: Incoming, connection: Connection, pool: Rc<Pool>, request: Rc<ClientBody>) -> UpstreamBody {
         let patience = Patience::new(RESPONSE_TIMEOUT);
         UpstreamBody { incoming, connection: Some(connection), pool, request, patience }
@@ -44,7 +44,7 @@ impl UpstreamBody {
                     let reason = format!("it sent nothing for {} s", RESPONSE_TIMEOUT.as_secs());
                     return Poll::Ready(Some(Err(self.break_off(&reason))));
                 }
-                // It answers while the request still arrives, and may want to see all of it before it goes on.
+                // The upstream answers while the request still arrives, and may need all of it before it continues.
                 continue;
             };
             self.patience.rest();
@@ -65,12 +65,12 @@ impl UpstreamBody {
         }
     }
 
-    /// Whether the last bytes were given out.
+    /// Whether the last bytes were returned.
     pub fn is_end_stream(&self) -> bool {
         self.incoming.is_end_stream()
     }
 
-    /// How long it is, if the upstream said so.
+    /// Its length, if the upstream has announced it.
     pub fn size_hint(&self) -> SizeHint {
         self.incoming.size_hint()
     }
@@ -79,7 +79,7 @@ impl UpstreamBody {
         self.connection = None;
         if self.request.failure().is_none() {
             let upstream = &self.pool.endpoint;
-            tracing::error!(%upstream, reason, "an upstream's response broke off: the client's connection is cut");
+            tracing::error!(%upstream, reason, "an upstream's response broke off; closing the client's connection");
         }
         io::Error::other("the upstream's response broke off")
     }
@@ -93,7 +93,7 @@ impl UpstreamBody {
 
 impl Drop for UpstreamBody {
     fn drop(&mut self) {
-        // Whoever knows the length does not ask once more for the end.
+        // A reader that knows the length does not poll once more for the end.
         if self.incoming.is_end_stream() {
             self.give_back();
         }

@@ -1,18 +1,18 @@
-//! When a request may be sent again, and how old a connection may be that must not fail it.
+//! Decides when a request may be sent again, and how long its first connection may have been idle.
 //!
-//! An upstream may close an idle connection in the moment in which a request is sent on it. Who sees the connection die
-//! without one byte of a response cannot know whether the request was carried out (RFC 9110, 9.2.2).
+//! An upstream may close an idle connection at the moment in which a request is sent on it. If the connection ends
+//! without one byte of a response, it is unknown whether the request was carried out (RFC 9110, 9.2.2).
 
 use http::Method;
 use std::time::Duration;
 
-/// The longest that a connection stays idle in a pool.
+/// How long a connection may be idle in a pool.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A connection that was used so recently is not about to be closed for its idleness.
+/// A server does not close a connection for idleness within this time.
 const SURELY_FRESH: Duration = Duration::from_secs(1);
 
-/// What there is to know of a request.
+/// The properties of a request that decide about its retry.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
     is_idempotent: bool,
@@ -22,22 +22,22 @@ pub struct Attempt {
 // === impl Attempt ===
 
 impl Attempt {
-    /// A request with this method, with a body or without.
+    /// For a request with this method, with or without a body.
     pub fn new(method: &Method, has_body: bool) -> Attempt {
         let is_idempotent =
             matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE);
         Attempt { is_idempotent, has_body }
     }
 
-    /// Whether it may be sent again when its connection died without one byte of a response.
+    /// Whether it may be sent again after its connection ended without one byte of a response.
     ///
-    /// A body that was begun is gone. As long as nothing of it was sent, nothing can have been done with it.
-    pub fn may_repeat(self, body_was_begun: bool) -> bool {
-        !body_was_begun && (self.is_idempotent || self.has_body)
+    /// A body that has begun cannot be sent again. While no byte of a body was sent, its request was not carried out.
+    pub fn may_repeat(self, body_has_begun: bool) -> bool {
+        !body_has_begun && (self.is_idempotent || self.has_body)
     }
 
-    /// How long the connection may have been idle on which it is sent first.
-    pub fn most_idle(self) -> Duration {
+    /// How long the connection of the first attempt may have been idle.
+    pub fn max_idle(self) -> Duration {
         if self.is_idempotent && !self.has_body { IDLE_TIMEOUT } else { SURELY_FRESH }
     }
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_harms_nobody_twice_is_repeated() {
+    fn only_a_request_that_is_safe_to_repeat_is_repeated() {
         //   method, has a body, was begun, may be repeated, needs no fresh connection
         let cases = [
             ("GET", false, false, true, true),
@@ -64,7 +64,7 @@ mod tests {
         for (method, has_body, begun, may_repeat, any_connection) in cases {
             let attempt = Attempt::new(&Method::from_bytes(method.as_bytes()).expect("method"), has_body);
             assert_eq!(attempt.may_repeat(begun), may_repeat, "{method} {has_body} {begun}");
-            assert_eq!(attempt.most_idle() == IDLE_TIMEOUT, any_connection, "{method} {has_body}");
+            assert_eq!(attempt.max_idle() == IDLE_TIMEOUT, any_connection, "{method} {has_body}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A socket to an upstream, which remembers what hyper does not tell: when it last wrote, and whether an answer has begun.
+//! A socket to an upstream. It records what hyper does not report: the time of the last write, and whether a response
+//! has begun.
 
 use std::io;
 use std::pin::Pin;
@@ -16,8 +17,8 @@ pub struct Stream {
     progress: Arc<Progress>,
 }
 
-/// What happens on a socket. (hyper wants to be able to send the socket to other threads when its protocol changes;
-/// hence the atomics, although one thread alone uses them.)
+/// The progress on a socket. hyper requires a socket that can be sent to other threads, for a change of the protocol;
+/// hence the atomics, although only one thread uses them.
 #[derive(Debug)]
 pub struct Progress {
     since: Instant,
@@ -41,18 +42,18 @@ impl Progress {
         }
     }
 
-    /// A request begins.
+    /// Starts again for a new request.
     pub fn restart(&self) {
         self.has_read.store(false, Ordering::Relaxed);
         self.wrote();
     }
 
-    /// Whether the upstream has sent anything since then.
+    /// Whether the upstream has sent a byte since then.
     pub fn has_read(&self) -> bool {
         self.has_read.load(Ordering::Relaxed)
     }
 
-    /// When the upstream last took something of the request.
+    /// When the upstream last took bytes of the request.
     pub fn last_write(&self) -> Instant {
         self.since + Duration::from_millis(self.wrote_after_milliseconds.load(Ordering::Relaxed))
     }
@@ -71,7 +72,7 @@ impl Stream {
         Stream { socket, progress: Arc::new(Progress::new()) }
     }
 
-    /// What happens on it, also when hyper owns it.
+    /// Its progress, readable while hyper owns the stream.
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
     }

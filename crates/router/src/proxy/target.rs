@@ -1,25 +1,25 @@
-//! What an upstream is asked for: the target as the client wrote it, or what a rewrite made of it, encoded anew.
+//! The target of a request for an upstream: the client's spelling, or the encoded result of a rewrite.
 
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use http::uri::PathAndQuery;
 use std::fmt::Write as _;
 
-/// Path and query for the upstream. What is before them (RFC 9112, 3.2.2) is in the header `Host`.
+/// Path and query for the upstream. The host of an absolute target (RFC 9112, 3.2.2) is in the header `Host`.
 ///
 /// # Errors
-/// 400 if the client names none; 500 if a rewrite made one that is longer than any.
+/// 400 if the client sent no path; 500 if a rewrite made a target that exceeds all limits.
 pub fn of(subject: &Subject<'_>) -> Result<PathAndQuery, Failure> {
     if !subject.is_rewritten {
         return subject.parts.uri.path_and_query().cloned().ok_or(Failure::BadRequest("the target"));
     }
     encode(subject.path.bytes(), subject.raw_query()).parse().map_err(|error| {
-        tracing::error!(%error, "a rewrite made a target that cannot be sent: answered 500");
+        tracing::error!(%error, "a rewrite made a target that cannot be sent; answering 500");
         Failure::Internal
     })
 }
 
-/// A path's bytes stand for themselves. A query has escapes of its own already.
+/// Encodes a path whose bytes are all literal, and a query that contains escapes already.
 fn encode(path: &[u8], query: &str) -> String {
     let mut target = String::with_capacity(path.len() + query.len() + 16);
     encode_to(&mut target, path, b"%?");
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_not_stand_in_a_target_is_encoded() {
+    fn bytes_that_are_not_allowed_in_a_target_are_encoded() {
         let cases: [(&[u8], &str, &str); 6] = [
             (b"/a/b", "", "/a/b"),
             (b"/a b%?#", "", "/a%20b%25%3F%23"),

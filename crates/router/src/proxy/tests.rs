@@ -1,4 +1,4 @@
-//! Time-outs, which end-to-end tests would have to sit out, and connections that die at the wrong moment.
+//! Timeouts that are too long for end-to-end tests, and connections that end at the wrong moment.
 
 use super::*;
 use http::uri::PathAndQuery;
@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-/// Runs on an event loop whose clock jumps ahead whenever nothing else is to be done.
+/// Runs on an event loop whose clock jumps ahead whenever no other work is left.
 fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
@@ -40,7 +40,7 @@ fn read_head(stream: &mut TcpStream) -> String {
 }
 
 #[test]
-fn an_upstream_that_does_not_answer_is_waited_for_a_minute() {
+fn an_upstream_that_does_not_answer_gets_a_minute() {
     let (_listener, endpoint) = listen();
     run(async {
         let began = Instant::now();
@@ -77,7 +77,7 @@ fn a_response_that_stops_is_cut_after_a_minute() {
 }
 
 #[test]
-fn what_died_with_an_idle_connection_is_sent_again_if_that_harms_nobody() {
+fn a_request_on_a_dead_idle_connection_is_sent_again_if_that_is_safe() {
     // The upstream answers one request on each connection, and closes it when it sees a second.
     let (listener, endpoint) = listen();
     std::thread::spawn(move || {
@@ -105,7 +105,7 @@ fn what_died_with_an_idle_connection_is_sent_again_if_that_harms_nobody() {
 }
 
 #[test]
-fn a_connection_that_was_idle_for_long_gets_no_request_that_can_not_be_repeated() {
+fn a_connection_with_a_long_idle_time_gets_no_request_that_cannot_be_repeated() {
     let (listener, endpoint) = listen();
     let counter = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let accepted = std::sync::Arc::clone(&counter);
@@ -146,7 +146,7 @@ fn a_connection_that_was_idle_for_long_gets_no_request_that_can_not_be_repeated(
 }
 
 #[test]
-fn a_server_that_is_down_is_not_asked_for_a_while() {
+fn a_server_that_is_down_gets_no_requests_for_a_while() {
     let (first, one) = listen();
     let (second, two) = listen();
     drop(first);

@@ -1,16 +1,16 @@
-//! Whether a connection changes its protocol: what the client asks for, and whether the upstream does just that.
+//! Decides whether a connection changes its protocol: the client must request it, and the upstream must agree.
 //!
-//! `h2c` is never passed on: it is HTTP again, whose requests would pass by the routes unseen.
+//! `h2c` is never passed on: it is HTTP again, and its requests would bypass the routes.
 
 use crate::proxy::hop_by_hop::has_option;
 use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Method, Version};
 
-/// The protocols that a request asks for (RFC 9110, 7.8); `None` if it is an ordinary one.
+/// The protocols that a request asks for (RFC 9110, 7.8); `None` if it asks for no change.
 ///
-/// Only a `GET` without a body may ask, as for a WebSocket.
-pub fn wanted(request: &Parts, has_body: bool) -> Option<HeaderValue> {
+/// Only a `GET` without a body may ask for one, as for a WebSocket.
+pub fn requested(request: &Parts, has_body: bool) -> Option<HeaderValue> {
     if request.method != Method::GET || has_body || request.version != Version::HTTP_11 {
         return None;
     }
@@ -24,12 +24,12 @@ pub fn wanted(request: &Parts, has_body: bool) -> Option<HeaderValue> {
     names.all(is_other).then(|| protocols.clone())
 }
 
-/// Whether a 101 changes to a protocol that was asked for.
-pub fn is_granted(response: &HeaderMap, wanted: &HeaderValue) -> bool {
+/// Whether a 101 changes to a protocol that was requested.
+pub fn is_granted(response: &HeaderMap, requested: &HeaderValue) -> bool {
     let mut values = response.get_all(UPGRADE).iter();
     let (Some(granted), None) = (values.next(), values.next()) else { return false };
     let granted = granted.as_bytes().trim_ascii();
-    split(wanted).any(|name| name.eq_ignore_ascii_case(granted))
+    split(requested).any(|name| name.eq_ignore_ascii_case(granted))
 }
 
 fn split(protocols: &HeaderValue) -> impl Iterator<Item = &[u8]> {
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_asked_for_in_full_or_not_at_all() {
+    fn an_upgrade_needs_all_of_its_headers() {
         type Headers<'a> = &'a [(&'a str, &'a str)];
         let cases: [(&str, Headers<'_>, bool); 11] = [
             ("GET", &[("connection", "Upgrade"), ("upgrade", "websocket")], true),
@@ -71,13 +71,13 @@ mod tests {
         ];
         for (method, headers, expected) in cases {
             let request = request(method, headers);
-            assert_eq!(wanted(&request, false).is_some(), expected, "{method} {headers:?}");
-            assert_eq!(wanted(&request, true), None);
+            assert_eq!(requested(&request, false).is_some(), expected, "{method} {headers:?}");
+            assert_eq!(requested(&request, true), None);
         }
     }
 
     #[test]
-    fn only_what_was_asked_for_is_granted() {
+    fn only_a_requested_protocol_is_granted() {
         let cases: [(&str, &[&str], bool); 6] = [
             ("websocket", &["WebSocket"], true),
             ("a/1, b", &["b"], true),

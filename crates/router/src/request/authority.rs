@@ -1,17 +1,17 @@
 //! The host that a request is for: from its target or its `Host` header (RFC 9112, 3.2).
 //!
-//! Whoever looks must see the same one. So an absolute target's host takes the place of the header's, and what is no
-//! host, or more than one, is answered 400: it could be a path to one who makes a path of it, and another host to one who
-//! reads it differently.
+//! All programs behind howdah must see the same host. Therefore the host of an absolute target replaces the header's. An
+//! invalid host, or more than one, is answered 400: a program that makes a path of the host would open another folder,
+//! and programs that read it differently would see different hosts.
 
 use crate::response::failure::Failure;
 use http::header::{HOST, HeaderValue};
 use http::request::Parts;
 use http::{Version, uri};
 
-/// Sets `Host` to what an absolute target says, as the RFC has it. [`host`] judges it.
+/// Sets `Host` to the host of an absolute target, as the RFC requires. [`host`] validates it.
 pub fn take_from_target(request: &mut Parts) {
-    // Several, or none where there must be one, is an error that must not be mended.
+    // Several headers, or no header where one is required, are an error that must not be repaired.
     let hosts = request.headers.get_all(HOST).iter().count();
     if let Some(authority) = request.uri.authority()
         && (hosts == 1 || hosts == 0 && request.version != Version::HTTP_11)
@@ -21,10 +21,10 @@ pub fn take_from_target(request: &mut Parts) {
     }
 }
 
-/// The request's host: in lower case, without port and last dot. Empty if an HTTP/1.0 client names none.
+/// The request's host: in lower case, without port and trailing dot. Empty if an HTTP/1.0 client sends no host.
 ///
 /// # Errors
-/// 400 for none, several, or none that is valid.
+/// 400 for a missing host, an invalid host, or several hosts.
 pub fn host(request: &Parts) -> Result<String, Failure> {
     if request.uri.scheme().is_some_and(|scheme| *scheme != uri::Scheme::HTTP && *scheme != uri::Scheme::HTTPS) {
         return Err(Failure::BadRequest("the target's scheme"));
@@ -40,7 +40,7 @@ pub fn host(request: &Parts) -> Result<String, Failure> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// The host of `host:port`, if it is one (RFC 3986, 3.2).
+/// The host of `host:port`, if it is valid (RFC 3986, 3.2).
 fn name(authority: &str) -> Option<&str> {
     let is_port = |rest: &str| {
         rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
@@ -54,7 +54,7 @@ fn name(authority: &str) -> Option<&str> {
     let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
-    // A name with an empty label could be "..", which is a folder to who makes a path of it.
+    // A name with an empty label could be "..", which is a folder for a program that makes a path of it.
     let is_name = name.split('.').all(|label| !label.is_empty() && label.bytes().all(is_name_byte));
     (is_name && is_port(port)).then_some(name)
 }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_goes_before_the_header_and_one_header_is_enough() {
+    fn the_target_has_priority_over_the_header() {
         let (new, old) = (Version::HTTP_11, Version::HTTP_10);
         type Case<'c> = (&'c str, Version, &'c [&'c str], Result<&'c str, &'c str>);
         let cases: &[Case<'_>] = &[

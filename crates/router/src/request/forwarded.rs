@@ -1,19 +1,19 @@
 //! `forwarded`: the client that a trusted proxy names in its headers.
 //!
-//! Whoever is not among the proxies is not believed. Of a list (`X-Forwarded-For: client, proxy`) the last address is
-//! taken; with `recursive` the last that is no proxy's. A list with something that is no address says nothing from there
-//! on to the left: it could be anybody's.
+//! The headers of a peer that is not a trusted proxy are ignored. The last address of a list (`X-Forwarded-For: client,
+//! proxy`) is used; with `recursive`, the last address that is not a trusted proxy's. An element that is not an address
+//! ends the list: everything to the left of it may come from any client.
 
 use howdah_config::{Forwarded, Peer, Scheme};
 use http::HeaderMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// What a proxy says of its client.
+/// What a proxy's headers state about its client.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// Its address.
     pub client: Option<IpAddr>,
-    /// How it speaks.
+    /// Its protocol.
     pub scheme: Option<Scheme>,
 }
 
@@ -84,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_proxy_is_believed() {
+    fn only_a_trusted_proxy_is_believed() {
         assert_eq!(from("10.0.0.1", false, &["1.2.3.4"]).as_deref(), Some("1.2.3.4"));
         assert_eq!(from("11.0.0.1", false, &["1.2.3.4"]), None);
     }
 
     #[test]
-    fn the_last_address_counts_or_the_last_that_is_no_proxys() {
+    fn the_last_address_is_used_or_the_last_that_is_not_a_proxys() {
         let table: [(&[&str], _, _); 12] = [
             (&["1.1.1.1, 2.2.2.2"], Some("2.2.2.2"), Some("2.2.2.2")),
             (&["1.1.1.1, 2.2.2.2, 10.0.0.3"], Some("10.0.0.3"), Some("2.2.2.2")),
@@ -100,7 +100,7 @@ mod tests {
             (&["[2001:db8::1]:80"], Some("2001:db8::1"), Some("2001:db8::1")),
             (&["1.1.1.1:80"], Some("1.1.1.1"), Some("1.1.1.1")),
             (&["unknown"], None, None),
-            // What is not ASCII is no address, and takes nothing else with it.
+            // An element that is not ASCII is not an address. The elements after it stay valid.
             (&["\u{ff}, 1.1.1.1"], Some("1.1.1.1"), Some("1.1.1.1")),
             (&["\u{ff}, 1.1.1.1, 10.0.0.3"], Some("10.0.0.3"), Some("1.1.1.1")),
             (&["1.1.1.1, \u{ff}, 10.0.0.3"], Some("10.0.0.3"), Some("10.0.0.3")),

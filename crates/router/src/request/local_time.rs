@@ -1,10 +1,10 @@
-//! The time of the day where the machine is, as logs have it: `31/Dec/1986:19:40:00 +0300`.
+//! The local time in the form of access logs: `31/Dec/1986:19:40:00 +0300`.
 
 use jiff::Zoned;
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The time now. It is made once a second.
+/// The current time. The text is made once a second.
 pub fn now() -> String {
     thread_local! {
         static LAST: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };

@@ -1,11 +1,11 @@
-//! Request path normalisation: what a client wrote becomes a path that names one thing.
+//! Request path normalisation: different spellings of a path become one.
 //!
 //! The path is percent-decoded first and its dot segments are resolved afterwards, so that `%2F` and `%2e%2e` hide
-//! no traversal. Runs of slashes become one; a trailing slash stays, because it says "folder". A backslash is an
-//! ordinary byte, and so is a control character; a path need not be UTF-8: an application decides what it means. A path
+//! no traversal. Runs of slashes become one; a trailing slash stays, because it marks a folder. A backslash is an
+//! ordinary byte, and so is a control character; a path need not be UTF-8: its meaning is up to the application. A path
 //! that is normal already is borrowed, not copied.
 //!
-//! What is refused is the client's mistake and a [`BadPath`], for an answer 400: a bad percent encoding, a NUL, a `..`
+//! Fails with a [`BadPath`], which is a mistake of the client and answered 400: a bad percent encoding, a NUL, a `..`
 //! that leaves the root.
 
 use std::{borrow::Cow, error::Error, fmt};
@@ -18,7 +18,7 @@ pub struct RequestPath<'r> {
     bytes: Option<Vec<u8>>,
 }
 
-/// Why a request path names nothing.
+/// Why a request path is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPath {
     /// It does not begin with a slash.
@@ -53,27 +53,27 @@ impl<'r> RequestPath<'r> {
             Ok(text) => Self { text: Cow::Owned(text), bytes: None },
             Err(error) => {
                 let bytes = error.into_bytes();
-                Self { text: Cow::Owned(encode_what_is_no_text(&bytes)), bytes: Some(bytes) }
+                Self { text: Cow::Owned(encode_invalid_utf8(&bytes)), bytes: Some(bytes) }
             }
         })
     }
 
-    /// The path of no request: `/`.
+    /// The path `/`, without a request.
     pub fn root() -> Self {
         Self { text: Cow::Borrowed("/"), bytes: None }
     }
 
-    /// The same path, borrowed from nobody.
+    /// The same path, with its own memory.
     pub fn into_owned(self) -> RequestPath<'static> {
         RequestPath { text: Cow::Owned(self.text.into_owned()), bytes: self.bytes }
     }
 
-    /// The path as text, for conditions and templates. Where it is none, bytes are percent-encoded again.
+    /// The path as text, for conditions and templates. Bytes that are not UTF-8 are percent-encoded again.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether [`RequestPath::text`] is all there is to it.
+    /// Whether [`RequestPath::text`] is the whole path, without encoded bytes.
     pub fn is_text(&self) -> bool {
         self.bytes.is_none()
     }
@@ -84,7 +84,7 @@ impl<'r> RequestPath<'r> {
     }
 }
 
-/// Whether decoding and resolving would change nothing. `/.name` counts as not normal: the slow way sorts it out.
+/// Whether decoding and resolving would change nothing. `/.name` counts as not normal: the slow path handles it.
 fn is_normal(path: &[u8]) -> bool {
     let mut previous = 0;
     path.iter().all(|&byte| {
@@ -132,7 +132,7 @@ fn resolve_segments(path: &[u8]) -> Result<Vec<u8>, BadPath> {
     Ok(resolved)
 }
 
-fn encode_what_is_no_text(path: &[u8]) -> String {
+fn encode_invalid_utf8(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len() + 16);
     for chunk in path.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_refused() {
+    fn invalid_paths_are_refused() {
         let table = [
             ("", BadPath::NotAbsolute),
             ("*", BadPath::NotAbsolute),

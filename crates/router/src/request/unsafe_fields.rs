@@ -1,16 +1,16 @@
-//! Headers whose names CGI cannot tell apart: with other characters than letters, digits and hyphens.
+//! Headers whose names CGI cannot distinguish: names with characters other than letters, digits and hyphens.
 //!
-//! `X_Forwarded_For` and `X-Forwarded-For` are both `HTTP_X_FORWARDED_FOR`. Where `settings/http/discard_unsafe_fields`
-//! is true, and that is the default, the former is as if it had not come: for applications, upstreams, conditions and logs.
+//! `X_Forwarded_For` and `X-Forwarded-For` are both `HTTP_X_FORWARDED_FOR`. With `settings/http/discard_unsafe_fields`,
+//! which is true by default, the former is dropped: applications, upstreams, conditions and logs do not see it.
 
 use http::header::HeaderMap;
 
-/// Whether a header's name, in lower case, has letters, digits and hyphens alone.
+/// Whether a header's name, in lower case, has only letters, digits and hyphens.
 pub fn is_safe(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Leaves out the headers whose names are not safe.
+/// Removes the headers whose names are not safe.
 pub fn discard(headers: &mut HeaderMap) {
     if headers.keys().all(|name| is_safe(name.as_str())) {
         return;

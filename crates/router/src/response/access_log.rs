@@ -1,9 +1,9 @@
-//! The access log: where the lines of answers go.
+//! The access log: the destination of its lines.
 //!
-//! Lines are collected in memory and written when the thread has nothing else to do, or many have come together. The
-//! file is opened by the supervisor (and again at SIGUSR1). What is no regular file may block: a thread of its own writes
-//! it, one for all event loops, so that lines are whole. A line is lost only if it can't be written, or if nobody reads
-//! while very many come; both are said in the log.
+//! Lines are collected in memory and written when the thread has no other work, or when many have collected. The
+//! supervisor opens the file (again at SIGUSR1). A destination that is not a regular file may block: one background
+//! thread writes to it for all event loops, so that lines stay whole. A line is lost only if it cannot be written, or if
+//! no program reads while very many lines arrive; the log reports both.
 
 use howdah_background_writer::BackgroundWriter;
 use std::cell::Cell;
@@ -17,8 +17,9 @@ use std::time::Duration;
 pub struct AccessLog {
     sink: Option<Sink>,
     pending: String,
-    complained: Cell<bool>,
-    /// The file ends within a line, which could not be written whole.
+    /// The current write error was logged.
+    error_logged: Cell<bool>,
+    /// The file ends within a line that could not be written completely.
     is_torn: Cell<bool>,
 }
 
@@ -27,10 +28,10 @@ enum Sink {
     Background(Arc<BackgroundWriter>),
 }
 
-/// Bytes that are written at once.
+/// Lines are written when this number of bytes has collected.
 const WRITE_BYTES: usize = 32 * 1024;
-/// How long the end waits for who reads the log.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a drop waits for the program that reads the log.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 // === impl AccessLog ===
 
@@ -39,16 +40,16 @@ impl AccessLog {
     pub fn reopen(&mut self, file: Option<Arc<File>>) {
         self.flush();
         self.sink = file.map(Sink::new);
-        self.complained.set(false);
+        self.error_logged.set(false);
         self.is_torn.set(false);
     }
 
-    /// Whether there is anything to write to.
+    /// Whether there is a destination.
     pub fn is_on(&self) -> bool {
         self.sink.is_some()
     }
 
-    /// Writes what has been collected.
+    /// Writes the collected lines.
     pub fn flush(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -61,14 +62,14 @@ impl AccessLog {
                 }
                 match write(file, self.pending.as_bytes()) {
                     Ok(()) => {
-                        self.complained.set(false);
+                        self.error_logged.set(false);
                         self.is_torn.set(false);
                     }
                     Err((error, written)) => {
                         if let Some(last) = written.checked_sub(1) {
                             self.is_torn.set(self.pending.as_bytes()[last] != b'\n');
                         }
-                        if !self.complained.replace(true) {
+                        if !self.error_logged.replace(true) {
                             tracing::error!(%error, "cannot write the access log; lines are lost until it can be written again");
                         }
                     }
@@ -93,12 +94,12 @@ impl Drop for AccessLog {
     fn drop(&mut self) {
         self.flush();
         if let Some(Sink::Background(writer)) = &self.sink {
-            writer.finish(PATIENCE);
+            writer.finish(FINISH_TIMEOUT);
         }
     }
 }
 
-/// Writes all of the lines, or says why not, and how many bytes were written.
+/// Writes all of the lines, or returns the error and how many bytes were written.
 fn write(mut file: &File, lines: &[u8]) -> Result<(), (io::Error, usize)> {
     let mut written = 0;
     while written < lines.len() {
@@ -116,7 +117,7 @@ fn write(mut file: &File, lines: &[u8]) -> Result<(), (io::Error, usize)> {
 
 impl Sink {
     fn new(file: Arc<File>) -> Sink {
-        /// The last one that was made.
+        /// The last background writer, shared by all threads.
         static SHARED: Mutex<Weak<BackgroundWriter>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = shared.upgrade().filter(|writer| writer.writes_to(&file)) {

@@ -1,8 +1,8 @@
-//! A line of the access log: what the configured format makes of a request and its response.
+//! A line of the access log: a request and its response in the configured format.
 //!
-//! The line is made when the head of the response is known, and written when its body has ended: what is known only then
-//! (`$body_bytes_sent`, `$request_time`) is left open. What a client sends cannot forge a line: quotes and control
-//! characters in values are escaped.
+//! The line is made when the head of the response is known, and written after the end of its body. Marks stand for the
+//! values that are known only then (`$body_bytes_sent`, `$request_time`). A client cannot forge a line: quotes and
+//! control characters in values are escaped.
 
 use crate::process::thread;
 use crate::request::local_time;
@@ -15,15 +15,15 @@ use std::time::Instant;
 
 /// A line that waits for the end of its response.
 pub struct Entry {
-    /// With marks for what is not known yet.
+    /// With marks for values that are not known yet.
     line: String,
     is_json: bool,
     since: Instant,
-    /// Bytes of the response's body that were handed out.
+    /// How many bytes of the response's body were sent.
     pub body_bytes: u64,
 }
 
-/// Marks in a line. No value has them: they are control characters, and escaped.
+/// Marks in a line. No value contains them: they are control characters, which are escaped.
 const BODY_BYTES: char = '\u{1}';
 const REQUEST_TIME: char = '\u{2}';
 
@@ -38,7 +38,7 @@ impl Entry {
         Some(Box::new(Entry::of(&log.format, answered, answered.since())))
     }
 
-    /// The line of bytes that were no request, and were answered with this status. A condition cannot hold for it.
+    /// The line of bytes that were not a request, and were answered with this status. A condition cannot hold for it.
     pub fn of_no_request(log: &AccessLog, remote: &str, status: StatusCode) -> Option<Box<Entry>> {
         let no_request = NoRequest { remote, status };
         log.condition.is_none().then(|| Box::new(Entry::of(&log.format, &no_request, Instant::now())))
@@ -59,7 +59,7 @@ impl Entry {
             match c {
                 BODY_BYTES => drop(write!(line, "{}", self.body_bytes)),
                 REQUEST_TIME => drop(write!(line, "{:.3}", self.since.elapsed().as_secs_f64())),
-                // The format's own, if it has any, would break the JSON.
+                // A control character of the format itself would break the JSON.
                 c if self.is_json && c.is_control() => {}
                 c => line.push(c),
             }
@@ -78,7 +78,7 @@ fn json(members: &[(String, Template)], variables: &dyn Variables) -> String {
         line.push('"');
         escape_json(name, &mut line);
         line.push_str("\":\"");
-        // The constant parts are escaped by the same hand as the values.
+        // The constant parts are escaped like the values.
         template.parts().for_each(|part| match part {
             TemplatePart::Literal(text) => escape_json(text, &mut line),
             TemplatePart::Variable(variable) => variables.write(variable, &mut line),
@@ -95,7 +95,7 @@ fn render(template: &Template, variables: &Escaped<'_>) -> String {
     line
 }
 
-/// Values as they may stand in a line; `-` for none.
+/// Writes escaped values; `-` for an empty one.
 struct Escaped<'v> {
     variables: &'v dyn Variables,
     escape: fn(&str, &mut String),
@@ -104,7 +104,7 @@ struct Escaped<'v> {
 impl Variables for Escaped<'_> {
     fn write(&self, variable: &TemplateVariable, out: &mut String) {
         thread_local! {
-            /// Space for a value.
+            /// A buffer for one value.
             static VALUE: Cell<String> = const { Cell::new(String::new()) };
         }
         match variable {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_sends_can_not_forge_a_line() {
+    fn a_client_cannot_forge_a_line() {
         assert_eq!(line(r#""$status \"$uri\" $host""#), "200 \"/a\\x22b\\x0Ac\\x5C\\x01\\x02\" -");
     }
 

@@ -3,18 +3,18 @@
 //! Stricter than hyper where the grammar is: no space after a size unless an extension follows, no control character in
 //! an extension, no trailer that goes on in the next line. The bytes of the body itself are skipped.
 
-/// Where in a chunked body the connection is.
+/// The current position in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunks {
-    /// In a chunk's size, of which so many digits have come.
+    /// In a chunk's size: its value so far, and the number of its digits.
     Size(u64, u8),
-    /// In the spaces before an extension.
+    /// In the spaces before an extension of a chunk of this size.
     Space(u64),
-    /// In an extension that has so many bytes.
+    /// In an extension: the size of its chunk, and the number of its bytes so far.
     Extension(u64, u16),
-    /// Before the LF of the line with the size.
+    /// Before the LF of the line with this size.
     SizeLf(u64),
-    /// So many bytes before the end of a chunk.
+    /// In a chunk that has this number of bytes left.
     Data(u64),
     /// Before the CR LF at the end of a chunk.
     DataCr,
@@ -27,11 +27,11 @@ pub enum Chunks {
     TrailerLf,
     /// Before the last LF.
     EndLf,
-    /// All of it has come.
+    /// After the last byte of the body.
     End,
 }
 
-/// The framing is wrong: nobody can say where the body ends.
+/// The framing is wrong: the end of the body is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -45,7 +45,7 @@ impl Chunks {
     /// The beginning of a body.
     pub const START: Chunks = Chunks::Size(0, 0);
 
-    /// Takes bytes up to the end of the body, and says how many; those before an error are counted, too.
+    /// Skips bytes up to the end of the body, and returns how many: up to the first wrong byte if there is an error.
     pub fn skip(&mut self, bytes: &[u8]) -> (usize, Result<(), Broken>) {
         let mut at = 0;
         while at < bytes.len() && *self != Chunks::End {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_where_its_chunks_say() {
+    fn a_body_ends_after_its_last_chunk() {
         let table: &[&[u8]] = &[
             b"0\r\n\r\n",
             b"3\r\nabc\r\n0\r\n\r\n",
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_end_elsewhere_is_broken() {
+    fn ambiguous_framing_is_broken() {
         let table: &[(&[u8], usize)] = &[
             (b"\r\n", 0),
             (b"x\r\n", 0),

@@ -1,45 +1,45 @@
-//! A connection's requests, one after the other: which bytes may go on to hyper.
+//! Checks the requests of a connection, one after the other, and determines which bytes hyper may read.
 
 use super::Refusal;
 use super::chunks::{Broken, Chunks};
 use super::head::{Framing, Scanner};
 
-/// Where in its requests a connection is.
+/// The current position in the requests of a connection.
 #[derive(Debug)]
 pub struct Guard {
     state: State,
-    /// Heads that were let on.
+    /// How many heads have passed.
     heads: u64,
-    /// Requests that were let on to their end.
+    /// How many requests have passed to their end.
     whole: u64,
-    /// Whether the last of them asks for another protocol.
-    asks_for_upgrade: bool,
+    /// Whether the last head requests another protocol.
+    requests_upgrade: bool,
 }
 
 #[derive(Debug)]
 enum State {
     Head(Scanner),
-    /// So many bytes of a body are still to come.
+    /// In a body that has this number of bytes left.
     Length(u64),
     Chunked(Chunks),
-    /// What comes may be another request or another protocol: the answer decides.
+    /// The next bytes may be another request or another protocol: the response decides.
     Undecided,
 }
 
-/// What becomes of some bytes.
+/// The result for some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// So many of them go on. The rest is part of a head that is not complete, if there is no trouble: it is to be kept,
-    /// and judged once more together with what comes next.
+    /// How many bytes pass. Without trouble, the rest is part of an incomplete head: the caller keeps it, and passes it
+    /// again together with the next bytes.
     pub pass: usize,
-    /// What is wrong with what comes after them.
+    /// The error in the bytes after them.
     pub trouble: Option<Trouble>,
 }
 
-/// What ends a connection.
+/// An error that ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// A head is refused. Before it on this connection there were so many.
+    /// A head is refused, after this number of heads on the connection.
     Refused(Refusal, u64),
     /// The body of the last request breaks its framing.
     Broken,
@@ -48,32 +48,33 @@ pub enum Trouble {
 // === impl Guard ===
 
 impl Guard {
-    /// Before the first request.
+    /// Starts before the first request.
     pub fn new() -> Guard {
-        Guard { state: State::Head(Scanner::default()), heads: 0, whole: 0, asks_for_upgrade: false }
+        Guard { state: State::Head(Scanner::default()), heads: 0, whole: 0, requests_upgrade: false }
     }
 
-    /// How many requests were let on to their end.
+    /// How many requests have passed to their end.
     pub fn whole(&self) -> u64 {
         self.whole
     }
 
-    /// How many requests were let on, if the last of them has come to its end and nothing of another has begun.
+    /// How many requests have passed, if the last one is complete and no byte of another has arrived.
     pub fn between_requests(&self) -> Option<u64> {
         matches!(&self.state, State::Head(scanner) if scanner.has_seen_nothing()).then_some(self.heads)
     }
 
-    /// So many requests must have been answered before the guard goes on; with another protocol it does not.
+    /// The number of requests that must be answered before the guard continues. It waits if the last request asks for
+    /// another protocol, and never continues if the protocol changes.
     pub fn waits_for(&self) -> Option<u64> {
         matches!(self.state, State::Undecided).then_some(self.heads)
     }
 
-    /// The answer was one of HTTP, and so is what comes.
+    /// Continues after a response that did not change the protocol.
     pub fn go_on(&mut self) {
         self.state = State::Head(Scanner::default());
     }
 
-    /// Judges bytes: those that were left from the last time, and new ones. After trouble there is nothing to judge.
+    /// Checks bytes: those that did not pass the last time, and new ones. Must not be called after trouble.
     pub fn judge(&mut self, bytes: &[u8]) -> Judgement {
         let mut pass = 0;
         while pass < bytes.len() {
@@ -84,7 +85,7 @@ impl Guard {
                     Ok(Some(head)) => {
                         pass += head.length;
                         self.heads += 1;
-                        self.asks_for_upgrade = head.asks_for_upgrade;
+                        self.requests_upgrade = head.requests_upgrade;
                         self.state = match head.body {
                             Framing::Length(0) => self.after_body(),
                             Framing::Length(length) => State::Length(length),
@@ -119,7 +120,7 @@ impl Guard {
 
     fn after_body(&mut self) -> State {
         self.whole += 1;
-        if self.asks_for_upgrade { State::Undecided } else { State::Head(Scanner::default()) }
+        if self.requests_upgrade { State::Undecided } else { State::Head(Scanner::default()) }
     }
 }
 
@@ -131,7 +132,7 @@ mod tests {
     const POST: &[u8] = b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello";
     const CHUNKED: &[u8] = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nGET /\r\n0\r\n\r\n";
 
-    /// As the socket does it, with reads of so many bytes. Says what went on.
+    /// Does what the socket does, with reads of `step` bytes. Returns the bytes that passed.
     fn feed(bytes: &[u8], step: usize) -> (Vec<u8>, Option<Trouble>) {
         let mut guard = Guard::new();
         let (mut kept, mut passed) = (Vec::new(), Vec::new());
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_upgrade_waits_for_the_answer() {
+    fn bytes_after_an_upgrade_wait_for_the_response() {
         let upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n";
         let all = [&upgrade[..], b"\x81\x05hello"].concat();
         for step in 1..=all.len() {
@@ -182,7 +183,7 @@ mod tests {
             let mut guard = Guard::new();
             assert_eq!(guard.between_requests(), Some(0));
             for length in 1..=request.len() {
-                // Byte by byte: what has not passed comes again.
+                // Byte by byte: bytes that have not passed come again.
                 let mut guard = Guard::new();
                 let passed = guard.judge(&request[..length]).pass;
                 let is_between = length == request.len() && is_decided;
@@ -206,10 +207,10 @@ mod tests {
         }
     }
 
-    /// `cargo test --release -p howdah-router --lib -- --ignored --nocapture judging`
+    /// `cargo test --release -p howdah-router --lib -- --ignored --nocapture time_of_a_check`
     #[test]
     #[ignore = "a measurement"]
-    fn how_long_judging_takes() {
+    fn time_of_a_check() {
         let request = b"GET /a/path/of/some/length?and=a&query=too HTTP/1.1\r\nHost: www.example.org\r\n\
             User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
             Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\n\

@@ -1,24 +1,24 @@
 //! The head of a request: where it ends, and how the body that follows is framed (RFC 9112, 2 to 6).
 //!
-//! The scanner judges what concerns framing, and the target as far as hyper forgets it. All else, as the characters of
-//! names and values, is left to hyper, which sees the same bytes afterwards. It is asked again when more bytes are there,
-//! and goes on where it stopped.
+//! The scanner checks the framing, and those parts of the target that hyper drops. hyper reads the same bytes afterwards,
+//! and checks everything else, such as the characters of names and values. The scanner is called again when more bytes
+//! have arrived, and continues where it stopped.
 
 use super::{MAX_HEAD_BYTES, Refusal};
 use memchr::memchr;
 
-/// A head that is being looked at.
+/// The state of the scan of one head.
 #[derive(Debug, Default)]
 pub struct Scanner {
-    /// Bytes in which all line ends have been found.
+    /// How many bytes were searched for line ends.
     searched: usize,
-    /// Where the line begins that has not ended yet.
+    /// The beginning of the line whose end has not arrived yet.
     line_start: usize,
-    /// The request line has been seen.
+    /// The version in the request line, once that is complete.
     version: Option<Version>,
     length: Option<u64>,
     is_chunked: bool,
-    asks_for_upgrade: bool,
+    requests_upgrade: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,30 +30,30 @@ enum Version {
 /// A complete head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Bytes, with the empty line at its end and empty lines before it.
+    /// Its length in bytes, with the empty line at its end and empty lines before it.
     pub length: usize,
-    /// What follows.
+    /// The framing of the body.
     pub body: Framing,
-    /// What follows the body may be another protocol.
-    pub asks_for_upgrade: bool,
+    /// The request asks for another protocol, which may begin after the body.
+    pub requests_upgrade: bool,
 }
 
 /// How a body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// So many bytes; none without a Content-Length.
+    /// This number of bytes; 0 without a Content-Length.
     Length(u64),
     /// Chunks.
     Chunked,
 }
 
-/// Larger numbers are too large for some program on the way.
+/// A program behind howdah may fail to parse a larger number.
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
 // === impl Scanner ===
 
 impl Scanner {
-    /// Looks at all that is known of a head, from its first byte. `None`: it goes on.
+    /// Scans the bytes of a head that have arrived, from its first byte. Returns `None` if the head is not complete.
     pub fn scan(&mut self, bytes: &[u8]) -> Result<Option<Head>, Refusal> {
         while let Some(found) = memchr(b'\n', &bytes[self.searched..]) {
             let line_end = self.searched + found;
@@ -70,20 +70,20 @@ impl Scanner {
                 (None, line) => self.version = Some(request_line(line)?),
                 (Some(version), b"") => {
                     let body = self.framing(version)?;
-                    return Ok(Some(Head { length: self.searched, body, asks_for_upgrade: self.asks_for_upgrade }));
+                    return Ok(Some(Head { length: self.searched, body, requests_upgrade: self.requests_upgrade }));
                 }
                 (Some(_), line) => self.header(line)?,
             }
         }
         self.searched = bytes.len();
         if self.version.is_none() {
-            // What speaks another protocol may never end its line.
+            // A client of another protocol may never send a line end.
             unfinished_request_line(&bytes[self.line_start..])?;
         }
         if bytes.len() >= MAX_HEAD_BYTES { Err(self.too_long()) } else { Ok(None) }
     }
 
-    /// Whether the head has not begun.
+    /// Whether no byte of the head has arrived.
     pub fn has_seen_nothing(&self) -> bool {
         self.searched == 0
     }
@@ -110,7 +110,7 @@ impl Scanner {
             transfer_encoding(trim(value))?;
             self.is_chunked = true;
         } else if name.eq_ignore_ascii_case(b"upgrade") {
-            self.asks_for_upgrade = true;
+            self.requests_upgrade = true;
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ fn unfinished_request_line(bytes: &[u8]) -> Result<(), Refusal> {
     if method.iter().all(|byte| is_token_byte(*byte)) { Ok(()) } else { Err(Refusal::Bad("the method")) }
 }
 
-/// RFC 9112, 6.1 and 6.3: `chunked` alone is understood.
+/// RFC 9112, 6.1 and 6.3: only `chunked` is supported.
 fn transfer_encoding(value: &[u8]) -> Result<(), Refusal> {
     if value.eq_ignore_ascii_case(b"chunked") {
         return Ok(());
@@ -157,7 +157,7 @@ fn transfer_encoding(value: &[u8]) -> Result<(), Refusal> {
     let is_chunked = |coding: &[u8]| trim(coding).eq_ignore_ascii_case(b"chunked");
     let mut codings = value.split(|byte| *byte == b',').rev();
     let last_alone = codings.next().is_some_and(is_chunked) && !codings.any(is_chunked);
-    // Where the body ends is certain only if the last coding is `chunked`, once.
+    // The end of the body is certain only if the last coding, and no other, is `chunked`.
     Err(if last_alone { Refusal::UnknownCoding } else { Refusal::Bad("Transfer-Encoding") })
 }
 
@@ -168,7 +168,7 @@ fn length(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok().filter(|length| *length <= MAX_LENGTH)
 }
 
-/// Without the spaces that may stand around a value (RFC 9110, 5.6.3).
+/// Removes the spaces that may surround a value (RFC 9110, 5.6.3).
 fn trim(value: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = value.iter().position(|byte| !is_space(byte)).unwrap_or(value.len());
@@ -186,7 +186,7 @@ mod tests {
 
     const NONE: Framing = Framing::Length(0);
 
-    /// What comes of a head, whether it comes at once or byte by byte.
+    /// Scans a head at once and byte by byte, and checks that the results are equal.
     fn scan(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
         let at_once = Scanner::default().scan(bytes);
         let mut scanner = Scanner::default();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_framing_is_certain_or_the_request_refused() {
+    fn a_request_without_certain_framing_is_refused() {
         let bad = |problem| Err(Refusal::Bad(problem));
         let both = "Transfer-Encoding beside Content-Length";
         let table: &[(&str, Result<Framing, Refusal>)] = &[
@@ -255,7 +255,7 @@ mod tests {
             ("X: 1\nContent-Length: 5\r\n", bad("a line ends with a bare LF")),
             ("X: 1\r\n\nContent-Length: 5\r\n", bad("a line ends with a bare LF")),
             ("nonsense\r\n", bad("a header without a colon")),
-            // Others whose names or values are wrong are hyper's.
+            // hyper checks other names and values.
             ("Content-Length : 5\r\n", Ok(NONE)),
             ("X-Content-Length: 5\r\n", Ok(NONE)),
         ];
@@ -304,11 +304,11 @@ mod tests {
         for length in 0..head.len() {
             assert_eq!(scan(&head[..length]), Ok(None), "{length}");
         }
-        assert_eq!(scan(head), Ok(Some(Head { length: head.len(), body: NONE, asks_for_upgrade: false })));
+        assert_eq!(scan(head), Ok(Some(Head { length: head.len(), body: NONE, requests_upgrade: false })));
         let followed = [&head[..], b"POST"].concat();
         assert_eq!(
             Scanner::default().scan(&followed),
-            Ok(Some(Head { length: head.len(), body: NONE, asks_for_upgrade: false }))
+            Ok(Some(Head { length: head.len(), body: NONE, requests_upgrade: false }))
         );
     }
 
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(Scanner::default().scan(line(MAX_HEAD_BYTES - 100).as_bytes()), Ok(None));
         let longest = MAX_HEAD_BYTES - header(0).len();
         let scanned = Scanner::default().scan(header(longest).as_bytes());
-        assert_eq!(scanned, Ok(Some(Head { length: MAX_HEAD_BYTES, body: NONE, asks_for_upgrade: false })));
+        assert_eq!(scanned, Ok(Some(Head { length: MAX_HEAD_BYTES, body: NONE, requests_upgrade: false })));
         assert_eq!(Scanner::default().scan(header(longest + 1).as_bytes()), Err(Refusal::HeadTooLarge));
         let unfinished = header(longest + 1);
         let unfinished = &unfinished.as_bytes()[..MAX_HEAD_BYTES];

@@ -1,8 +1,9 @@
 //! A body that is compressed while it is sent.
 //!
-//! It is taken from its source as the client takes it, and compressed in pieces: an event loop is not held up for long. A
-//! slow encoder works on tokio's blocking pool, since one piece may cost it half a second. When the source has nothing for
-//! now, what went in is flushed, so that what a script has flushed reaches the client; a file's pauses are not worth that.
+//! Its source is polled as the client takes it, and compressed in pieces, so that the event loop is never blocked for
+//! long. A slow encoder works on tokio's blocking pool, because one piece may cost it half a second. When the source is
+//! pending, the encoder is flushed, so that bytes that a script has flushed reach the client. The pauses of a file are no
+//! reason to flush.
 
 use super::encoder::Encoder;
 use bytes::Bytes;
@@ -17,44 +18,44 @@ use tokio::task::JoinHandle;
 /// A compressed body.
 pub struct CompressedBody<B> {
     source: B,
-    /// Whether pauses of the source are the client's business.
+    /// Whether to flush the encoder when the source is pending.
     flushes: bool,
     source_ended: bool,
-    /// What came from the source and has not gone in.
+    /// Bytes of the source that are not written to the encoder yet.
     input: Bytes,
     state: State,
-    /// Whether something went in since the last flush.
+    /// Whether bytes were written since the last flush.
     is_dirty: bool,
-    /// Bytes that went in since other tasks had their turn.
+    /// How many bytes were written since other tasks had their turn.
     since_turn: usize,
 }
 
 enum State {
     Ready(Box<Encoder>),
-    /// On another thread.
+    /// The encoder works on another thread.
     Away(JoinHandle<io::Result<Done>>),
     Ended,
 }
 
-/// What is to be done with an encoder.
+/// A job for an encoder.
 enum Job {
     Write(Bytes),
     Flush,
     Finish,
 }
 
-/// What came of a job: bytes, and the encoder, unless it has finished.
+/// The result of a job: the encoder, unless it has finished, and compressed bytes.
 type Done = (Option<Box<Encoder>>, Bytes);
 
-/// What goes in at once, and the most until other tasks have their turn.
+/// The limit for the bytes that are compressed at once, and until other tasks have their turn.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Fewer are not sent, unless the source pauses.
+/// The smallest frame, unless the source pauses.
 const FRAME_BYTES: usize = 8 * 1024;
 
 // === impl CompressedBody ===
 
 impl<B> CompressedBody<B> {
-    /// A body of the source's bytes.
+    /// Compresses the source's bytes.
     pub fn new(source: B, encoder: Encoder, flushes: bool) -> CompressedBody<B> {
         CompressedBody {
             source,
@@ -69,7 +70,7 @@ impl<B> CompressedBody<B> {
 }
 
 impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
-    /// The next thing to do.
+    /// The next job for the encoder.
     fn poll_job(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Job>> {
         loop {
             if !self.input.is_empty() {
@@ -89,7 +90,7 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
         }
     }
 
-    /// Bytes, or `None` at the end. They may be none, when there is more to do.
+    /// Compressed bytes, or `None` at the end. They may be empty while there is more to do.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let done = match &mut self.state {
             State::Ended => return Poll::Ready(None),
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pause_brings_out_what_there_is() {
+    async fn a_pause_flushes_the_encoder() {
         for encoding in ENCODINGS {
             let script = || [Some(Ok("one".into())), None, None, Some(Ok("two".into())), None];
             let mut frames = 0;

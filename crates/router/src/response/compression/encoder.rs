@@ -1,4 +1,4 @@
-//! The formats: bytes in, compressed bytes out, in pieces.
+//! The compression formats: takes bytes, returns compressed bytes, in pieces.
 
 use bytes::Bytes;
 use flate2::write::{GzEncoder, ZlibEncoder};
@@ -6,7 +6,7 @@ use howdah_config::Encoding;
 use std::io::{self, Write};
 use zstd::zstd_safe::CParameter;
 
-/// A body that is being compressed.
+/// The state of the compression of one body.
 pub struct Encoder {
     format: Format,
     is_slow: bool,
@@ -20,7 +20,7 @@ enum Format {
     Deflate(ZlibEncoder<Vec<u8>>),
 }
 
-/// Clients need not have more memory for a window of zstd (RFC 9659): 8 MiB.
+/// The largest window of zstd that clients must support (RFC 9659): 8 MiB.
 const MAX_ZSTD_WINDOW_LOG: u32 = 23;
 /// The first level of zstd whose window would be larger.
 const FIRST_ZSTD_LEVEL_WITH_LARGER_WINDOW: i32 = 20;
@@ -33,7 +33,7 @@ const BROTLI_BUFFER_BYTES: usize = 8 * 1024;
 // === impl Encoder ===
 
 impl Encoder {
-    /// For a body of this length, if that is known. A wrong length is an error at its end.
+    /// Encodes a body of this length, if that is known. A wrong length is an error at the end of the body.
     ///
     /// # Errors
     /// When there is no memory.
@@ -44,7 +44,7 @@ impl Encoder {
                 if level >= FIRST_ZSTD_LEVEL_WITH_LARGER_WINDOW {
                     encoder.set_parameter(CParameter::WindowLog(MAX_ZSTD_WINDOW_LOG))?;
                 }
-                // Makes it take no more memory than the body needs.
+                // Limits its memory to the needs of the body.
                 encoder.set_pledged_src_size(length)?;
                 Format::Zstd(encoder)
             }
@@ -61,12 +61,12 @@ impl Encoder {
         Ok(Encoder { format, is_slow: is_slow(encoding) })
     }
 
-    /// Whether an event loop should not wait for it.
+    /// Whether it is too slow to run on an event loop.
     pub fn is_slow(&self) -> bool {
         self.is_slow
     }
 
-    /// Compresses bytes. What comes out may come later.
+    /// Compresses bytes. The compressed bytes may become ready later.
     ///
     /// # Errors
     /// When the body is longer than announced, or there is no memory.
@@ -74,7 +74,7 @@ impl Encoder {
         self.writer().write_all(bytes)
     }
 
-    /// Brings out all that went in, so that a client can read it.
+    /// Makes all written bytes ready, in a form that a client can decompress.
     ///
     /// # Errors
     /// As [`Encoder::write`].
@@ -82,7 +82,7 @@ impl Encoder {
         self.writer().flush()
     }
 
-    /// How many bytes have come out and not been taken.
+    /// How many compressed bytes are ready to be taken.
     pub fn ready_bytes(&self) -> usize {
         match &self.format {
             Format::Zstd(encoder) => encoder.get_ref().len(),
@@ -92,7 +92,7 @@ impl Encoder {
         }
     }
 
-    /// Takes what has come out.
+    /// Takes the compressed bytes that are ready.
     pub fn take(&mut self) -> Bytes {
         std::mem::take(match &mut self.format {
             Format::Zstd(encoder) => encoder.get_mut(),
@@ -103,7 +103,7 @@ impl Encoder {
         .into()
     }
 
-    /// Ends the body: the rest.
+    /// Ends the body, and returns the remaining bytes.
     ///
     /// # Errors
     /// When the body is not as long as announced.
@@ -181,7 +181,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out_again() {
+    fn decoding_returns_the_original_bytes() {
         let body = text(100_000);
         for encoding in levels() {
             for length in [None, Some(body.len() as u64)] {
@@ -200,7 +200,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn nothing_comes_out_as_nothing() {
+    fn an_empty_body_stays_empty() {
         for encoding in levels() {
             let compressed = Encoder::new(encoding, None).unwrap().finish_with(b"").unwrap();
             assert_eq!(decode(encoding, &compressed).unwrap(), b"", "{encoding:?}");
@@ -208,7 +208,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_flushed_can_be_read() {
+    fn flushed_bytes_can_be_decoded() {
         for encoding in levels() {
             let mut encoder = Encoder::new(encoding, None).unwrap();
             let mut compressed = Vec::new();
@@ -218,12 +218,12 @@ pub(super) mod tests {
                 encoder.flush().unwrap();
                 compressed.extend_from_slice(&encoder.take());
                 plain.extend_from_slice(word.as_bytes());
-                assert_eq!(decode_what_is_there(encoding, &compressed), plain, "{encoding:?}");
+                assert_eq!(decode_prefix(encoding, &compressed), plain, "{encoding:?}");
             }
         }
     }
 
-    fn decode_what_is_there(encoding: Encoding, bytes: &[u8]) -> Vec<u8> {
+    fn decode_prefix(encoding: Encoding, bytes: &[u8]) -> Vec<u8> {
         fn read(mut reader: impl Read) -> Vec<u8> {
             let mut plain = Vec::new();
             let mut byte = [0];
@@ -240,7 +240,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What [`is_slow`] goes by: `cargo test --release -p howdah-router --lib -- --ignored --nocapture speeds`
+    /// The measurement behind [`is_slow`]: `cargo test --release -p howdah-router --lib -- --ignored --nocapture speeds`
     #[test]
     #[ignore = "a measurement"]
     fn speeds() {

@@ -1,13 +1,14 @@
-//! Compression of responses, as `settings/http/compression` has it.
+//! Compression of responses: `settings/http/compression`.
 //!
-//! [`apply`] looks at a response that is ready to be sent: may it be compressed, does the configuration want it, and which
-//! of its ways does the client accept? If so, the body is compressed as it is sent, and the headers say so. The modules in
-//! the order of a response: `negotiation` (what the client accepts), `encoder` (the formats), `body` (piece by piece).
+//! [`apply`] checks a response that is ready to be sent: may it be compressed, does the configuration select it, and
+//! which of the configured encodings does the client accept? Then the body is compressed while it is sent, and the
+//! headers are changed. The modules in the order of a response: `negotiation` (which encoding the client accepts),
+//! `encoder` (the formats), `body` (piece by piece).
 //!
-//! What varies with `Accept-Encoding` says so in `Vary`, compressed or not. A validator that was strong is weak
-//! afterwards: the same file has other bytes (RFC 9110, 8.8.3.3). Parts of files (206) are never compressed.
+//! A response that depends on `Accept-Encoding` has it in `Vary`, compressed or not. A strong validator becomes weak: the
+//! compressed response has other bytes (RFC 9110, 8.8.3.3). Parts of files (206) are never compressed.
 //!
-//! A body that cannot be compressed to its end breaks the connection, so that nobody takes it for a whole one.
+//! A body that cannot be compressed to its end breaks the connection, so that no client takes it for a complete one.
 
 mod body;
 mod encoder;
@@ -31,10 +32,10 @@ use std::io;
 pub use body::CompressedBody;
 pub use encoder::Encoder;
 
-/// A body in memory that is not longer is compressed at once, and its length known.
+/// A body in memory up to this length is compressed at once, so that its compressed length is known.
 const AT_ONCE_BYTES: usize = 64 * 1024;
 
-/// These are about the bytes as they were.
+/// Headers with a checksum of the original bytes: a response that has one is not compressed.
 const CHECKSUMS: [HeaderName; 4] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
@@ -45,7 +46,7 @@ const CHECKSUMS: [HeaderName; 4] = [
 /// Compresses a response if that is configured, allowed and accepted.
 ///
 /// # Errors
-/// 406 for a request that only asks, and accepts neither the plain response nor any of the configured encodings.
+/// 406 for a GET or HEAD that accepts neither the plain response nor any of the configured encodings.
 pub fn apply(
     compression: &Compression,
     request: &Parts,
@@ -61,11 +62,11 @@ pub fn apply(
         return Ok(response);
     }
     add_vary(response.headers_mut());
-    let only_asks = matches!(request.method, Method::GET | Method::HEAD);
+    let is_read = matches!(request.method, Method::GET | Method::HEAD);
     let accepted = request.headers.get_all(ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
     match negotiation::choose(accepted, candidates) {
         Choice::Identity => Ok(response),
-        Choice::Nothing if only_asks => Err(Failure::NotAcceptable),
+        Choice::Nothing if is_read => Err(Failure::NotAcceptable),
         Choice::Nothing => Ok(response),
         Choice::Encode(encoding) => match response.status() {
             StatusCode::PARTIAL_CONTENT => Ok(response),
@@ -85,7 +86,7 @@ fn compress(
     response: Response<ResponseBody>,
 ) -> Result<Response<ResponseBody>, Failure> {
     let failed = |error: io::Error| {
-        tracing::error!(%error, encoding = encoding.as_str(), "cannot compress a response: answered 500");
+        tracing::error!(%error, encoding = encoding.as_str(), "cannot compress a response; answering 500");
         Failure::Internal
     };
     let (mut head, mut body) = response.into_parts();
@@ -102,7 +103,7 @@ fn compress(
         None => {
             body = body.compressed_by(encoder);
             if request.version == Version::HTTP_10 {
-                // Without chunks only the end of the connection tells the end of the body.
+                // HTTP/1.0 has no chunks: the end of the connection marks the end of the body.
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
         }
@@ -110,7 +111,7 @@ fn compress(
     Ok(Response::from_parts(head, body))
 }
 
-/// `None` if the response is to be left alone. Otherwise its length, as far as it is known.
+/// `None` if the response must not be compressed. Otherwise its length, if that is known.
 fn compressible_length(
     compression: &Compression,
     request: &Parts,
@@ -140,15 +141,15 @@ fn compressible_length(
     let declared = || headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
     let length = match not_modified {
         Some(not_modified) => Some(not_modified.length),
-        // Of the whole, only the file knows.
+        // The Content-Length is that of the part, not of the file.
         None if is_partial => None,
         None if request.method == Method::HEAD => declared(),
         None => response.body().size_hint().exact().or_else(declared),
     };
     if has_content && request.method == Method::HEAD && length.is_none() {
-        // Whether GET would be compressed depends on a length that nobody knows, unless any will do.
-        let any_will_do = compression.compressors.iter().all(|compressor| compressor.min_length == 0);
-        return any_will_do.then_some(None);
+        // GET is compressed if its body is long enough. The length is unknown here, so that every length must suffice.
+        let any_length_suffices = compression.compressors.iter().all(|compressor| compressor.min_length == 0);
+        return any_length_suffices.then_some(None);
     }
     (length != Some(0)).then_some(length)
 }

@@ -1,28 +1,28 @@
-//! Which encoding a client accepts best (RFC 9110, 12.5.3). Pure.
+//! Chooses the encoding of a response from `Accept-Encoding` (RFC 9110, 12.5.3). Pure.
 //!
-//! The client's weights go first; among encodings that it likes as much, the configuration's order. The plain response
-//! is what is left, unless the client names it with a higher weight than any encoding. An entry that is no entry is as if
-//! it were not there.
+//! The client's weights decide; among encodings with equal weights, the order of the configuration. The plain response is
+//! sent if no encoding is accepted, or if the client names it with a higher weight than any encoding. An invalid entry is
+//! ignored.
 
 use howdah_config::{Compressor, Encoding};
 
-/// What to send.
+/// The form in which a response is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The response as it is.
+    /// Not compressed.
     Identity,
-    /// Compressed like this.
+    /// Compressed with this encoding.
     Encode(Encoding),
-    /// Nothing is acceptable.
+    /// The client accepts no form.
     Nothing,
 }
 
 /// In thousandths.
 type Weight = u16;
 
-/// Chooses from the configured ways for the values of `Accept-Encoding`.
+/// Chooses from the configured encodings for the values of `Accept-Encoding`.
 pub fn choose<'a>(accepted: impl Iterator<Item = &'a [u8]>, compressors: impl Iterator<Item = Compressor>) -> Choice {
-    let accepted = Accepted::read(accepted);
+    let accepted = EncodingWeights::read(accepted);
     let mut best: Option<(Weight, Encoding)> = None;
     for compressor in compressors {
         let weight = accepted.weight(compressor.encoding);
@@ -33,35 +33,35 @@ pub fn choose<'a>(accepted: impl Iterator<Item = &'a [u8]>, compressors: impl It
     match (best, accepted.identity) {
         (Some((weight, _)), Some(identity)) if identity > weight => Choice::Identity,
         (Some((_, encoding)), _) => Choice::Encode(encoding),
-        // Without a word on it, the plain response is acceptable, unless `*` is not.
+        // A plain response that is not named is acceptable, unless `*` has the weight 0.
         (None, Some(0)) => Choice::Nothing,
         (None, None) if accepted.any == Some(0) => Choice::Nothing,
         (None, _) => Choice::Identity,
     }
 }
 
-/// The weights that a client gave. Of several for one name, the first.
+/// The weights that a client sent. If a name has several weights, the first one.
 #[derive(Default)]
-struct Accepted {
+struct EncodingWeights {
     zstd: Option<Weight>,
     br: Option<Weight>,
     gzip: Option<Weight>,
     deflate: Option<Weight>,
     identity: Option<Weight>,
-    /// For what is not named.
+    /// The weight of `*`, for encodings that are not named.
     any: Option<Weight>,
 }
 
-// === impl Accepted ===
+// === impl EncodingWeights ===
 
-impl Accepted {
-    fn read<'a>(values: impl Iterator<Item = &'a [u8]>) -> Accepted {
-        let mut accepted = Accepted::default();
+impl EncodingWeights {
+    fn read<'a>(values: impl Iterator<Item = &'a [u8]>) -> EncodingWeights {
+        let mut accepted = EncodingWeights::default();
         for entry in values.flat_map(|value| value.split(|byte| *byte == b',')) {
             let mut parts = entry.split(|byte| *byte == b';');
             let name = parts.next().unwrap_or_default().trim_ascii();
             let Some(weight) = weight(parts) else { continue };
-            let place = match &name.to_ascii_lowercase()[..] {
+            let named = match &name.to_ascii_lowercase()[..] {
                 b"zstd" => &mut accepted.zstd,
                 b"br" => &mut accepted.br,
                 b"gzip" | b"x-gzip" => &mut accepted.gzip,
@@ -70,7 +70,7 @@ impl Accepted {
                 b"*" => &mut accepted.any,
                 _ => continue,
             };
-            place.get_or_insert(weight);
+            named.get_or_insert(weight);
         }
         accepted
     }
@@ -86,7 +86,7 @@ impl Accepted {
     }
 }
 
-/// The weight among an entry's parameters; 1 if there is none, `None` if it is no weight.
+/// The weight in an entry's parameters; 1 if it has no weight, `None` if the weight is invalid.
 fn weight<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<Weight> {
     for parameter in parameters {
         let mut pair = parameter.splitn(2, |byte| *byte == b'=');
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clients_weights_go_before_our_order() {
+    fn the_clients_weights_have_priority_over_our_order() {
         let table: &[(&[&str], Choice)] = &[
             (&[], Identity),
             (&[""], Identity),
@@ -162,7 +162,7 @@ mod tests {
             (&["*;q=0, gzip"], Encode(GZIP)),
             (&["deflate, *;q=0"], Nothing),
             (&["identity;q=0, gzip"], Encode(GZIP)),
-            // What is no weight leaves its entry out.
+            // An entry with an invalid weight is ignored.
             (&["gzip;q=2"], Identity),
             (&["gzip;q=1.001"], Identity),
             (&["gzip;q=0.1234"], Identity),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn our_order_is_the_configurations() {
+    fn equal_weights_follow_the_order_of_the_configuration() {
         assert_eq!(choose_from(&[GZIP, ZSTD], &["zstd, gzip"]), Encode(GZIP));
         assert_eq!(choose_from(&[Encoding::Deflate(1)], &["gzip, deflate"]), Encode(Encoding::Deflate(1)));
         assert_eq!(choose_from(&[], &["gzip"]), Identity);

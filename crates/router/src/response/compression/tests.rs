@@ -36,7 +36,7 @@ fn header(response: &Response<ResponseBody>, name: HeaderName) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn a_response_is_compressed_at_once_or_as_it_is_sent() {
+async fn a_response_is_compressed_at_once_or_while_it_is_sent() {
     for length in [100, AT_ONCE_BYTES, AT_ONCE_BYTES + 1, 10 * AT_ONCE_BYTES] {
         let body = text(length);
         let headers = [("content-type", "Text/HTML; charset=utf-8"), ("content-length", &length.to_string())];
@@ -52,7 +52,7 @@ async fn a_response_is_compressed_at_once_or_as_it_is_sent() {
 }
 
 #[test]
-fn what_is_compressed_and_what_varies() {
+fn the_response_decides_compression_and_vary() {
     const TEXT: (&str, &str) = ("content-type", "text/plain");
     /// Status, headers, length of the body, Content-Encoding, Vary.
     type Case<'c> = (u16, &'c [(&'c str, &'c str)], usize, bool, Option<&'c str>);
@@ -103,7 +103,7 @@ fn what_is_compressed_and_what_varies() {
 }
 
 #[test]
-fn validators_get_weak() {
+fn a_strong_validator_becomes_weak() {
     let table = [("\"a\"", "W/\"a\""), ("W/\"a\"", "W/\"a\"")];
     for (before, after) in table {
         let headers = [
@@ -130,7 +130,7 @@ fn validators_get_weak() {
 }
 
 #[test]
-fn head_says_what_get_would() {
+fn head_has_the_headers_of_get() {
     let any_length = compression(r#"{"compressors": {"encoding": "gzip"}}"#);
     let (known, unknown) =
         (&[("content-type", "text/html"), ("content-length", "200")], &[("content-type", "text/html")]);
@@ -152,7 +152,7 @@ fn head_says_what_get_would() {
 }
 
 #[test]
-fn who_accepts_nothing_gets_406_for_a_question_only() {
+fn only_get_and_head_get_a_406() {
     let answer = |method, length| {
         let headers = [("content-type", "text/html")];
         let request = request(method, Some("br, identity;q=0"));
@@ -164,7 +164,7 @@ fn who_accepts_nothing_gets_406_for_a_question_only() {
 }
 
 #[test]
-fn each_way_has_its_own_least_length() {
+fn each_encoding_has_its_own_minimum_length() {
     let compression = compression(
         r#"{"compressors": [{"encoding": "zstd", "min_length": 1000}, {"encoding": "gzip", "min_length": 100}]}"#,
     );
@@ -177,7 +177,7 @@ fn each_way_has_its_own_least_length() {
 }
 
 #[test]
-fn an_old_client_learns_the_end_from_the_connection() {
+fn an_http_1_0_client_learns_the_end_from_the_connection() {
     let headers = [("content-type", "text/html")];
     for (length, connection) in [(200, None), (AT_ONCE_BYTES + 1, Some("close"))] {
         let mut request = request("GET", Some("gzip"));
