@@ -11,7 +11,9 @@ import brotli
 import pytest
 import zstandard
 
+from support.folders import Folder, readable
 from support.http.upstream import Upstream, answers, ok
+from support.server import Howdah, stop_all
 from support.waiting import wait_for
 
 TEXT = "".join(f"<li>item {number * 7919 % 1000}</li>\n" for number in range(400))
@@ -46,6 +48,26 @@ def config(folder, compression, **others) -> dict:
 
 @pytest.fixture
 def files(folder):
+    return with_files(folder)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A server for this compression: one for all tests of the module that ask for the same."""
+    folder = with_files(Folder(readable(tmp_path_factory.mktemp("compression"))))
+    servers: dict[str, Howdah] = {}
+
+    def server(compression) -> Howdah:
+        key = json.dumps(compression)
+        if key not in servers:
+            servers[key] = Howdah.run(config(folder, compression))
+        return servers[key]
+
+    yield server
+    stop_all(servers.values())
+
+
+def with_files(folder: Folder) -> Folder:
     folder.write("page.html", TEXT)
     folder.write("short.html", "short")
     folder.write("empty.html", "")
@@ -67,8 +89,8 @@ def plain(response) -> bytes:
 
 @pytest.mark.parametrize("encoding", DECODERS)
 @pytest.mark.parametrize("target", ["/page.html", "/large.html", "/page.php", "/large.php"])
-def test_encoded_bodies_decode_to_the_original(files, run, encoding, target):
-    server = run(config(files, {"types": ["text/*"], "compressors": ALL}))
+def test_encoded_bodies_decode_to_the_original(shared, encoding, target):
+    server = shared({"types": ["text/*"], "compressors": ALL})
     with server.connect() as connection:
         as_it_is = connection.request("GET", target)
         assert as_it_is.header("Content-Encoding") is None
@@ -107,8 +129,8 @@ def test_the_lowest_and_the_highest_level_work(files, run, encoding, levels):
     ],
 )
 @pytest.mark.parametrize("target", ["/page.html", "/page.php"])
-def test_accept_encoding_and_configuration_choose_the_encoding(files, run, target, accept, expected):
-    server = run(config(files, {"compressors": [{"encoding": "br"}, {"encoding": "gzip"}]}))
+def test_accept_encoding_and_configuration_choose_the_encoding(shared, target, accept, expected):
+    server = shared({"compressors": [{"encoding": "br"}, {"encoding": "gzip"}]})
     response = server.get(target, {} if accept is None else {"Accept-Encoding": accept})
     assert response.header("Content-Encoding") == expected
     assert response.header("Vary") == "Accept-Encoding" and plain(response) == TEXT.encode()
@@ -204,8 +226,8 @@ def test_a_range_is_a_range_of_the_uncompressed_file(files, run):
 
 @pytest.mark.parametrize("target", ["/page.html", "/page.php", "/short.html", "/picture.png"])
 @pytest.mark.parametrize("accept", ["gzip", "identity"])
-def test_head_has_the_same_headers_as_get(files, run, target, accept):
-    server = run(config(files, {"types": "text/*", "compressors": {"encoding": "gzip"}}))
+def test_head_has_the_same_headers_as_get(shared, target, accept):
+    server = shared({"types": "text/*", "compressors": {"encoding": "gzip"}})
     with server.connect() as connection:
         got, head = (connection.request(method, target, {"Accept-Encoding": accept}) for method in ("GET", "HEAD"))
         assert head.body == b""
