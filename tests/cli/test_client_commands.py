@@ -9,25 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from support.command_line import howdah
 from support.control import INITIAL, returning, start_empty
 from support.machine import free_port, needs_root
 from support.server import EXECUTABLE, Howdah, stop_all
 from support.waiting import wait_for
 
 DONE = "Reconfiguration done.\n"
-
-
-def howdah(*arguments, stdin: str | bytes = "", env=None, prefix=(), timeout=60) -> subprocess.CompletedProcess:
-    result = subprocess.run(
-        [*prefix, str(EXECUTABLE), *map(str, arguments)],
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
-        timeout=timeout,
-        env={**os.environ, **(env or {})},
-    )
-    result.stdout, result.stderr = result.stdout.decode(), result.stderr.decode()
-    assert "panicked" not in result.stderr, result.stderr
-    return result
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from support.http.client import Connection
 from support.http.held_request import HeldRequest, held_page
 from support.http.load import Load
 from support.machine import free_port, needs_root
-from support.processes import Process
+from support.processes import Process, open_descriptors
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -500,18 +500,17 @@ def test_a_hundred_changes_under_load_lose_no_request(scripts, run):
             ask(200, "DELETE", "/config/applications/new")
             ask(200, "PUT", "/config/settings", {"http": {"max_body_size": 1000 + number}})
             if number == 1:
-                descriptors = open_descriptors(server)
+                descriptors = descriptors_of(server)
     assert answered == expected
     load.assert_flawless()
     assert load.correct > 200
     assert load.clients[0].connections == 1, "the kept connection was never closed"
     wait_for(lambda: len(server.processes()) == 2 + 2 + 2 + len(server.workers("shop")), "the old ones to go")
-    wait_for(lambda: open_descriptors(server) <= descriptors, f"{descriptors} descriptors", timeout=10)
+    wait_for(lambda: descriptors_of(server) <= descriptors, f"{descriptors} descriptors", timeout=10)
 
 
-def open_descriptors(server: Howdah) -> int:
-    """The number of descriptors of the supervisor and of the router."""
-    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in (server.pid, server.router().pid))
+def descriptors_of(server: Howdah) -> int:
+    return sum(open_descriptors(pid) for pid in (server.pid, server.router().pid))
 
 
 def test_a_new_router_has_the_active_configuration(scripts, run):

@@ -9,6 +9,7 @@ import pytest
 
 from support.http.load import Load
 from support.machine import free_port
+from support.processes import open_descriptors
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -43,7 +44,7 @@ def certificates(tmp_path_factory):
 
 
 def descriptors(server):
-    return {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in (server.pid, server.router().pid)}
+    return {pid: open_descriptors(pid) for pid in (server.pid, server.router().pid)}
 
 
 def prototypes(server):

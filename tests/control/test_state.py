@@ -7,12 +7,12 @@ import pwd
 import signal
 import stat
 import subprocess
-from contextlib import contextmanager
 
 import pytest
 
 from support.command_line import error_of, howdah
 from support.control import INITIAL
+from support.file_systems import small_disk
 from support.folders import readable
 from support.http.client import Connection
 from support.machine import NOBODY, needs_root
@@ -154,25 +154,12 @@ def test_an_impossible_option_is_an_error(place, option, word):
 # --- Full disks
 
 
-@contextmanager
-def small_disk(path):
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "none", str(path)])
-    if mounted.returncode:
-        pytest.skip("mounts nothing here")
-    try:
-        yield path
-    finally:
-        while path.is_mount():
-            subprocess.run(["umount", "-l", str(path)], check=True)
-
-
 @needs_root
 @pytest.mark.parametrize("how", ["full", "read-only"])
 def test_a_full_disk_rejects_a_change(place, folder, how):
     folder.php("index.php", "echo getmypid();")
     config = {"listeners": {}, "applications": {"app": application(folder)}}
-    with small_disk(place / "state") as disk, start_in(place) as server:
+    with small_disk(place / "state", "size=64k,mode=755") as disk, start_in(place) as server:
         assert server.api("PUT", "/config", config).status == 200
         workers = server.workers(count=1)
         if how == "read-only":

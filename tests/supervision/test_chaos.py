@@ -11,7 +11,7 @@ import time
 import pytest
 
 from support.http.load import Load
-from support.processes import Process, children
+from support.processes import Process, children, open_descriptors
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -38,17 +38,13 @@ def victims(server, title):
     return [process for pid in below if (process := Process.of(pid)) and process.title == title and process.state != "Z"]
 
 
-def descriptors(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
 @pytest.mark.load
 def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
     folder.php("echo.php", "usleep(2000); echo 'you asked for ', $_SERVER['QUERY_STRING'];")
     config = {"applications": {"app": {"type": "php", "root": str(folder.root), "processes": WORKERS}}}
     with Howdah.run(config) as server:
         server.workers(count=WORKERS)
-        before = descriptors(server.pid)
+        before = open_descriptors(server.pid)
         load = Load(server, ask, clients=CLIENTS, timeout=20)
         dice = random.Random(4)
         killed = {"worker": 0, "prototype": 0, "router": 0}
@@ -87,4 +83,4 @@ def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
 
         wait_for(idle, "no request is left in a slot", timeout=20)
         assert server.zombies() == []
-        wait_for(lambda: descriptors(server.pid) <= before, "no descriptor is left", timeout=20)
+        wait_for(lambda: open_descriptors(server.pid) <= before, "no descriptor is left", timeout=20)

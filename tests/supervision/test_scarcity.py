@@ -7,41 +7,17 @@ import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from support.file_systems import fill, small_disk
 from support.http.client import ProtocolError
 from support.machine import needs_root
 from support.server import Howdah
 from support.waiting import wait_for
 
 # --- Disks
-
-
-@contextmanager
-def small_disk(path: Path, size: str = "256k"):
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "none", str(path)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"mounts nothing here: {mounted.stderr!r}")
-    try:
-        yield path
-    finally:
-        while path.is_mount():
-            subprocess.run(["umount", "-l", str(path)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    ballast = disk / "ballast"
-    with open(ballast, "wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 512):
-                pass
-        except OSError:
-            pass
-    return ballast
 
 
 @needs_root

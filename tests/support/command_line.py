@@ -1,19 +1,27 @@
-"""Runs a command of howdah until it exits."""
+"""Commands of howdah that run until they exit."""
 
+import os
 import subprocess
+from typing import Mapping
 
 from support.server import EXECUTABLE
 
 
-def howdah(*arguments: str, prefix=(), cwd=None, timeout=30) -> subprocess.CompletedProcess:
-    return subprocess.run(
+def howdah(
+    *arguments, stdin: str | bytes = "", env: Mapping[str, str] = {}, prefix=(), cwd=None, timeout: float = 60
+) -> subprocess.CompletedProcess:
+    """Runs `howdah ARGUMENTS` until it exits; `env` adds to the environment."""
+    result = subprocess.run(
         [*prefix, str(EXECUTABLE), *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
         capture_output=True,
-        text=True,
         timeout=timeout,
         cwd=cwd,
+        env={**os.environ, **env},
     )
+    result.stdout, result.stderr = result.stdout.decode(), result.stderr.decode()
+    assert "panicked" not in result.stderr, result.stderr
+    return result
 
 
 def error_of(result: subprocess.CompletedProcess) -> str:

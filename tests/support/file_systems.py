@@ -37,3 +37,26 @@ def dead_file_system(folder: Path) -> Iterator[Path]:
         daemon.wait()
         # Accesses fail from now on. The mount itself goes with its last user.
         subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def small_disk(path: Path, options: str = "size=256k,mode=1777") -> Iterator[Path]:
+    """A new file system in memory."""
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", path], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"nothing can be mounted: {mounted.stderr!r}")
+    try:
+        yield path
+    finally:
+        while path.is_mount():
+            subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Makes a file that takes all the space of a small disk."""
+    ballast = disk / "ballast"
+    with open(ballast, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"x" * 512):
+            pass
+    return ballast

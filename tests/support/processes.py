@@ -105,6 +105,10 @@ class Process:
         os.kill(self.pid, number)
 
 
+def open_descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def children(pid: int) -> list[int]:
     """The children of a process. Far quicker than a look at all processes of the machine."""
     try:
