@@ -6,7 +6,7 @@ use crate::paths::StatePaths;
 use clap::Args;
 use howdah_config::{Address, Configuration};
 use howdah_supervisor::Start;
-use howdah_supervisor::identity::Account;
+use howdah_supervisor::identity::UserAccount;
 use howdah_supervisor::system_error::error_text;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,12 +53,12 @@ impl RunOptions {
         let configuration = self.config.as_deref().map(read_configuration).transpose()?;
         let account = match (&self.user, &self.group) {
             (Some(user), group) => {
-                Account::named(user, group.as_deref()).map_err(|problem| format!("--user, --group: {problem}"))?
+                UserAccount::named(user, group.as_deref()).map_err(|problem| format!("--user, --group: {problem}"))?
             }
             (None, Some(group)) => {
-                Account::unprivileged()?.in_group(group).map_err(|problem| format!("--group: {problem}"))?
+                UserAccount::unprivileged()?.in_group(group).map_err(|problem| format!("--group: {problem}"))?
             }
-            (None, None) => Account::unprivileged()?,
+            (None, None) => UserAccount::unprivileged()?,
         };
         if let Some(folder) = self.tmp_dir.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(format!("--tmp-dir: the folder {} does not exist; create it", folder.display()));

@@ -5,7 +5,7 @@ use crate::api::request::ControlRequest;
 use crate::api::{certificates, configuration, processes, profile, slow_log, status};
 use crate::control::Control;
 use crate::control::stage::Stage;
-use crate::policy::pace::router_timeouts::STATUS_TIMEOUT;
+use crate::policy::pace::router_timeouts;
 use howdah_config::{Document, DocumentPath, Refusal, answer};
 use howdah_protocol::router_messages::ToRouter;
 use serde_json::Value;
@@ -68,12 +68,12 @@ impl Api {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.status.first().map(|(since, _)| *since + STATUS_TIMEOUT)
+        self.status.first().map(|(since, _)| *since + router_timeouts::STATUS)
     }
 
     /// Answers requests for the status whose router does not report its load.
     pub fn on_time(&mut self, now: Instant) {
-        let overdue = self.status.iter().take_while(|(since, _)| *since + STATUS_TIMEOUT <= now).count();
+        let overdue = self.status.iter().take_while(|(since, _)| *since + router_timeouts::STATUS <= now).count();
         for (_, request) in self.status.drain(..overdue) {
             let detail = "the router does not answer; it may be overloaded, or stopped: ask again";
             request.answer(Refusal::new(500, answer::text::NO_STATUS, detail));

@@ -3,7 +3,7 @@
 //! The command line replaces itself: same process, a new title. What the supervisor needs travels in a memfd, so that
 //! no argument shows it in `ps`.
 
-use crate::os::identity::Account;
+use crate::os::identity::UserAccount;
 use crate::os::memory_file::memory_file;
 use command_fds::{CommandFdExt, FdMapping};
 use howdah_protocol::inherited;
@@ -24,7 +24,7 @@ pub struct Start {
     /// The configuration's text; `None` is the stored one, or else an empty one.
     pub configuration: Option<String>,
     /// Who the router becomes, and each application that does not name a user.
-    pub account: Account,
+    pub account: UserAccount,
     /// What `howdah serve` recognised, in words; `None` for `howdah run`.
     pub recognised: Option<String>,
     /// Where the configuration is stored; `None` is nowhere.

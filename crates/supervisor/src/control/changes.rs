@@ -14,7 +14,7 @@ use crate::os::listen::ChosenBy;
 use crate::os::logs::AccessLog;
 use crate::plan::application::{Defaults, Plan, Strictness};
 use crate::plan::planning::Planning;
-use crate::policy::pace::router_timeouts::SWITCH_TIMEOUT;
+use crate::policy::pace::router_timeouts;
 use crate::store::state_directory::StateDirectory;
 use howdah_config::{Application, Configuration, Document};
 use howdah_protocol::generation_paths::PinnedLink;
@@ -392,7 +392,7 @@ impl Changes {
     pub fn on_time(&mut self, runtime: &mut Runtime, now: Instant) {
         if self.switch_deadline().is_some_and(|at| at <= now) {
             runtime.router.kill_unconfigured();
-            let seconds = SWITCH_TIMEOUT.as_secs();
+            let seconds = router_timeouts::switch().as_secs();
             let reason = format!("no router took it over in {seconds} seconds; howdah's log says more");
             self.switch_back(&reason, runtime, now);
         }
@@ -400,7 +400,7 @@ impl Changes {
 
     fn switch_deadline(&self) -> Option<Instant> {
         match self.change.as_ref()?.progress {
-            Progress::Switching { since, .. } => Some(since + SWITCH_TIMEOUT),
+            Progress::Switching { since, .. } => Some(since + router_timeouts::switch()),
             _ => None,
         }
     }

@@ -5,12 +5,12 @@
 //! after a pause that grows if routers die young.
 
 use crate::control::hand_over::{HandOver, Known};
-use crate::os::identity::Account;
+use crate::os::identity::UserAccount;
 use crate::os::link::ChildLink;
 use crate::os::reap;
 use crate::os::spawn;
 use crate::os::system_error::error_text;
-use crate::policy::pace::router_timeouts::CONFIGURE_TIMEOUT;
+use crate::policy::pace::router_timeouts;
 use crate::policy::pace::{Backoff, Beat, Heartbeat, heartbeat};
 use howdah_channel::WorkerId;
 use howdah_protocol::router_messages::{FromRouter, RouterBoot, RouterLoad, ToRouter};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct RouterHandle {
     /// The account that it runs as.
-    account: Account,
+    account: UserAccount,
     /// The number of its threads.
     threads: u16,
     process: Option<RouterProcess>,
@@ -73,7 +73,7 @@ const DEATHS_KEPT: Duration = Duration::from_secs(30);
 
 impl RouterHandle {
     /// Without a process.
-    pub fn new(account: Account, threads: u16) -> RouterHandle {
+    pub fn new(account: UserAccount, threads: u16) -> RouterHandle {
         RouterHandle {
             account,
             threads,
@@ -127,7 +127,7 @@ impl RouterHandle {
         hand_over.messages.extend(deaths.map(|(_, generation, worker)| {
             (ToRouter::WorkerDied { generation: *generation, worker: *worker, killer: None }, Vec::new())
         }));
-        self.spawn(hand_over, Some(now + CONFIGURE_TIMEOUT), now)
+        self.spawn(hand_over, Some(now + router_timeouts::configure()), now)
     }
 
     /// Starts a router that has no configuration yet.
@@ -323,7 +323,7 @@ impl RouterHandle {
     /// When it misses a message.
     pub fn configure(&mut self, hand_over: HandOver, now: Instant) -> io::Result<()> {
         if let Some(process) = &mut self.process {
-            process.apply_by = Some(now + CONFIGURE_TIMEOUT);
+            process.apply_by = Some(now + router_timeouts::configure());
         }
         self.hand_over(hand_over)
     }
@@ -359,7 +359,7 @@ impl RouterProcess {
         match self.heartbeat.beat(now) {
             Beat::Probe => self.link.send(ToRouter::ReportLoad, Vec::new()),
             Beat::Lost => {
-                let (pid, seconds) = (self.pid.as_raw_pid(), heartbeat::TIMEOUT.as_secs());
+                let (pid, seconds) = (self.pid.as_raw_pid(), heartbeat::timeout().as_secs());
                 tracing::error!("the router (pid {pid}) has not answered for {seconds} s; it is killed");
                 reap::kill(self.pid);
             }

@@ -25,8 +25,7 @@ use crate::os::reap;
 use crate::os::slow_log::SlowLog;
 use crate::plan::application::Plan;
 use crate::plan::php::Php;
-use crate::policy::pace::boot_timeout::BOOT_TIMEOUT;
-use crate::policy::pace::{Backoff, BootStep, BootTimeout};
+use crate::policy::pace::{Backoff, BootStep, BootTimeout, boot_timeout};
 use crate::policy::workers::Workers;
 use automatic::Automatic;
 use elastic::Idle;
@@ -430,7 +429,7 @@ impl Generation {
             }
             Some(BootStep::Fail) => {
                 self.failure =
-                    Some(format!("it took more than {} s; does its opcache.preload hang?", BOOT_TIMEOUT.as_secs()));
+                    Some(format!("it took more than {} s; does its opcache.preload hang?", boot_timeout::timeout().as_secs()));
                 reap::kill_group(*pid, *group);
             }
             None => {}

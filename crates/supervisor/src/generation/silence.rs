@@ -96,7 +96,7 @@ impl Generation {
         self.silence.untold_deaths = false;
         match self.silence.heartbeat.beat(now) {
             Beat::Lost => {
-                let (name, seconds) = (&self.plan.name, heartbeat::TIMEOUT.as_secs());
+                let (name, seconds) = (&self.plan.name, heartbeat::timeout().as_secs());
                 tracing::error!("the prototype of {name:?} has not answered for {seconds} s; it is killed");
                 self.kill_prototype();
             }

@@ -1,7 +1,7 @@
 //! What a prototype may say, and what comes of it: with a program in its place that does nothing.
 
 use super::*;
-use crate::os::identity::Account;
+use crate::os::identity::UserAccount;
 use crate::os::logs::Outputs;
 use crate::plan::confinement::Confined;
 use howdah_config::{PhpOptions, PhpVersion};
@@ -26,7 +26,7 @@ impl Fake {
             needs: Vec::new(),
             name: "shop".to_owned(),
             php: Php { version: "8.2".parse::<PhpVersion>().unwrap(), executable },
-            account: Account::default(),
+            account: UserAccount::default(),
             options: PhpOptions::default(),
             confined: Confined::default(),
             outputs: Outputs::default(),
@@ -186,9 +186,9 @@ async fn what_a_prototype_said_before_its_death_harms_nobody_after_it() {
 async fn a_prototype_that_does_not_start_is_killed_after_a_minute_and_its_application_named() {
     let mut fake = Fake::new(SLEEP);
     fake.generation.on_time(fake.now + Duration::from_secs(59));
-    assert_eq!(fake.generation.next_deadline(), Some(fake.now + BOOT_TIMEOUT));
+    assert_eq!(fake.generation.next_deadline(), Some(fake.now + boot_timeout::timeout()));
     assert_eq!(fake.generation.failure(), None);
-    fake.generation.on_time(fake.now + BOOT_TIMEOUT);
+    fake.generation.on_time(fake.now + boot_timeout::timeout());
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
     assert!(fake.generation.failure().unwrap().contains("more than 60 s"));
 }
@@ -196,26 +196,26 @@ async fn a_prototype_that_does_not_start_is_killed_after_a_minute_and_its_applic
 #[tokio::test]
 async fn a_prototype_that_forks_no_worker_has_not_started() {
     let mut fake = Fake::booted(SLEEP);
-    fake.generation.on_time(fake.now + BOOT_TIMEOUT);
-    fake.generation.on_time(fake.now + BOOT_TIMEOUT);
+    fake.generation.on_time(fake.now + boot_timeout::timeout());
+    fake.generation.on_time(fake.now + boot_timeout::timeout());
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
 }
 
 #[tokio::test]
 async fn a_prototype_that_does_not_say_that_it_is_there_is_killed() {
-    use crate::policy::pace::heartbeat::{INTERVAL, MAX_UNANSWERED};
+    use crate::policy::pace::heartbeat::{MAX_UNANSWERED, interval};
     for answers in [true, false] {
         let mut fake = Fake::booted(SLEEP);
         for index in [0, 1] {
             fake.hear(FromPrototype::WorkerStarted { worker: WorkerId { index, incarnation: 0 }, pid: GONE });
         }
         for asked in 1..=MAX_UNANSWERED {
-            fake.generation.on_time(fake.now + INTERVAL * asked);
+            fake.generation.on_time(fake.now + interval() * asked);
         }
         if answers {
             fake.hear(FromPrototype::Pong);
         }
-        fake.generation.on_time(fake.now + INTERVAL * (MAX_UNANSWERED + 1));
+        fake.generation.on_time(fake.now + interval() * (MAX_UNANSWERED + 1));
         match answers {
             true => assert!(rustix::process::test_kill_process(fake.prototype()).is_ok()),
             false => assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9)),

@@ -13,21 +13,21 @@ const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"]; // words: keep
 
 /// A user and a group. The default is the user that started howdah.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
+pub struct UserAccount {
     /// User and group id; `None` changes nothing.
     pub ids: Option<(u32, u32)>,
     /// The user's name, for supplementary groups.
     pub name: Option<String>,
 }
 
-// === impl Account ===
+// === impl UserAccount ===
 
-impl Account {
+impl UserAccount {
     /// The user with this name, in this group or else in the user's own group.
     ///
     /// # Errors
     /// If there is no such user or group, or if only root could change to it.
-    pub fn named(user: &str, group: Option<&str>) -> Result<Account, String> {
+    pub fn named(user: &str, group: Option<&str>) -> Result<UserAccount, String> {
         let found = User::from_name(user).ok().flatten().ok_or_else(|| {
             format!(
                 "there is no user {user:?} on this machine; create it with `adduser --system {user}` or name another"
@@ -44,30 +44,30 @@ impl Account {
     ///
     /// # Errors
     /// If there is no such group, or if only root could change to it.
-    pub fn in_group(self, group: &str) -> Result<Account, String> {
+    pub fn in_group(self, group: &str) -> Result<UserAccount, String> {
         let found = Group::from_name(group).ok().flatten().ok_or_else(|| {
             format!(
                 "there is no group {group:?} on this machine; create it with `addgroup --system {group}` or name another"
             )
         })?;
         let uid = self.ids.map_or_else(|| Uid::effective().as_raw(), |(uid, _)| uid);
-        Account { ids: Some((uid, found.gid.as_raw())), name: self.name }.permitted()
+        UserAccount { ids: Some((uid, found.gid.as_raw())), name: self.name }.permitted()
     }
 
     /// The default user for a folder. For root, that is the folder's owner, unless the owner is root too.
     ///
     /// # Errors
-    /// As for [`Account::unprivileged`].
-    pub fn for_folder(folder: &Path) -> Result<Account, String> {
+    /// As for [`UserAccount::unprivileged`].
+    pub fn for_folder(folder: &Path) -> Result<UserAccount, String> {
         let owner = folder.metadata().map(|metadata| (metadata.uid(), metadata.gid()));
         match owner {
             Ok((uid, gid)) if Uid::effective().is_root() && uid != 0 => {
                 match User::from_uid(Uid::from_raw(uid)).ok().flatten() {
                     Some(user) => Ok(of(&user)),
-                    None => Ok(Account { ids: Some((uid, gid)), name: None }),
+                    None => Ok(UserAccount { ids: Some((uid, gid)), name: None }),
                 }
             }
-            _ => Account::unprivileged(),
+            _ => UserAccount::unprivileged(),
         }
     }
 
@@ -75,9 +75,9 @@ impl Account {
     ///
     /// # Errors
     /// If there is no such user. PHP runs as root only if the operator requests that.
-    pub fn unprivileged() -> Result<Account, String> {
+    pub fn unprivileged() -> Result<UserAccount, String> {
         if !Uid::effective().is_root() {
-            return Ok(Account::default());
+            return Ok(UserAccount::default());
         }
         first_of(&UNPRIVILEGED)
     }
@@ -87,19 +87,19 @@ impl Account {
         Identity { ids: self.ids }
     }
 
-    fn permitted(self) -> Result<Account, String> {
+    fn permitted(self) -> Result<UserAccount, String> {
         let (uid, gid) = (Uid::effective(), Gid::effective());
         if uid.is_root() {
             return Ok(self);
         }
         if self.ids == Some((uid.as_raw(), gid.as_raw())) {
-            return Ok(Account::default());
+            return Ok(UserAccount::default());
         }
         Err("only root can run PHP as another user; start howdah as root or leave out user and group".to_owned())
     }
 }
 
-fn first_of(names: &[&str]) -> Result<Account, String> {
+fn first_of(names: &[&str]) -> Result<UserAccount, String> {
     let user = names.iter().find_map(|name| User::from_name(name).ok().flatten());
     user.as_ref().map(of).ok_or_else(|| {
         format!(
@@ -109,8 +109,8 @@ fn first_of(names: &[&str]) -> Result<Account, String> {
     })
 }
 
-fn of(user: &User) -> Account {
-    Account { ids: Some((user.uid.as_raw(), user.gid.as_raw())), name: Some(user.name.clone()) }
+fn of(user: &User) -> UserAccount {
+    UserAccount { ids: Some((user.uid.as_raw(), user.gid.as_raw())), name: Some(user.name.clone()) }
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn an_unknown_user_is_named_in_the_error() {
-        let error = Account::named("no-such-user", None).unwrap_err();
+        let error = UserAccount::named("no-such-user", None).unwrap_err();
         assert!(error.starts_with("there is no user \"no-such-user\" on this machine; "), "{error}");
     }
 
@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn folders_of_root_are_served_by_an_unprivileged_user() {
         if Uid::effective().is_root() {
-            assert_ne!(Account::for_folder(Path::new("/")).unwrap().ids, Some((0, 0)));
-            assert_eq!(Account::for_folder(Path::new("/")), Account::unprivileged());
+            assert_ne!(UserAccount::for_folder(Path::new("/")).unwrap().ids, Some((0, 0)));
+            assert_eq!(UserAccount::for_folder(Path::new("/")), UserAccount::unprivileged());
         }
     }
 }

@@ -154,7 +154,11 @@ impl Listeners {
         for (_, socket) in self.sockets.iter().filter(|(id, socket)| socket.is_tcp() && !ids.contains(id)) {
             if let Err(error) = SockRef::from(&socket.fd).attach_filter(&NO_NEW_HANDSHAKES) {
                 // Some kernels allow it to root only.
-                tracing::debug!(%error, address = %socket.address, "cannot filter new connections; a client that connects while this listener is closed may be reset");
+                tracing::debug!(
+                    %error,
+                    address = %socket.address,
+                    "cannot filter new connections; a client that connects while this listener is closed may be reset"
+                );
             }
         }
     }
@@ -260,7 +264,7 @@ fn default_backlog() -> i32 {
 }
 
 fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String {
-    let place = match chosen_by {
+    let option = match chosen_by {
         ChosenBy::Option => "with --listen",
         ChosenBy::Configuration => "in \"listeners\"",
         ChosenBy::Control => "with --control",
@@ -268,10 +272,10 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
     match (error.kind(), address) {
         (io::ErrorKind::AddrInUse, Address::Tcp(tcp)) => {
             let next = Address::Tcp(SocketAddr::new(tcp.ip(), tcp.port().checked_add(1).unwrap_or(8080)));
-            format!("port {} is in use by another program; choose another {place}, as in {next}", tcp.port())
+            format!("port {} is in use by another program; choose another {option}, as in {next}", tcp.port())
         }
         (io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Abstract(_)) => {
-            format!("{address} is in use by another program; choose another {place}")
+            format!("{address} is in use by another program; choose another {option}")
         }
         (io::ErrorKind::AlreadyExists, _) => {
             format!(
@@ -285,12 +289,12 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
             format!("cannot listen on {address}: permission denied; choose a folder in which you may write")
         }
         (io::ErrorKind::AddrNotAvailable, _) => {
-            format!("cannot listen on {address}: this machine does not have the address; choose another {place}")
+            format!("cannot listen on {address}: this machine does not have the address; choose another {option}")
         }
         (io::ErrorKind::NotFound, _) => {
-            format!("cannot listen on {address}: the folder does not exist; create it or choose another {place}")
+            format!("cannot listen on {address}: the folder does not exist; create it or choose another {option}")
         }
-        _ => format!("cannot listen on {address}: {}; choose another {place}", error_text(error)),
+        _ => format!("cannot listen on {address}: {}; choose another {option}", error_text(error)),
     }
 }
 

@@ -56,8 +56,8 @@ impl KernelLimits {
     pub fn warnings(self) -> Vec<String> {
         let descriptors = self.descriptors.filter(|most| *most < ENOUGH_DESCRIPTORS).map(|most| {
             format!(
-                "at most {most} descriptors may be open, and each connection needs one: further connections wait; \
-                 raise the limit with `ulimit -Hn 65536` before howdah starts, or LimitNOFILE=65536 in the unit of systemd"
+                "at most {most} descriptors may be open, and each connection needs one: further connections wait; raise \
+                 the limit with `ulimit -Hn 65536` before howdah starts, or LimitNOFILE=65536 in the unit of systemd"
             )
         });
         let backlog = self.backlog.filter(|most| *most < ENOUGH_BACKLOG).map(|most| {

@@ -1,6 +1,6 @@
 //! What an application asks for, checked against this machine: folders, files, users, a PHP.
 
-use crate::os::identity::Account;
+use crate::os::identity::UserAccount;
 use crate::os::logs::Outputs;
 use crate::os::slow_log::SlowLog;
 use crate::plan::confinement::{self, Confined, inside};
@@ -24,7 +24,7 @@ pub struct Plan {
     /// The PHP that runs it.
     pub php: Php,
     /// As whom it runs.
-    pub account: Account,
+    pub account: UserAccount,
     /// Its php.ini.
     pub options: PhpOptions,
     /// What of the machine it sees.
@@ -62,7 +62,7 @@ pub struct Release {
 #[derive(Clone, Debug)]
 pub struct Defaults {
     /// The account that an application without `user` runs as.
-    pub account: Account,
+    pub account: UserAccount,
     /// The state directory: slow logs without a `path` are below it.
     pub state_folder: Option<PathBuf>,
     /// Whether the user wrote the configuration. If not (`howdah serve`), errors do not name its options.
@@ -116,7 +116,7 @@ pub fn plan(
         return Err(at("/processes", format!("{processes} is more than howdah can run; write {MAX_WORKERS} at most")));
     }
     let account = match (&application.user, &application.group) {
-        (Some(user), group) => Account::named(user, group.as_deref()).map_err(|problem| at("/user", problem))?,
+        (Some(user), group) => UserAccount::named(user, group.as_deref()).map_err(|problem| at("/user", problem))?,
         (None, Some(group)) => defaults.account.clone().in_group(group).map_err(|problem| at("/group", problem))?,
         (None, None) => defaults.account.clone(),
     };

@@ -3,7 +3,7 @@
 //! The kernel may still refuse it. The prototype notices that before it loads PHP, and the API returns that error too.
 
 use crate::os::cgroup::{self, Group};
-use crate::os::identity::Account;
+use crate::os::identity::UserAccount;
 use crate::os::machine::Machine;
 use crate::plan::option_error::OptionError;
 use howdah_config::{IdRange, Isolation};
@@ -37,7 +37,7 @@ struct Ids {
 ///
 /// # Errors
 /// With the option and what to do.
-pub fn of(wanted: &Isolation, account: &Account) -> Result<Confined, OptionError> {
+pub fn of(wanted: &Isolation, account: &UserAccount) -> Result<Confined, OptionError> {
     let cgroup =
         wanted.cgroup.as_ref().map(Group::find).transpose().map_err(|problem| error("cgroup/path", problem))?;
     // `automount` only applies to a rootfs.
@@ -98,7 +98,7 @@ fn error(option: &str, problem: impl Into<String>) -> OptionError {
     OptionError::new(format!("/isolation/{option}"), problem)
 }
 
-fn ids(account: &Account) -> Ids {
+fn ids(account: &UserAccount) -> Ids {
     let (user, group) = account.ids.unwrap_or_else(|| (Uid::effective().as_raw(), Gid::effective().as_raw()));
     let name = account.name.as_deref().and_then(|name| CString::new(name).ok());
     let groups = name.and_then(|name| getgrouplist(&name, Gid::from_raw(group)).ok());
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn without_isolation_nothing_is_set_up() {
-        let confined = of(&Isolation::default(), &Account::default()).unwrap();
+        let confined = of(&Isolation::default(), &UserAccount::default()).unwrap();
         assert!(confined.confinement.is_none() && confined.cgroup.is_none() && confined.identity.is_none());
     }
 }

@@ -14,7 +14,7 @@ use crate::commands::supervisor::become_supervisor;
 use crate::terminal::output;
 use howdah_config::Configuration;
 use howdah_supervisor::Start;
-use howdah_supervisor::identity::Account;
+use howdah_supervisor::identity::UserAccount;
 
 pub use options::ServeOptions;
 
@@ -34,8 +34,8 @@ impl ServeOptions {
             return Ok(());
         }
         let account = match &self.user {
-            Some(user) => Account::named(user, None).map_err(|problem| format!("--user: {problem}"))?,
-            None => Account::for_folder(&served.folder)?,
+            Some(user) => UserAccount::named(user, None).map_err(|problem| format!("--user: {problem}"))?,
+            None => UserAccount::for_folder(&served.folder)?,
         };
         become_supervisor(&Start {
             configuration: Some(configuration),

@@ -1,5 +1,5 @@
 //! Whether the paths of applications lead elsewhere. They are resolved twice a second: links on network file systems
-//! and in bind mounts do not notify anyone when they are swapped.
+//! and in bind mounts do not notify any process when they are swapped.
 //!
 //! A path that leads nowhere is probably a deploy that is not finished: it is resolved again, and reported as lost
 //! after some seconds. When it leads somewhere again, that is reported too, even if it leads where it led before.
@@ -14,6 +14,7 @@ use crate::plan::option_error::OptionError;
 use crate::plan::resolution::resolve;
 use howdah_config::Application;
 use howdah_protocol::generation_paths::PinnedLink;
+use howdah_protocol::test_time::divided;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
@@ -152,12 +153,12 @@ impl Followed {
     /// Whether the open question has had no answer for too long. Reported once.
     fn check_overdue(&mut self, now: Instant) -> Option<Finding> {
         let asked = self.resolver.asked?;
-        if now.saturating_duration_since(asked) < LOST_AFTER || self.trouble.is_some_and(|trouble| trouble.is_reported)
+        if now.saturating_duration_since(asked) < divided(LOST_AFTER) || self.trouble.is_some_and(|trouble| trouble.is_reported)
         {
             return None;
         }
         self.trouble = Some(Trouble { since: asked, is_reported: true });
-        let (name, seconds) = (&self.watched.name, LOST_AFTER.as_secs());
+        let (name, seconds) = (&self.watched.name, divided(LOST_AFTER).as_secs());
         Some(Finding::Lost(format!(
             "applications/{name}: the file system of its paths has not answered for {seconds} s"
         )))
@@ -176,7 +177,7 @@ impl Followed {
             }
             Err(OptionError { option, problem }) => {
                 let trouble = self.trouble.get_or_insert(Trouble { since: now, is_reported: false });
-                if now.saturating_duration_since(trouble.since) < LOST_AFTER || trouble.is_reported {
+                if now.saturating_duration_since(trouble.since) < divided(LOST_AFTER) || trouble.is_reported {
                     return None;
                 }
                 trouble.is_reported = true;

@@ -3,12 +3,18 @@
 //! The warning is for the operator of an application whose preloading is slow. The failure ends a change that would
 //! otherwise never be answered.
 
+use howdah_protocol::test_time::divided;
 use std::time::{Duration, Instant};
 
 /// After this time the log names the application that is waited for.
 const WARN_AFTER: Duration = Duration::from_secs(10);
 /// After this time the start has failed.
-pub const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
+const FAIL_AFTER: Duration = Duration::from_secs(60);
+
+/// How long a start may take.
+pub fn timeout() -> Duration {
+    divided(FAIL_AFTER)
+}
 
 /// The timeout of one start.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +53,8 @@ impl BootTimeout {
     /// When the next step is due.
     pub fn deadline(&self) -> Option<Instant> {
         match self.next? {
-            BootStep::Warn => Some(self.started + WARN_AFTER),
-            BootStep::Fail => Some(self.started + BOOT_TIMEOUT),
+            BootStep::Warn => Some(self.started + divided(WARN_AFTER)),
+            BootStep::Fail => Some(self.started + timeout()),
         }
     }
 }

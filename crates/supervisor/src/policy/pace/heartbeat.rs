@@ -1,16 +1,28 @@
 //! Whether a child process still answers: it gets a probe at an interval, and is lost after too many without an answer.
 //!
+//! A router that waits for a dead network file system, or a prototype that hangs in code of the application, serves
+//! nothing and does not exit by itself: this finds it.
+//!
 //! The probes are counted, not timed: if the supervisor itself was stopped for a minute, it must not kill its children
 //! afterwards. A machine that swaps is slow, so several probes may stay without an answer.
 
+use howdah_protocol::test_time::divided;
 use std::time::{Duration, Instant};
 
 /// The time between two probes.
-pub const INTERVAL: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(10);
 /// How many probes may stay without an answer.
 pub const MAX_UNANSWERED: u32 = 6;
+
+/// The time between two probes.
+pub fn interval() -> Duration {
+    divided(INTERVAL)
+}
+
 /// After about this time a child that does not answer is lost.
-pub const TIMEOUT: Duration = INTERVAL.saturating_mul(MAX_UNANSWERED);
+pub fn timeout() -> Duration {
+    interval() * MAX_UNANSWERED
+}
 
 /// The probes of one child.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +45,7 @@ pub enum Beat {
 impl Heartbeat {
     /// The probes of a child that starts now.
     pub fn new(now: Instant) -> Heartbeat {
-        Heartbeat { next: now + INTERVAL, unanswered: 0 }
+        Heartbeat { next: now + interval(), unanswered: 0 }
     }
 
     /// When the next probe is due.
@@ -48,7 +60,7 @@ impl Heartbeat {
 
     /// A probe was due.
     pub fn beat(&mut self, now: Instant) -> Beat {
-        self.next = now + INTERVAL;
+        self.next = now + interval();
         if self.unanswered >= MAX_UNANSWERED {
             return Beat::Lost;
         }
@@ -58,7 +70,7 @@ impl Heartbeat {
 
     /// A probe was due, but the child cannot answer one now: an operator has stopped it.
     pub fn skip(&mut self, now: Instant) {
-        self.next = now + INTERVAL;
+        self.next = now + interval();
     }
 
     /// The child has answered.
@@ -79,7 +91,7 @@ mod tests {
             let start = Instant::now();
             let mut heartbeat = Heartbeat::new(start);
             for number in 1..=lost_at {
-                let now = start + INTERVAL * number;
+                let now = start + interval() * number;
                 assert!(heartbeat.is_due(now) && !heartbeat.is_due(now - Duration::from_millis(1)));
                 if skipped == Some(number) {
                     heartbeat.skip(now);

@@ -1,10 +1,17 @@
 //! How long the router may take to answer one request of the supervisor.
 
+use howdah_protocol::test_time::divided;
 use std::time::Duration;
 
 /// A router must apply a new configuration within this time, or it is killed and another one is started.
-pub const CONFIGURE_TIMEOUT: Duration = Duration::from_secs(10);
+pub fn configure() -> Duration {
+    divided(Duration::from_secs(10))
+}
+
 /// A change fails if no router, one after the other, applies its configuration within this time.
-pub const SWITCH_TIMEOUT: Duration = Duration::from_secs(25);
+pub fn switch() -> Duration {
+    divided(Duration::from_secs(25))
+}
+
 /// A request for the status fails if the router does not report its load within this time.
-pub const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+pub const STATUS: Duration = Duration::from_secs(2);

@@ -230,7 +230,10 @@ impl Workers {
 
     /// The worker could not be forked. Until one can be, one is tried at a time. `false` if this fork was not ordered.
     pub fn not_forked(&mut self, failed: WorkerId, now: Instant) -> bool {
-        let is_ordered = |entry: &&mut Entry| matches!(entry.state, WorkerState::Running { worker, is_forked: false, .. } if worker == failed);
+        let is_ordered = |entry: &&mut Entry| match entry.state {
+            WorkerState::Running { worker, is_forked, .. } => worker == failed && !is_forked,
+            _ => false,
+        };
         let Some(entry) = self.entries.iter_mut().find(is_ordered) else { return false };
         entry.state = WorkerState::Due(now);
         let scarcity = self.scarcity.get_or_insert_default();
