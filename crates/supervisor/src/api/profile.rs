@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// What a request asks for.
+/// The options of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ProfileOptions {
     seconds: f64,

@@ -417,7 +417,7 @@ impl Generation {
         }
     }
 
-    /// Loses boot_timeout with a prototype that does not load PHP, or forks no worker.
+    /// Logs a warning about a prototype that loads no PHP, or forks no worker, for long. Kills it after the timeout.
     fn wait_for_start(&mut self, now: Instant) {
         let Prototype::Up { pid, group, booted, boot_timeout, link: Some(_), .. } = &mut self.prototype else { return };
         if *booted && self.proven {
@@ -428,8 +428,10 @@ impl Generation {
                 tracing::warn!("still waiting for PHP of the application {:?} to start", self.plan.name);
             }
             Some(BootStep::Fail) => {
-                self.failure =
-                    Some(format!("it took more than {} s; does its opcache.preload hang?", boot_timeout::timeout().as_secs()));
+                self.failure = Some(format!(
+                    "it took more than {} s; does its opcache.preload hang?",
+                    boot_timeout::timeout().as_secs()
+                ));
                 reap::kill_group(*pid, *group);
             }
             None => {}

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// The samples of a profile, or why there is none.
+/// The samples of a profile, or why they do not exist.
 pub type ProfileOutcome = Result<Vec<u8>, String>;
 
 /// The file for samples, and the profile that is being made.

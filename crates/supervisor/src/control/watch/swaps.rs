@@ -153,7 +153,8 @@ impl Followed {
     /// Whether the open question has had no answer for too long. Reported once.
     fn check_overdue(&mut self, now: Instant) -> Option<Finding> {
         let asked = self.resolver.asked?;
-        if now.saturating_duration_since(asked) < divided(LOST_AFTER) || self.trouble.is_some_and(|trouble| trouble.is_reported)
+        if now.saturating_duration_since(asked) < divided(LOST_AFTER)
+            || self.trouble.is_some_and(|trouble| trouble.is_reported)
         {
             return None;
         }
