@@ -24,6 +24,7 @@ mod http1;
 mod net;
 mod php;
 mod process;
+mod product;
 mod proxy;
 mod request;
 mod response;

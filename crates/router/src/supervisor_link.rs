@@ -1,7 +1,8 @@
-//! What the router tells the supervisor.
+//! The messages to the supervisor.
 //!
-//! Nobody here waits for it: the supervisor may be busy with a disk for seconds. What it is told goes into a queue, and a
-//! thread of its own sends it. Nothing in the queue is lost while the supervisor lives; the router ends with it.
+//! No thread of the router waits for the supervisor, which may be busy with a disk for seconds: messages go into a queue,
+//! and a thread of its own sends them. No message in the queue is lost while the supervisor lives; the router exits with
+//! it.
 
 use howdah_protocol::control_socket::ControlSocket;
 use howdah_protocol::router_messages::FromRouter;
@@ -13,27 +14,27 @@ use std::sync::{Arc, mpsc};
 
 /// The way to the supervisor, for every thread.
 #[derive(Clone, Debug)]
-pub struct Supervisor {
+pub struct SupervisorLink {
     queue: mpsc::Sender<FromRouter>,
     /// How many messages were not sent yet.
     waiting: Arc<AtomicUsize>,
 }
 
-/// Tells the supervisor once it is dropped, by whoever holds it last.
+/// Sends a message to the supervisor when its last holder drops it.
 #[derive(Debug)]
-pub struct TellOnDrop {
-    supervisor: Supervisor,
+pub struct ReportOnDrop {
+    supervisor: SupervisorLink,
     message: Option<FromRouter>,
 }
 
-// === impl Supervisor ===
+// === impl SupervisorLink ===
 
-impl Supervisor {
-    /// Talks over this socket.
+impl SupervisorLink {
+    /// A link over this socket.
     ///
     /// # Errors
-    /// When there cannot be another thread.
-    pub fn new(socket: Arc<ControlSocket>) -> io::Result<Supervisor> {
+    /// When its thread cannot be started.
+    pub fn new(socket: Arc<ControlSocket>) -> io::Result<SupervisorLink> {
         let (queue, messages) = mpsc::channel::<FromRouter>();
         let waiting = Arc::new(AtomicUsize::new(0));
         let left = Arc::clone(&waiting);
@@ -43,35 +44,34 @@ impl Supervisor {
                 left.fetch_sub(1, Ordering::Relaxed);
             }
         })?;
-        Ok(Supervisor { queue, waiting })
+        Ok(SupervisorLink { queue, waiting })
     }
 
-    /// Tells it, soon. What is true only now (that there are too few workers) is not said late: it is left out if the
-    /// supervisor has not heard what came before.
-    pub fn tell(&self, message: &FromRouter) {
+    /// Queues a message. A report that is true only now (too few workers) is left out while older messages wait.
+    pub fn send(&self, message: &FromRouter) {
         if matches!(message, FromRouter::WorkersWanted { .. }) && self.waiting.load(Ordering::Relaxed) > 0 {
             return;
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // The thread takes messages for as long as somebody can send any.
+        // The thread receives as long as a sender exists.
         let _ = self.queue.send(message.clone());
     }
 
-    /// A message for the end of something.
-    pub fn tell_on_drop(&self, message: FromRouter) -> TellOnDrop {
-        TellOnDrop { supervisor: self.clone(), message: Some(message) }
+    /// A message that is sent at the end of something.
+    pub fn send_on_drop(&self, message: FromRouter) -> ReportOnDrop {
+        ReportOnDrop { supervisor: self.clone(), message: Some(message) }
     }
 }
 
-impl Drop for TellOnDrop {
+impl Drop for ReportOnDrop {
     fn drop(&mut self) {
         if let Some(message) = self.message.take() {
-            self.supervisor.tell(&message);
+            self.supervisor.send(&message);
         }
     }
 }
 
-/// Waits until the supervisor has room, or is gone.
+/// Waits until the socket has room, or the supervisor is gone.
 fn send(socket: &ControlSocket, message: &FromRouter) {
     loop {
         match socket.send(message, &[]) {
@@ -91,15 +91,15 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn nobody_waits_for_a_supervisor_that_is_busy_and_it_hears_all_but_old_news() {
+    fn a_busy_supervisor_blocks_no_thread_and_receives_all_but_outdated_reports() {
         const MESSAGES: u64 = 20_000;
         let (supervisor, router) = ControlSocket::pair().expect("sockets");
-        let router = Supervisor::new(Arc::new(router)).expect("a thread");
+        let router = SupervisorLink::new(Arc::new(router)).expect("a thread");
         let began = Instant::now();
         for version in 0..MESSAGES {
-            router.tell(&FromRouter::Configured { version });
+            router.send(&FromRouter::Configured { version });
         }
-        router.tell(&FromRouter::WorkersWanted { generation: 1, waiting: 1 });
+        router.send(&FromRouter::WorkersWanted { generation: 1, waiting: 1 });
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         let mut expected = 0;
         while expected < MESSAGES {
@@ -115,7 +115,7 @@ mod tests {
         while router.waiting.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
-        let nothing = supervisor.receive::<FromRouter>().expect_err("what was wanting then");
+        let nothing = supervisor.receive::<FromRouter>().expect_err("an outdated report");
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -1,6 +1,31 @@
-//! One request: a route's action is found and carried out.
+//! From a request to its response: the route's action is found and carried out, the response is finished and logged.
+//!
+//! A request passes through these files in this order, and [`Subject`](crate::request::subject::Subject) is its name in
+//! all of them:
+//!
+//! 1. `service`: the request is normalised; at the end its response is compressed, completed and logged
+//! 2. `routing`: the steps of the routes lead to a `ChosenAction`; `share` looks for files on the way
+//! 3. `service` carries the action out: `application` finds the script and hands it to [`php`](crate::php); the other
+//!    actions are in [`proxy`](crate::proxy), [`static_files`](crate::static_files) and
+//!    [`response`](crate::response)
+//! 4. `response_headers`: the action's changes to the response's headers
+//!
+//! A request keeps the [`View`] of the configuration that it started with. An action that cannot be carried out is a
+//! [`Failure`](crate::response::failure::Failure), which `service` answers.
 
-pub mod application;
-pub mod pins;
-pub mod service;
-pub mod snapshot;
+mod action_body;
+mod application;
+mod dispatcher;
+mod pins;
+mod response_headers;
+mod routing;
+mod service;
+mod share;
+mod snapshot;
+mod view;
+
+pub use dispatcher::Dispatcher;
+pub use pins::Pins;
+pub use service::answer;
+pub use snapshot::Snapshot;
+pub use view::View;

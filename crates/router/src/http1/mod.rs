@@ -1,5 +1,14 @@
-//! HTTP/1: a connection, its clock, and the strict reading of its requests.
+//! HTTP/1: hyper on a client's connection, guarded against ambiguous requests, and with a clock.
+//!
+//! - `connection`: serves a connection to its end
+//! - `clock`: the time-outs of a connection, and its state between requests; `watched`: the socket that notifies it
+//! - `strictness`: refuses requests that two programs could read differently; `guarded`: the socket that applies it
+//! - `tunnel`: a connection after a 101
 
+pub mod clock;
 pub mod connection;
+mod guarded;
+mod limits;
 pub mod strictness;
-pub mod tunnel;
+mod tunnel;
+mod watched;

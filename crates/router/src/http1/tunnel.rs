@@ -1,21 +1,16 @@
-//! A connection that has changed its protocol, to a WebSocket say: bytes go both ways, and howdah does not look at them.
+//! A connection that has changed its protocol, to a WebSocket for example: howdah copies bytes both ways, and does not
+//! interpret them.
 //!
-//! It counts as an active connection. It ends when either side ends it, when nothing has gone either way for long, and
-//! some time after its listener went or howdah was told to end: [`Clock`] knows when.
+//! A tunnel counts as an active connection. It ends when either side ends it, when no byte has gone either way for long,
+//! and some time after its listener was removed or the router began to drain: the [`Clock`] decides.
 
-use crate::http1::connection::Clock;
-use crate::net::socket::Watched;
+use crate::http1::clock::Clock;
+use crate::http1::watched::Watched;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use std::time::Duration;
 use tokio::io::copy_bidirectional;
 
-/// How long neither side may say anything.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
-/// How long it may go on when it is to end.
-pub const GRACE: Duration = Duration::from_secs(10);
-
-/// Copies until it ends.
+/// Copies until the tunnel ends.
 pub async fn run(clock: &Clock, mut client: Watched, upstream: Upgraded) {
     let mut upstream = TokioIo::new(upstream);
     tokio::select! {
@@ -26,7 +21,7 @@ pub async fn run(clock: &Clock, mut client: Watched, upstream: Upgraded) {
         }
         () = clock.until_overdue() => {
             tracing::debug!("a tunnel was ended");
-            client.say_goodbye().await;
+            client.announce_end().await;
         }
     }
 }

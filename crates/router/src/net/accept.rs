@@ -1,11 +1,10 @@
 //! Listening sockets: every thread accepts from all of them.
 //!
-//! A listener that is removed is emptied first: who is in its backlog has been promised a connection.
+//! A listener that is removed is emptied first: the clients in its backlog have been promised a connection.
 
-use crate::net::room::Place;
-use crate::net::socket::Accepted;
-use crate::process::thread::Thread;
-use crate::supervisor_link::TellOnDrop;
+use crate::net::connection_limit::ConnectionPermit;
+use crate::net::transport::Accepted;
+use crate::net::watch::watch;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, acceptfrom_with, getsockname};
 use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
@@ -28,70 +27,78 @@ pub enum Listening {
     Unix(UnixListener, String),
 }
 
-/// Where a connection came in.
+/// The way by which a connection came in.
 pub struct Entrance {
     /// The listener's number.
     pub listener: u64,
-    /// The TLS that the listener had when it accepted; `None` is none.
+    /// The TLS that the listener had when it accepted; `None` without TLS.
     pub tls: Option<Arc<ServerConfig>>,
-    /// The connection's place; `None` for the last ones of a listener that is removed, which are owed one.
-    #[expect(dead_code, reason = "its drop is its use")]
-    pub place: Option<Place>,
+    /// The connection's permit; `None` for the last connections of a removed listener, which are accepted in any case.
+    pub permit: Option<ConnectionPermit>,
 }
 
-/// A thread accepts from a listener until this is dropped, or stopped.
-pub struct Accepting {
+/// The thread that accepts.
+pub trait Acceptor: 'static {
+    /// A permit for a connection that may be accepted; `None` at the limit.
+    fn permit(&self) -> Option<ConnectionPermit>;
+
+    /// Takes an accepted connection.
+    fn take(self: &Rc<Self>, accepted: Accepted, entrance: Entrance);
+}
+
+/// A task that accepts from a listener, until this is dropped or stopped. A `D` is dropped when a stopped listener's
+/// socket is closed.
+pub struct Accepting<D> {
     tls: Rc<RefCell<Option<Arc<ServerConfig>>>>,
-    stop: oneshot::Sender<Arc<TellOnDrop>>,
+    stop: oneshot::Sender<D>,
 }
 
-/// Bytes that wait in a socket beyond what the network takes: more would only be copied early and fall out of the
-/// processor's cache. (The window of a fast, distant client is not limited by it: tcp(7), TCP_NOTSENT_LOWAT.)
+/// The most unsent bytes in a socket beyond those that the network takes. More of them would only be copied early and
+/// fall out of the processor's cache. (They do not limit the window of a fast, distant client: tcp(7), TCP_NOTSENT_LOWAT.)
 const UNSENT_BYTES: u32 = 32 * 1024;
-/// What an accepted socket is from its beginning.
+/// The flags of an accepted socket.
 const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
-/// How long to wait when there are no descriptors, or no room.
+/// The pause when there are no descriptors or permits.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long it is not said again that there are no descriptors.
-const SAID: Duration = Duration::from_secs(10);
+/// The least time between two log lines about missing descriptors.
+const LOG_PAUSE: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// When it was said that there are no descriptors.
-    static SAID_AT: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// When missing descriptors were last logged.
+    static LOGGED_AT: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Begins to accept on this thread.
 ///
 /// # Errors
 /// When no more descriptors can be watched.
-pub fn accept(
-    thread: &Rc<Thread>,
+pub fn accept<D: 'static>(
+    acceptor: &Rc<impl Acceptor>,
     id: u64,
     listening: &Arc<Listening>,
     tls: Option<Arc<ServerConfig>>,
-) -> io::Result<Accepting> {
+) -> io::Result<Accepting<D>> {
     let (stop, mut stopped) = oneshot::channel();
     let tls = Rc::new(RefCell::new(tls));
     let accepting = Accepting { tls: Rc::clone(&tls), stop };
-    let entrance = move |place| Entrance { listener: id, tls: tls.borrow().clone(), place };
-    let listening = crate::process::thread::watch(listening.try_clone()?)?;
-    let thread = Rc::clone(thread);
+    let entrance = move |permit| Entrance { listener: id, tls: tls.borrow().clone(), permit };
+    let listening = watch(listening.try_clone()?)?;
+    let acceptor = Rc::clone(acceptor);
     spawn_local(async move {
-        // Whom to tell that the listener is closed.
-        let mut closed = None;
+        let mut when_closed = None;
         loop {
             tokio::select! {
                 biased;
-                tell = &mut stopped => {
-                    closed = tell.ok();
+                dropped = &mut stopped => {
+                    when_closed = dropped.ok();
                     break;
                 }
                 ready = listening.readable() => match ready {
-                    Ok(mut ready) => match thread.room() {
+                    Ok(mut ready) => match acceptor.permit() {
                         None => tokio::time::sleep(PAUSE).await,
-                        place => {
+                        permit => {
                             if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
-                                took(&thread, entrance(place), accepted).await;
+                                take(&acceptor, entrance(permit), accepted).await;
                             }
                         }
                     },
@@ -102,24 +109,24 @@ pub fn accept(
         loop {
             match listening.get_ref().accept() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // It may be gone for good: it is not waited for descriptors.
+                // Missing descriptors may last: the listener's end does not wait for them.
                 Err(error) if error.kind() != io::ErrorKind::ConnectionAborted => break,
-                accepted => took(&thread, entrance(None), accepted).await,
+                accepted => take(&acceptor, entrance(None), accepted).await,
             }
         }
         drop(listening);
-        drop(closed);
+        drop(when_closed);
     });
     Ok(accepting)
 }
 
-async fn took(thread: &Rc<Thread>, entrance: Entrance, accepted: io::Result<Accepted>) {
+async fn take(acceptor: &Rc<impl Acceptor>, entrance: Entrance, accepted: io::Result<Accepted>) {
     match accepted {
-        Ok(accepted) => thread.distribute(accepted, entrance),
+        Ok(accepted) => acceptor.take(accepted, entrance),
         Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
         Err(error) => {
-            if SAID_AT.get().is_none_or(|at| at.elapsed() > SAID) {
-                SAID_AT.set(Some(Instant::now()));
+            if LOGGED_AT.get().is_none_or(|at| at.elapsed() > LOG_PAUSE) {
+                LOGGED_AT.set(Some(Instant::now()));
                 tracing::error!(%error, "cannot accept connections; they wait in the backlog (see `ulimit -n`)");
             }
             tokio::time::sleep(PAUSE).await;
@@ -129,13 +136,13 @@ async fn took(thread: &Rc<Thread>, entrance: Entrance, accepted: io::Result<Acce
 
 // === impl Accepting ===
 
-impl Accepting {
-    /// Accepts no more; the other side hears of it when the socket is closed.
-    pub fn stop(self, tell: &Arc<TellOnDrop>) {
-        let _ = self.stop.send(Arc::clone(tell));
+impl<D> Accepting<D> {
+    /// Stops accepting, and drops `when_closed` when the socket is closed.
+    pub fn stop(self, when_closed: D) {
+        let _ = self.stop.send(when_closed);
     }
 
-    /// What is accepted from now on has this TLS.
+    /// Sets the TLS of the connections that are accepted from now on.
     pub fn set_tls(&self, tls: Option<Arc<ServerConfig>>) {
         self.tls.replace(tls);
     }
@@ -144,10 +151,10 @@ impl Accepting {
 // === impl Listening ===
 
 impl Listening {
-    /// Takes a listening socket, and sets what accepted ones inherit.
+    /// Takes a listening socket, and sets the options that accepted sockets inherit.
     ///
     /// # Errors
-    /// When it is no such socket.
+    /// When it is not a listening socket.
     pub fn new(socket: OwnedFd) -> io::Result<Listening> {
         let address = getsockname(&socket)?;
         if let Ok(unix) = SocketAddrUnix::try_from(address) {

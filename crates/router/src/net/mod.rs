@@ -1,8 +1,18 @@
-//! Listening sockets, TLS, and the bytes of a connection.
+//! The network below HTTP: listening sockets, accepted connections, TLS, and the end of a connection.
+//!
+//! - `accept`: accepts from listening sockets; `connection_limit`: while there are descriptors for more
+//! - `transport`, `socket`: a connection's bytes, plain or in TLS; `peer`: the names of both ends
+//! - `tls`: certificates, policies, handshakes
+//! - `linger`: closes a connection whose client still sends
+//! - `load`: how much each thread has to do; `watch`: descriptors in the event loop
 
 pub mod accept;
+pub mod connection_limit;
+mod either_stream;
 pub mod linger;
 pub mod load;
-pub mod room;
+pub mod peer;
 pub mod socket;
 pub mod tls;
+pub mod transport;
+pub mod watch;

@@ -1,6 +1,7 @@
 //! Writes the CGI variables of a request (RFC 3875, and those that nginx and FPM add) for the channel.
 
 use crate::php::script::Script;
+use crate::product;
 use crate::request::subject::Subject;
 use crate::request::unsafe_fields::is_safe;
 use howdah_channel::request::{HeadWriter, code};
@@ -9,24 +10,19 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, He
 use http::request::Parts;
 use std::path::Path;
 
-/// What the header `Server` says where the version shall not be told.
-pub const SERVER_NAME: &str = "howdah";
-/// What `SERVER_SOFTWARE` says.
-pub const SERVER_SOFTWARE: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
-
 /// Writes the head of a request.
 ///
 /// If several headers map to the same variable, a header with a safe name has priority, or else the first header; a header
 /// with an unsafe name arrives here only if the configuration keeps it. `Proxy` is left out: programs take HTTP_PROXY for
 /// their own setting (CVE-2016-5385).
-pub fn write(head: &mut HeadWriter, request: &Subject<'_>, root: &Path, script: &Script, body_len: Option<u64>) {
-    let Subject { parts, peer, origin, host, path, .. } = request;
+pub fn write(head: &mut HeadWriter, subject: &Subject<'_>, root: &Path, script: &Script, body_len: Option<u64>) {
+    let Subject { parts, peer, origin, host, path, .. } = subject;
     let root = root.as_os_str().as_encoded_bytes();
     let uri = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     head.restart();
     head.known(code::REQUEST_METHOD, parts.method.as_str().as_bytes());
     head.known(code::REQUEST_URI, uri.as_bytes());
-    head.known(code::QUERY_STRING, request.raw_query().as_bytes());
+    head.known(code::QUERY_STRING, subject.raw_query().as_bytes());
     head.known(code::SCRIPT_NAME, &script.name);
     head.known(code::SCRIPT_FILENAME, &script.filename);
     if !script.path_info.is_empty() {
@@ -38,7 +34,7 @@ pub fn write(head: &mut HeadWriter, request: &Subject<'_>, root: &Path, script: 
     head.known(code::DOCUMENT_ROOT, root);
     head.known(code::DOCUMENT_URI, path.bytes());
     head.known(code::SERVER_PROTOCOL, if parts.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
-    head.known(code::SERVER_SOFTWARE, SERVER_SOFTWARE.as_bytes());
+    head.known(code::SERVER_SOFTWARE, product::SOFTWARE.as_bytes());
     head.known(code::SERVER_NAME, if host.is_empty() { peer.server_addr.as_str() } else { host }.as_bytes());
     head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());
     head.known(code::SERVER_PORT, peer.server_port.as_bytes());
@@ -60,10 +56,10 @@ pub fn write(head: &mut HeadWriter, request: &Subject<'_>, root: &Path, script: 
     headers(head, parts);
 }
 
-fn headers(head: &mut HeadWriter, request: &Parts) {
+fn headers(head: &mut HeadWriter, parts: &Parts) {
     let mut name = Vec::with_capacity(64);
-    for key in request.headers.keys() {
-        let mut values = request.headers.get_all(key).iter();
+    for key in parts.headers.keys() {
+        let mut values = parts.headers.get_all(key).iter();
         let Some(first) = values.next() else { continue };
         let joined;
         let value = match values.next() {
@@ -90,7 +86,7 @@ fn headers(head: &mut HeadWriter, request: &Parts) {
             USER_AGENT => head.named(b"HTTP_USER_AGENT", value),
             _ => {
                 let key = key.as_str();
-                if key == "proxy" || !is_safe(key) && is_shadowed(key, &request.headers) {
+                if key == "proxy" || !is_safe(key) && is_shadowed(key, &parts.headers) {
                     continue;
                 }
                 name.clear();

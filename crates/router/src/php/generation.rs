@@ -1,10 +1,8 @@
-//! A generation, as the router's threads share it: its channel, its queue, and what the supervisor is told of it.
+//! A generation, as the router's threads share it: its channel, its queue, and its reports to the supervisor.
 
-use super::killers::{self, Alike, Killers};
-use super::queue::{self, Arrival, News, Queue, TooBusy};
-use crate::php::slots::Slots;
+use crate::php::admission::{Alike, Arrival, Killers, News, Queue, SUSPECTS_PER_SECOND, Slots, TooBusy};
 use crate::response::failure::Failure;
-use crate::supervisor_link::{Supervisor, TellOnDrop};
+use crate::supervisor_link::{ReportOnDrop, SupervisorLink};
 use howdah_channel::{RouterEnd, Violation, WorkerId};
 use howdah_protocol::generation_paths::GenerationPaths;
 use howdah_protocol::router_messages::{FromRouter, GenerationBoot};
@@ -18,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 /// A generation, as the router's threads share it.
 #[derive(Debug)]
-pub struct Generation {
+pub struct SharedGeneration {
     /// Its number.
     pub id: u64,
     /// Its application's name.
@@ -27,65 +25,68 @@ pub struct Generation {
     pub channel: RouterEnd,
     /// Its slots: requests wait for them in order.
     pub slots: Slots,
-    /// How long requests wait, and who is refused.
+    /// Which requests wait, for how long, and which are refused.
     queue: Mutex<Queue>,
-    /// How long one waits at most.
+    /// How long a request waits at most.
     queue_timeout: Duration,
-    /// Whether the queue has anything to remember: if not, and nobody waits, nobody need ask it.
+    /// Whether the queue has a state. If not, and no request waits, its lock need not be taken.
     is_standing: AtomicBool,
-    /// Wakes those that wait for a slot when they may not wait for as long any more.
+    /// Wakes requests that wait for a slot when their deadlines have come forward.
     pub(super) hurry: Notify,
-    /// How many requests were answered 503 since the router started, and when that was last logged, in milliseconds since
-    /// `started`.
+    /// How many requests were answered 503 since the router started.
     refused: AtomicU64,
-    told_refusal: AtomicU64,
-    /// The same of clients that would not wait for longer.
-    told_impatience: AtomicU64,
+    /// When that was last logged, in milliseconds since `started`.
+    logged_refusal: AtomicU64,
     /// Requests that kill workers.
     killers: Mutex<Killers>,
-    /// Whether there are any: if not, nobody need ask.
+    /// Whether there are any. If not, their lock need not be taken.
     has_killers: AtomicBool,
-    /// When the log last heard that some are refused, in milliseconds since `started`.
-    told_killers: AtomicU64,
-    /// How many workers live.
+    /// When the log last had a line about refused killers, in milliseconds since `started`.
+    logged_killers: AtomicU64,
+    /// How many workers are alive.
     workers: AtomicU64,
-    /// Where its scripts are.
+    /// The paths of its scripts.
     pub paths: GenerationPaths,
     /// The eventfd of each thread, until the thread takes it.
     bells: Mutex<Vec<Option<OwnedFd>>>,
-    /// If more workers are started when fewer than this are idle.
+    /// More workers are started when fewer than this are idle; `None` for a pool of a fixed size.
     spare_workers: Option<u32>,
-    /// When the supervisor was last told that there are too few workers, in milliseconds since `started`.
-    told_demand: AtomicU64,
-    /// Whether a task tells it again while it is so.
-    tells_again: AtomicBool,
+    /// When the supervisor last received a report of too few workers, in milliseconds since `started`.
+    reported_demand: AtomicU64,
+    /// Whether a task repeats the report while it is true.
+    repeats_demand: AtomicBool,
     /// When the generation came to this router.
     started: Instant,
     /// How long a worker may take for a request.
     pub(super) timeout: Option<Duration>,
-    /// Whether the supervisor was told of a broken rule, and has not replaced the workers yet.
+    /// Whether a broken rule was reported, and the supervisor has not replaced the workers yet.
     violated: AtomicBool,
-    /// Tells the supervisor of broken rules.
-    pub(super) supervisor: Supervisor,
-    /// Tells the supervisor when nobody uses the generation any more.
-    #[expect(dead_code, reason = "its drop is its use")]
-    released: TellOnDrop,
+    /// Receives reports of broken rules, of overdue requests and of demand.
+    pub(super) supervisor: SupervisorLink,
+    /// Reports to the supervisor that the generation is no longer used.
+    #[expect(dead_code, reason = "its drop sends the report")]
+    released: ReportOnDrop,
 }
 
 /// Answers of 503 are logged this far apart, in milliseconds.
 const REFUSAL_PAUSE_MS: u64 = 10_000;
-/// After this the supervisor is told again that there are too few workers.
-const TELL_AGAIN: Duration = Duration::from_millis(10);
-/// How long there is silence after the supervisor was told of a demand, in milliseconds.
+/// The interval in which a report of too few workers is repeated.
+const REPEAT_DEMAND: Duration = Duration::from_millis(10);
+/// The least time between two reports of demand, in milliseconds.
 const DEMAND_PAUSE_MS: u64 = 5;
 
-// === impl Generation ===
+// === impl SharedGeneration ===
 
-impl Generation {
+impl SharedGeneration {
     /// A generation with this channel, and an eventfd for each thread.
-    pub fn new(boot: GenerationBoot, channel: RouterEnd, bells: Vec<OwnedFd>, supervisor: &Supervisor) -> Generation {
+    pub fn new(
+        boot: GenerationBoot,
+        channel: RouterEnd,
+        bells: Vec<OwnedFd>,
+        supervisor: &SupervisorLink,
+    ) -> SharedGeneration {
         let queue_timeout = Duration::from_millis(boot.queue_timeout_ms);
-        Generation {
+        SharedGeneration {
             id: boot.id,
             application: boot.application,
             paths: GenerationPaths::default(),
@@ -98,25 +99,24 @@ impl Generation {
             is_standing: false.into(),
             hurry: Notify::new(),
             refused: 0.into(),
-            told_refusal: 0.into(),
-            told_impatience: 0.into(),
+            logged_refusal: 0.into(),
             killers: Mutex::default(),
             has_killers: false.into(),
-            told_killers: 0.into(),
+            logged_killers: 0.into(),
             workers: 0.into(),
-            told_demand: 0.into(),
-            tells_again: false.into(),
+            reported_demand: 0.into(),
+            repeats_demand: false.into(),
             started: Instant::now(),
             timeout: boot.timeout_ms.map(Duration::from_millis),
             violated: false.into(),
             supervisor: supervisor.clone(),
-            released: supervisor.tell_on_drop(FromRouter::Released { generation: boot.id }),
+            released: supervisor.send_on_drop(FromRouter::Released { generation: boot.id }),
         }
     }
 
-    /// The same with its scripts in these paths.
-    pub fn at(self, paths: GenerationPaths) -> Generation {
-        Generation { paths, ..self }
+    /// The same generation, with its scripts at these paths.
+    pub fn at(self, paths: GenerationPaths) -> SharedGeneration {
+        SharedGeneration { paths, ..self }
     }
 
     /// The eventfd by which workers wake this thread; `None` the second time.
@@ -125,7 +125,7 @@ impl Generation {
         bells.get_mut(thread).and_then(Option::take)
     }
 
-    /// Its workers have been replaced: what they may write is worth nothing any more.
+    /// Its workers have been replaced: the old ones can no longer write to quarantined slots.
     pub fn workers_replaced(&self) {
         self.violated.store(false, Ordering::Relaxed);
         self.channel.release_quarantined();
@@ -165,16 +165,16 @@ impl Generation {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// A request comes, whose client will wait for so long if it has said so. How long it may wait.
-    pub(super) fn arrive(&self, patience: Option<Duration>, now: Instant) -> Result<Duration, Failure> {
+    /// Admits a request to the queue. Returns how long it may wait.
+    pub(super) fn arrive(&self, now: Instant) -> Result<Duration, Failure> {
         let waiting = self.waiting_requests();
         self.look(waiting, now);
         if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
-            return Ok(queue::longest(patience, self.queue_timeout));
+            return Ok(self.queue_timeout);
         }
-        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
+        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed) };
         let arrived = self.queue().arrive(arrival);
-        arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after, patience))
+        arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after))
     }
 
     /// Whether requests like it kill workers.
@@ -182,7 +182,7 @@ impl Generation {
         self.has_killers.load(Ordering::Relaxed) && self.killers().is_suspect(alike)
     }
 
-    /// A request comes: not if too many like it have killed their workers.
+    /// Refuses a request if too many like it have killed their workers.
     pub(super) fn contain(&self, uri: &Uri, alike: Alike, now: Instant) -> Result<(), Failure> {
         let is_refused = self.has_killers.load(Ordering::Relaxed) && !self.killers().admit(alike, now);
         if is_refused { Err(self.refuse_killer(uri)) } else { Ok(()) }
@@ -190,14 +190,14 @@ impl Generation {
 
     fn refuse_killer(&self, uri: &Uri) -> Failure {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.may_tell(&self.told_killers, REFUSAL_PAUSE_MS) {
+        if self.is_due(&self.logged_killers, REFUSAL_PAUSE_MS) {
             tracing::warn!(
                 application = self.application,
                 refused_until_now = refused,
                 "requests for {} kill the workers that run them: {} a second are run, more are answered 503; the lines \
                  above say how the workers died",
                 uri.path(),
-                killers::PER_SECOND
+                SUSPECTS_PER_SECOND
             );
         }
         Failure::Unavailable { retry_after: 1 }
@@ -216,7 +216,7 @@ impl Generation {
         }
     }
 
-    /// Forgets what was long ago.
+    /// Forgets killers of long ago.
     pub(super) fn forget(&self, now: Instant) {
         if self.has_killers.load(Ordering::Relaxed) {
             let mut killers = self.killers();
@@ -229,16 +229,16 @@ impl Generation {
         self.killers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a message that may come often is to be told now: once in `pause` milliseconds.
-    fn may_tell(&self, told: &AtomicU64, pause: u64) -> bool {
-        // So that nothing was told at zero.
+    /// Whether a message that may come often is due: once in `pause` milliseconds.
+    fn is_due(&self, sent: &AtomicU64, pause: u64) -> bool {
+        // The sum makes the first message due: `sent` begins at zero.
         let now = self.started.elapsed().as_millis() as u64 + pause;
-        let last = told.load(Ordering::Relaxed);
-        now >= last + pause && told.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let last = sent.load(Ordering::Relaxed);
+        now >= last + pause && sent.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether a request that is not whole yet would be refused: it need not come, then.
-    pub(super) fn foresee(&self, uri: &Uri, alike: Alike, patience: Option<Duration>) -> Result<(), Failure> {
+    /// Refuses a request before its body has come, if it would be refused afterwards.
+    pub(super) fn foresee(&self, uri: &Uri, alike: Alike) -> Result<(), Failure> {
         if self.has_killers.load(Ordering::Relaxed) && !self.killers().foresee(alike, Instant::now()) {
             return Err(self.refuse_killer(uri));
         }
@@ -246,10 +246,10 @@ impl Generation {
         if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed), patience };
-        // Not in the match: the queue would stay locked for who looks at it next.
+        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed) };
+        // Not in the `if`: the queue would stay locked, and `arrive` locks it again.
         let is_foreseen = self.queue().foresee(arrival).is_err();
-        if is_foreseen { self.arrive(patience, Instant::now()).map(drop) } else { Ok(()) }
+        if is_foreseen { self.arrive(Instant::now()).map(drop) } else { Ok(()) }
     }
 
     /// A request that waited was taken back.
@@ -259,7 +259,7 @@ impl Generation {
         }
     }
 
-    /// Looks at how the queue moves, and says what an operator should hear.
+    /// Lets the queue measure how fast it moves, and logs the beginning and the end of an overload.
     pub(super) fn look(&self, waiting: u64, now: Instant) {
         if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
             return;
@@ -279,17 +279,17 @@ impl Generation {
         }
     }
 
-    /// Workers have finished so many requests.
+    /// Workers have finished this number of requests.
     pub(super) fn finished(&self, count: usize) {
         if count > 0 && self.is_standing.load(Ordering::Relaxed) {
             self.queue().finished(count as u64);
         }
     }
 
-    /// How long a request may wait now that could have waited for so long.
-    pub(super) fn longest(&self, allowed: Duration) -> Duration {
+    /// How long a request may wait now: no longer than `allowed`, and less under overload.
+    pub(super) fn longest_wait(&self, allowed: Duration) -> Duration {
         match self.is_standing.load(Ordering::Relaxed) {
-            true => self.queue().longest(allowed),
+            true => self.queue().longest_wait(allowed),
             false => allowed,
         }
     }
@@ -298,48 +298,39 @@ impl Generation {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No worker takes a request in time, or in the time that its client would wait. One line in the log tells of many.
-    pub(super) fn refuse(&self, retry_after: u32, patience: Option<Duration>) -> Failure {
+    /// Refuses a request that no worker takes in time. One line in the log stands for many.
+    pub(super) fn refuse(&self, retry_after: u32) -> Failure {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         if self.is_standing.load(Ordering::Relaxed) {
             self.queue().refused();
         }
-        // What clients wish must not keep from the log what is wrong.
-        let patience = patience.filter(|patience| *patience < self.queue_timeout);
-        let told = if patience.is_some() { &self.told_impatience } else { &self.told_refusal };
-        if self.may_tell(told, REFUSAL_PAUSE_MS) {
-            let why = match patience {
-                Some(patience) => {
-                    format!("its client would wait for {} s only, as its Prefer header says", patience.as_secs_f64())
-                }
-                None => "`howdah status` and `howdah top` say what the workers do".to_owned(),
-            };
+        if self.is_due(&self.logged_refusal, REFUSAL_PAUSE_MS) {
             tracing::warn!(
                 application = self.application,
                 waiting = self.waiting_requests(),
                 workers = self.workers.load(Ordering::Relaxed),
                 refused_until_now = refused,
-                "no worker takes a request in time: answered 503; {why}"
+                "no worker takes a request in time: answered 503; `howdah status` and `howdah top` show the workers"
             );
         }
         Failure::Unavailable { retry_after }
     }
 
-    /// Tells the supervisor if there should be more workers, and again while that is so.
-    pub(super) fn tell_demand(self: &Arc<Self>) {
-        if self.tell_if_wanting() && !self.tells_again.swap(true, Ordering::SeqCst) {
-            // It must not keep alive a generation that nobody uses any more, however much that one wants.
+    /// Reports to the supervisor that more workers are needed, and repeats the report while that is true.
+    pub(super) fn report_demand(self: &Arc<Self>) {
+        if self.report_if_wanting() && !self.repeats_demand.swap(true, Ordering::SeqCst) {
+            // A weak reference: the task must not keep alive a generation that is no longer used.
             let generation = Arc::downgrade(self);
             tokio::spawn(async move {
                 loop {
-                    sleep(TELL_AGAIN).await;
+                    sleep(REPEAT_DEMAND).await;
                     let Some(generation) = generation.upgrade() else { return };
-                    if generation.tell_if_wanting() {
+                    if generation.report_if_wanting() {
                         continue;
                     }
-                    generation.tells_again.store(false, Ordering::SeqCst);
-                    // Who came just before that has left it to us.
-                    if !generation.tell_if_wanting() || generation.tells_again.swap(true, Ordering::SeqCst) {
+                    generation.repeats_demand.store(false, Ordering::SeqCst);
+                    // A request that came just before the store relied on this task.
+                    if !generation.report_if_wanting() || generation.repeats_demand.swap(true, Ordering::SeqCst) {
                         return;
                     }
                 }
@@ -347,27 +338,27 @@ impl Generation {
         }
     }
 
-    /// Tells the supervisor if there should be more workers. Whether there should.
-    fn tell_if_wanting(&self) -> bool {
+    /// Reports to the supervisor if more workers are needed, and returns whether they are.
+    fn report_if_wanting(&self) -> bool {
         let Some(spare) = self.spare_workers else { return false };
         let (idle, queued) = self.channel.demand();
         if idle >= spare && (idle > 0 || queued == 0) {
             return false;
         }
-        // Whoever comes too early is heard by the next request, or by the task that tells it again.
-        if self.may_tell(&self.told_demand, DEMAND_PAUSE_MS) {
+        // A demand within the pause is reported by the next request, or by the task that repeats the report.
+        if self.is_due(&self.reported_demand, DEMAND_PAUSE_MS) {
             let waiting = queued + self.slots.waiting();
-            self.supervisor.tell(&FromRouter::WorkersWanted { generation: self.id, waiting });
+            self.supervisor.send(&FromRouter::WorkersWanted { generation: self.id, waiting });
         }
         true
     }
 
-    /// A broken rule is reported once: all workers are replaced anyway.
-    pub(super) fn report(&self, violation: Violation) {
+    /// Reports a broken rule, once: all workers are replaced anyway.
+    pub(super) fn report_violation(&self, violation: Violation) {
         if !self.violated.swap(true, Ordering::Relaxed) {
             tracing::error!(%violation, application = self.application, "the workers of this application are replaced");
             let rule = violation.0.into();
-            self.supervisor.tell(&FromRouter::Violation { generation: self.id, rule });
+            self.supervisor.send(&FromRouter::Violation { generation: self.id, rule });
         }
     }
 }

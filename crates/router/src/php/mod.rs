@@ -1,14 +1,29 @@
-//! An application's port: how a request reaches PHP over the channel, and how the response comes back.
+//! PHP: a request's way to a worker and back, over the channel of its application's generation.
+//!
+//! In the order of a request:
+//!
+//! - `script`: which script a path runs
+//! - `run`: the whole way; `request_body` reads the body, `retry` decides on another attempt
+//! - `admission`: the queue, the slots, and the requests that kill workers; `generation` applies them for all threads
+//! - `port`: a thread's requests in the channel; `cgi` writes their heads, `spool` holds the bytes for slow clients
+//! - `response_head`, `response_body`: PHP's response as one of HTTP
+//! - `warm_up`: the first requests of a generation, which come from the supervisor
 
-pub mod cgi;
-pub mod generation;
-pub mod killers;
-pub mod port;
-mod queue;
-pub mod request_body;
-pub mod rerun;
-pub mod running;
+mod admission;
+mod cgi;
+mod generation;
+mod port;
+mod request_body;
+mod response_body;
+mod response_head;
+mod retry;
+mod run;
 pub mod script;
-pub mod slots;
-pub mod spool;
-pub mod warm_up;
+mod spool;
+mod warm_up;
+
+pub use generation::SharedGeneration;
+pub use port::{GenerationPort, SWEEP};
+pub use response_body::PhpBody;
+pub use run::{ScriptCall, run};
+pub use warm_up::{WarmUpOrder, Warming};

@@ -1,6 +1,7 @@
-//! A request's body, whole before PHP is asked: in memory, and beyond `body_buffer_size` in an unlinked file.
+//! A request's body, read to its end before a worker is taken: in memory, and beyond `body_buffer_size` in an unlinked
+//! file.
 
-use crate::php::running::Remainder;
+use crate::php::port::Remainder;
 use crate::request::incoming::Incoming;
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -11,25 +12,26 @@ use std::fs::File;
 use std::io::{self, Write};
 use tokio::time::timeout;
 
-/// A whole body.
-pub struct Buffered {
-    /// What is in memory: all of it, or (with a file) nothing.
-    pub memory: Vec<u8>,
+/// A complete body.
+pub struct BufferedBody {
+    /// The body, or nothing if it is in a file.
+    memory: Vec<u8>,
+    /// The file, and its length in bytes.
     file: Option<(File, u64)>,
 }
 
-// === impl Buffered ===
+// === impl BufferedBody ===
 
-impl Buffered {
+impl BufferedBody {
     /// No body.
-    pub const EMPTY: Buffered = Buffered { memory: Vec::new(), file: None };
+    pub const EMPTY: BufferedBody = BufferedBody { memory: Vec::new(), file: None };
 
-    /// Bytes.
+    /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.file.as_ref().map_or(self.memory.len() as u64, |(_, len)| *len)
     }
 
-    /// What to submit with the request, and what to feed later.
+    /// The bytes to submit with the request, and the rest, which follows later.
     pub fn into_parts(self) -> (Bytes, Remainder) {
         match self.file {
             Some((file, len)) => (Bytes::new(), Remainder::File(file, 0, len)),
@@ -43,11 +45,11 @@ impl Buffered {
 /// # Errors
 /// 413 beyond `max_body_size`, 400 when the client breaks off or its framing is wrong, 408 when it stalls for
 /// `body_read_timeout`, 500 when the file can't be written.
-pub async fn read(mut body: Incoming, limits: &Http) -> Result<Buffered, Failure> {
+pub async fn read(mut body: Incoming, limits: &Http) -> Result<BufferedBody, Failure> {
     if body.size_hint().lower() > limits.max_body_size {
         return Err(Failure::BodyTooLarge);
     }
-    let mut buffered = Buffered::EMPTY;
+    let mut buffered = BufferedBody::EMPTY;
     let mut total = 0u64;
     loop {
         let next = timeout(limits.body_read_timeout, body.frame()).await.map_err(|_| Failure::RequestTimeout)?;
@@ -67,7 +69,7 @@ pub async fn read(mut body: Incoming, limits: &Http) -> Result<Buffered, Failure
     Ok(buffered)
 }
 
-impl Buffered {
+impl BufferedBody {
     fn push(&mut self, data: &[u8], limits: &Http) -> io::Result<()> {
         if self.file.is_none() && (self.memory.len() + data.len()) as u64 > limits.body_buffer_size {
             let mut file = match &limits.body_temp_path {

@@ -5,22 +5,20 @@
 //! worker takes it. They appear in no log and no count. The thread keeps its port until a configuration names the
 //! generation or the supervisor takes it back: a port's eventfd is given out once.
 //!
-//! A status of 500 or more, a worker that dies, a response that breaks off and too long a time make the generation unfit:
-//! the supervisor hears why. A status of 400 or more is a warning: the URI is probably mistaken, the application is not.
+//! A status of 500 or more, a worker that dies, a response that breaks off and a timeout make the generation unfit:
+//! the supervisor receives the reason. A status of 400 or more is a warning: the URI is probably mistaken, the application is not.
 
-use crate::dispatch::application::AbandonOnDrop;
-use crate::net::socket::Peer;
+use crate::net::peer::Peer;
 use crate::php::cgi;
-use crate::php::generation::Generation;
-use crate::php::killers::Alike;
-use crate::php::port::Port;
-use crate::php::running::{Remainder, Running};
+use crate::php::generation::SharedGeneration;
+use crate::php::port::{self, AbandonOnDrop, GenerationPort, Remainder, RunningRequest};
+use crate::php::run::alike;
 use crate::php::script::{self, Resolved};
 use crate::request::authority;
 use crate::request::path::RequestPath;
 use crate::request::subject::{Origin, Subject};
 use crate::response::failure::Failure;
-use crate::supervisor_link::Supervisor;
+use crate::supervisor_link::SupervisorLink;
 use howdah_channel::request::{HeadWriter, code};
 use howdah_channel::response;
 use howdah_config::Scheme;
@@ -35,20 +33,20 @@ use std::sync::Arc;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
 
-/// What the supervisor wants.
-pub struct Order {
-    /// Who answers.
-    pub generation: Arc<Generation>,
-    /// What it is asked.
+/// The supervisor's order to warm a generation up.
+pub struct WarmUpOrder {
+    /// The generation.
+    pub generation: Arc<SharedGeneration>,
+    /// The requests, in order.
     pub requests: Vec<WarmUpRequest>,
-    /// Who is told of the result.
-    pub supervisor: Supervisor,
+    /// Receives the result.
+    pub supervisor: SupervisorLink,
 }
 
-/// A warm-up, and what is kept behind it. Dropping it ends it.
+/// A warm-up. Dropping it cancels it, and releases the port.
 pub struct Warming {
-    #[expect(dead_code, reason = "to have it is its use")]
-    port: Rc<Port>,
+    #[expect(dead_code, reason = "kept until a configuration names the generation")]
+    port: Rc<GenerationPort>,
     task: AbortHandle,
 }
 
@@ -60,8 +58,8 @@ const URI_CHARS: usize = 200;
 // === impl Warming ===
 
 impl Warming {
-    /// Begins it on this thread.
-    pub fn begin(port: Rc<Port>, order: Order) -> Warming {
+    /// Begins a warm-up on this thread.
+    pub fn begin(port: Rc<GenerationPort>, order: WarmUpOrder) -> Warming {
         let task = spawn_local(carry_out(Rc::clone(&port), order)).abort_handle();
         Warming { port, task }
     }
@@ -73,25 +71,25 @@ impl Drop for Warming {
     }
 }
 
-async fn carry_out(port: Rc<Port>, order: Order) {
-    let mut asked = None;
+async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
+    let mut current = None;
     let all = async {
         for request in &order.requests {
-            asked = Some(request);
+            current = Some(request);
             judge(&port, request).await?;
         }
         Ok(())
     };
     let result = timeout(LONGEST_WARM_UP, all).await;
     let result = result.unwrap_or_else(|_| {
-        let asked = asked.map(name).unwrap_or_default();
-        Err(format!("{asked} had no answer when the warm-up had taken {} s", LONGEST_WARM_UP.as_secs()))
+        let name = current.map(name).unwrap_or_default();
+        Err(format!("{name} had no answer when the warm-up had taken {} s", LONGEST_WARM_UP.as_secs()))
     });
-    order.supervisor.tell(&FromRouter::Warmed { generation: port.generation.id, refusal: result.err() });
+    order.supervisor.send(&FromRouter::Warmed { generation: port.generation.id, refusal: result.err() });
 }
 
 /// Whether the generation is fit, as far as this request shows.
-async fn judge(port: &Rc<Port>, request: &WarmUpRequest) -> Result<(), String> {
+async fn judge(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<(), String> {
     let name = name(request);
     match answer(port, request).await {
         Ok(status) if status.is_server_error() => Err(format!("{name} was answered {}", status.as_u16())),
@@ -112,8 +110,8 @@ async fn judge(port: &Rc<Port>, request: &WarmUpRequest) -> Result<(), String> {
     }
 }
 
-/// The whole way of a request: see [`crate::dispatch::application`].
-async fn answer(port: &Rc<Port>, request: &WarmUpRequest) -> Result<StatusCode, Failure> {
+/// Sends a request to PHP, and reads its response to the end. See [`crate::php::run`].
+async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<StatusCode, Failure> {
     let paths = &port.generation.paths;
     let target = paths.target(request.target.as_deref()).ok_or(Failure::Internal)?;
     let parts = parts(request)?;
@@ -131,31 +129,24 @@ async fn answer(port: &Rc<Port>, request: &WarmUpRequest) -> Result<StatusCode, 
     };
     let write_head = |head: &mut HeadWriter| {
         cgi::write(head, &subject, &target.root, &script, None);
-        // Behind all others: the worker looks there.
+        // It must come last: the worker looks there.
         head.known(code::HOWDAH_WARM_UP, b"1");
     };
-    let running = port
-        .submit(
-            write_head,
-            b"",
-            Remainder::None,
-            None,
-            port.admit(&parts.uri, Alike::of(&subject, &script.filename), None)?,
-        )
-        .await?;
-    let running = AbandonOnDrop::new(port, running);
-    let started = port.head(running.get()).await?;
+    let wait = port.admit(&parts.uri, alike(&subject, &script))?;
+    let running = port::submit(port, write_head, b"", Remainder::None, None, wait).await?;
+    let request = AbandonOnDrop { port: Rc::clone(port), running };
+    let started = port::head(port, &request.running).await?;
     let (head, _) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
     let status = StatusCode::from_u16(head.status).map_err(|_| Failure::BadGateway)?;
     if !started.complete {
-        read_to_end(port, running.get()).await?;
+        read_to_end(port, &request.running).await?;
     }
     Ok(status)
 }
 
-/// A response is one when all of it is there.
-async fn read_to_end(port: &Rc<Port>, running: &Rc<Running>) -> Result<(), Failure> {
-    while let Some(piece) = poll_fn(|context| port.poll_body(running, context)).await {
+/// A response that breaks off is a failure.
+async fn read_to_end(port: &Rc<GenerationPort>, running: &Rc<RunningRequest>) -> Result<(), Failure> {
+    while let Some(piece) = poll_fn(|context| port::poll_body(port, running, context)).await {
         piece.map_err(|_| Failure::BadGateway)?;
     }
     Ok(())
@@ -221,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn all_uris_of_the_configuration_are_uris() {
+    fn every_uri_that_a_configuration_may_have_is_valid() {
         for uri in ["/", "/a[b]", "/~x/?a=b&c[]=1;d?e", "/%C3%A4!$'()*+,:@", "//x"] {
             assert!(parts(&request(uri)).is_ok(), "{uri}");
         }
     }
 
     #[test]
-    fn a_long_uri_is_not_told_whole() {
+    fn a_long_uri_is_shortened() {
         assert_eq!(name(&request("/x")), "/x");
         assert_eq!(name(&request(&"/x".repeat(500))).len(), URI_CHARS + 3);
     }

@@ -1,7 +1,7 @@
 //! Sends one request on one connection, and receives the head of its response, with a timeout.
 
-use crate::proxy::RESPONSE_TIMEOUT;
 use crate::proxy::connect::ConnectError;
+use crate::proxy::patience::RESPONSE_TIMEOUT;
 use crate::proxy::pool::Connection;
 use crate::proxy::request_body::{ClientBody, RequestBody};
 use crate::response::failure::Failure;

@@ -30,11 +30,11 @@ mod tests;
 
 pub use balance::Balancer;
 pub use response_body::UpstreamBody;
+use response_body::UpstreamStream;
 
 use crate::request::incoming::Incoming;
 use crate::request::subject::Subject;
-use crate::response::body::ResponseBody;
-use crate::response::failure::Failure;
+use crate::response::failure::{Answer, Failure};
 use connect::ConnectError;
 use exchange::{Lost, exchange};
 use head::Outgoing;
@@ -42,16 +42,13 @@ use howdah_config::{Endpoint, Http};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use hyper::body::Body;
+use patience::RESPONSE_TIMEOUT;
 use pool::{Connection, Pool};
 use request_body::ClientBody;
 use retry::Attempt;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
-
-/// How long an upstream may neither take nor send anything.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A thread's connections to other servers.
 #[derive(Default)]
@@ -61,7 +58,7 @@ pub struct Proxy {
 
 /// The server or servers that may answer.
 #[derive(Clone, Copy)]
-pub enum To<'a> {
+pub enum ProxyTarget<'a> {
     /// This server.
     Server(&'a Endpoint),
     /// One of the servers of an upstream.
@@ -71,7 +68,7 @@ pub enum To<'a> {
 /// The servers to which a request may still be sent.
 struct Candidates<'a> {
     proxy: &'a Proxy,
-    to: To<'a>,
+    to: ProxyTarget<'a>,
     tried: Vec<usize>,
 }
 
@@ -84,11 +81,11 @@ impl Proxy {
     /// 502 and 504 when no server answers, which is logged; 400, 408 and 413 for errors of the client's body.
     pub async fn forward(
         &self,
-        to: To<'_>,
+        to: ProxyTarget<'_>,
         subject: &Subject<'_>,
         body: Incoming,
         limits: &Http,
-    ) -> Result<Response<ResponseBody>, Failure> {
+    ) -> Answer<UpstreamBody> {
         let body = ClientBody::new(body, limits)?;
         let request = subject.parts;
         let target = target::of(subject)?;
@@ -101,7 +98,7 @@ impl Proxy {
         self.pools.borrow_mut().retain(|_, pool| pool.sweep() || Rc::strong_count(pool) > 1);
     }
 
-    async fn answer(&self, to: To<'_>, outgoing: &Outgoing<'_>) -> Result<Response<ResponseBody>, Failure> {
+    async fn answer(&self, to: ProxyTarget<'_>, outgoing: &Outgoing<'_>) -> Answer<UpstreamBody> {
         let attempt = Attempt::new(&outgoing.request.method, outgoing.body.exists());
         let mut candidates = Candidates { proxy: self, to, tried: Vec::new() };
         let mut pool = candidates.next().ok_or(Failure::BadGateway)?;
@@ -153,7 +150,7 @@ impl Proxy {
 }
 
 /// Sends the request to one server: on an idle connection, and on a new one if the idle connection turns out to be dead.
-async fn send(pool: &Rc<Pool>, outgoing: &Outgoing<'_>, attempt: Attempt) -> Result<Response<ResponseBody>, Lost> {
+async fn send(pool: &Rc<Pool>, outgoing: &Outgoing<'_>, attempt: Attempt) -> Result<Response<UpstreamBody>, Lost> {
     if let Some(mut connection) = pool.take(attempt.max_idle()) {
         match exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body).await {
             Ok(response) => return respond(pool, outgoing, connection, response).await,
@@ -173,7 +170,7 @@ async fn respond(
     outgoing: &Outgoing<'_>,
     mut connection: Connection,
     mut response: Response<hyper::body::Incoming>,
-) -> Result<Response<ResponseBody>, Lost> {
+) -> Result<Response<UpstreamBody>, Lost> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         if !outgoing.upgrade.as_ref().is_some_and(|requested| upgrade::is_granted(response.headers(), requested)) {
             return Err(Lost::Broken("it changed to a protocol that was not requested".into()));
@@ -181,15 +178,15 @@ async fn respond(
         let upgraded = hyper::upgrade::on(&mut response).await;
         let upgraded = upgraded.map_err(|error| Lost::Broken(exchange::describe(&error)))?;
         let (head, _) = response.into_parts();
-        return Ok(head::switching_protocols(head).map(|()| ResponseBody::tunnel(upgraded)));
+        return Ok(head::switching_protocols(head).map(|()| UpstreamBody::Tunnel(Some(upgraded))));
     }
     connection.keep_alive = head::keep_alive(response.headers());
     let (head, incoming) = response.into_parts();
     let Parts { method, version, .. } = outgoing.request;
     let head = head::response(head, incoming.size_hint().exact(), method, *version)
         .map_err(|problem| Lost::Broken(problem.into()))?;
-    let body = UpstreamBody::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body));
-    Ok(head.map(|()| ResponseBody::upstream(body)))
+    let body = UpstreamStream::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body));
+    Ok(head.map(|()| UpstreamBody::Stream(body)))
 }
 
 // === impl Candidates ===
@@ -198,11 +195,11 @@ impl Candidates<'_> {
     /// The next server that was not tried. Servers that are known to be down come last.
     fn next(&mut self) -> Option<Rc<Pool>> {
         match self.to {
-            To::Server(endpoint) => {
+            ProxyTarget::Server(endpoint) => {
                 self.tried.is_empty().then(|| self.tried.push(0))?;
                 Some(self.proxy.pool(endpoint))
             }
-            To::Upstream(balancer) => {
+            ProxyTarget::Upstream(balancer) => {
                 let is_left = |server| !self.tried.contains(&server);
                 let is_up = |server| is_left(server) && !self.proxy.is_down(balancer.endpoint(server));
                 let server = balancer.next(is_up).or_else(|| balancer.next(is_left))?;

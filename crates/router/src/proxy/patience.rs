@@ -13,6 +13,9 @@ pub struct Patience {
     is_running: bool,
 }
 
+/// How long an upstream may neither take nor send anything.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+
 // === impl Patience ===
 
 impl Patience {

@@ -3,20 +3,29 @@
 //! A body that breaks off, or that sends no bytes for too long, ends with an error: the client's connection is closed, so
 //! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped.
 
-use crate::proxy::RESPONSE_TIMEOUT;
-use crate::proxy::patience::Patience;
+use crate::proxy::patience::{Patience, RESPONSE_TIMEOUT};
 use crate::proxy::pool::{Connection, Pool};
 use crate::proxy::request_body::ClientBody;
+use crate::response::body::Source;
 use bytes::Bytes;
-use hyper::body::{Body, Incoming, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::upgrade::Upgraded;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+/// The body of an upstream's response.
+pub enum UpstreamBody {
+    /// Bytes, as they come.
+    Stream(UpstreamStream),
+    /// The connection, after a 101, until a tunnel takes it.
+    Tunnel(Option<Upgraded>),
+}
+
 /// A response's body. At its end the connection returns to the pool. If it is dropped before, the connection is closed,
 /// so that the upstream notices that the client has left.
-pub struct UpstreamBody {
+pub struct UpstreamStream {
     incoming: Incoming,
     connection: Option<Connection>,
     pool: Rc<Pool>,
@@ -26,15 +35,52 @@ pub struct UpstreamBody {
 
 // === impl UpstreamBody ===
 
-impl UpstreamBody {
+impl Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            UpstreamBody::Stream(stream) => stream.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+            UpstreamBody::Tunnel(_) => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            UpstreamBody::Stream(stream) => stream.incoming.is_end_stream(),
+            UpstreamBody::Tunnel(_) => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            UpstreamBody::Stream(stream) => stream.incoming.size_hint(),
+            UpstreamBody::Tunnel(_) => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl Source for UpstreamBody {
+    fn take_tunnel(&mut self) -> Option<Upgraded> {
+        match self {
+            UpstreamBody::Stream(_) => None,
+            UpstreamBody::Tunnel(upstream) => upstream.take(),
+        }
+    }
+}
+
+// === impl UpstreamStream ===
+
+impl UpstreamStream {
     /// The body after a response's head on a connection.
-    pub fn new(incoming: Incoming, connection: Connection, pool: Rc<Pool>, request: Rc<ClientBody>) -> UpstreamBody {
+    pub fn new(incoming: Incoming, connection: Connection, pool: Rc<Pool>, request: Rc<ClientBody>) -> UpstreamStream {
         let patience = Patience::new(RESPONSE_TIMEOUT);
-        UpstreamBody { incoming, connection: Some(connection), pool, request, patience }
+        UpstreamStream { incoming, connection: Some(connection), pool, request, patience }
     }
 
     /// The next bytes.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
                 if self.patience.poll_is_over(context).is_pending() {
@@ -65,16 +111,6 @@ impl UpstreamBody {
         }
     }
 
-    /// Whether the last bytes were returned.
-    pub fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
-    }
-
-    /// Its length, if the upstream has announced it.
-    pub fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
-    }
-
     fn break_off(&mut self, reason: &str) -> io::Error {
         self.connection = None;
         if self.request.failure().is_none() {
@@ -91,7 +127,7 @@ impl UpstreamBody {
     }
 }
 
-impl Drop for UpstreamBody {
+impl Drop for UpstreamStream {
     fn drop(&mut self) {
         // A reader that knows the length does not poll once more for the end.
         if self.incoming.is_end_stream() {

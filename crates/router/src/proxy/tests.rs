@@ -6,6 +6,7 @@ use http::{Method, Request};
 use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
@@ -22,7 +23,7 @@ fn listen() -> (TcpListener, Endpoint) {
     (listener, endpoint)
 }
 
-async fn request(proxy: &Proxy, to: To<'_>, method: Method) -> Result<Response<ResponseBody>, Failure> {
+async fn request(proxy: &Proxy, to: ProxyTarget<'_>, method: Method) -> Answer<UpstreamBody> {
     let request = Request::builder().method(method).uri("/").body(()).expect("request").into_parts().0;
     let target = PathAndQuery::from_static("/");
     let body = ClientBody::none();
@@ -44,7 +45,7 @@ fn an_upstream_that_does_not_answer_gets_a_minute() {
     let (_listener, endpoint) = listen();
     run(async {
         let began = Instant::now();
-        let answer = request(&Proxy::default(), To::Server(&endpoint), Method::GET).await;
+        let answer = request(&Proxy::default(), ProxyTarget::Server(&endpoint), Method::GET).await;
         assert_eq!(answer.err(), Some(Failure::GatewayTimeout));
         assert_eq!(began.elapsed().as_secs(), RESPONSE_TIMEOUT.as_secs());
     });
@@ -63,7 +64,7 @@ fn a_response_that_stops_is_cut_after_a_minute() {
         // The clock must not jump while the other thread writes.
         tokio::time::resume();
         let proxy = Proxy::default();
-        let answer = request(&proxy, To::Server(&endpoint), Method::GET).await.expect("answer");
+        let answer = request(&proxy, ProxyTarget::Server(&endpoint), Method::GET).await.expect("answer");
         let mut body = std::pin::pin!(answer.into_body());
         let first = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
         assert_eq!(first.expect("frame").expect("data").into_data().ok().as_deref(), Some(&b"abc"[..]));
@@ -94,10 +95,10 @@ fn a_request_on_a_dead_idle_connection_is_sent_again_if_that_is_safe() {
         for (method, expected) in cases {
             let proxy = Proxy::default();
             let method = Method::from_bytes(method.as_bytes()).expect("method");
-            let first = request(&proxy, To::Server(&endpoint), method.clone()).await.expect("answer");
+            let first = request(&proxy, ProxyTarget::Server(&endpoint), method.clone()).await.expect("answer");
             drop(first);
             assert_eq!(proxy.pool(&endpoint).idle_count(), 1);
-            let second = request(&proxy, To::Server(&endpoint), method.clone()).await;
+            let second = request(&proxy, ProxyTarget::Server(&endpoint), method.clone()).await;
             let status = second.map_or_else(Failure::status, |response| response.status());
             assert_eq!(status.as_u16(), expected, "{method}");
         }
@@ -127,7 +128,7 @@ fn a_connection_with_a_long_idle_time_gets_no_request_that_cannot_be_repeated() 
             tokio::time::pause();
             tokio::time::advance(Duration::from_secs(idle_seconds)).await;
             tokio::time::resume();
-            drop(request(&proxy, To::Server(&endpoint), method).await.expect("answer"));
+            drop(request(&proxy, ProxyTarget::Server(&endpoint), method).await.expect("answer"));
             counter.load(std::sync::atomic::Ordering::SeqCst)
         };
         assert_eq!(connections(Method::POST, 0).await, 1);
@@ -164,7 +165,7 @@ fn a_server_that_is_down_gets_no_requests_for_a_while() {
         let configuration = howdah_config::Configuration::parse(&text).expect("configuration");
         let balancer = Balancer::new(&configuration.upstreams["u"]);
         for _ in 0..10 {
-            let answer = request(&proxy, To::Upstream(&balancer), Method::POST).await.expect("answer");
+            let answer = request(&proxy, ProxyTarget::Upstream(&balancer), Method::POST).await.expect("answer");
             assert_eq!(answer.status(), 200);
             assert!(proxy.is_down(&one) && !proxy.is_down(&two));
         }

@@ -4,10 +4,13 @@
 //! invalid host, or more than one, is answered 400: a program that makes a path of the host would open another folder,
 //! and programs that read it differently would see different hosts.
 
-use crate::response::failure::Failure;
 use http::header::{HOST, HeaderValue};
 use http::request::Parts;
 use http::{Version, uri};
+
+/// Why a request has no valid host: the part that is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadAuthority(pub &'static str);
 
 /// Sets `Host` to the host of an absolute target, as the RFC requires. [`host`] validates it.
 pub fn take_from_target(request: &mut Parts) {
@@ -25,18 +28,18 @@ pub fn take_from_target(request: &mut Parts) {
 ///
 /// # Errors
 /// 400 for a missing host, an invalid host, or several hosts.
-pub fn host(request: &Parts) -> Result<String, Failure> {
+pub fn host(request: &Parts) -> Result<String, BadAuthority> {
     if request.uri.scheme().is_some_and(|scheme| *scheme != uri::Scheme::HTTP && *scheme != uri::Scheme::HTTPS) {
-        return Err(Failure::BadRequest("the target's scheme"));
+        return Err(BadAuthority("the target's scheme"));
     }
     let mut hosts = request.headers.get_all(HOST).iter();
     let header = match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => return Err(Failure::BadRequest("more than one Host")),
+        (_, Some(_)) => return Err(BadAuthority("more than one Host")),
         (None, None) if request.version == Version::HTTP_10 => return Ok(String::new()),
-        (None, None) => return Err(Failure::BadRequest("no Host")),
+        (None, None) => return Err(BadAuthority("no Host")),
         (Some(header), None) => header,
     };
-    let name = header.to_str().ok().and_then(name).ok_or(Failure::BadRequest("Host"))?;
+    let name = header.to_str().ok().and_then(name).ok_or(BadAuthority("Host"))?;
     Ok(name.to_ascii_lowercase())
 }
 
@@ -70,10 +73,7 @@ mod tests {
         }
         let (mut request, ()) = request.body(()).unwrap().into_parts();
         take_from_target(&mut request);
-        host(&request).map_err(|failure| match failure {
-            Failure::BadRequest(why) => why,
-            _ => panic!("{failure:?}"),
-        })
+        host(&request).map_err(|BadAuthority(why)| why)
     }
 
     #[test]

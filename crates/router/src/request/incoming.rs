@@ -3,7 +3,7 @@
 //! Whether all of it was read decides what the connection may do next. What is left of a body that has come already is
 //! read and dropped, so that the connection can go on; what is still to come ends it, and the answer says so.
 
-use crate::http1::connection::Clock;
+use crate::http1::clock::Clock;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;

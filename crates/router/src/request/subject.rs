@@ -1,9 +1,9 @@
 //! A request as the configuration sees it: what conditions ask for, and what variables stand for.
 
-use crate::net::socket::Peer;
+use crate::net::peer::Peer;
 use crate::request::forwarded;
-use crate::request::path::RequestPath;
-use crate::response::failure::Failure;
+use crate::request::local_time;
+use crate::request::path::{BadPath, RequestPath};
 use howdah_config as config;
 use howdah_config::{Argument, Listener, RequestView, Scheme, TemplateVariable, Variables};
 use http::request::Parts;
@@ -111,17 +111,13 @@ impl<'a> Subject<'a> {
     /// The request with another target: a path, and with `?` a query in place of its own.
     ///
     /// # Errors
-    /// 500 if the target is no path: a variable has made it so.
-    pub fn rewritten(&self, target: &str) -> Result<Subject<'a>, Failure> {
+    /// For a target that is not a path. A variable may make it so.
+    pub fn rewritten(&self, target: &str) -> Result<Subject<'a>, BadPath> {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query.to_owned())),
             None => (target, self.query.clone()),
         };
-        let path = RequestPath::normalise(path).map_err(|problem| {
-            tracing::error!(target, "a rewrite made a target that is no path ({problem}): answered 500");
-            Failure::Internal
-        })?;
-        let path = path.into_owned();
+        let path = RequestPath::normalise(path)?.into_owned();
         Ok(Self { is_rewritten: true, query, ..Self::new(self.parts, self.peer, self.origin, self.host, path) })
     }
 
@@ -193,7 +189,7 @@ impl Variables for Subject<'_> {
             }
             TemplateVariable::RequestId => drop(write!(out, "{:032x}", self.origin.id())),
             TemplateVariable::RequestTime => drop(write!(out, "{:.3}", self.origin.since.elapsed().as_secs_f64())),
-            TemplateVariable::TimeLocal => out.push_str(&crate::request::local_time::now()),
+            TemplateVariable::TimeLocal => out.push_str(&local_time::now()),
             TemplateVariable::RequestLine => {
                 let Parts { method, uri, version, .. } = self.parts;
                 let _ = write!(out, "{method} {uri} {version:?}");
@@ -208,13 +204,6 @@ impl Variables for Subject<'_> {
             TemplateVariable::Status | TemplateVariable::BodyBytesSent | TemplateVariable::ResponseHeader(_) => {}
         }
         out.push_str(&last.unwrap_or_default());
-    }
-}
-
-impl Answered<'_> {
-    /// When the request began.
-    pub fn since(&self) -> Instant {
-        self.subject.origin.since
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// A thread's log.
 #[derive(Default)]
-pub struct AccessLog {
+pub struct AccessLogWriter {
     sink: Option<Sink>,
     pending: String,
     /// The current write error was logged.
@@ -33,9 +33,9 @@ const WRITE_BYTES: usize = 32 * 1024;
 /// How long a drop waits for the program that reads the log.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
-// === impl AccessLog ===
+// === impl AccessLogWriter ===
 
-impl AccessLog {
+impl AccessLogWriter {
     /// Writes to this file from now on.
     pub fn reopen(&mut self, file: Option<Arc<File>>) {
         self.flush();
@@ -90,7 +90,7 @@ impl AccessLog {
     }
 }
 
-impl Drop for AccessLog {
+impl Drop for AccessLogWriter {
     fn drop(&mut self) {
         self.flush();
         if let Some(Sink::Background(writer)) = &self.sink {

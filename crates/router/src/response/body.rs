@@ -1,12 +1,11 @@
-//! The body of every response: one of ours, a file's, what PHP writes, or what an upstream sends; as it is, or compressed.
+//! The body of every response: bytes of howdah's own, or an action's [`Source`]; plain or compressed.
+//!
+//! Dropping the body ends the request: its line is written to the access log, and the connection's clock is notified. A
+//! source that is dropped before its end releases its worker or its upstream.
 
-use crate::http1::connection::Clock;
-use crate::php::port::Port;
-use crate::php::running::Running;
-use crate::proxy::UpstreamBody;
-use crate::response::compression::{CompressedBody, Encoder};
-use crate::response::log_line::Entry;
-use crate::static_files::FileBody;
+use crate::http1::clock::Clock;
+use crate::response::compression::{CompressedBody, Compressible, Encoder};
+use crate::response::log_entry::LogEntry;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::upgrade::Upgraded;
@@ -15,82 +14,62 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// A response's body. Dropping it ends the request: it is logged, and PHP learns if the client left early.
-pub struct ResponseBody {
-    source: Source,
-    log: Option<Box<Entry>>,
+/// The body that an action of a route produces.
+pub trait Source: Body<Data = Bytes, Error = io::Error> + Unpin {
+    /// The whole body, if it is in memory.
+    fn whole(&self) -> Option<&Bytes> {
+        None
+    }
+
+    /// Whether the client is to receive what came before a pause. A script may pause on purpose, a disk does not.
+    fn is_flushed_on_pause(&self) -> bool {
+        true
+    }
+
+    /// The upstream's connection after a 101: the client's connection becomes a tunnel to it.
+    fn take_tunnel(&mut self) -> Option<Upgraded> {
+        None
+    }
+}
+
+/// A response's body, as hyper takes it.
+pub struct ResponseBody<S> {
+    content: Content<S>,
+    log: Option<Box<LogEntry>>,
     clock: Option<Rc<Clock>>,
 }
 
-enum Source {
+enum Content<S> {
     Bytes(Bytes),
-    File(FileBody),
-    Php(PhpBody),
-    Upstream(UpstreamBody),
-    Compressed(Box<CompressedBody<Source>>),
-    /// None at all: the connection goes on with another protocol.
-    Tunnel(Option<Upgraded>),
-}
-
-/// What PHP writes, as it comes.
-pub struct PhpBody {
-    /// What came with the head.
-    first: Bytes,
-    running: Rc<Running>,
-    port: Rc<Port>,
-    ended: bool,
+    Source(S),
+    Compressed(Box<CompressedBody<Content<S>>>),
 }
 
 // === impl ResponseBody ===
 
-impl ResponseBody {
-    /// A body that is all there.
-    pub fn bytes(bytes: Bytes) -> ResponseBody {
-        ResponseBody { source: Source::Bytes(bytes), log: None, clock: None }
+impl<S> ResponseBody<S> {
+    /// A body in memory.
+    pub fn bytes(bytes: Bytes) -> ResponseBody<S> {
+        ResponseBody::of(Content::Bytes(bytes))
     }
 
-    /// A file's.
-    pub fn file(file: FileBody) -> ResponseBody {
-        ResponseBody { source: Source::File(file), log: None, clock: None }
+    /// An action's body.
+    pub fn source(source: S) -> ResponseBody<S> {
+        ResponseBody::of(Content::Source(source))
     }
 
-    /// A response of PHP that goes on.
-    pub fn php(first: Bytes, running: Rc<Running>, port: Rc<Port>) -> ResponseBody {
-        ResponseBody { source: Source::Php(PhpBody { first, running, port, ended: false }), log: None, clock: None }
+    fn of(content: Content<S>) -> ResponseBody<S> {
+        ResponseBody { content, log: None, clock: None }
     }
+}
 
-    /// What an upstream sends.
-    pub fn upstream(body: UpstreamBody) -> ResponseBody {
-        ResponseBody { source: Source::Upstream(body), log: None, clock: None }
-    }
-
-    /// After this response (a 101) the connection is connected through to an upstream's.
-    pub fn tunnel(upstream: Upgraded) -> ResponseBody {
-        ResponseBody { source: Source::Tunnel(Some(upstream)), log: None, clock: None }
-    }
-
-    /// All of it, if it is in memory.
-    pub fn whole(&self) -> Option<&Bytes> {
-        match &self.source {
-            Source::Bytes(bytes) => Some(bytes),
-            Source::File(file) => file.whole(),
-            _ => None,
-        }
-    }
-
-    /// The same, compressed as it is sent.
-    pub fn compressed_by(mut self, encoder: Encoder) -> ResponseBody {
-        let source = std::mem::replace(&mut self.source, Source::Bytes(Bytes::new()));
-        // A script may mean its pauses; a disk does not.
-        let flushes = !matches!(source, Source::File(_));
-        self.source = Source::Compressed(Box::new(CompressedBody::new(source, encoder, flushes)));
-        self
-    }
-
-    /// Lets the connection know when the body has ended, and writes this line.
-    pub fn ends_request(mut self, clock: Rc<Clock>, entry: Option<Box<Entry>>) -> ResponseBody {
-        if let Source::Tunnel(upstream) = &mut self.source {
-            clock.keep_tunnel(upstream.take());
+impl<S: Source> ResponseBody<S> {
+    /// Notifies the connection's clock when the body has ended, and writes the entry to the access log.
+    pub fn ends_request(mut self, clock: Rc<Clock>, entry: Option<Box<LogEntry>>) -> ResponseBody<S> {
+        if let Content::Source(source) = &mut self.content
+            && let Some(upstream) = source.take_tunnel()
+        {
+            clock.keep_tunnel(upstream);
         }
         self.clock = Some(clock);
         self.log = entry;
@@ -98,12 +77,36 @@ impl ResponseBody {
     }
 }
 
-impl Body for ResponseBody {
+impl<S: Source> Compressible for ResponseBody<S> {
+    fn of_bytes(bytes: Bytes) -> ResponseBody<S> {
+        ResponseBody::bytes(bytes)
+    }
+
+    fn whole(&self) -> Option<&Bytes> {
+        match &self.content {
+            Content::Bytes(bytes) => Some(bytes),
+            Content::Source(source) => source.whole(),
+            Content::Compressed(_) => None,
+        }
+    }
+
+    fn compressed_by(mut self, encoder: Encoder) -> ResponseBody<S> {
+        let content = std::mem::replace(&mut self.content, Content::Bytes(Bytes::new()));
+        let flushes = match &content {
+            Content::Source(source) => source.is_flushed_on_pause(),
+            _ => true,
+        };
+        self.content = Content::Compressed(Box::new(CompressedBody::new(content, encoder, flushes)));
+        self
+    }
+}
+
+impl<S: Source> Body for ResponseBody<S> {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let frame = ready!(Pin::new(&mut self.source).poll_frame(context));
+        let frame = ready!(Pin::new(&mut self.content).poll_frame(context));
         if let (Some(entry), Some(Ok(data))) = (&mut self.log, frame.as_ref().map(|f| f.as_ref().map(Frame::data_ref)))
         {
             entry.body_bytes += data.map_or(0, Bytes::len) as u64;
@@ -112,15 +115,15 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.source.is_end_stream()
+        self.content.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.source.size_hint()
+        self.content.size_hint()
     }
 }
 
-impl Drop for ResponseBody {
+impl<S> Drop for ResponseBody<S> {
     fn drop(&mut self) {
         if let Some(entry) = self.log.take() {
             entry.write();
@@ -131,61 +134,34 @@ impl Drop for ResponseBody {
     }
 }
 
-// === impl Source ===
+// === impl Content ===
 
-impl Body for Source {
+impl<S: Source> Body for Content<S> {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
-            Source::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Source::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Source::File(file) => Pin::new(file).poll_frame(context),
-            Source::Php(php) => php.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
-            Source::Upstream(body) => body.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
-            Source::Compressed(body) => Pin::new(body).poll_frame(context),
-            Source::Tunnel(_) => Poll::Ready(None),
+            Content::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Content::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Content::Source(source) => Pin::new(source).poll_frame(context),
+            Content::Compressed(body) => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Source::Bytes(bytes) => bytes.is_empty(),
-            Source::File(file) => file.is_end_stream(),
-            Source::Php(php) => php.ended,
-            Source::Upstream(body) => body.is_end_stream(),
-            Source::Compressed(body) => body.is_end_stream(),
-            Source::Tunnel(_) => true,
+            Content::Bytes(bytes) => bytes.is_empty(),
+            Content::Source(source) => source.is_end_stream(),
+            Content::Compressed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Source::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Source::File(file) => file.size_hint(),
-            Source::Php(_) | Source::Compressed(_) => SizeHint::default(),
-            Source::Upstream(body) => body.size_hint(),
-            Source::Tunnel(_) => SizeHint::with_exact(0),
+            Content::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Source(source) => source.size_hint(),
+            Content::Compressed(_) => SizeHint::default(),
         }
-    }
-}
-
-// === impl PhpBody ===
-
-impl PhpBody {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if !self.first.is_empty() {
-            return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
-        }
-        let next = ready!(self.port.poll_body(&self.running, context));
-        self.ended = next.is_none();
-        Poll::Ready(next)
-    }
-}
-
-impl Drop for PhpBody {
-    fn drop(&mut self) {
-        self.port.abandon(&self.running);
     }
 }

@@ -1,9 +1,13 @@
 //! The answers that are howdah's own: a status, a short page, and for 5xx a line in the log that says why.
 
 use crate::http1::strictness::Refusal;
+use crate::request::authority::BadAuthority;
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
+
+/// A response, or the failure that is answered in its place.
+pub type Answer<B> = Result<Response<B>, Failure>;
 
 /// Why a request is not answered by an application or a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +117,12 @@ impl From<Refusal> for Failure {
             Refusal::UnknownCoding => Failure::NotImplemented,
             Refusal::Version => Failure::VersionNotSupported,
         }
+    }
+}
+
+impl From<BadAuthority> for Failure {
+    fn from(BadAuthority(why): BadAuthority) -> Failure {
+        Failure::BadRequest(why)
     }
 }
 

@@ -4,4 +4,6 @@ pub mod access_log;
 pub mod body;
 pub mod compression;
 pub mod failure;
-pub mod log_line;
+pub mod log_entry;
+pub mod not_modified;
+pub mod redirect;

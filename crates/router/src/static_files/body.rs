@@ -26,6 +26,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::{runtime::Handle, task::JoinHandle};
 
+use crate::response::body::Source;
+
 use super::read::{self, Filled, NotNow};
 
 /// The bytes of a static file's response.
@@ -72,11 +74,6 @@ impl FileBody {
             0 => Self::empty(),
             length => Self::new(length, FileSource::Memory(bytes)),
         }
-    }
-
-    /// The whole body, if it is in memory.
-    pub fn whole(&self) -> Option<&Bytes> {
-        if let FileSource::Memory(bytes) = &self.source { Some(bytes) } else { None }
     }
 
     pub(super) fn pieces(file: OwnedFd, pieces: impl IntoIterator<Item = BodyPiece>) -> Self {
@@ -126,6 +123,16 @@ impl Body for FileBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.remaining)
+    }
+}
+
+impl Source for FileBody {
+    fn whole(&self) -> Option<&Bytes> {
+        if let FileSource::Memory(bytes) = &self.source { Some(bytes) } else { None }
+    }
+
+    fn is_flushed_on_pause(&self) -> bool {
+        false
     }
 }
 

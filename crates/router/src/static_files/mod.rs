@@ -39,7 +39,6 @@ use cache::Cache;
 use lookup::Lookup;
 use open::{LinkPolicy, OpenError, OpenKind, Opener, SharedPath};
 use refusal::Refusals;
-pub use respond::{NotModified, folder_location};
 use version::FileIdentity;
 
 /// The file that a request asks for, and the rules for finding it.

@@ -17,6 +17,8 @@ use http::{
     request::Parts,
 };
 
+use crate::response::{not_modified::NotModified, redirect::folder_location};
+
 use super::{
     body::{BodyPiece, FileBody},
     conditional::{self, Preconditions},
@@ -51,16 +53,6 @@ pub(super) enum BodylessAnswer {
 pub(super) enum FileContent {
     Memory(Bytes),
     File(OwnedFd),
-}
-
-/// Properties of the file that a 304 does not contain, but that its other headers depend on. An extension of the
-/// response.
-#[derive(Clone, Debug)]
-pub struct NotModified {
-    /// The Content-Type that a 200 would have.
-    pub content_type: HeaderValue,
-    /// The length of the file, in bytes.
-    pub length: u64,
 }
 
 pub(super) fn answer(request: &Parts, version: &FileVersion) -> FileAnswer {
@@ -156,15 +148,6 @@ pub(super) fn redirect_to_folder(uri: &Uri) -> Response<FileBody> {
         response.headers_mut().insert(LOCATION, location);
     }
     response
-}
-
-/// The same target with a slash after its path, in the client's spelling. It never leads to another host: browsers take
-/// the text after two leading slashes or backslashes of a Location for a host.
-pub fn folder_location(uri: &Uri) -> Option<HeaderValue> {
-    let path = uri.path().trim_start_matches(['/', '\\']).replace('\\', "%5C");
-    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    // Every byte of a request line is valid in a header.
-    HeaderValue::from_bytes(format!("/{path}/{query}").as_bytes()).ok()
 }
 
 pub(super) fn empty(status: StatusCode) -> Response<FileBody> {

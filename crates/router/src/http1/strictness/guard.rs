@@ -1,8 +1,8 @@
 //! Checks the requests of a connection, one after the other, and determines which bytes hyper may read.
 
-use super::Refusal;
 use super::chunks::{Broken, Chunks};
 use super::head::{Framing, Scanner};
+use super::refusal::Refusal;
 
 /// The current position in the requests of a connection.
 #[derive(Debug)]

@@ -4,7 +4,8 @@
 //! and checks everything else, such as the characters of names and values. The scanner is called again when more bytes
 //! have arrived, and continues where it stopped.
 
-use super::{MAX_HEAD_BYTES, Refusal};
+use super::refusal::Refusal;
+use crate::http1::limits::MAX_HEAD_BYTES;
 use memchr::memchr;
 
 /// The state of the scan of one head.

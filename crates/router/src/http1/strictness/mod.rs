@@ -8,7 +8,7 @@
 //! - `head`: the request line, the lines, and the headers that say how long the body is
 //! - `chunks`: the framing of a chunked body, of which the contents are not looked at
 //! - `guard`: both, over a connection with many requests
-//! - `guarded`: the socket that hyper reads through
+//! - [`guarded`](crate::http1::guarded): the socket that hyper reads through
 //!
 //! hyper gets a head only when it is complete. In the place of one that is refused it gets a request that the guard
 //! has written, so that the answer comes in its turn, after those to the requests before it; the [`Refusal`] says which
@@ -17,25 +17,8 @@
 
 mod chunks;
 mod guard;
-mod guarded;
 mod head;
+mod refusal;
 
-pub use guarded::{Guarded, Progress};
-
-/// Why a request is refused before it is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// 400, with what is wrong.
-    Bad(&'static str),
-    /// 414: the request line has no end within [`MAX_HEAD_BYTES`].
-    TargetTooLong,
-    /// 431: the head has no end within [`MAX_HEAD_BYTES`].
-    HeadTooLarge,
-    /// 501: a transfer coding besides `chunked`.
-    UnknownCoding,
-    /// 505: neither HTTP/1.1 nor HTTP/1.0.
-    Version,
-}
-
-/// A longer head is refused. hyper's buffer takes one more byte, so that it never refuses by itself what is short enough.
-pub const MAX_HEAD_BYTES: usize = crate::http1::connection::BUFFER_BYTES - 1;
+pub use guard::{Guard, Trouble};
+pub use refusal::Refusal;

@@ -2,8 +2,8 @@
 //!
 //! A client that sends HTTP without TLS gets a 400 with an explanation. Every other failure closes the connection.
 
-use crate::net::socket::Transport;
-use crate::php::cgi::SERVER_NAME;
+use crate::net::transport::Transport;
+use crate::product;
 use howdah_config::CipherSuite;
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
 use std::fmt;
@@ -57,8 +57,9 @@ pub async fn handshake(
 async fn refuse_plain_http(transport: &mut Transport) -> io::Result<()> {
     let date = httpdate::fmt_http_date(std::time::SystemTime::now());
     let answer = format!(
-        "HTTP/1.1 400 Bad Request\r\nServer: {SERVER_NAME}\r\nDate: {date}\r\n\
+        "HTTP/1.1 400 Bad Request\r\nServer: {}\r\nDate: {date}\r\n\
          Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{BODY}",
+        product::NAME,
         BODY.len()
     );
     transport.write_all(answer.as_bytes()).await?;

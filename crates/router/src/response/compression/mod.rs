@@ -11,12 +11,12 @@
 //! A body that cannot be compressed to its end breaks the connection, so that no client takes it for a complete one.
 
 mod body;
+mod compressible;
 mod encoder;
 mod negotiation;
 
-use crate::response::body::ResponseBody;
 use crate::response::failure::Failure;
-use crate::static_files::NotModified;
+use crate::response::not_modified::NotModified;
 use bytes::Bytes;
 use howdah_config::{Compression, Compressor, Encoding};
 use http::header::{
@@ -25,11 +25,11 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
-use http_body::Body as _;
 use negotiation::Choice;
 use std::io;
 
 pub use body::CompressedBody;
+pub use compressible::Compressible;
 pub use encoder::Encoder;
 
 /// A body in memory up to this length is compressed at once, so that its compressed length is known.
@@ -47,11 +47,11 @@ const CHECKSUMS: [HeaderName; 4] = [
 ///
 /// # Errors
 /// 406 for a GET or HEAD that accepts neither the plain response nor any of the configured encodings.
-pub fn apply(
+pub fn apply<B: Compressible>(
     compression: &Compression,
     request: &Parts,
-    mut response: Response<ResponseBody>,
-) -> Result<Response<ResponseBody>, Failure> {
+    mut response: Response<B>,
+) -> Result<Response<B>, Failure> {
     if compression.compressors.is_empty() {
         return Ok(response);
     }
@@ -79,12 +79,12 @@ pub fn apply(
     }
 }
 
-fn compress(
+fn compress<B: Compressible>(
     encoding: Encoding,
     length: Option<u64>,
     request: &Parts,
-    response: Response<ResponseBody>,
-) -> Result<Response<ResponseBody>, Failure> {
+    response: Response<B>,
+) -> Result<Response<B>, Failure> {
     let failed = |error: io::Error| {
         tracing::error!(%error, encoding = encoding.as_str(), "cannot compress a response; answering 500");
         Failure::Internal
@@ -99,7 +99,7 @@ fn compress(
     }
     let encoder = Encoder::new(encoding, length).map_err(failed)?;
     match body.whole().filter(|whole| whole.len() <= AT_ONCE_BYTES && !encoder.is_slow()) {
-        Some(whole) => body = ResponseBody::bytes(encoder.finish_with(whole).map(Bytes::from).map_err(failed)?),
+        Some(whole) => body = B::of_bytes(encoder.finish_with(whole).map(Bytes::from).map_err(failed)?),
         None => {
             body = body.compressed_by(encoder);
             if request.version == Version::HTTP_10 {
@@ -112,10 +112,10 @@ fn compress(
 }
 
 /// `None` if the response must not be compressed. Otherwise its length, if that is known.
-fn compressible_length(
+fn compressible_length<B: Compressible>(
     compression: &Compression,
     request: &Parts,
-    response: &Response<ResponseBody>,
+    response: &Response<B>,
 ) -> Option<Option<u64>> {
     let headers = response.headers();
     let (status, not_modified) = (response.status(), response.extensions().get::<NotModified>());

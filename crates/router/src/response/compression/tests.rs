@@ -1,6 +1,9 @@
 use super::encoder::tests::{decode, text};
 use super::*;
+use crate::response::body::ResponseBody;
+use crate::static_files::FileBody;
 use http::header::{HOST, LAST_MODIFIED};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 
 fn compression(json: &str) -> Compression {
@@ -20,7 +23,7 @@ fn request(method: &str, accept: Option<&str>) -> Parts {
     request.body(()).expect("a request").into_parts().0
 }
 
-fn response(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Response<ResponseBody> {
+fn response(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Response<ResponseBody<FileBody>> {
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
         response = response.header(*name, *value);
@@ -28,7 +31,7 @@ fn response(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Response<Resp
     response.body(ResponseBody::bytes(Bytes::copy_from_slice(body))).expect("a response")
 }
 
-fn header(response: &Response<ResponseBody>, name: HeaderName) -> Option<&str> {
+fn header(response: &Response<ResponseBody<FileBody>>, name: HeaderName) -> Option<&str> {
     let mut values = response.headers().get_all(&name).iter();
     let value = values.next().map(|value| value.to_str().expect("text"));
     assert_eq!(values.next(), None, "{name}");

@@ -1,12 +1,25 @@
-//! A port with a real channel. The workers are driven by hand, and so is the time.
+//! A port with a real channel. The tests drive the workers and the time.
 
+use super::generation_port::SPOOL_LIMITS;
+use super::running::Outcome;
 use super::*;
-use crate::supervisor_link::Supervisor;
+use crate::php::admission::Alike;
+use crate::php::generation::SharedGeneration;
+use crate::php::spool::Limits;
+use crate::response::failure::Failure;
+use crate::supervisor_link::SupervisorLink;
 use howdah_channel::RouterEnd;
+use howdah_channel::WorkerId;
+use howdah_channel::request::HeadWriter;
 use howdah_channel::{Claim, ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd};
 use howdah_protocol::control_socket::ControlSocket;
 use howdah_protocol::router_messages::GenerationBoot;
+use http::Uri;
 use rustix::event::{EventfdFlags, eventfd};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::advance;
 
@@ -16,7 +29,7 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Setup {
     control: ControlEnd,
-    port: Rc<Port>,
+    port: Rc<GenerationPort>,
     _supervisor: ControlSocket,
 }
 
@@ -49,8 +62,8 @@ impl Setup {
         };
         let (supervisor, ours) = ControlSocket::pair().unwrap();
         let generation =
-            Generation::new(boot, channel, Vec::new(), &Supervisor::new(Arc::new(ours)).expect("a thread"));
-        let mut port = Port::new(Arc::new(generation), 0);
+            SharedGeneration::new(boot, channel, Vec::new(), &SupervisorLink::new(Arc::new(ours)).expect("a thread"));
+        let mut port = GenerationPort::new(Arc::new(generation), 0);
         port.spool_limits = spool_limits;
         Setup { control, port: Rc::new(port), _supervisor: supervisor }
     }
@@ -62,17 +75,17 @@ impl Setup {
             .worker(WorkerId { index, incarnation: 0 })
     }
 
-    async fn submit(&self) -> Result<Rc<Running>, Failure> {
-        submit(Rc::clone(&self.port)).await
+    async fn submit(&self) -> Result<Rc<RunningRequest>, Failure> {
+        submit_one(Rc::clone(&self.port)).await
     }
 
     /// A client that waits.
-    fn client(&self) -> JoinHandle<Result<Rc<Running>, Failure>> {
-        spawn_local(submit(Rc::clone(&self.port)))
+    fn client(&self) -> JoinHandle<Result<Rc<RunningRequest>, Failure>> {
+        spawn_local(submit_one(Rc::clone(&self.port)))
     }
 
     /// As many requests as there are slots.
-    async fn fill(&self) -> Vec<Rc<Running>> {
+    async fn fill(&self) -> Vec<Rc<RunningRequest>> {
         let mut all = Vec::new();
         for _ in 0..SLOTS {
             all.push(self.submit().await.unwrap());
@@ -80,7 +93,7 @@ impl Setup {
         all
     }
 
-    /// What the event loop does meanwhile.
+    /// Does the work of the event loop while this time passes.
     async fn pass(&self, time: Duration) {
         run_others().await;
         advance(time).await;
@@ -97,15 +110,9 @@ async fn run_others() {
     }
 }
 
-async fn submit(port: Rc<Port>) -> Result<Rc<Running>, Failure> {
-    port.submit(
-        HeadWriter::restart,
-        b"",
-        Remainder::None,
-        None,
-        port.admit(&Uri::from_static("/"), Alike::default(), None)?,
-    )
-    .await
+async fn submit_one(port: Rc<GenerationPort>) -> Result<Rc<RunningRequest>, Failure> {
+    let wait = port.admit(&Uri::from_static("/"), Alike::default())?;
+    submit(&port, HeadWriter::restart, b"", Remainder::None, None, wait).await
 }
 
 fn begin(worker: &WorkerEnd) -> Claim<'_> {
@@ -151,7 +158,7 @@ async fn slots_of_clients_that_left_do_not_outlast_the_deadline_of_those_that_wa
             let running = client.await.unwrap().unwrap();
             took.join().unwrap();
             setup.pass(A_SECOND).await;
-            assert!(setup.port.head(&running).await.unwrap().complete);
+            assert!(head(&setup.port, &running).await.unwrap().complete);
             assert_eq!(setup.port.generation.channel.free_slots(), SLOTS);
         })
         .await;
@@ -212,10 +219,10 @@ async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
         assert!(running.spool.borrow().len() < TOTAL + howdah_channel::RESPONSE_RING_BYTES as u64);
         assert!(!writer.is_finished());
     }
-    let mut body = setup.port.head(&running).await.unwrap().bytes[8..].to_vec();
+    let mut body = head(&setup.port, &running).await.unwrap().bytes[8..].to_vec();
     while let Some(bytes) = poll_fn(|context| {
         setup.port.drain();
-        let polled = setup.port.poll_body(&running, context);
+        let polled = poll_body(&setup.port, &running, context);
         context.waker().wake_by_ref();
         polled
     })
@@ -229,7 +236,7 @@ async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
 }
 
 #[tokio::test]
-async fn what_fails_before_the_client_has_a_status_is_an_error() {
+async fn a_failure_before_the_client_has_a_status_is_an_error() {
     let setup = Setup::new();
     let running = setup.submit().await.unwrap();
     let worker = setup.worker(7);
@@ -238,11 +245,11 @@ async fn what_fails_before_the_client_has_a_status_is_an_error() {
     claim.flush();
     setup.port.drain();
     setup.port.worker_died(WorkerId { index: 7, incarnation: 0 }, None);
-    assert_eq!(setup.port.head(&running).await.err(), Some(Failure::WorkerDied { had_begun: true }));
+    assert_eq!(head(&setup.port, &running).await.err(), Some(Failure::WorkerDied { had_begun: true }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_while_the_death_of_its_worker_is_told_breaks_no_rule() {
+async fn a_client_that_leaves_while_the_death_of_its_worker_is_reported_breaks_no_rule() {
     let setup = Setup::new();
     LocalSet::new()
         .run_until(async {
@@ -251,7 +258,7 @@ async fn a_client_that_leaves_while_the_death_of_its_worker_is_told_breaks_no_ru
             generation.worker_started(dead);
             let worker = setup.worker(7);
             let _never_finished = begin(&worker);
-            // The generation hears of it first, then the client leaves, then the thread hears of it.
+            // The generation learns of it first, then the client leaves, then the thread learns of it.
             generation.worker_died(dead);
             setup.port.abandon(&running);
             setup.port.worker_died(dead, None);
@@ -265,7 +272,7 @@ async fn a_client_that_leaves_while_the_death_of_its_worker_is_told_breaks_no_ru
 }
 
 #[tokio::test]
-async fn who_left_is_neither_waiting_nor_active() {
+async fn a_request_whose_client_left_is_neither_waiting_nor_active() {
     let setup = Setup::new();
     let all = [setup.submit().await.unwrap(), setup.submit().await.unwrap(), setup.submit().await.unwrap()];
     let generation = &setup.port.generation;
@@ -281,31 +288,7 @@ async fn who_left_is_neither_waiting_nor_active() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_would_not_wait_for_long_hears_it_in_time() {
-    let setup = Setup::new();
-    LocalSet::new()
-        .run_until(async {
-            let wait =
-                setup.port.admit(&Uri::from_static("/"), Alike::default(), Some(Duration::from_millis(100))).unwrap();
-            let running = setup
-                .port
-                .submit(HeadWriter::restart, b"", Remainder::None, None, wait)
-                .await
-                .expect("there is a slot");
-            run_others().await;
-            advance(Duration::from_millis(95)).await;
-            run_others().await;
-            assert!(running.outcome.get() == Outcome::UnderWay);
-            // No sweep comes before.
-            advance(Duration::from_millis(10)).await;
-            run_others().await;
-            assert!(running.outcome.get() == Outcome::Failed(Failure::Unavailable { retry_after: 1 }));
-        })
-        .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_generation_that_wants_workers_is_let_go_all_the_same() {
+async fn a_generation_that_wants_workers_can_still_be_released() {
     let setup = Setup::that_wants_workers();
     LocalSet::new()
         .run_until(async {
@@ -318,7 +301,7 @@ async fn a_generation_that_wants_workers_is_let_go_all_the_same() {
             drop(port);
             advance(Duration::from_millis(50)).await;
             run_others().await;
-            assert!(generation.upgrade().is_none(), "nobody uses it");
+            assert!(generation.upgrade().is_none(), "no longer used");
         })
         .await;
 }

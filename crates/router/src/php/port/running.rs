@@ -1,6 +1,6 @@
-//! A request under way in PHP, as the thread that submitted it sees it: the bytes that move, and what came of it.
+//! A request under way in PHP, on the side of the thread that submitted it: the bytes that move, and the outcome.
 
-use super::killers::Alike;
+use crate::php::admission::Alike;
 use crate::php::spool::Spool;
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -14,9 +14,9 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The rest of a request's body, that did not fit into its slot.
+/// The part of a request's body that did not fit into its slot.
 pub enum Remainder {
-    /// It is all there.
+    /// The slot has the whole body.
     None,
     /// In memory, from this offset on.
     Memory(Bytes),
@@ -25,8 +25,8 @@ pub enum Remainder {
 }
 
 /// A request under way in PHP.
-pub struct Running {
-    /// Gone as soon as the response is complete or lost.
+pub struct RunningRequest {
+    /// `None` as soon as the response is complete or lost.
     pub(super) exchange: RefCell<Option<Exchange>>,
     pub(super) remainder: RefCell<Remainder>,
     pub(super) spool: RefCell<Spool>,
@@ -37,12 +37,12 @@ pub struct Running {
     pub(super) outcome: Cell<Outcome>,
     pub(super) waker: RefCell<Option<Waker>>,
     pub(super) wait: Wait,
-    /// A task takes it back when it has waited for too long.
+    /// A task takes the request back at its deadline.
     pub(super) is_timed: Cell<bool>,
     /// Since when a worker has been seen to run it.
     pub(super) running_since: Cell<Option<Instant>>,
-    /// When the supervisor was last told that it takes too long.
-    pub(super) told_overdue: Cell<Option<Instant>>,
+    /// When it was last reported to the supervisor as overdue.
+    pub(super) reported_overdue: Cell<Option<Instant>>,
 }
 
 /// How long a request may wait for a worker; after that it is answered 503.
@@ -50,13 +50,11 @@ pub struct Running {
 pub struct Wait {
     pub(super) arrived: Instant,
     pub(super) longest: Duration,
-    /// How long its client would, if it has said so.
-    pub(super) patience: Option<Duration>,
-    /// Requests like it may be known to kill workers.
+    /// The kind of request, of which others may have killed workers.
     pub(super) alike: Alike,
 }
 
-/// What came of it.
+/// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     UnderWay,
@@ -65,24 +63,24 @@ pub(super) enum Outcome {
     Failed(Failure),
 }
 
-/// What goes wrong while bytes are moved.
+/// A failure while bytes are moved.
 pub(super) enum Trouble {
     Violation(Violation),
     Disk(io::Error),
 }
 
-// === impl Running ===
+// === impl RunningRequest ===
 
-impl Running {
+impl RunningRequest {
     /// Moves bytes; `true` when the response is complete.
     pub(super) fn advance(&self) -> Result<bool, Trouble> {
         let mut exchange = self.exchange.borrow_mut();
         let Some(exchange) = exchange.as_mut() else { return Ok(true) };
-        // Progress first: when it says done, all bytes are there.
+        // Progress first: once it is done, all bytes are there.
         let progress = exchange.progress().map_err(Trouble::Violation)?;
         let done = matches!(progress, Progress::Done(_));
         let mut spool = self.spool.borrow_mut();
-        // What is left of a complete response is no more than fits into the slot, and the slot is worth more.
+        // The rest of a complete response fits into the slot's ring: taking it frees the slot.
         self.held_back.set(!done && !spool.has_room());
         if !self.held_back.get() {
             receive(exchange, &mut spool)?;
@@ -97,19 +95,19 @@ impl Running {
         Ok(false)
     }
 
-    /// Where it is in the channel, while it is.
+    /// Its slot, until it has ended.
     pub(super) fn slot(&self) -> Option<u16> {
         self.exchange.borrow().as_ref().map(Exchange::slot)
     }
 
-    /// What becomes of a request that fails now, for the log.
+    /// The fate of a request that fails now, for the log.
     pub(super) fn client_gets(&self, status: u16) -> Cow<'static, str> {
         if self.begun.get() { "cut off".into() } else { format!("answered {status}").into() }
     }
 
-    /// Whether its worker is to end it.
+    /// Whether it took longer than `limits/timeout`.
     pub(super) fn is_overdue(&self) -> bool {
-        self.told_overdue.get().is_some()
+        self.reported_overdue.get().is_some()
     }
 
     pub(super) fn wake(&self) {
@@ -119,7 +117,7 @@ impl Running {
     }
 }
 
-/// Takes what there is of the response out of the slot.
+/// Moves the available part of the response from the slot into the spool.
 fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
     if let Some(memory) = spool.memory() {
         exchange.read(memory).map_err(Trouble::Violation)?;
@@ -130,7 +128,7 @@ fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
     spool.push(&bytes).map_err(Trouble::Disk)
 }
 
-/// Puts as much of the request's body into the slot as has room.
+/// Moves as much of the request's body into the slot as fits.
 fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Trouble> {
     loop {
         let space = exchange.body_space().map_err(Trouble::Violation)?;

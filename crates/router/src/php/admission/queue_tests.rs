@@ -1,4 +1,4 @@
-//! The policy by tables, and by a simulation of clients.
+//! The policy, in a simulation of clients.
 
 use super::*;
 use std::collections::VecDeque;
@@ -6,17 +6,17 @@ use std::collections::VecDeque;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// What clients saw, in milliseconds.
+/// The clients' experience, in milliseconds.
 #[derive(Default)]
 struct Seen {
-    /// Of those that were served: when they came and how long it took.
+    /// For each served request: when it came, and how long it took.
     served: Vec<(u64, u64)>,
-    /// Of those that were refused: how long that took.
+    /// For each refused request: how long that took.
     refused: Vec<u64>,
 }
 
-/// `capacity` requests are finished in a second, `coming(now)` come in each millisecond. Clients that wait for their answer
-/// before they ask again are `looping`.
+/// `capacity` requests are finished per second, `coming(now)` come in each millisecond. `looping` clients wait for their
+/// answer before they send the next request.
 fn simulate(seconds: u64, capacity: f64, looping: usize, coming: impl Fn(u64) -> f64) -> Seen {
     let start = Instant::now();
     let mut queue = Queue::new(TIMEOUT);
@@ -28,7 +28,7 @@ fn simulate(seconds: u64, capacity: f64, looping: usize, coming: impl Fn(u64) ->
         let open = due as usize;
         due -= open as f64;
         for _ in 0..open + std::mem::take(&mut idle_clients) {
-            let arrival = Arrival { waiting: waiting.len() as u64, workers: 4, patience: None };
+            let arrival = Arrival { waiting: waiting.len() as u64, workers: 4 };
             queue.look(arrival.waiting, at);
             match queue.arrive(arrival) {
                 Ok(allowed) => waiting.push_back((now, allowed)),
@@ -50,7 +50,7 @@ fn simulate(seconds: u64, capacity: f64, looping: usize, coming: impl Fn(u64) ->
         if now % 250 == 0 {
             queue.look(waiting.len() as u64, at);
             waiting.retain(|(came, allowed)| {
-                let late = Duration::from_millis(now - came) > queue.longest(*allowed);
+                let late = Duration::from_millis(now - came) > queue.longest_wait(*allowed);
                 if late {
                     seen.refused.push(now - came);
                     idle_clients += usize::from(looping > 0);
@@ -69,7 +69,7 @@ fn percentile(times: impl Iterator<Item = u64>, share: f64) -> u64 {
 }
 
 #[test]
-fn under_lasting_overload_the_served_stay_quick_and_the_others_hear_at_once() {
+fn under_lasting_overload_the_served_stay_quick_and_the_others_are_refused_at_once() {
     let seen = simulate(60, 500.0, 0, |_| 1.5);
     assert!(seen.served.len() as f64 >= 0.95 * 500.0 * 60.0, "{} served", seen.served.len());
     let slow = percentile(seen.served.iter().map(|(_, took)| *took), 0.99);
@@ -101,7 +101,7 @@ fn clients_that_wait_for_their_answers_are_all_served() {
 }
 
 #[test]
-fn who_cannot_be_served_in_time_hears_it_at_once() {
+fn a_request_that_cannot_be_served_in_time_is_refused_at_once() {
     // 1500 clients at 100 a second: the last ones would wait for 15 s.
     let seen = simulate(60, 100.0, 1500, |_| 0.0);
     assert!(!seen.refused.is_empty());
@@ -117,16 +117,15 @@ fn slow_code_keeps_all_workers_at_work() {
 }
 
 #[test]
-fn a_clients_own_patience_counts() {
+fn a_request_is_refused_at_once_if_its_turn_comes_too_late() {
     let now = Instant::now();
     let mut queue = Queue::new(TIMEOUT);
-    let arrival = |waiting, seconds| Arrival { waiting, workers: 1, patience: Some(Duration::from_secs(seconds)) };
-    assert_eq!(queue.arrive(arrival(0, 3)), Ok(Duration::from_secs(3)));
-    assert_eq!(queue.arrive(arrival(0, 30)), Ok(TIMEOUT));
-    // A hundred a second are finished, and four hundred wait.
+    let arrival = |waiting| Arrival { waiting, workers: 1 };
+    assert_eq!(queue.arrive(arrival(0)), Ok(TIMEOUT));
+    // A hundred requests are finished per second.
     queue.look(400, now);
     queue.finished(100);
     queue.look(400, now + WINDOW);
-    assert_eq!(queue.arrive(arrival(400, 3)), Err(TooBusy { retry_after: 4 }));
-    assert_eq!(queue.arrive(arrival(400, 5)), Ok(Duration::from_secs(5)));
+    assert_eq!(queue.arrive(arrival(400)), Ok(TIMEOUT));
+    assert_eq!(queue.arrive(arrival(1100)), Err(TooBusy { retry_after: 11 }));
 }

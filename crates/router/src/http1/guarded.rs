@@ -1,9 +1,9 @@
-//! The socket that hyper reads through: only what the guard lets on arrives.
+//! The socket that hyper reads through: only bytes that pass the guard arrive.
 
-use super::MAX_HEAD_BYTES;
-use super::guard::{Guard, Trouble};
-use crate::http1::connection::Clock;
-use crate::net::socket::Watched;
+use crate::http1::clock::{Clock, Progress};
+use crate::http1::limits::MAX_HEAD_BYTES;
+use crate::http1::strictness::{Guard, Trouble};
+use crate::http1::watched::Watched;
 use bytes::{Buf, BytesMut};
 use std::io;
 use std::pin::Pin;
@@ -18,31 +18,20 @@ pub struct Guarded {
     socket: Watched,
     clock: Rc<Clock>,
     guard: Guard,
-    /// Bytes that did not go on when they were read.
+    /// Bytes that were held back when they were read.
     kept: BytesMut,
-    /// So many of them may.
+    /// How many of them may pass.
     released: usize,
     trouble: Option<Trouble>,
-    /// In the place of a head that is refused, what is left of it.
+    /// The rest of the request that replaces a refused head.
     substitute: &'static [u8],
     /// hyper has ended the connection.
     is_shut: bool,
 }
 
-/// How far a connection's requests have been let on.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
-    /// So many to their end.
-    pub whole: u64,
-    /// So many in all, if the last has come to its end, nothing follows it, and hyper has not ended the connection. Once
-    /// all of these are answered and their bodies were read, the next byte is that of a request: only then another
-    /// parser may take the connection over.
-    pub between: Option<u64>,
-}
-
-/// What hyper gets in the place of a head that is refused. The answer is not made for it.
+/// The request that hyper gets in the place of a refused head. The answer does not depend on it.
 const SUBSTITUTE: &[u8] = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
-/// The same, when the answer must not have a body.
+/// The same, for an answer that must not have a body.
 const SUBSTITUTE_FOR_HEAD: &[u8] = b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n";
 
 // === impl Guarded ===
@@ -62,13 +51,13 @@ impl Guarded {
         }
     }
 
-    /// The socket without its guard. It reads first what was kept.
+    /// The socket without its guard. Bytes that were held back are read first.
     pub fn into_inner(mut self) -> Watched {
         self.socket.unread(self.kept.freeze());
         self.socket
     }
 
-    /// Gives back bytes that were let on, to who reads without the guard.
+    /// Puts back bytes that had passed, for a reader without the guard.
     pub fn unread(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             let mut all = BytesMut::from(bytes);
@@ -77,9 +66,9 @@ impl Guarded {
         }
     }
 
-    /// Between requests: ready when another comes, or the connection's end.
+    /// Between requests: ready when another request comes, or the connection has ended.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        debug_assert!(self.between_requests().is_some(), "what was kept would never be looked at");
+        debug_assert!(self.between_requests().is_some(), "bytes that were held back would be lost");
         self.socket.poll_readable(context)
     }
 
@@ -88,18 +77,18 @@ impl Guarded {
         self.is_shut && !self.between_requests().is_some_and(|requests| self.clock.has_read(requests))
     }
 
-    /// How many requests were let on, if there is nothing else.
+    /// How many requests have passed, if nothing follows them.
     fn between_requests(&self) -> Option<u64> {
         let is_clear = self.trouble.is_none() && self.kept.is_empty();
         self.guard.between_requests().filter(|_| is_clear)
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         let between = self.between_requests().filter(|_| !self.is_shut);
         self.clock.guard_is_at(Progress { whole: self.guard.whole(), between });
     }
 
-    /// Gives on what was kept and may go; `false` if there is nothing.
+    /// Passes bytes that were held back and may pass now; `false` if there are none.
     fn give(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         if self.released > 0 {
             let length = self.released.min(buffer.remaining());
@@ -122,7 +111,7 @@ impl Guarded {
         false
     }
 
-    /// Judges what was read into the buffer behind `before`, and leaves there what may go on.
+    /// Judges the bytes behind `before` in the buffer, and leaves those there that may pass.
     fn judge(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
         if self.kept.is_empty() {
             let new = &buffer.filled()[before..];
@@ -151,7 +140,7 @@ impl Guarded {
         self.released = judgement.pass;
     }
 
-    /// Whether the guard waits for an answer. Once that has been given, it judges what came meanwhile.
+    /// Whether the guard waits for an answer. Once that has been given, the guard judges the bytes that came meanwhile.
     fn is_undecided(&mut self) -> bool {
         match self.guard.waits_for() {
             Some(requests) if self.clock.has_answered(requests) => {
@@ -173,7 +162,7 @@ impl Guarded {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the chunks of a body are wrong")));
             }
             if is_undecided && self.kept.len() > MAX_HEAD_BYTES {
-                // Enough of what may be for somebody else. hyper asks again when it has answered.
+                // These bytes may belong to another protocol: enough of them. hyper reads again when it has answered.
                 return Poll::Pending;
             }
             let before = buffer.filled().len();
@@ -182,7 +171,7 @@ impl Guarded {
                 return Poll::Ready(Ok(()));
             }
             if self.trouble.is_some() {
-                // Nobody looks at what follows a refused head. It is read only lest it turn the answer into a reset.
+                // Bytes behind a refused head are ignored. They are read so that the answer does not become a reset.
                 buffer.set_filled(before);
                 continue;
             }
@@ -194,7 +183,7 @@ impl Guarded {
     }
 }
 
-/// Nothing goes on from here.
+/// Nothing passes from here on.
 fn stop(trouble: Trouble, rest: &[u8], clock: &Clock, substitute: &mut &'static [u8]) {
     if let Trouble::Refused(refusal, heads) = trouble {
         *substitute = if rest.starts_with(b"HEAD ") { SUBSTITUTE_FOR_HEAD } else { SUBSTITUTE };
@@ -209,7 +198,7 @@ impl AsyncRead for Guarded {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let polled = self.read(context, buffer);
-        self.tell();
+        self.report();
         polled
     }
 }
@@ -237,7 +226,7 @@ impl AsyncWrite for Guarded {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.is_shut = true;
-        self.tell();
+        self.report();
         Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }

@@ -1,30 +1,31 @@
-//! How long requests wait for a worker, and which of them are refused. Pure: it is told what happens and when.
+//! How long requests wait for a worker, and which of them are refused. Pure: a function of events and their times.
 //!
-//! The queue is bounded in time. Who cannot start within `limits/queue_timeout` is refused: at once if that can be foreseen
-//! from how fast the queue moves, at the latest when the time has passed.
+//! The queue is bounded in time. A request that cannot start within `limits/queue_timeout` is refused: at once if the
+//! speed of the queue shows it, and at the latest when the time has passed.
 //!
-//! Under lasting overload, when more requests come than are finished, a long queue makes all of them slow and none more.
-//! So the standing delay is kept low, as CoDel does ("Controlling Queue Delay", K. Nichols and V. Jacobson, ACM Queue 10(5),
-//! 2012): once the delay has stood above a bound while the queue grew for [`LASTING`] windows, new requests are refused
-//! as long as half the bound is queued, and those that have waited for the whole bound are given up. Unlike CoDel's
-//! packets, requests are refused when they come: nobody waits for a refusal. A burst, and clients that each wait for their
-//! answer before they ask again, are queued: they do not come faster than they are answered.
+//! Under lasting overload, when more requests come than are finished, a long queue makes all of them slow and completes
+//! no more. The standing delay is therefore kept low, as CoDel does ("Controlling Queue Delay", K. Nichols and V. Jacobson,
+//! ACM Queue 10(5), 2012): once the delay has stood above a bound while the queue grew for [`LASTING`] windows, new
+//! requests are refused while half the bound is queued, and requests that have waited for the whole bound are given up.
+//! Unlike CoDel's packets, requests are refused when they come: no client waits for a refusal. A burst is queued, and
+//! so are clients that wait for each answer before they ask again: they do not come faster than they are answered.
 //!
-//! `coming` and `finished` are counted in windows of [`WINDOW`], and only while requests wait: what is finished per second is
-//! the capacity then, and nothing is known of it otherwise. A worker finishes the request of a client that left, too.
+//! `coming` and `finished` are counted in windows of [`WINDOW`], and only while requests wait: then the number of finished
+//! requests per second is the capacity. At other times the capacity is unknown. A worker also finishes the request of a
+//! client that left.
 
 use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The policy, and what it remembers.
+/// The policy and its state.
 #[derive(Debug)]
 pub struct Queue {
-    /// Never longer than this.
+    /// The longest wait.
     timeout: Duration,
-    /// Since when requests have been waiting.
+    /// The measurements, while requests wait.
     standing: Option<Standing>,
-    /// Since when requests are refused for lasting overload, and how many were.
+    /// The overload, while requests are refused because of it.
     shedding: Option<Shedding>,
 }
 
@@ -34,9 +35,9 @@ struct Standing {
     window: Instant,
     coming: u64,
     finished: u64,
-    /// How many requests are finished in a second, once that is known.
+    /// How many requests are finished per second, once that is known.
     rate: Option<f64>,
-    /// For so many windows the delay has stood above the bound while the queue grew.
+    /// For how many windows the delay has stood above the bound while the queue grew.
     overloaded: u32,
 }
 
@@ -46,67 +47,58 @@ struct Shedding {
     refused: u64,
 }
 
-/// What is known when a request comes.
+/// The state of a generation when a request comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// How many requests wait for a worker.
     pub waiting: u64,
     /// How many workers there are.
     pub workers: u64,
-    /// How long its client will wait, if it has said so.
-    pub patience: Option<Duration>,
 }
 
-/// It is not worth waiting.
+/// The request would wait too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBusy {
     /// When to try again, in seconds.
     pub retry_after: u32,
 }
 
-/// What an operator should hear.
+/// A change that an operator should know of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum News {
-    /// Requests are refused from now on: so many are finished in a second.
+    /// Requests are refused from now on; this number is completed per second.
     Overloaded { per_second: f64 },
-    /// That is over, after so long and so many refusals.
+    /// The overload is over.
     Recovered { after: Duration, refused: u64 },
 }
 
-/// What comes and what is finished is counted for so long at a time.
+/// The time over which requests are counted.
 const WINDOW: Duration = Duration::from_secs(1);
-/// After so many windows of overload it is called lasting.
+/// The number of overloaded windows that make an overload a lasting one.
 const LASTING: u32 = 2;
 /// The bound of the standing delay, as a share of the longest wait.
 const BOUND: u32 = 10;
-/// So much more must come than is finished for the queue to be one that grows.
+/// The queue grows if this many times more requests come than are finished.
 const GROWTH: f64 = 1.1;
-/// So many requests must have been finished before their number says anything.
+/// The least number of finished requests that makes a rate known.
 const KNOWN: u64 = 8;
-/// Who would not wait at all has a worker that is idle, all the same: it must only wake.
-const LEAST_WAIT: Duration = Duration::from_millis(20);
-/// Longer than this nothing is remembered of how fast requests are finished.
+/// The longest window: after it, even fewer finished requests make a rate known.
 const LONGEST_WINDOW: Duration = Duration::from_secs(10);
-/// Nobody is told to stay away for longer, in seconds.
+/// The largest `Retry-After`, in seconds.
 const LONGEST_RETRY: f64 = 60.0;
-
-/// How long a client waits at most that has said how long it would.
-pub fn longest(patience: Option<Duration>, timeout: Duration) -> Duration {
-    patience.map_or(timeout, |patience| patience.max(LEAST_WAIT).min(timeout))
-}
 
 // === impl Queue ===
 
 impl Queue {
-    /// A queue in which nobody waits for longer than this.
+    /// A queue in which no request waits longer than this.
     pub fn new(timeout: Duration) -> Queue {
         Queue { timeout, standing: None, shedding: None }
     }
 
-    /// A request comes, after a [`look`](Queue::look). How long it may wait.
+    /// Counts a request that comes, after a [`look`](Queue::look). Returns how long it may wait.
     ///
     /// # Errors
-    /// When it will not be its turn in time.
+    /// When its turn will not come in time.
     pub fn arrive(&mut self, arrival: Arrival) -> Result<Duration, TooBusy> {
         if let Some(standing) = &mut self.standing {
             standing.coming += 1;
@@ -114,35 +106,35 @@ impl Queue {
         self.foresee(arrival)
     }
 
-    /// One was refused, when it came or after it had waited.
+    /// Counts a request that was refused, when it came or after it had waited.
     pub fn refused(&mut self) {
         if let Some(shedding) = &mut self.shedding {
             shedding.refused += 1;
         }
     }
 
-    /// What [`Queue::arrive`] would say.
+    /// The result that [`Queue::arrive`] would have.
     ///
     /// # Errors
-    /// When it will not be its turn in time.
+    /// When the request's turn will not come in time.
     pub fn foresee(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
-        let longest = longest(arrival.patience, self.timeout);
+        let longest = self.timeout;
         let Some(rate) = self.standing.and_then(|standing| standing.rate) else { return Ok(longest) };
         let wait = arrival.waiting as f64 / rate;
         let allowed = match self.shedding {
             Some(_) => longest.min(self.bound() / 2),
             None => longest,
         };
-        // As many as there are workers may always wait: none shall stand idle.
+        // As many requests as there are workers may always wait, so that no worker is idle.
         if wait <= allowed.as_secs_f64() || (self.shedding.is_some() && arrival.waiting < arrival.workers) {
             return Ok(longest);
         }
         Err(TooBusy { retry_after: wait.clamp(1.0, LONGEST_RETRY).ceil() as u32 })
     }
 
-    /// So many requests wait. Whether that is news.
+    /// Measures how the queue moves while this number of requests waits.
     pub fn look(&mut self, waiting: u64, now: Instant) -> Option<News> {
-        // An overload is over when a window has shown it, not when those that waited too long have been given up.
+        // The end of an overload is the result of a window. That late requests have been given up is not enough.
         if waiting == 0 && self.shedding.is_none() {
             self.standing = None;
             return None;
@@ -175,22 +167,22 @@ impl Queue {
         }
     }
 
-    /// So many requests were finished.
+    /// Counts finished requests.
     pub fn finished(&mut self, count: u64) {
         if let Some(standing) = &mut self.standing {
             standing.finished += count;
         }
     }
 
-    /// A request that waited was taken back: its client left.
+    /// Takes back a request that waited: its client left.
     pub fn left(&mut self) {
         if let Some(standing) = &mut self.standing {
             standing.coming = standing.coming.saturating_sub(1);
         }
     }
 
-    /// How long a request may wait that could have waited for so long.
-    pub fn longest(&self, allowed: Duration) -> Duration {
+    /// How long a request may wait now that may otherwise wait for `allowed`.
+    pub fn longest_wait(&self, allowed: Duration) -> Duration {
         if self.shedding.is_some() { allowed.min(self.bound()) } else { allowed }
     }
 
@@ -198,8 +190,7 @@ impl Queue {
         self.timeout / BOUND
     }
 
-    /// Whether requests have been waiting, or are refused: if not, whoever comes while none wait may wait as long as it
-    /// likes.
+    /// Whether requests have been waiting, or are refused. If not, and none wait, a request may wait for the whole timeout.
     pub fn is_standing(&self) -> bool {
         self.standing.is_some() || self.shedding.is_some()
     }
@@ -215,8 +206,8 @@ impl fmt::Display for News {
         match self {
             News::Overloaded { per_second } => write!(
                 f,
-                "more requests come than are finished, which is {per_second:.0} a second: some are answered 503 until that \
-                 changes; `howdah status` says what the workers do"
+                "overloaded: completing {per_second:.0} requests/s, rejecting the excess with 503; `howdah status` shows \
+                 the workers"
             ),
             News::Recovered { after, refused } => {
                 write!(

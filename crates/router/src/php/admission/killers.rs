@@ -9,7 +9,6 @@
 //! half of those that run, all with this path are alike; likewise all that run one script. So a query that kills does not
 //! condemn its page, and one that is another each time does not escape, unless more with its path and script do no harm.
 
-use crate::request::subject::Subject;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -42,10 +41,10 @@ struct Known {
 
 /// So many suspects, at most, may kill in a second for ever, and as many of those that are suspect for what others did. The
 /// supervisor replaces more than both.
-pub const PER_SECOND: u32 = 20;
+pub const SUSPECTS_PER_SECOND: u32 = 20;
 /// The level of those that are suspect for what others did.
 const WIDE: usize = 1;
-const EACH: Duration = Duration::from_millis(1000 / PER_SECOND as u64);
+const EACH: Duration = Duration::from_millis(1000 / SUSPECTS_PER_SECOND as u64);
 /// So many may at once.
 const AT_ONCE: u32 = 10;
 /// Before so many have killed, it may be chance: of each likeness, the wider the more.
@@ -63,14 +62,8 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 // === impl Alike ===
 
 impl Alike {
-    /// What a request for this script has in common with others. PHP sees its target as it came and as it was rewritten.
-    pub fn of(subject: &Subject<'_>, script: &[u8]) -> Alike {
-        let (method, uri) = (subject.parts.method.as_str(), &subject.parts.uri);
-        let paths = [uri.path().as_bytes(), subject.path.bytes()];
-        Alike::with(method, subject.host, paths, [uri.query().unwrap_or_default(), subject.raw_query()], script)
-    }
-
-    fn with(method: &str, host: &str, paths: [&[u8]; 2], queries: [&str; 2], script: &[u8]) -> Alike {
+    /// The likeness of a request. Paths and queries are those that came, and those after a rewrite: PHP sees both.
+    pub fn of(method: &str, host: &str, paths: [&[u8]; 2], queries: [&str; 2], script: &[u8]) -> Alike {
         Alike([
             HASHER.hash_one((method, host, paths, queries)),
             HASHER.hash_one((method, host, paths)),
@@ -195,7 +188,7 @@ mod tests {
     fn alike(uri: &str) -> Alike {
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
         let script = if path.ends_with(".php") { path } else { "/index.php" };
-        Alike::with("GET", "shop", [path.as_bytes(), script.as_bytes()], [query; 2], script.as_bytes())
+        Alike::of("GET", "shop", [path.as_bytes(), script.as_bytes()], [query; 2], script.as_bytes())
     }
 
     fn after(start: Instant, milliseconds: u64) -> Instant {

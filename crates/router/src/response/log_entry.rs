@@ -1,70 +1,89 @@
-//! A line of the access log: a request and its response in the configured format.
+//! An entry of the access log: the configured format, filled in with a request and its response.
 //!
-//! The line is made when the head of the response is known, and written after the end of its body. Marks stand for the
-//! values that are known only then (`$body_bytes_sent`, `$request_time`). A client cannot forge a line: quotes and
-//! control characters in values are escaped.
+//! The entry is made when the head of the response is known, and written when its body has ended. The values that are
+//! known only then (`$body_bytes_sent`, `$request_time`) are left open until then. A client cannot forge a line: quotes
+//! and control characters in values are escaped.
 
-use crate::process::thread;
 use crate::request::local_time;
-use crate::request::subject::Answered;
+use crate::response::access_log::AccessLogWriter;
 use howdah_config::{AccessLog, LogFormat, Template, TemplatePart, TemplateVariable, Variables};
 use http::StatusCode;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
+use std::rc::Rc;
 use std::time::Instant;
 
+/// The access log of a configuration, and the thread's writer for it.
+#[derive(Clone, Copy)]
+pub struct LogSink<'a> {
+    /// Which requests are logged, and how.
+    pub settings: &'a AccessLog,
+    /// The thread's log.
+    pub writer: &'a Rc<RefCell<AccessLogWriter>>,
+}
+
 /// A line that waits for the end of its response.
-pub struct Entry {
-    /// With marks for values that are not known yet.
+pub struct LogEntry {
+    /// With marks for the values that are not known yet.
     line: String,
     is_json: bool,
     since: Instant,
     /// How many bytes of the response's body were sent.
     pub body_bytes: u64,
+    writer: Rc<RefCell<AccessLogWriter>>,
 }
 
 /// Marks in a line. No value contains them: they are control characters, which are escaped.
 const BODY_BYTES: char = '\u{1}';
 const REQUEST_TIME: char = '\u{2}';
 
-// === impl Entry ===
+// === impl LogSink ===
 
-impl Entry {
-    /// The line of a request; `None` if its condition does not hold.
-    pub fn new(log: &AccessLog, answered: &Answered<'_>) -> Option<Box<Entry>> {
-        if log.condition.as_ref().is_some_and(|condition| !condition.holds(answered)) {
+impl LogSink<'_> {
+    /// The entry of a request that began at `since`; `None` if the log's condition does not hold.
+    pub fn entry<V: Variables>(self, variables: &V, since: Instant) -> Option<Box<LogEntry>> {
+        if self.settings.condition.as_ref().is_some_and(|condition| !condition.holds(variables)) {
             return None;
         }
-        Some(Box::new(Entry::of(&log.format, answered, answered.since())))
+        Some(Box::new(self.fill_in(variables, since)))
     }
 
-    /// The line of bytes that were not a request, and were answered with this status. A condition cannot hold for it.
-    pub fn of_no_request(log: &AccessLog, remote: &str, status: StatusCode) -> Option<Box<Entry>> {
-        let no_request = NoRequest { remote, status };
-        log.condition.is_none().then(|| Box::new(Entry::of(&log.format, &no_request, Instant::now())))
+    /// The entry of bytes that were not a request, and were answered with this status. Conditions do not hold for it.
+    pub fn entry_without_request(self, remote_addr: &str, status: StatusCode) -> Option<Box<LogEntry>> {
+        let no_request = NoRequest { remote_addr, status };
+        self.settings.condition.is_none().then(|| Box::new(self.fill_in(&no_request, Instant::now())))
     }
 
-    fn of(format: &LogFormat, variables: &dyn Variables, since: Instant) -> Entry {
-        let (line, is_json) = match format {
-            LogFormat::Text(template) => (render(template, &Escaped { variables, escape: escape_text }), false),
-            LogFormat::Json(members) => (json(members, variables), true),
-        };
-        Entry { line, is_json, since, body_bytes: 0 }
+    fn fill_in(self, variables: &dyn Variables, since: Instant) -> LogEntry {
+        let (line, is_json) = line(&self.settings.format, variables);
+        LogEntry { line, is_json, since, body_bytes: 0, writer: Rc::clone(self.writer) }
     }
+}
 
-    /// Adds the line to the thread's log.
+// === impl LogEntry ===
+
+impl LogEntry {
+    /// Appends the line to the thread's log.
     pub fn write(&self) {
         let mut line = String::with_capacity(self.line.len() + 16);
         for c in self.line.chars() {
             match c {
                 BODY_BYTES => drop(write!(line, "{}", self.body_bytes)),
                 REQUEST_TIME => drop(write!(line, "{:.3}", self.since.elapsed().as_secs_f64())),
-                // A control character of the format itself would break the JSON.
+                // A control character in the configured format would break the JSON.
                 c if self.is_json && c.is_control() => {}
                 c => line.push(c),
             }
         }
-        thread::with_access_log(|log| log.append(&line));
+        self.writer.borrow_mut().append(&line);
+    }
+}
+
+/// The line, with marks, and whether it is JSON.
+fn line(format: &LogFormat, variables: &dyn Variables) -> (String, bool) {
+    match format {
+        LogFormat::Text(template) => (render(template, &Escaped { variables, escape: escape_text }), false),
+        LogFormat::Json(members) => (json(members, variables), true),
     }
 }
 
@@ -78,7 +97,7 @@ fn json(members: &[(String, Template)], variables: &dyn Variables) -> String {
         line.push('"');
         escape_json(name, &mut line);
         line.push_str("\":\"");
-        // The constant parts are escaped like the values.
+        // Constant parts need escapes, too.
         template.parts().for_each(|part| match part {
             TemplatePart::Literal(text) => escape_json(text, &mut line),
             TemplatePart::Variable(variable) => variables.write(variable, &mut line),
@@ -95,7 +114,7 @@ fn render(template: &Template, variables: &Escaped<'_>) -> String {
     line
 }
 
-/// Writes escaped values; `-` for an empty one.
+/// Escapes values for a line; an empty value becomes `-`.
 struct Escaped<'v> {
     variables: &'v dyn Variables,
     escape: fn(&str, &mut String),
@@ -104,7 +123,7 @@ struct Escaped<'v> {
 impl Variables for Escaped<'_> {
     fn write(&self, variable: &TemplateVariable, out: &mut String) {
         thread_local! {
-            /// A buffer for one value.
+            /// Reused, so that a value costs no allocation.
             static VALUE: Cell<String> = const { Cell::new(String::new()) };
         }
         match variable {
@@ -125,14 +144,14 @@ impl Variables for Escaped<'_> {
 }
 
 struct NoRequest<'a> {
-    remote: &'a str,
+    remote_addr: &'a str,
     status: StatusCode,
 }
 
 impl Variables for NoRequest<'_> {
     fn write(&self, variable: &TemplateVariable, out: &mut String) {
         match variable {
-            TemplateVariable::RemoteAddr => out.push_str(self.remote),
+            TemplateVariable::RemoteAddr => out.push_str(self.remote_addr),
             TemplateVariable::Status => out.push_str(self.status.as_str()),
             TemplateVariable::TimeLocal => out.push_str(&local_time::now()),
             _ => {}
@@ -178,21 +197,21 @@ mod tests {
         }
     }
 
-    fn line(format: &str) -> String {
+    fn filled_in(format: &str) -> String {
         let text = format!(r#"{{"access_log": {{"path": "-", "format": {format}}}}}"#);
         let log = Configuration::parse(&text).unwrap().access_log.unwrap();
-        Entry::of(&log.format, &Hostile, Instant::now()).line
+        line(&log.format, &Hostile).0
     }
 
     #[test]
     fn a_client_cannot_forge_a_line() {
-        assert_eq!(line(r#""$status \"$uri\" $host""#), "200 \"/a\\x22b\\x0Ac\\x5C\\x01\\x02\" -");
+        assert_eq!(filled_in(r#""$status \"$uri\" $host""#), "200 \"/a\\x22b\\x0Ac\\x5C\\x01\\x02\" -");
     }
 
     #[test]
     fn a_json_line_is_json() {
         let line =
-            line(r#"{"u\"ri": "<$uri>", "bytes": "$body_bytes_sent", "time": "$request_time", "host": "$host"}"#);
+            filled_in(r#"{"u\"ri": "<$uri>", "bytes": "$body_bytes_sent", "time": "$request_time", "host": "$host"}"#);
         let line = line.replace(BODY_BYTES, "5").replace(REQUEST_TIME, "0.001");
         let expected =
             "{\"u\\\"ri\":\"</a\\\"b\\u000ac\\\\\\u0001\\u0002>\",\"bytes\":\"5\",\"time\":\"0.001\",\"host\":\"-\"}";

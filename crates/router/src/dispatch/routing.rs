@@ -1,0 +1,128 @@
+//! The way of a request through the routes, to the action that answers it.
+
+use crate::dispatch::share;
+use crate::dispatch::view::View;
+use crate::proxy::ProxyTarget;
+use crate::request::subject::Subject;
+use crate::response::failure::Failure;
+use crate::static_files::{FileBody, StaticFiles};
+use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, Route, RouteStep};
+use http::header::HeaderValue;
+use http::{Response, StatusCode};
+use std::borrow::Cow;
+
+/// The action that answers a request.
+pub enum ChosenAction<'v> {
+    /// An application, and its target.
+    Application(Cow<'v, str>, Option<Cow<'v, str>>),
+    /// An HTTP server.
+    Proxy(ProxyTarget<'v>),
+    /// A file, which was found.
+    File(Response<FileBody>),
+    /// A status, and a `Location`.
+    Return(StatusCode, Option<HeaderValue>),
+}
+
+/// The result of routing.
+pub struct RoutedRequest<'v> {
+    /// The action.
+    pub action: ChosenAction<'v>,
+    /// Changes to the response's headers: those of the last action on the way, as in NGINX Unit.
+    pub response_headers: &'v [HeaderChange],
+}
+
+/// Passes with variables, and passes that rewrite the path, may lead in a circle.
+const MAX_PASSES: usize = 255;
+
+/// Finds the action for a request, and rewrites the subject on the way.
+///
+/// # Errors
+/// 404 if no step matches, 403 for a file that may not be served, 500 for passes without end, 503 for a listener that
+/// was removed.
+pub fn choose<'v>(
+    files: &StaticFiles,
+    view: &'v View,
+    subject: &mut Subject<'_>,
+) -> Result<RoutedRequest<'v>, Failure> {
+    // The listener may have been removed since the connection came.
+    let listener = view.listener(subject.peer.listener).ok_or(Failure::Unavailable { retry_after: 1 })?;
+    let configuration = view.configuration();
+    let mut pass = &listener.pass;
+    let mut response_headers: &[HeaderChange] = &[];
+    for _ in 0..MAX_PASSES {
+        let destination = configuration.destination(pass, subject).ok_or(Failure::NotFound)?;
+        let mut action = match destination {
+            Cow::Borrowed(Destination::Application { name, target }) => {
+                let action = ChosenAction::Application(name.into(), target.as_deref().map(Cow::Borrowed));
+                return Ok(RoutedRequest { action, response_headers });
+            }
+            Cow::Owned(Destination::Application { name, target }) => {
+                let action = ChosenAction::Application(name.into(), target.map(Cow::Owned));
+                return Ok(RoutedRequest { action, response_headers });
+            }
+            destination => match &*destination {
+                Destination::Routes(name) => {
+                    let route = configuration.routes.find(name.as_deref()).ok_or(Failure::NotFound)?;
+                    let step = route.first_match(subject);
+                    if configuration.settings.http.log_route {
+                        log_route(subject, name.as_deref(), route, step);
+                    }
+                    &step.ok_or(Failure::NotFound)?.action
+                }
+                Destination::Upstream(name) => {
+                    let balancer = view.balancers.get(name).ok_or(Failure::Internal)?;
+                    let action = ChosenAction::Proxy(ProxyTarget::Upstream(balancer));
+                    return Ok(RoutedRequest { action, response_headers });
+                }
+                Destination::Application { .. } => unreachable!("matched above"),
+            },
+        };
+        pass = loop {
+            response_headers = &action.response_headers;
+            if let Some(rewrite) = &action.rewrite {
+                *subject = rewritten(subject, &rewrite.render(subject))?;
+            }
+            let chosen = match &action.kind {
+                ActionKind::Pass(pass) => break pass,
+                ActionKind::Proxy(server) => ChosenAction::Proxy(ProxyTarget::Server(server)),
+                ActionKind::Return { status, location } => {
+                    let location = location.as_ref().map(|location| RedirectTarget::render(location, subject));
+                    let location = location.filter(|location| !location.is_empty());
+                    let location = location.map(|location| HeaderValue::from_str(&location)).transpose();
+                    let status = StatusCode::from_u16(*status).map_err(|_| Failure::Internal)?;
+                    ChosenAction::Return(status, location.map_err(|_| Failure::Internal)?)
+                }
+                ActionKind::Share { share, fallback } => {
+                    match share::find(files, view, share, fallback.is_some(), subject)? {
+                        Some(response) => ChosenAction::File(response),
+                        None => {
+                            action = fallback.as_deref().ok_or(Failure::NotFound)?;
+                            continue;
+                        }
+                    }
+                }
+            };
+            return Ok(RoutedRequest { action: chosen, response_headers });
+        };
+    }
+    tracing::error!(uri = subject.path.text(), "a request was passed on {MAX_PASSES} times and is given up");
+    Err(Failure::Internal)
+}
+
+fn rewritten<'a>(subject: &Subject<'a>, target: &str) -> Result<Subject<'a>, Failure> {
+    subject.rewritten(target).map_err(|problem| {
+        tracing::error!(target, "a rewrite made a target that is no path ({problem}): answered 500");
+        Failure::Internal
+    })
+}
+
+/// `log_route`: which step of which route was taken.
+fn log_route(subject: &Subject<'_>, name: Option<&str>, route: &Route, step: Option<&RouteStep>) {
+    let name = name.map(|name| format!("/{name}")).unwrap_or_default();
+    let index = step.and_then(|step| route.steps().iter().position(|other| std::ptr::eq(step, other)));
+    let (method, uri) = (&subject.parts.method, &subject.parts.uri);
+    match index {
+        Some(index) => tracing::info!("{method} {uri}: \"routes{name}/{index}\" selected"),
+        None => tracing::info!("{method} {uri}: no step of \"routes{name}\" matches"),
+    }
+}

@@ -1,0 +1,58 @@
+//! The action `share`: the file that a request asks for is looked up in the configured folders.
+
+use crate::dispatch::view::View;
+use crate::request::subject::Subject;
+use crate::response::failure::Failure;
+use crate::static_files::{FileBody, ShareOutcome, ShareRequest, StaticFiles};
+use howdah_config::Share;
+use http::{Method, Response};
+use std::path::Path;
+
+/// The file's response; `None` if there is no such file, and it is the fallback's turn.
+///
+/// # Errors
+/// 403 for a file that exists, but may not be served.
+pub fn find(
+    files: &StaticFiles,
+    view: &View,
+    share: &Share,
+    has_fallback: bool,
+    subject: &Subject<'_>,
+) -> Result<Option<Response<FileBody>>, Failure> {
+    if has_fallback && !matches!(subject.parts.method, Method::GET | Method::HEAD) {
+        // As in NGINX Unit: a file can only be read. All other methods are for the fallback.
+        return Ok(None);
+    }
+    let chroot = match &share.chroot {
+        Some(chroot) => Some(chroot.render(subject).ok_or(Failure::Forbidden)?),
+        None => None,
+    };
+    let mut forbidden = false;
+    for template in &share.paths {
+        let Some(path) = template.render(subject) else { continue };
+        // The path is not UTF-8, and the template has its escaped form: a file of that name is another file.
+        if !subject.path.is_text() && path.contains(subject.path.text().trim_start_matches('/')) {
+            continue;
+        }
+        let base = chroot.as_deref().unwrap_or(template.constant_prefix());
+        let pinned = view.pins().apply(base, &path);
+        let (base, path) = pinned.as_ref().map_or((base, &*path), |(base, path)| (&**base, &**path));
+        let file = ShareRequest {
+            path,
+            base: Path::new(base),
+            index: &share.index,
+            follow_symlinks: share.follow_symlinks,
+            traverse_mounts: share.traverse_mounts,
+            types: share.types.as_ref(),
+            mime_types: &view.configuration().settings.http.mime_types,
+        };
+        match files.serve(&file, subject.parts) {
+            ShareOutcome::Response(response) => return Ok(Some(response)),
+            ShareOutcome::NotFound => {}
+            ShareOutcome::Forbidden => forbidden = true,
+            ShareOutcome::OtherType => forbidden = forbidden || !has_fallback,
+            ShareOutcome::Php => return Ok(None),
+        }
+    }
+    if forbidden { Err(Failure::Forbidden) } else { Ok(None) }
+}

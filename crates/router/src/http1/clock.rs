@@ -1,0 +1,354 @@
+//! A connection's clock: what the connection does, and since when.
+//!
+//! No timer is armed for a request. The socket notifies the clock of reads and writes, and the thread checks the clocks
+//! of its connections four times a second ([`Clock::check`]): no request (`idle_timeout`), a head that is not complete
+//! in time (`header_read_timeout`), a client that does not take its response (`send_timeout`). An overdue connection is
+//! closed.
+//!
+//! The clock also knows whether the connection is between two requests, and counts its requests in the thread's [`Load`].
+
+use crate::http1::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
+use crate::http1::strictness::Refusal;
+use crate::net::load::Load;
+use howdah_config::Http;
+use hyper::upgrade::Upgraded;
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// The clock of one connection.
+pub struct Clock {
+    load: Arc<Load>,
+    listener: u64,
+    phase: Cell<Phase>,
+    since: Cell<Instant>,
+    write_blocked_since: Cell<Option<Instant>>,
+    overdue: Cell<bool>,
+    draining_since: Cell<Option<Instant>>,
+    /// Whether a request has come. A connection that was just accepted still gets the answer to its first request.
+    used: Cell<bool>,
+    /// Whether the whole last response has gone to the socket.
+    flushed: Cell<bool>,
+    /// Whether the last attempt to read found nothing.
+    read_blocked: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    /// The upstream's connection, if the last response was a 101.
+    tunnel: Cell<Option<Upgraded>>,
+    /// How many requests have begun.
+    requests: Cell<u64>,
+    /// The guard's last report.
+    progress: Cell<Progress>,
+    /// Whether the body of the last request was read to its end.
+    body_ended: Cell<bool>,
+    /// The refused request: how many came before it, and why it is refused.
+    refused: Cell<Option<(u64, Refusal)>>,
+    /// Whether the guard waits for the end of the request.
+    is_awaited: Cell<bool>,
+}
+
+/// How far a connection's requests have passed the guard.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// How many requests have passed to their end.
+    pub whole: u64,
+    /// How many requests have passed in all, if the last one has passed to its end, nothing follows it, and hyper has not
+    /// ended the connection. Once these requests are answered and their bodies are read, the next byte begins a request:
+    /// only then may another parser take the connection over.
+    pub between: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Between requests.
+    Idle,
+    /// The head of a request, or a handshake, has begun.
+    Head,
+    /// A request is being answered.
+    Busy,
+    /// The connection is a tunnel.
+    Tunnel,
+}
+
+/// How long a new connection may take to its first request while the router drains.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+/// How long the head of a request that has begun may take when its listener was removed, or the router drains.
+const LAST_HEAD: Duration = Duration::from_secs(10);
+
+// === impl Clock ===
+
+impl Clock {
+    /// The clock of a connection that this listener accepted. A draining connection ends after its request.
+    pub fn new(load: Arc<Load>, listener: u64, is_draining: bool) -> Clock {
+        Clock {
+            load,
+            listener,
+            phase: Cell::new(Phase::Idle),
+            since: Cell::new(Instant::now()),
+            write_blocked_since: Cell::new(None),
+            overdue: Cell::new(false),
+            draining_since: Cell::new(is_draining.then(Instant::now)),
+            used: Cell::new(false),
+            flushed: Cell::new(true),
+            read_blocked: Cell::new(false),
+            waker: RefCell::default(),
+            tunnel: Cell::default(),
+            requests: Cell::new(0),
+            progress: Cell::default(),
+            body_ended: Cell::new(true),
+            refused: Cell::new(None),
+            is_awaited: Cell::new(false),
+        }
+    }
+
+    /// The listener that accepted the connection.
+    pub fn listener(&self) -> u64 {
+        self.listener
+    }
+
+    /// How many connections its thread has.
+    pub fn connections_of_thread(&self) -> u64 {
+        self.load.connections()
+    }
+
+    // --- Notices from the socket
+
+    /// Bytes came in, or the end.
+    pub fn read(&self, bytes: usize) {
+        self.read_blocked.set(false);
+        match self.phase.get() {
+            Phase::Idle if bytes > 0 => self.enter(Phase::Head),
+            Phase::Tunnel => self.since.set(Instant::now()),
+            _ => {}
+        }
+    }
+
+    /// There was nothing to read.
+    pub fn read_blocked(&self) {
+        self.read_blocked.set(true);
+    }
+
+    /// Bytes went out, or could not.
+    pub fn wrote(&self, written: bool) {
+        if written {
+            self.write_blocked_since.set(None);
+            if self.phase.get() == Phase::Tunnel {
+                self.since.set(Instant::now());
+            }
+        } else if self.write_blocked_since.get().is_none() {
+            self.write_blocked_since.set(Some(Instant::now()));
+        }
+    }
+
+    /// hyper has written everything that it had.
+    pub fn flushed(&self) {
+        self.flushed.set(true);
+    }
+
+    // --- Notices from the guard
+
+    /// The request after this number of requests is refused.
+    pub fn refuse(&self, requests: u64, refusal: Refusal) {
+        self.refused.set(Some((requests, refusal)));
+    }
+
+    /// The guard's progress.
+    pub fn guard_is_at(&self, progress: Progress) {
+        self.progress.set(progress);
+    }
+
+    /// Whether exactly this number of requests has begun, and their bodies were read.
+    pub fn has_read(&self, requests: u64) -> bool {
+        self.requests.get() == requests && self.body_ended.get()
+    }
+
+    /// Whether exactly this number of requests has come, and all are answered. If not, the connection is woken when they
+    /// are.
+    pub fn has_answered(&self, requests: u64) -> bool {
+        let has_answered = self.requests.get() == requests && self.phase.get() != Phase::Busy;
+        self.is_awaited.set(!has_answered);
+        has_answered
+    }
+
+    // --- A request
+
+    /// hyper has read a request's head.
+    pub fn request_began(&self) {
+        self.requests.set(self.requests.get() + 1);
+        self.body_ended.set(false);
+        self.enter(Phase::Busy);
+        self.used.set(true);
+    }
+
+    /// Why the current request is refused, if it is.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.refused.get().filter(|(before, _)| before + 1 == self.requests.get()).map(|(_, refusal)| refusal)
+    }
+
+    /// Whether the current request has arrived to its end.
+    pub fn has_come(&self) -> bool {
+        self.progress.get().whole >= self.requests.get()
+    }
+
+    /// The body of the current request was read to its end.
+    pub fn body_ended(&self) {
+        self.body_ended.set(true);
+    }
+
+    /// The response has been handed out: the connection waits for the next request.
+    pub fn request_ended(&self) {
+        self.flushed.set(false);
+        self.enter(Phase::Idle);
+        if self.is_awaited.take() {
+            self.wake();
+        }
+    }
+
+    /// The response is a 101: the connection becomes a tunnel to the upstream.
+    pub fn keep_tunnel(&self, upstream: Upgraded) {
+        self.tunnel.set(Some(upstream));
+    }
+
+    // --- The connection
+
+    /// Waits for the end of a handshake. A client may take as long for it as for the head of a request. `None` if its time
+    /// is over.
+    pub async fn handshake<T>(&self, handshake: impl Future<Output = T>) -> Option<T> {
+        self.enter(Phase::Head);
+        let mut handshake = pin!(handshake);
+        let result = poll_fn(|context| {
+            if self.overdue.get() || self.may_end() {
+                return Poll::Ready(None);
+            }
+            self.keep_waker(context);
+            handshake.as_mut().poll(context).map(Some)
+        })
+        .await;
+        if result.is_some() {
+            self.enter(Phase::Idle);
+        }
+        result
+    }
+
+    /// The tunnel that the last response asked for, which begins now.
+    pub fn begin_tunnel(&self) -> Option<Upgraded> {
+        let upstream = self.tunnel.take()?;
+        self.enter(Phase::Tunnel);
+        Some(upstream)
+    }
+
+    /// The current request has ended without a response: the client left, or the connection lingers.
+    pub fn become_idle(&self) {
+        self.enter(Phase::Idle);
+    }
+
+    /// Whether the connection is answering a request.
+    pub fn is_busy(&self) -> bool {
+        self.phase.get() == Phase::Busy
+    }
+
+    /// Whether the connection waits for a request.
+    pub fn is_idle(&self) -> bool {
+        self.phase.get() == Phase::Idle
+    }
+
+    /// Whether the connection is between two requests, with nothing left to read or to write.
+    pub fn is_between_requests(&self) -> bool {
+        self.is_idle()
+            && self.flushed.get()
+            && self.read_blocked.get()
+            && self.progress.get().between.is_some_and(|requests| self.has_read(requests))
+    }
+
+    /// Whether the connection is draining, and has no answer outstanding that its client may expect.
+    pub fn may_end(&self) -> bool {
+        self.is_draining() && (self.used.get() || self.since.get().elapsed() > FIRST_REQUEST)
+    }
+
+    /// Whether the connection is to be closed: its time is over.
+    pub fn is_overdue(&self) -> bool {
+        self.overdue.get()
+    }
+
+    /// Waits until the connection's time is over.
+    pub async fn until_overdue(&self) {
+        poll_fn(|context| {
+            self.keep_waker(context);
+            if self.overdue.get() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Wakes this task when the connection is overdue, or to be drained.
+    pub fn keep_waker(&self, context: &Context<'_>) {
+        match &mut *self.waker.borrow_mut() {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+    }
+
+    // --- The thread
+
+    /// Ends the connection if its time is over.
+    pub fn check(&self, now: Instant, limits: &Http) {
+        let overdue = self.is_late(now, limits);
+        self.overdue.set(overdue);
+        if overdue || self.is_draining() {
+            self.wake();
+        }
+    }
+
+    /// Since when the connection waits for another request, if it does.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.is_idle() && self.used.get() && self.flushed.get() && !self.is_draining();
+        is_idle.then(|| self.since.get())
+    }
+
+    /// Ends the connection after the current request.
+    pub fn drain(&self) {
+        if !self.is_draining() {
+            self.draining_since.set(Some(Instant::now()));
+        }
+        self.wake();
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining_since.get().is_some()
+    }
+
+    fn is_late(&self, now: Instant, limits: &Http) -> bool {
+        let late = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
+        let phase = match self.phase.get() {
+            Phase::Idle => late(self.since.get(), limits.idle_timeout),
+            Phase::Head => {
+                late(self.since.get(), limits.header_read_timeout)
+                    || self.draining_since.get().is_some_and(|since| late(since, LAST_HEAD))
+            }
+            Phase::Busy => false,
+            Phase::Tunnel => {
+                late(self.since.get(), TUNNEL_IDLE_TIMEOUT)
+                    || self.draining_since.get().is_some_and(|since| late(since, TUNNEL_GRACE))
+            }
+        };
+        phase || self.write_blocked_since.get().is_some_and(|since| late(since, limits.send_timeout))
+    }
+
+    fn enter(&self, phase: Phase) {
+        match (self.phase.replace(phase), phase) {
+            (Phase::Busy, Phase::Busy) => {}
+            (_, Phase::Busy) => self.load.request_began(),
+            (_, Phase::Tunnel) => self.load.tunnel_began(),
+            (Phase::Busy | Phase::Tunnel, _) => self.load.request_ended(),
+            _ => {}
+        }
+        self.since.set(Instant::now());
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}

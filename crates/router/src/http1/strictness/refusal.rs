@@ -1,0 +1,16 @@
+//! The reasons to refuse a head.
+
+/// Why a head is refused before it becomes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 400, with the part that is wrong.
+    Bad(&'static str),
+    /// 414: the request line has no end within [`MAX_HEAD_BYTES`](crate::http1::limits::MAX_HEAD_BYTES).
+    TargetTooLong,
+    /// 431: the head has no end within [`MAX_HEAD_BYTES`](crate::http1::limits::MAX_HEAD_BYTES).
+    HeadTooLarge,
+    /// 501: a transfer coding besides `chunked`.
+    UnknownCoding,
+    /// 505: neither HTTP/1.1 nor HTTP/1.0.
+    Version,
+}

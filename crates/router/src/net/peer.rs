@@ -1,0 +1,60 @@
+//! The names of both ends of a connection, as CGI variables have them.
+
+use super::tls::Negotiated;
+use super::transport::Accepted;
+use howdah_config::Scheme;
+use std::io;
+use std::rc::Rc;
+
+/// Both ends of a connection.
+pub struct Peer {
+    /// REMOTE_ADDR; `unix:` for a unix socket.
+    pub remote_addr: Rc<str>,
+    /// REMOTE_PORT.
+    pub remote_port: String,
+    /// SERVER_ADDR.
+    pub server_addr: String,
+    /// SERVER_PORT.
+    pub server_port: String,
+    /// The listener's number.
+    pub listener: u64,
+    /// The agreed version and cipher of TLS; `None` without TLS.
+    pub tls: Option<Negotiated>,
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// Both ends of a connection that this listener accepted.
+    ///
+    /// # Errors
+    /// When the client has left already.
+    pub fn of(accepted: &Accepted, listener: u64) -> io::Result<Peer> {
+        Ok(match accepted {
+            Accepted::Tcp(stream, remote) => {
+                let local = stream.local_addr()?;
+                Peer {
+                    remote_addr: remote.ip().to_canonical().to_string().into(),
+                    remote_port: remote.port().to_string(),
+                    server_addr: local.ip().to_canonical().to_string(),
+                    server_port: local.port().to_string(),
+                    listener,
+                    tls: None,
+                }
+            }
+            Accepted::Unix(_, path) => Peer {
+                remote_addr: "unix:".into(),
+                remote_port: String::new(),
+                server_addr: format!("unix:{path}"),
+                server_port: String::new(),
+                listener,
+                tls: None,
+            },
+        })
+    }
+
+    /// The scheme of the client's URL.
+    pub fn scheme(&self) -> Scheme {
+        if self.tls.is_some() { Scheme::Https } else { Scheme::Http }
+    }
+}

@@ -1,0 +1,14 @@
+//! Descriptors in the event loop of the current thread.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use tokio::io::unix::AsyncFd;
+
+/// Registers a descriptor with the event loop.
+///
+/// # Errors
+/// When no more descriptors can be watched.
+#[allow(deprecated)] // `new` is deprecated for types whose descriptor could change: those here own one and keep it.
+pub fn watch<T: AsRawFd>(source: T) -> io::Result<AsyncFd<T>> {
+    AsyncFd::new(source)
+}

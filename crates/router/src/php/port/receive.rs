@@ -1,0 +1,90 @@
+//! The response of a request, as it arrives in the spool.
+
+use super::generation_port::GenerationPort;
+use super::running::{Outcome, RunningRequest};
+use crate::response::failure::Failure;
+use bytes::Bytes;
+use howdah_channel::response;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The head of a response, and the part of its body that has arrived.
+pub struct Started {
+    /// As the worker wrote it; the head is valid.
+    pub bytes: Bytes,
+    /// Whether `bytes` is the whole response.
+    pub complete: bool,
+}
+
+/// Waits for the head of the response.
+///
+/// # Errors
+/// The failure that is answered in its place.
+pub async fn head(port: &GenerationPort, running: &Rc<RunningRequest>) -> Result<Started, Failure> {
+    let mut arrived = Vec::new();
+    poll_fn(|context| {
+        let bytes = port.take(running).map_err(|_| Failure::Internal)?;
+        if arrived.is_empty() && !bytes.is_empty() {
+            arrived = bytes.into();
+        } else {
+            arrived.extend_from_slice(&bytes);
+        }
+        if running.is_overdue() {
+            arrived.clear();
+        }
+        let more = running.spool.borrow().len() > 0;
+        match (running.outcome.get(), response::parse(&arrived)) {
+            // Nothing has been sent yet: an error is better than a beginning without an end.
+            (Outcome::Failed(Failure::WorkerDied { .. }), _) if !arrived.is_empty() => {
+                Poll::Ready(Err(Failure::WorkerDied { had_begun: true }))
+            }
+            (Outcome::Failed(failure), _) => Poll::Ready(Err(failure)),
+            (outcome, Ok(Some(_))) => {
+                running.begun.set(true);
+                let complete = outcome == Outcome::Complete && !more;
+                Poll::Ready(Ok(Started { bytes: std::mem::take(&mut arrived).into(), complete }))
+            }
+            (Outcome::Complete, Ok(None)) if !more => {
+                tracing::warn!("a worker finished a request without a response: answered 502");
+                Poll::Ready(Err(Failure::BadGateway))
+            }
+            (_, Err(violation)) => {
+                tracing::warn!(%violation, "answered 502");
+                Poll::Ready(Err(Failure::BadGateway))
+            }
+            _ => {
+                if more {
+                    context.waker().wake_by_ref();
+                }
+                *running.waker.borrow_mut() = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// The next bytes of the body; `None` at its end.
+///
+/// # Errors
+/// When the rest of the body is lost.
+pub fn poll_body(
+    port: &GenerationPort,
+    running: &Rc<RunningRequest>,
+    context: &mut Context<'_>,
+) -> Poll<Option<io::Result<Bytes>>> {
+    match port.take(running) {
+        Ok(bytes) if bytes.is_empty() => {}
+        other => return Poll::Ready(Some(other)),
+    }
+    match running.outcome.get() {
+        Outcome::Complete => Poll::Ready(None),
+        Outcome::Failed(_) => Poll::Ready(Some(Err(io::Error::other("the rest of the response was lost")))),
+        Outcome::UnderWay => {
+            *running.waker.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        }
+    }
+}

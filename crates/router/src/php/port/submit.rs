@@ -1,0 +1,146 @@
+//! The submission of a request: the wait for a slot, then its head and the beginning of its body.
+
+use super::generation_port::{GenerationPort, SWEEP};
+use super::running::{Outcome, Remainder, RunningRequest, Wait};
+use crate::php::generation::SharedGeneration;
+use crate::php::spool::Spool;
+use crate::response::failure::Failure;
+use bytes::Bytes;
+use howdah_channel::request::HeadWriter;
+use howdah_channel::{Exchange, Refused};
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// A request that waits for a slot. Dropping it takes the request out of the queue.
+struct Leaving<'g>(Cell<Option<&'g SharedGeneration>>);
+
+/// The pause before another attempt to get a slot that should be free.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// The largest buffer for heads that is kept, in bytes written.
+const KEPT_HEAD_BYTES: usize = 8 * 1024;
+
+/// Waits for a slot and submits the request. The head is written only then; `body` is the beginning of the body.
+///
+/// `wait` covers the slot and the queue together: a client waits once.
+///
+/// # Errors
+/// 431 for a head that does not fit into a slot; 503 when no worker takes the request in time; 502 for a broken channel.
+pub async fn submit(
+    port: &Rc<GenerationPort>,
+    write_head: impl Fn(&mut HeadWriter),
+    body: &[u8],
+    remainder: Remainder,
+    spool_folder: Option<&Path>,
+    wait: Wait,
+) -> Result<Rc<RunningRequest>, Failure> {
+    let leaving = Leaving(Cell::new(Some(&*port.generation)));
+    let complete = matches!(remainder, Remainder::None);
+    let exchange = loop {
+        let permit = match port.generation.slots.try_acquire() {
+            Some(permit) => permit,
+            None => {
+                let permit = in_time(port, wait, port.generation.slots.acquire()).await;
+                permit.inspect_err(|_| leaving.no_more())?
+            }
+        };
+        match write_and_submit(port, &write_head, body, complete) {
+            Ok(exchange) => {
+                permit.used();
+                break exchange;
+            }
+            Err(Refused::HeadTooLarge) => return Err(Failure::HeadTooLarge),
+            // A permit stands for a free slot, unless a worker spoiled the queue: the sweep notices that, or it passes.
+            Err(Refused::NoSlot) => {
+                drop(permit);
+                in_time(port, wait, sleep(ASK_AGAIN)).await.inspect_err(|_| leaving.no_more())?;
+            }
+            Err(Refused::Broken(violation)) => {
+                port.generation.report_violation(violation);
+                return Err(Failure::BadGateway);
+            }
+        }
+    };
+    leaving.no_more();
+    let taken = exchange.body_taken() as usize;
+    let remainder = match remainder {
+        Remainder::None if taken < body.len() => Remainder::Memory(Bytes::copy_from_slice(&body[taken..])),
+        other => other,
+    };
+    let (slot, sequence) = (exchange.slot(), exchange.sequence());
+    let running = Rc::new(RunningRequest {
+        exchange: RefCell::new(Some(exchange)),
+        remainder: RefCell::new(remainder),
+        spool: RefCell::new(Spool::new(port.spool_limits, spool_folder)),
+        held_back: Cell::new(false),
+        begun: Cell::new(false),
+        outcome: Cell::new(Outcome::UnderWay),
+        waker: RefCell::default(),
+        wait,
+        is_timed: Cell::new(false),
+        running_since: Cell::new(None),
+        reported_overdue: Cell::new(None),
+    });
+    port.active.insert(slot, sequence, &running);
+    if port.deadline(wait) < wait.arrived + SWEEP {
+        port.give_up_in_time(slot, &running);
+    }
+    port.generation.report_demand();
+    Ok(running)
+}
+
+/// Waits for something, up to the request's deadline. An overload may bring the deadline forward meanwhile.
+async fn in_time<T>(port: &GenerationPort, wait: Wait, something: impl Future<Output = T>) -> Result<T, Failure> {
+    let generation = &port.generation;
+    let mut something = pin!(something);
+    loop {
+        let hurry = generation.hurry.notified();
+        let deadline = port.deadline(wait);
+        if deadline <= Instant::now() {
+            return Err(generation.refuse(1));
+        }
+        tokio::select! {
+            biased;
+            done = &mut something => return Ok(done),
+            // The deadline may have moved back meanwhile.
+            () = sleep_until(deadline) => {}
+            () = hurry => {}
+        }
+    }
+}
+
+fn write_and_submit(
+    port: &GenerationPort,
+    write_head: impl Fn(&mut HeadWriter),
+    body: &[u8],
+    complete: bool,
+) -> Result<Exchange, Refused> {
+    let mut writer = port.head.borrow_mut();
+    write_head(&mut writer);
+    let head = writer.finish();
+    let submitted = port.generation.channel.submit(port.thread, head, body, complete);
+    if head.len() > KEPT_HEAD_BYTES {
+        *writer = HeadWriter::default();
+    }
+    submitted
+}
+
+// === impl Leaving ===
+
+impl Leaving<'_> {
+    /// The request is submitted, or refused.
+    fn no_more(&self) {
+        self.0.set(None);
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some(generation) = self.0.get() {
+            generation.left();
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The commands of other threads to an event-loop thread.
+
+use crate::dispatch::Snapshot;
+use crate::net::accept::{Entrance, Listening};
+use crate::net::transport::Accepted;
+use crate::php::WarmUpOrder;
+use crate::supervisor_link::ReportOnDrop;
+use howdah_channel::WorkerId;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+
+/// A command to a thread.
+pub enum ThreadCommand {
+    /// Serve this connection.
+    Serve(Accepted, Entrance),
+    /// Make this configuration the active one.
+    Configure(Reconfiguration),
+    /// Send a generation, which no configuration names yet, its first requests.
+    WarmUp(WarmUpOrder),
+    /// No configuration will name this generation.
+    Forget(u64),
+    /// A worker of a generation is dead. It died of the request with this slot and sequence number, if of any.
+    WorkerDied(u64, WorkerId, Option<(u16, u32)>),
+    /// Write the access log to this file from now on.
+    ReopenLog(Arc<File>),
+    /// Drop this. A thread that hangs does not.
+    Drop(Arc<ReportOnDrop>),
+    /// Stop accepting, finish all requests, exit.
+    Drain,
+}
+
+/// A configuration for a thread.
+#[derive(Clone)]
+pub struct Reconfiguration {
+    /// The configuration.
+    pub snapshot: Arc<Snapshot>,
+    /// Its listening sockets by number.
+    pub listeners: Arc<BTreeMap<u64, Arc<Listening>>>,
+    /// Dropped when the configuration is active on the thread.
+    pub done: Arc<ReportOnDrop>,
+}

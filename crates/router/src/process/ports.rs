@@ -1,0 +1,123 @@
+//! A thread's ports to generations, and the eventfds by which workers wake the thread.
+
+use crate::net::watch::watch;
+use crate::php::{GenerationPort, SharedGeneration};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::cell::RefCell;
+use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use tokio::io::unix::AsyncFd;
+use tokio::task::{AbortHandle, spawn_local};
+
+/// All ports of a thread that are in use: those of the active view, and of older ones.
+pub struct Ports {
+    /// The thread's index.
+    thread: u16,
+    known: RefCell<Vec<KnownPort>>,
+}
+
+/// A port, as long as it is in use.
+struct KnownPort {
+    port: Weak<GenerationPort>,
+    /// Waits for the workers' eventfd.
+    bell: Option<AbortHandle>,
+}
+
+/// How often mailboxes are emptied in a row before other tasks get a turn.
+const DRAINS_BEFORE_SLEEP: u32 = 8;
+
+// === impl Ports ===
+
+impl Ports {
+    /// The ports of the thread with this index.
+    pub fn new(thread: u16) -> Ports {
+        Ports { thread, known: RefCell::default() }
+    }
+
+    /// The port to a generation: the existing one, or a new one.
+    pub fn port(&self, generation: &Arc<SharedGeneration>) -> Rc<GenerationPort> {
+        let mut ports = self.known.borrow_mut();
+        let known =
+            ports.iter().filter_map(|known| known.port.upgrade()).find(|port| port.generation.id == generation.id);
+        if let Some(port) = known {
+            return port;
+        }
+        let port = Rc::new(GenerationPort::new(Arc::clone(generation), self.thread));
+        let bell = generation.take_bell(usize::from(self.thread)).and_then(|bell| match watch(bell) {
+            Ok(bell) => Some(spawn_local(answer_bell(bell)).abort_handle()),
+            Err(error) => {
+                tracing::error!(%error, "a thread cannot watch its workers (see `ulimit -n`); it looks after them seldom");
+                None
+            }
+        });
+        ports.push(KnownPort { port: Rc::downgrade(&port), bell });
+        port
+    }
+
+    /// Visits each port.
+    pub fn for_each(&self, mut visit: impl FnMut(&Rc<GenerationPort>)) {
+        for port in self.known.borrow().iter().filter_map(|known| known.port.upgrade()) {
+            visit(&port);
+        }
+    }
+
+    /// Forgets ports that are no longer in use, and sweeps the others.
+    pub fn sweep(&self) {
+        self.known.borrow_mut().retain(|known| known.port.strong_count() > 0);
+        self.for_each(GenerationPort::sweep);
+    }
+
+    /// Empties the mailboxes, and announces in them that the thread is about to sleep. `false` if a mailbox fills as fast
+    /// as it is emptied: other tasks must get a turn before the thread goes on.
+    pub fn prepare_to_sleep(&self) -> bool {
+        let mut may_sleep = true;
+        self.for_each(|port| {
+            let mut rounds = 0;
+            while !port.prepare_to_sleep() {
+                port.drain();
+                rounds += 1;
+                if rounds == DRAINS_BEFORE_SLEEP {
+                    may_sleep = false;
+                    break;
+                }
+            }
+        });
+        may_sleep
+    }
+
+    /// Announces in the mailboxes that the thread is awake, and empties them.
+    pub fn woke(&self) {
+        self.for_each(|port| {
+            port.woke();
+            port.drain();
+        });
+    }
+}
+
+impl Drop for KnownPort {
+    fn drop(&mut self) {
+        if let Some(bell) = &self.bell {
+            bell.abort();
+        }
+    }
+}
+
+/// Empties the eventfd. It only ends the thread's sleep; the work is in the mailboxes.
+async fn answer_bell(bell: AsyncFd<OwnedFd>) {
+    while let Ok(mut ready) = bell.readable().await {
+        let _ = ready.try_io(|bell| Ok(empty(bell.get_ref())?));
+    }
+}
+
+/// Reads without waiting. The workers share the eventfd, and could make reads of it wait.
+fn empty(bell: &OwnedFd) -> rustix::io::Result<usize> {
+    const NO_OFFSET: u64 = u64::MAX;
+    let mut count = [0; 8];
+    match rustix::io::preadv2(bell, &mut [IoSliceMut::new(&mut count)], NO_OFFSET, ReadWriteFlags::NOWAIT) {
+        // Linux before 5.8.
+        Err(Errno::OPNOTSUPP) => rustix::io::read(bell, &mut count),
+        result => result,
+    }
+}

@@ -1,0 +1,306 @@
+//! The router's process, as the supervisor started it: it takes its boot message, drops its privileges, starts its
+//! threads, and then only passes the supervisor's messages on to them.
+//!
+//! The end of file of the control socket is the supervisor's death: the process exits with it. An event-loop thread that
+//! ends by itself takes the process with it, and the supervisor starts another.
+
+use crate::dispatch::{Pins, Snapshot};
+use crate::net::accept::Listening;
+use crate::net::connection_limit::ConnectionLimit;
+use crate::net::load::Load;
+use crate::net::tls::{Certificates, TlsConfigs};
+use crate::php::{SharedGeneration, WarmUpOrder};
+use crate::process::command::{Reconfiguration, ThreadCommand};
+use crate::process::thread::{self, Setup};
+use crate::supervisor_link::SupervisorLink;
+use howdah_channel::RouterEnd;
+use howdah_config::Configuration;
+use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::generation_paths::GenerationPaths;
+use howdah_protocol::inherited::CONTROL_FD;
+use howdah_protocol::inherited::take_inherited;
+use howdah_protocol::parent_death::die_with_supervisor;
+use howdah_protocol::router_messages::{
+    FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter,
+};
+use howdah_protocol::warm_up::WarmUpRequest;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use tokio::sync::mpsc;
+
+struct RouterProcess {
+    control: Arc<ControlSocket>,
+    supervisor: SupervisorLink,
+    threads: Vec<JoinHandle<()>>,
+    commands: Vec<mpsc::UnboundedSender<ThreadCommand>>,
+    loads: Arc<[Arc<Load>]>,
+    listeners: BTreeMap<u64, Arc<Listening>>,
+    tls: TlsConfigs,
+    /// Whether the threads have a configuration already.
+    has_configuration: bool,
+    /// Generations that no configuration has named yet.
+    arriving: BTreeMap<u64, Arc<SharedGeneration>>,
+    /// All generations that are in use.
+    generations: Vec<Weak<SharedGeneration>>,
+}
+
+type Descriptors = std::vec::IntoIter<OwnedFd>;
+
+/// Runs as a router until the supervisor stops it.
+///
+/// # Errors
+/// When the process cannot start, or a message of the supervisor is not valid.
+pub fn run() -> io::Result<()> {
+    let control = Arc::new(ControlSocket::from(take_inherited(CONTROL_FD)?));
+    die_with_supervisor(&control)?;
+    let Some((ToRouter::Boot(boot), _)) = receive(&control)? else {
+        return Err(io::Error::other("the supervisor sent no boot message"));
+    };
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    boot.identity.assume(boot.user.as_deref())?;
+    die_with_supervisor(&control)?;
+    let mut process = RouterProcess::start(&control, &boot, ConnectionLimit::of_descriptors(most))?;
+    while let Some((message, descriptors)) = receive(&control)? {
+        if matches!(message, ToRouter::Drain) {
+            process.send_to_all(|| ThreadCommand::Drain);
+            return process.drain();
+        }
+        process.handle(message, descriptors.into_iter())?;
+    }
+    Ok(())
+}
+
+fn receive(control: &ControlSocket) -> io::Result<Option<(ToRouter, Vec<OwnedFd>)>> {
+    loop {
+        match control.receive_long() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+// === impl RouterProcess ===
+
+impl RouterProcess {
+    fn start(
+        control: &Arc<ControlSocket>,
+        boot: &RouterBoot,
+        limit: Arc<ConnectionLimit>,
+    ) -> io::Result<RouterProcess> {
+        let count = boot.threads.max(1);
+        let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+        let loads: Arc<[Arc<Load>]> = (0..count).map(|_| Arc::new(Load::default())).collect();
+        let mut threads = Vec::new();
+        for (index, receiver) in (0..count).zip(receivers) {
+            let (threads_commands, loads, limit) = (commands.clone(), Arc::clone(&loads), Arc::clone(&limit));
+            let setup = Setup { index, all_threads: threads_commands, loads, limit, commands: receiver };
+            threads.push(std::thread::Builder::new().name(format!("event loop {index}")).spawn(|| {
+                let abort = AbortOnPanic;
+                if let Err(error) = thread::run(setup) {
+                    tracing::error!(%error, "an event loop cannot start; the router ends");
+                    std::process::exit(1);
+                }
+                std::mem::forget(abort);
+            })?);
+        }
+        Ok(RouterProcess {
+            supervisor: SupervisorLink::new(Arc::clone(control))?,
+            control: Arc::clone(control),
+            threads,
+            commands,
+            loads,
+            listeners: BTreeMap::new(),
+            tls: TlsConfigs::default(),
+            has_configuration: false,
+            arriving: BTreeMap::new(),
+            generations: Vec::new(),
+        })
+    }
+
+    fn handle(&mut self, message: ToRouter, mut descriptors: Descriptors) -> io::Result<()> {
+        match message {
+            ToRouter::AddGeneration(boot) => self.add_generation(boot, descriptors)?,
+            ToRouter::AddListener { id } => {
+                self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
+            }
+            ToRouter::WarmUp { generation } => self.warm_up(generation, descriptors)?,
+            ToRouter::DropGeneration { generation } => {
+                self.arriving.remove(&generation);
+                self.send_to_all(|| ThreadCommand::Forget(generation));
+            }
+            ToRouter::Configure(new) => self.configure(&new, descriptors)?,
+            ToRouter::WorkerStarted { generation, worker } => {
+                self.each_generation()
+                    .filter(|known| known.id == generation)
+                    .for_each(|known| known.worker_started(worker));
+            }
+            ToRouter::WorkerDied { generation, worker, killer } => {
+                self.each_generation()
+                    .filter(|known| known.id == generation)
+                    .for_each(|known| known.worker_died(worker));
+                self.send_to_all(|| ThreadCommand::WorkerDied(generation, worker, killer));
+            }
+            ToRouter::WorkersReplaced { generation } => {
+                self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());
+            }
+            ToRouter::ReopenAccessLog => {
+                let file = Arc::new(File::from(next(&mut descriptors)?));
+                self.send_to_all(|| ThreadCommand::ReopenLog(Arc::clone(&file)));
+            }
+            ToRouter::ReportLoad => {
+                // The report goes out once every thread has dropped it: each must be alive.
+                let report = Arc::new(self.supervisor.send_on_drop(FromRouter::Load(self.load())));
+                self.send_to_all(|| ThreadCommand::Drop(Arc::clone(&report)));
+            }
+            ToRouter::Boot(_) | ToRouter::Drain => return Err(io::Error::other("a second boot message")),
+        }
+        Ok(())
+    }
+
+    fn add_generation(&mut self, boot: GenerationBoot, mut descriptors: Descriptors) -> io::Result<()> {
+        let channel = RouterEnd::attach(next(&mut descriptors)?, boot.geometry)?;
+        let paths: GenerationPaths = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
+        let id = boot.id;
+        let generation = SharedGeneration::new(boot, channel, descriptors.collect(), &self.supervisor);
+        let generation = Arc::new(generation.at(paths));
+        self.generations.push(Arc::downgrade(&generation));
+        self.arriving.insert(id, generation);
+        Ok(())
+    }
+
+    /// One thread has the generation answer its first requests.
+    fn warm_up(&self, id: u64, mut descriptors: Descriptors) -> io::Result<()> {
+        let requests: Vec<WarmUpRequest> = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
+        let known = self.each_generation().find(|generation| generation.id == id);
+        let generation = known.ok_or_else(|| io::Error::other(format!("generation {id} is not known")))?;
+        let thread = id as usize % self.commands.len();
+        let order = WarmUpOrder { generation, requests, supervisor: self.supervisor.clone() };
+        // A thread that has drained receives nothing, and nothing waits for it.
+        let _ = self.commands[thread].send(ThreadCommand::WarmUp(order));
+        Ok(())
+    }
+
+    /// Passes a configuration on to the threads. A configuration that cannot be served is refused, and nothing changes.
+    fn configure(&mut self, new: &RouterConfiguration, mut descriptors: Descriptors) -> io::Result<()> {
+        let text = read(next(&mut descriptors)?)?;
+        let certificates: Certificates = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
+        let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
+        let version = new.version;
+        let configuration = match Configuration::parse(&text) {
+            Ok(configuration) => configuration,
+            Err(error) => {
+                self.supervisor.send(&FromRouter::Rejected { version, reason: error.to_string() });
+                return Ok(());
+            }
+        };
+        // A router that replaces another serves nevertheless: only some bodies need this folder.
+        if let Some(folder) = configuration.settings.http.body_temp_path.as_deref().filter(|_| self.has_configuration)
+            && let Err(error) = tempfile::tempfile_in(folder)
+        {
+            let advice = "let the router's user write there, or choose another folder";
+            let reason = format!("settings/http/body_temp_path: no file can be made in {folder:?}: {error}; {advice}");
+            self.supervisor.send(&FromRouter::Rejected { version, reason });
+            return Ok(());
+        }
+        let tls = match self.tls.update(&configuration, &certificates) {
+            Ok(tls) => tls,
+            Err(reason) => {
+                self.supervisor.send(&FromRouter::Rejected { version, reason });
+                return Ok(());
+            }
+        };
+        let tls = new.listeners.iter().zip(tls).filter_map(|(id, config)| Some((*id, config?))).collect();
+        self.listeners.retain(|id, _| new.listeners.contains(id));
+        let mut generations = BTreeMap::new();
+        for (application, id) in &new.generations {
+            let known = self.each_generation().find(|generation| generation.id == *id);
+            let known = known.ok_or_else(|| io::Error::other(format!("generation {id} is not known")))?;
+            generations.insert(application.clone(), known);
+        }
+        let reconfiguration = Reconfiguration {
+            snapshot: Arc::new(Snapshot {
+                configuration,
+                listeners: new.listeners.iter().enumerate().map(|(index, id)| (*id, index)).collect(),
+                tls,
+                pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.paths))),
+                generations,
+                access_log,
+            }),
+            listeners: Arc::new(self.listeners.clone()),
+            done: Arc::new(self.supervisor.send_on_drop(FromRouter::Configured { version })),
+        };
+        self.has_configuration = true;
+        self.send_to_all(|| ThreadCommand::Configure(reconfiguration.clone()));
+        self.arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
+        self.generations.retain(|generation| generation.strong_count() > 0);
+        Ok(())
+    }
+
+    fn load(&self) -> RouterLoad {
+        let mut report = RouterLoad::default();
+        self.loads.iter().for_each(|load| load.add_to(&mut report));
+        for generation in self.each_generation() {
+            report.requests_active.insert(generation.id, generation.active_requests());
+            report.requests_waiting.insert(generation.id, generation.waiting_requests());
+            report.requests_refused.insert(generation.id, generation.refused_requests());
+        }
+        report
+    }
+
+    fn each_generation(&self) -> impl Iterator<Item = Arc<SharedGeneration>> {
+        self.generations.iter().filter_map(Weak::upgrade)
+    }
+
+    fn send_to_all(&self, command: impl Fn() -> ThreadCommand) {
+        for commands in &self.commands {
+            // A thread that has drained receives nothing.
+            let _ = commands.send(command());
+        }
+    }
+
+    /// Passes deaths of workers on until all threads have finished.
+    fn drain(mut self) -> io::Result<()> {
+        self.listeners.clear();
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            poll(&mut [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)], PollTimeout::from(20u8))?;
+            match self.control.receive_long() {
+                Ok(Some((ToRouter::Drain, _))) | Err(_) => {}
+                Ok(Some((message, descriptors))) => self.handle(message, descriptors.into_iter())?,
+                Ok(None) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Without the thread, its connections would hang: it is better to start another router.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        tracing::error!("an event loop panicked; the router ends");
+        std::process::abort();
+    }
+}
+
+fn next(descriptors: &mut Descriptors) -> io::Result<OwnedFd> {
+    descriptors.next().ok_or_else(|| io::Error::other("a message of the supervisor lacks descriptors"))
+}
+
+fn read(file: OwnedFd) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = File::from(file);
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
