@@ -4,7 +4,7 @@
 //! writes its own when it sends one. Therefore no program behind howdah can be made to see another end of a body than
 //! howdah does.
 
-use crate::proxy::hop_by_hop::Named;
+use crate::proxy::hop_by_hop::ConnectionHeaders;
 use crate::proxy::request_body::{ClientBody, RequestBody};
 use howdah_config::Endpoint;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, SERVER, TRANSFER_ENCODING, UPGRADE};
@@ -40,9 +40,9 @@ impl Outgoing<'_> {
         let headers = request.headers_mut();
         headers.reserve(self.request.headers.len() + 2);
         headers.insert(HOST, self.host(endpoint));
-        let named = Named::by(&self.request.headers);
+        let of_connection = ConnectionHeaders::of(&self.request.headers);
         for (name, value) in &self.request.headers {
-            if !(matches!(*name, HOST | CONTENT_LENGTH) || named.contains(name)) {
+            if !(matches!(*name, HOST | CONTENT_LENGTH) || of_connection.contains(name)) {
                 headers.append(name, value.clone());
             }
         }
@@ -99,7 +99,7 @@ pub fn response(
         // The length that a body would have.
         _ => single(&head.headers, CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok()),
     };
-    Named::by(&head.headers).remove_from(&mut head.headers);
+    ConnectionHeaders::of(&head.headers).remove_from(&mut head.headers);
     head.headers.remove(SERVER);
     head.headers.remove(CONTENT_LENGTH);
     if let Some(len) = len {
@@ -115,7 +115,7 @@ pub fn response(
 /// The head of a 101 that the client requested.
 pub fn switching_protocols(mut head: response::Parts) -> Response<()> {
     let protocol = head.headers.get(UPGRADE).cloned();
-    Named::by(&head.headers).remove_from(&mut head.headers);
+    ConnectionHeaders::of(&head.headers).remove_from(&mut head.headers);
     head.headers.remove(CONTENT_LENGTH);
     head.headers.remove(SERVER);
     head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));

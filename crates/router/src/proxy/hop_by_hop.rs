@@ -6,15 +6,15 @@ use http::header::{
     UPGRADE,
 };
 
-/// The headers that are named by a message's `Connection` headers.
-pub struct Named(Vec<HeaderName>);
+/// The headers of a message that belong to its connection: those of certain kinds, and those that `Connection` names.
+pub struct ConnectionHeaders(Vec<HeaderName>);
 
-// === impl Named ===
+// === impl ConnectionHeaders ===
 
-impl Named {
+impl ConnectionHeaders {
     /// Reads the `Connection` headers. An option that is not a valid header name is ignored.
-    pub fn by(headers: &HeaderMap) -> Named {
-        Named(options(headers).filter_map(|option| HeaderName::from_bytes(option).ok()).collect())
+    pub fn of(headers: &HeaderMap) -> ConnectionHeaders {
+        ConnectionHeaders(options(headers).filter_map(|option| HeaderName::from_bytes(option).ok()).collect())
     }
 
     /// Whether a header is not passed on: because of its kind, or because `Connection` names it.
@@ -62,7 +62,7 @@ mod tests {
         for (name, value) in headers {
             map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        Named::by(&map).remove_from(&mut map);
+        ConnectionHeaders::of(&map).remove_from(&mut map);
         let mut left: Vec<String> =
             map.iter().map(|(name, value)| format!("{name}: {}", value.to_str().expect("ASCII"))).collect();
         left.sort();

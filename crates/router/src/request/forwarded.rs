@@ -8,9 +8,9 @@ use howdah_config::{Forwarded, Peer, Scheme};
 use http::HeaderMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// What a proxy's headers state about its client.
+/// The client that a proxy's headers name.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct ForwardedClient {
     /// Its address.
     pub client: Option<IpAddr>,
     /// Its protocol.
@@ -18,11 +18,11 @@ pub struct Named {
 }
 
 /// Reads the headers of a request from this peer.
-pub fn read(trusted: &Forwarded, peer: Peer, headers: &HeaderMap) -> Named {
+pub fn read(trusted: &Forwarded, peer: Peer, headers: &HeaderMap) -> ForwardedClient {
     if !trusted.source.matches(peer) {
-        return Named::default();
+        return ForwardedClient::default();
     }
-    Named {
+    ForwardedClient {
         client: trusted.client_ip.as_deref().and_then(|name| client(trusted, headers, name)),
         scheme: trusted.protocol.as_deref().and_then(|name| scheme(headers, name)),
     }

@@ -28,7 +28,7 @@ use super::{
     version::{FileIdentity, FileVersion},
 };
 
-/// What a lookup needs.
+/// The lookup of one file, for one request.
 pub(super) struct Lookup<'a> {
     pub(super) opener: &'a Opener,
     pub(super) cache: &'a RefCell<Cache>,
@@ -78,8 +78,8 @@ impl Lookup<'_> {
         (is_current && cached.policy_is_fresh(self.file.links)).then(|| Found::from(cached))
     }
 
-    /// Opens the file under its link policy. What the cache has of this version is used, and the policy counts as checked
-    /// again.
+    /// Opens the file under its link policy. If the cache has this version, its content is used, and its policy counts as
+    /// checked again.
     fn opened(&self) -> Result<Found, OpenError> {
         let file = self.opener.open(self.file, OpenKind::File)?;
         let stat = fs::fstat(&file)?;

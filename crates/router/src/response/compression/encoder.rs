@@ -149,7 +149,7 @@ pub(super) mod tests {
     use super::*;
     use std::io::Read;
 
-    /// What a client makes of it.
+    /// Decompresses as a client does.
     pub fn decode(encoding: Encoding, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut plain = Vec::new();
         match encoding {
