@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the tests of this folder need, on Debian 12. Run as root; quick when all is there.
-# Starts no service, and leaves none running.
+# Installs the packages for the tests of this folder, on Debian 12, as root. Does nothing if all are installed.
+# Starts no service.
 set -eu
 
 # php-fpm and nginx are named only so that the applications' "php" and "httpd" do not bring Apache.
@@ -29,11 +29,11 @@ look_for_missing
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" != 0 ]; then
-    echo "install-packages.sh: run me as root, these packages are missing:$missing" >&2
+    echo "install-packages.sh: these packages are missing; run it as root:$missing" >&2
     exit 1
 fi
 
-# Test runs may start side by side: the second waits, and finds all done.
+# Of several test runs at the same time, one installs and the others wait.
 exec 9>/run/lock/howdah-install-packages
 flock 9
 look_for_missing
@@ -56,7 +56,7 @@ LOCK="-o DPkg::Lock::Timeout=600"
 apt-get $LOCK update -qq
 apt-get $LOCK install -qq -y --no-install-recommends debconf >/dev/null
 
-# No database of their own and no web server of theirs: each test brings both.
+# The applications get no database and no web server here: each test starts both.
 debconf-set-selections <<'ANSWERS'
 phpmyadmin phpmyadmin/dbconfig-install boolean false
 phpmyadmin phpmyadmin/reconfigure-webserver multiselect

@@ -1,2 +1,2 @@
-<?php // The worker that answers.
+<?php // The pid of the worker.
 echo getmypid();

@@ -1,4 +1,4 @@
-<?php // What the request carried, as JSON.
+<?php // The input of the request, as JSON.
 foreach ($_FILES as $field => $file) {
     foreach ((array) $file['tmp_name'] as $key => $name) {
         $uploads[is_array($file['tmp_name']) ? "{$field}[$key]" : $field] = $name === '' ? null : [

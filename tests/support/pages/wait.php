@@ -1,4 +1,4 @@
-<?php // Says that it has begun by making the file `started`, waits until the file `until` is there, and answers with its pid.
+<?php // Creates the file `started`, waits until the file `until` exists, and answers with its pid.
 set_time_limit(0);
 if (isset($_GET['started'])) {
     touch($_GET['started']);

@@ -1,5 +1,5 @@
 <?php
-/** What Composer's vendor/autoload.php is elsewhere: Debian's packages, and App\ in app/. */
+/** Replaces Composer's vendor/autoload.php: loads Debian's packages, and App\ from app/. */
 
 require_once 'Illuminate/autoload.php';
 require_once 'Illuminate/Foundation/helpers.php';

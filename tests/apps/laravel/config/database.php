@@ -13,7 +13,7 @@ return [
         'collation' => 'utf8mb4_unicode_ci',
         'prefix' => '',
         'strict' => true,
-        // Connections outlive the request: what a worker keeps must be usable in its next one.
+        // Persistent connections: a worker must be able to use them in its next request.
         'options' => [PDO::ATTR_PERSISTENT => true],
     ]],
     'migrations' => 'migrations',

@@ -1,5 +1,5 @@
 <?php
-/** A small application on the packaged Slim: one route for each thing that the framework asks of its server. */
+/** A small application on the packaged Slim: one route for each feature that the framework needs of its server. */
 
 require_once 'Slim/autoload.php';
 
