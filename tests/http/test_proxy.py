@@ -285,7 +285,7 @@ def test_concurrent_requests_use_separate_upstream_connections(proxy):
 
 @pytest.mark.parametrize("header", [b"Connection: close", b"X: y"])
 def test_an_upstream_that_closes_after_each_response_loses_no_request(proxy, header):
-    """Also without `Connection: close`: howdah notices the end before the next request, or sends the next request again."""
+    """Also without `Connection: close`: howdah notices the end before the next request, or sends it again."""
     server, upstream = proxy(answers(ok(b"ok", header), requests=1))
     with server.connect() as connection:
         for _ in range(200):

@@ -253,8 +253,8 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 def test_a_client_and_an_upstream_see_the_same_requests(proxy, headers, body):
     """For any input, the upstream reads a request for / that howdah framed, and perhaps the requests that follow it.
 
-    The upstream's parser follows the framing strictly and rejects a request with two framings. The requests that it reads
-    completely must be those that the client gets responses to, in the same order.
+    The upstream's parser follows the framing strictly and rejects a request with two framings. The client must get
+    responses to the requests that the upstream reads completely, in the same order.
     """
     seen = []
 

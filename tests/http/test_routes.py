@@ -24,7 +24,8 @@ def site(folder):
     return folder
 
 
-# A condition, requests that match it, and requests that do not. A request is a target, perhaps with headers and a method.
+# A condition, requests that match it, and requests that do not. A request is a target, with headers and a method if
+# needed.
 CONDITIONS = {
     "uri exact": ({"uri": "/a"}, ["/a", "/a?x", "/b/../a", "/%61"], ["/a/", "/A", "/ab"]),
     "uri wildcard": ({"uri": "/a/*.php"}, ["/a/.php", "/a/b/c.php"], ["/a/x", "/b/a/x.php"]),

@@ -35,7 +35,7 @@ def chunks(body: bytes) -> bytes:
     return post(TE, body)
 
 
-# TARGET stands for a script or a file. A rejected request gets one response, with this status, and the connection closes.
+# TARGET stands for a script or a file. A rejected request gets one response with this status; the connection closes.
 REFUSED = {
     # The request line (RFC 9112, 3)
     "two spaces after the method": (400, b"GET  TARGET HTTP/1.1\r\n" + HOST + b"\r\n"),
@@ -460,7 +460,7 @@ def test_a_request_rejected_by_the_parser_is_logged_with_its_status(server):
 
 @pytest.mark.parametrize("method", ["get", "Get", "G.E!T", "X-OWN", "_", "a" * 100])
 def test_methods_are_case_sensitive(server, method):
-    """RFC 9110, 9.1: methods are case-sensitive, and any token is possible. A script gets every method, a file only GET."""
+    """RFC 9110, 9.1: methods are case-sensitive, and any token is possible. Scripts get every method."""
     assert server.request(method, "/server.php").json()["REQUEST_METHOD"] == method
     assert server.request(method, "/file.txt").status == 404, "no script of the application"
 
@@ -482,7 +482,7 @@ def test_methods_are_case_sensitive(server, method):
     ids=["a long query", "an endless line", "a long header", "many headers", "too many small headers", "a long name"],
 )
 def test_an_endless_head_is_classified_by_its_first_line(site, server, status, before, filling, after, pieces):
-    """RFC 9112, 3: 414 for the target, 431 for the headers. No unread bytes are left, which would reset the connection."""
+    """RFC 9112, 3: 414 for the target, 431 for headers. No unread bytes are left, which would cause a reset."""
     data = before + filling + after
     with server.connect() as connection:
         size = len(data) // pieces + 1

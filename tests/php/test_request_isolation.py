@@ -119,7 +119,7 @@ def test_relative_includes_are_resolved_from_the_script_folder(site, server):
 
 
 def test_commands_run_by_php_get_a_clean_process(site, server):
-    """They inherit no descriptor of howdah, no blocked signal, and only the ignored signals that PHP-FPM ignores, too."""
+    """They inherit no descriptor of howdah, no blocked signal, and only the ignored signals of PHP-FPM."""
     inside = site.get("echo shell_exec('ls -l /proc/self/fd; grep -E \"^Sig(Blk|Ign)\" /proc/self/status');").text
     descriptors = [line.split(" -> ")[1] for line in inside.splitlines() if " -> " in line]
     assert all("memfd" not in d and "eventfd" not in d and "socket" not in d for d in descriptors), inside

@@ -53,7 +53,7 @@ def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
         while time.monotonic() < until:
             tries += 1
             for kind in sorted(TITLES, key=lambda kind: dice.random() ** (1 / WEIGHTS[kind]), reverse=True):
-                # A process that has just been killed may not have a successor yet: then a process of another kind is killed.
+                # A killed process may not have a successor yet: then a process of another kind is killed.
                 found = victims(server, TITLES[kind])
                 if found:
                     with contextlib.suppress(ProcessLookupError):
@@ -71,7 +71,7 @@ def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
         assert tries > 8 * SECONDS and sum(killed.values()) > 5 * SECONDS, (tries, killed)
         assert wrong == []
         assert load.correct > 10 * SECONDS
-        # A worker's death costs one request, a router's those of its connections. A prototype's workers finish their requests.
+        # The death of a worker costs one request, that of a router one per connection, that of a prototype none.
         assert len(honest) <= killed["worker"] + CLIENTS * killed["router"], (len(honest), killed)
         assert len(load.broken) <= CLIENTS * killed["router"], (load.broken, killed)
         server.workers(count=WORKERS)

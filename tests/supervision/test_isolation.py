@@ -1,4 +1,4 @@
-"""Isolation: an application sees only what its `isolation` and its user allow of the machine and of other applications."""
+"""Isolation: an application sees of others and of the machine only what its user and its `isolation` allow."""
 
 import json
 import os

@@ -134,7 +134,7 @@ def test_under_load_only_the_requests_of_killed_workers_fail(scripts, serve):
 
 
 def test_workers_that_die_in_requests_are_replaced_without_a_fork_storm(scripts, serve):
-    """Constant requests for a page that kills its worker do not cause a storm of forks, and the slowdown ends with them."""
+    """Constant requests for a page that kills its worker cause no storm of forks; the slowdown ends with them."""
     server = serve(processes=1)
     stop = threading.Event()
     statuses = []

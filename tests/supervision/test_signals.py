@@ -93,7 +93,7 @@ def test_a_second_signal_ends_a_drain(scripts):
 
 
 def test_no_request_is_lost_in_a_drain_under_load(scripts):
-    """A request on a new connection is answered, or its connection was refused or closed before the request was sent."""
+    """A request on a new connection is answered, unless its connection was refused or closed before."""
     server = Howdah.serve(scripts, processes=2)
     wrong: list[object] = []
     served: list[int] = []

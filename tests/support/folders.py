@@ -17,8 +17,8 @@ PREAMBLE = (
     "if (!function_exists('await')) { function await(string $file): void "
     "{ for ($turn = 0; !file_exists($file) && $turn < 15000; $turn++) { usleep(1000); } } }"
 )
-"""The beginning of every script of `Folder.php`: SCRATCH, the folder in which PHP may write, and await(FILE), which waits
-until the file exists (for at most 15 s: a failed test must not leave a hanging worker)."""
+"""The beginning of every script of `Folder.php`: SCRATCH, the folder in which PHP may write, and await(FILE), which
+waits until the file exists (for at most 15 s: a failed test must not leave a hanging worker)."""
 
 
 def readable(path: os.PathLike | str) -> Path:

@@ -118,8 +118,10 @@ class Howdah:
         listen: Sequence[str] = ("127.0.0.1:{port}",),
         **start,
     ) -> Howdah:
-        """`howdah serve FOLDER`. `ini` and `env` become --ini and --env; `{port}` in `listen` is the free port. With `processes`
-        None howdah chooses their number."""
+        """`howdah serve FOLDER`. `ini` and `env` become --ini and --env; `{port}` in `listen` is the free port.
+
+        With `processes` None howdah chooses their number.
+        """
         root = folder.root if isinstance(folder, Folder) else folder
 
         def arguments(port: int) -> list[str]:

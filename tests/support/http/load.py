@@ -42,8 +42,8 @@ class LoadClient:
 
 
 Check = Callable[[LoadClient, int], object]
-"""Sends the requests of one turn. Gets the client and the turn's number (from 1); returns a description of an error, or a
-false value."""
+"""Sends the requests of one turn. Gets the client and the turn's number (from 1); returns a description of an error, or
+a false value."""
 
 
 class Load:
@@ -57,7 +57,7 @@ class Load:
         turns_per_second: float | None = None,
         timeout: float = PATIENCE,
     ):
-        """Starts `clients` clients for each check, which together do `turns_per_second`; without it, they never pause."""
+        """Starts `clients` clients per check, which together do `turns_per_second`; without it, they never pause."""
         self.correct = 0
         self.wrong: list[object] = []
         """The errors that checks returned."""

@@ -28,7 +28,7 @@ class Authority:
         self.root = str(folder / "root.pem")
 
     def bundle(self, *names: str, key=EC, days: int = 30) -> str:
-        """A certificate for these names, the intermediate certificate, and the key. The first name is the common name."""
+        """A certificate for these names, the intermediate, and the key. The first name is the common name."""
         self.number += 1
         file = f"leaf{self.number}"
         extension = "subjectAltName=" + ",".join(f"DNS:{name}" for name in names)
