@@ -10,6 +10,7 @@ from lib.ports import free_port, wait_for_port
 from lib.process_tree import BenchError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+EXECUTABLE = Path(os.environ.get("HOWDAH", REPOSITORY / "target" / "release" / "howdah"))
 
 
 class Howdah:
@@ -63,18 +64,16 @@ class Howdah:
 
 def program(php_version):
     """The release executable, or the one that HOWDAH names."""
-    _beside_howdah(f"howdah-php{php_version}")
-    return _beside_howdah(None)
+    _existing(EXECUTABLE.with_name(f"howdah-php{php_version}"))
+    return _existing(EXECUTABLE)
 
 
 def load_generator():
-    """howdah-load."""
-    return _beside_howdah("howdah-load")
+    """howdah-load, beside howdah."""
+    return _existing(EXECUTABLE.with_name("howdah-load"))
 
 
-def _beside_howdah(name):
-    howdah = Path(os.environ.get("HOWDAH", REPOSITORY / "target" / "release" / "howdah"))
-    path = howdah.with_name(name) if name else howdah
+def _existing(path):
     if not path.is_file():
         raise BenchError(f"{path} does not exist: cargo build --release, or set HOWDAH=/path/to/howdah")
     return path

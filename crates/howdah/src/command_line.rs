@@ -5,8 +5,9 @@
 
 use crate::commands::{
     CertificateCommand, ConfigCommand, ProfileOptions, RestartOptions, RunOptions, ServeOptions, SlowOptions,
-    StatusOptions, TopOptions, php_versions,
+    StatusOptions, TopOptions,
 };
+use crate::php_versions;
 use crate::terminal::output;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;

@@ -4,8 +4,8 @@
 //! - [`commands`]: one module for each command: its options and what it does
 //! - [`api`]: the client of the control API
 //! - [`rejection`]: shows an error at its position in a text
-//! - [`terminal`]: what the user reads: output, tables, escaped text
-//! - [`paths`]: the default state directory and control socket
+//! - [`terminal`]: output for the user: tables, reports, escaped text
+//! - [`paths`], [`php_versions`]: the default state directory and control socket; the installed PHP versions
 //!
 //! A process knows its role by its title (`argv[0]`), which only howdah itself sets.
 
@@ -17,6 +17,7 @@ mod command_line;
 mod commands;
 mod diagnostics;
 mod paths;
+mod php_versions;
 mod rejection;
 mod terminal;
 

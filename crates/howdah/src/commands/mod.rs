@@ -6,7 +6,6 @@
 
 mod certificate;
 mod config;
-pub mod php_versions;
 mod profile;
 mod restart;
 mod run;
