@@ -5,7 +5,7 @@
 //! the moment at which a connection was free. Connections are reused, the last used first. If none is free, a new one is
 //! opened, up to a limit; at the limit requests wait here, and the wait counts.
 
-use crate::schedule::{Page, Step, choose, moments};
+use crate::schedule::{Page, RateStep, choose, moments};
 use crate::tally::{Outcome, Tally};
 use bytes::Bytes;
 use http::{Request, Uri};
@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Clone, Debug)]
 pub struct Load {
     /// The rates, one step after the other.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RateStep>,
     /// The pages, with their weights.
     pub pages: Vec<Page>,
     /// A unix socket for all requests, instead of the hosts of their URLs.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A constant rate for some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct RateStep {
     /// Requests per second.
     pub rate: f64,
     /// The duration.
@@ -22,7 +22,7 @@ pub struct Page {
 }
 
 /// The times of all requests in their order, as durations since the start.
-pub fn moments(steps: &[Step]) -> impl Iterator<Item = Duration> + use<'_> {
+pub fn moments(steps: &[RateStep]) -> impl Iterator<Item = Duration> + use<'_> {
     let starts = steps.iter().scan(Duration::ZERO, |start, step| {
         let this = *start;
         *start += step.length;
@@ -53,20 +53,20 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-// === impl Step ===
+// === impl RateStep ===
 
-impl FromStr for Step {
+impl FromStr for RateStep {
     type Err = String;
 
     /// `100:5` is 100 requests per second for 5 seconds.
-    fn from_str(text: &str) -> Result<Step, String> {
+    fn from_str(text: &str) -> Result<RateStep, String> {
         let wrong = || format!("{text:?} is not a step; write RATE:SECONDS, for example 100:5");
         let (rate, seconds) = text.split_once(':').ok_or_else(wrong)?;
         let (rate, seconds): (f64, f64) = (rate.parse().map_err(|_| wrong())?, seconds.parse().map_err(|_| wrong())?);
         if !(rate > 0.0 && rate <= 1e6 && seconds > 0.0 && seconds <= 86_400.0) {
             return Err(wrong());
         }
-        Ok(Step { rate, length: Duration::from_secs_f64(seconds) })
+        Ok(RateStep { rate, length: Duration::from_secs_f64(seconds) })
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn wrong_texts_are_rejected() {
         for wrong in ["5", "a:5", "0:1", "1:0", "-1:5"] {
-            assert!(wrong.parse::<Step>().unwrap_err().contains("RATE:SECONDS"), "{wrong}");
+            assert!(wrong.parse::<RateStep>().unwrap_err().contains("RATE:SECONDS"), "{wrong}");
         }
         for wrong in ["0=http://a/", "https://a/"] {
             assert!(wrong.parse::<Page>().is_err(), "{wrong}");

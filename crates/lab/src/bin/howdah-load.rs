@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use howdah_lab::load::{Load, run};
-use howdah_lab::schedule::{Page, Step};
+use howdah_lab::schedule::{Page, RateStep};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use std::time::Duration;
 struct Options {
     /// RATE:SECONDS; several are sent one after the other: 100:5,1500:2,100:5.
     #[arg(long, value_name = "RATE:SECONDS", required = true, value_delimiter = ',')]
-    steps: Vec<Step>,
+    steps: Vec<RateStep>,
     /// Connect to this unix socket, whatever host the URLs name.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
