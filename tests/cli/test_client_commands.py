@@ -141,7 +141,7 @@ def test_a_configuration_that_cannot_run_here_is_an_error(fail):
         (["post", "listeners", "-"], "Method isn't allowed. POST adds to an array"),
         (["get", "100%"], 'the path "100%" is not valid: '),
         (["put", "routes", "/no/such/file"], "the file /no/such/file does not exist; "),
-        (["put", "/tmp"], "/tmp cannot be read: Is a directory"),
+        (["put", "/tmp"], "cannot read /tmp: Is a directory"),
         (["put", "listeners/*:80"], "the file listeners/*:80 does not exist; "),
     ],
 )

@@ -32,7 +32,7 @@ pub mod text {
     /// 400: a listener names the certificate.
     pub const CERTIFICATE_IN_USE: &str = "Certificate is used in the configuration.";
     /// 404: the path leads to nothing in the configuration, or to no part of the API.
-    pub const NO_SUCH_VALUE: &str = "JsonValue doesn't exist.";
+    pub const NO_SUCH_VALUE: &str = "Value doesn't exist.";
     /// 404: there is no certificate with this name.
     pub const NO_SUCH_CERTIFICATE: &str = "Certificate doesn't exist.";
     /// 404 below `/status` and within a certificate; 400 for a path that cannot be read at all (which is ours).
@@ -135,7 +135,7 @@ mod tests {
     fn an_answer_has_units_shape() {
         assert_eq!(success(text::RECONFIGURED), "{\r\n\t\"success\": \"Reconfiguration done.\"\r\n}\r\n");
         let refusal = Refusal { detail: None, ..Refusal::new(404, text::NO_SUCH_VALUE, "") };
-        assert_eq!(refusal.to_json(), "{\r\n\t\"error\": \"JsonValue doesn't exist.\"\r\n}\r\n");
+        assert_eq!(refusal.to_json(), "{\r\n\t\"error\": \"Value doesn't exist.\"\r\n}\r\n");
     }
 
     #[test]

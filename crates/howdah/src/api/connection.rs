@@ -20,10 +20,10 @@ use tokio::net::{TcpStream, UnixStream};
 /// The options that choose a running howdah.
 #[derive(Debug, Args)]
 pub struct ApiOptions {
-    /// The address of its control API: unix:/path or 127.0.0.1:PORT. Default: the control socket of its state directory.
+    /// The address of the control API: unix:/path or 127.0.0.1:PORT. Default: the socket that belongs to --state-dir.
     #[arg(long, value_name = "ADDR", global = true, value_parser = parse_address::<Endpoint>)]
     control: Option<String>,
-    /// Its state directory. Default: /var/lib/howdah for root, else ~/.local/state/howdah.
+    /// The state directory of the running howdah. Default: /var/lib/howdah for root, else ~/.local/state/howdah.
     #[arg(long, value_name = "DIR", global = true)]
     state_dir: Option<PathBuf>,
 }
