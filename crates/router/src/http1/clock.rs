@@ -8,7 +8,7 @@
 //! The clock also knows whether the connection is between two requests, and counts its requests in the thread's [`Load`].
 
 use crate::http1::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
-use crate::http1::strictness::Refusal;
+use crate::http1::strictness::HeadRefusal;
 use crate::net::load::Load;
 use howdah_config::Http;
 use hyper::upgrade::Upgraded;
@@ -40,18 +40,18 @@ pub struct Clock {
     /// How many requests have begun.
     requests: Cell<u64>,
     /// The guard's last report.
-    progress: Cell<Progress>,
+    progress: Cell<GuardProgress>,
     /// Whether the body of the last request was read to its end.
     body_ended: Cell<bool>,
     /// The refused request: how many came before it, and why it is refused.
-    refused: Cell<Option<(u64, Refusal)>>,
+    refused: Cell<Option<(u64, HeadRefusal)>>,
     /// Whether the guard waits for the end of the request.
     is_awaited: Cell<bool>,
 }
 
 /// How far a connection's requests have passed the guard.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
+pub struct GuardProgress {
     /// How many requests have passed to their end.
     pub whole: u64,
     /// How many requests have passed in all, if the last one has passed to its end, nothing follows it, and hyper has not
@@ -150,12 +150,12 @@ impl Clock {
     // --- Notices from the guard
 
     /// The request after this number of requests is refused.
-    pub fn refuse(&self, requests: u64, refusal: Refusal) {
+    pub fn refuse(&self, requests: u64, refusal: HeadRefusal) {
         self.refused.set(Some((requests, refusal)));
     }
 
     /// The guard's progress.
-    pub fn guard_is_at(&self, progress: Progress) {
+    pub fn guard_is_at(&self, progress: GuardProgress) {
         self.progress.set(progress);
     }
 
@@ -183,7 +183,7 @@ impl Clock {
     }
 
     /// Why the current request is refused, if it is.
-    pub fn refusal(&self) -> Option<Refusal> {
+    pub fn refusal(&self) -> Option<HeadRefusal> {
         self.refused.get().filter(|(before, _)| before + 1 == self.requests.get()).map(|(_, refusal)| refusal)
     }
 

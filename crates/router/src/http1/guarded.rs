@@ -1,8 +1,8 @@
 //! The socket that hyper reads through: only bytes that pass the guard arrive.
 
-use crate::http1::clock::{Clock, Progress};
+use crate::http1::clock::{Clock, GuardProgress};
 use crate::http1::limits::MAX_HEAD_BYTES;
-use crate::http1::strictness::{Guard, Trouble};
+use crate::http1::strictness::{Guard, GuardError};
 use crate::http1::watched::Watched;
 use bytes::{Buf, BytesMut};
 use std::io;
@@ -22,7 +22,7 @@ pub struct Guarded {
     kept: BytesMut,
     /// How many of them may pass.
     released: usize,
-    trouble: Option<Trouble>,
+    error: Option<GuardError>,
     /// The rest of the request that replaces a refused head.
     substitute: &'static [u8],
     /// hyper has ended the connection.
@@ -45,7 +45,7 @@ impl Guarded {
             guard: Guard::new(),
             kept: BytesMut::new(),
             released: 0,
-            trouble: None,
+            error: None,
             substitute: b"",
             is_shut: false,
         }
@@ -79,13 +79,13 @@ impl Guarded {
 
     /// How many requests have passed, if nothing follows them.
     fn between_requests(&self) -> Option<u64> {
-        let is_clear = self.trouble.is_none() && self.kept.is_empty();
+        let is_clear = self.error.is_none() && self.kept.is_empty();
         self.guard.between_requests().filter(|_| is_clear)
     }
 
     fn report(&self) {
         let between = self.between_requests().filter(|_| !self.is_shut);
-        self.clock.guard_is_at(Progress { whole: self.guard.whole(), between });
+        self.clock.guard_is_at(GuardProgress { whole: self.guard.whole(), between });
     }
 
     /// Passes bytes that were held back and may pass now; `false` if there are none.
@@ -117,11 +117,11 @@ impl Guarded {
             let new = &buffer.filled()[before..];
             let judgement = self.guard.judge(new);
             let rest = &new[judgement.pass..];
-            match judgement.trouble {
+            match judgement.error {
                 None => self.kept.extend_from_slice(rest),
-                Some(trouble) => stop(trouble, rest, &self.clock, &mut self.substitute),
+                Some(error) => stop(error, rest, &self.clock, &mut self.substitute),
             }
-            self.trouble = judgement.trouble;
+            self.error = judgement.error;
             buffer.set_filled(before + judgement.pass);
         } else {
             self.kept.extend_from_slice(&buffer.filled()[before..]);
@@ -132,11 +132,11 @@ impl Guarded {
 
     fn judge_kept(&mut self) {
         let judgement = self.guard.judge(&self.kept);
-        if let Some(trouble) = judgement.trouble {
-            stop(trouble, &self.kept[judgement.pass..], &self.clock, &mut self.substitute);
+        if let Some(error) = judgement.error {
+            stop(error, &self.kept[judgement.pass..], &self.clock, &mut self.substitute);
             self.kept.truncate(judgement.pass);
         }
-        self.trouble = judgement.trouble;
+        self.error = judgement.error;
         self.released = judgement.pass;
     }
 
@@ -158,7 +158,7 @@ impl Guarded {
             if self.give(buffer) {
                 return Poll::Ready(Ok(()));
             }
-            if self.trouble == Some(Trouble::Broken) {
+            if self.error == Some(GuardError::Broken) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the chunks of a body are wrong")));
             }
             if is_undecided && self.kept.len() > MAX_HEAD_BYTES {
@@ -170,7 +170,7 @@ impl Guarded {
             if buffer.filled().len() == before {
                 return Poll::Ready(Ok(()));
             }
-            if self.trouble.is_some() {
+            if self.error.is_some() {
                 // Bytes behind a refused head are ignored. They are read so that the answer does not become a reset.
                 buffer.set_filled(before);
                 continue;
@@ -184,8 +184,8 @@ impl Guarded {
 }
 
 /// Nothing passes from here on.
-fn stop(trouble: Trouble, rest: &[u8], clock: &Clock, substitute: &mut &'static [u8]) {
-    if let Trouble::Refused(refusal, heads) = trouble {
+fn stop(error: GuardError, rest: &[u8], clock: &Clock, substitute: &mut &'static [u8]) {
+    if let GuardError::Refused(refusal, heads) = error {
         *substitute = if rest.starts_with(b"HEAD ") { SUBSTITUTE_FOR_HEAD } else { SUBSTITUTE };
         clock.refuse(heads, refusal);
     }

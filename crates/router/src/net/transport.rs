@@ -1,4 +1,4 @@
-//! The bytes of a client's connection, as the network carries them.
+//! The bytes of a connection, as the network carries them.
 
 use super::either_stream::{either_stream, with_either};
 use rustix::net::{RecvFlags, recv};
@@ -17,7 +17,7 @@ pub enum Accepted {
     Unix(std::os::unix::net::UnixStream, String),
 }
 
-/// The socket of a client, which carries bytes as they are.
+/// A connected socket, of a client or an upstream, which carries bytes as they are.
 pub enum Transport {
     /// Over TCP.
     Tcp(TcpStream),

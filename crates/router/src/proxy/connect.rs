@@ -1,6 +1,7 @@
 //! Connects to an upstream, with a timeout.
 
-use crate::proxy::stream::{Socket, Stream};
+use crate::net::transport::Transport;
+use crate::proxy::socket::UpstreamSocket;
 use howdah_config::Endpoint;
 use std::fmt;
 use std::io;
@@ -27,19 +28,19 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// When no server listens there, or none answers in time.
-pub async fn connect(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
+pub async fn connect(endpoint: &Endpoint) -> Result<UpstreamSocket, ConnectError> {
     match timeout(CONNECT_TIMEOUT, connect_without_timeout(endpoint)).await {
         Err(_) => Err(ConnectError::Timeout),
-        Ok(result) => result.map(Stream::new).map_err(ConnectError::Refused),
+        Ok(result) => result.map(UpstreamSocket::new).map_err(ConnectError::Refused),
     }
 }
 
-async fn connect_without_timeout(endpoint: &Endpoint) -> io::Result<Socket> {
+async fn connect_without_timeout(endpoint: &Endpoint) -> io::Result<Transport> {
     match endpoint {
         Endpoint::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            Ok(Socket::Tcp(stream))
+            Ok(Transport::Tcp(stream))
         }
         Endpoint::Unix(path) => connect_unix(path.as_os_str().as_encoded_bytes()).await,
         Endpoint::Abstract(name) => connect_unix(format!("\0{name}").as_bytes()).await,
@@ -47,12 +48,12 @@ async fn connect_without_timeout(endpoint: &Endpoint) -> io::Result<Socket> {
 }
 
 /// A path that begins with NUL is an abstract name.
-async fn connect_unix(path: &[u8]) -> io::Result<Socket> {
+async fn connect_unix(path: &[u8]) -> io::Result<Transport> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::OsStr::from_bytes(path);
     loop {
         match UnixStream::connect(path).await {
-            Ok(stream) => return Ok(Socket::Unix(stream)),
+            Ok(stream) => return Ok(Transport::Unix(stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
             Err(error) => return Err(error),
         }

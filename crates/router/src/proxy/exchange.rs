@@ -1,20 +1,20 @@
 //! Sends one request on one connection, and receives the head of its response, with a timeout.
 
 use crate::proxy::connect::ConnectError;
-use crate::proxy::patience::RESPONSE_TIMEOUT;
 use crate::proxy::pool::Connection;
 use crate::proxy::request_body::{ClientBody, RequestBody};
+use crate::proxy::timeout::RESPONSE_TIMEOUT;
 use crate::response::failure::Failure;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use std::error::Error;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::pin::pin;
 use tokio::time::{Instant, timeout_at};
 
 /// Why there is no response.
 #[derive(Debug)]
-pub enum Lost {
+pub enum ExchangeError {
     /// There is no connection.
     Unconnected(ConnectError),
     /// The client's body failed.
@@ -37,7 +37,7 @@ pub async fn exchange(
     connection: &mut Connection,
     request: Request<RequestBody>,
     body: &ClientBody,
-) -> Result<Response<Incoming>, Lost> {
+) -> Result<Response<Incoming>, ExchangeError> {
     connection.progress.restart();
     let mut answer = pin!(connection.sender.try_send_request(request));
     let mut deadline = Instant::now() + RESPONSE_TIMEOUT;
@@ -50,20 +50,20 @@ pub async fn exchange(
                 let now = Instant::now();
                 deadline = if body.is_waiting() { now } else { connection.progress.last_write() } + RESPONSE_TIMEOUT;
                 if deadline <= now {
-                    return Err(Lost::Late);
+                    return Err(ExchangeError::Late);
                 }
             }
         }
     };
     if let Some(failure) = body.failure() {
-        return Err(Lost::Client(failure));
+        return Err(ExchangeError::Client(failure));
     }
     let was_sent = failed.message().is_none();
     let reason = describe(failed.error());
     Err(match (was_sent, connection.progress.has_read()) {
-        (false, _) => Lost::Unsent,
-        (true, false) => Lost::Unanswered(reason),
-        (true, true) => Lost::Broken(reason),
+        (false, _) => ExchangeError::Unsent,
+        (true, false) => ExchangeError::Unanswered(reason),
+        (true, true) => ExchangeError::Broken(reason),
     })
 }
 
@@ -76,4 +76,33 @@ pub fn describe(error: &hyper::Error) -> String {
         source = error.source();
     }
     text
+}
+
+// === impl ExchangeError ===
+
+impl ExchangeError {
+    /// The answer for the client.
+    pub fn failure(&self) -> Failure {
+        match self {
+            ExchangeError::Client(failure) => *failure,
+            ExchangeError::Late | ExchangeError::Unconnected(ConnectError::Timeout) => Failure::GatewayTimeout,
+            ExchangeError::Unconnected(_)
+            | ExchangeError::Unsent
+            | ExchangeError::Unanswered(_)
+            | ExchangeError::Broken(_) => Failure::BadGateway,
+        }
+    }
+}
+
+impl fmt::Display for ExchangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExchangeError::Unconnected(error) => write!(f, "{error}"),
+            ExchangeError::Client(failure) => write!(f, "the client's body failed: {}", failure.status()),
+            ExchangeError::Unsent => write!(f, "it closed the connection before the request"),
+            ExchangeError::Unanswered(error) => write!(f, "it closed the connection before its response ({error})"),
+            ExchangeError::Broken(error) => write!(f, "its response is not valid: {error}"),
+            ExchangeError::Late => write!(f, "no response for {} s", RESPONSE_TIMEOUT.as_secs()),
+        }
+    }
 }

@@ -2,9 +2,9 @@
 //!
 //! - `mod`: a request's way through servers and connections; the client's answer when there is no response
 //! - `balance`: which server of an upstream is next; `retry`: which requests may be sent twice
-//! - `pool`, `connect`, `stream`: connections, and which servers are down
+//! - `pool`, `connect`, `socket`: connections, and which servers are down
 //! - `head`, `target`, `hop_by_hop`, `upgrade`: which parts of a message's head are passed on, and how it is framed
-//! - `exchange`, `request_body`, `response_body`, `patience`: one request on one connection, streamed both ways
+//! - `exchange`, `request_body`, `response_body`, `timeout`: one request on one connection, streamed both ways
 //! - `tunnel`: WebSockets
 //!
 //! No connection, or a connection that ends before a response: 502. A server that does not respond in time: 504. Each is
@@ -16,13 +16,13 @@ mod connect;
 mod exchange;
 mod head;
 mod hop_by_hop;
-mod patience;
 mod pool;
 mod request_body;
 mod response_body;
 mod retry;
-mod stream;
+mod socket;
 mod target;
+mod timeout;
 mod upgrade;
 
 #[cfg(test)]
@@ -35,17 +35,15 @@ use response_body::UpstreamStream;
 use crate::request::incoming::Incoming;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
-use connect::ConnectError;
-use exchange::{Lost, exchange};
+use exchange::{ExchangeError, exchange};
 use head::Outgoing;
 use howdah_config::{Endpoint, Http};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use hyper::body::Body;
-use patience::RESPONSE_TIMEOUT;
-use pool::{Connection, Pool};
+use pool::{Connection, ConnectionPool};
 use request_body::ClientBody;
-use retry::Attempt;
+use retry::RetryPolicy;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -53,7 +51,7 @@ use std::rc::Rc;
 /// A thread's connections to other servers.
 #[derive(Default)]
 pub struct Proxy {
-    pools: RefCell<HashMap<Endpoint, Rc<Pool>>>,
+    pools: RefCell<HashMap<Endpoint, Rc<ConnectionPool>>>,
 }
 
 /// The server or servers that may answer.
@@ -99,30 +97,30 @@ impl Proxy {
     }
 
     async fn answer(&self, to: ProxyTarget<'_>, outgoing: &Outgoing<'_>) -> Answer<UpstreamBody> {
-        let attempt = Attempt::new(&outgoing.request.method, outgoing.body.exists());
+        let retry = RetryPolicy::new(&outgoing.request.method, outgoing.body.exists());
         let mut candidates = Candidates { proxy: self, to, tried: Vec::new() };
         let mut pool = candidates.next().ok_or(Failure::BadGateway)?;
         let mut was_sent = false;
         loop {
-            let lost = match send(&pool, outgoing, attempt).await {
+            let error = match send(&pool, outgoing, retry).await {
                 Ok(response) => return Ok(response),
-                Err(Lost::Client(failure)) => return Err(failure),
-                Err(lost) => lost,
+                Err(ExchangeError::Client(failure)) => return Err(failure),
+                Err(error) => error,
             };
             // A server that was known to be down is not logged again.
-            let is_logged = !matches!(lost, Lost::Unconnected(_)) || pool.mark_down();
-            let tries_next = match lost {
-                Lost::Unconnected(_) | Lost::Unsent => true,
+            let is_logged = !matches!(error, ExchangeError::Unconnected(_)) || pool.mark_down();
+            let tries_next = match error {
+                ExchangeError::Unconnected(_) | ExchangeError::Unsent => true,
                 // A request that kills a server is not sent to all of them.
-                Lost::Unanswered(_) => {
-                    !std::mem::replace(&mut was_sent, true) && attempt.may_repeat(outgoing.body.has_begun())
+                ExchangeError::Unanswered(_) => {
+                    !std::mem::replace(&mut was_sent, true) && retry.may_repeat(outgoing.body.has_begun())
                 }
                 _ => false,
             };
             let upstream = pool.endpoint.clone();
-            let reason = lost.to_string();
+            let reason = error.to_string();
             let Some(next) = tries_next.then(|| candidates.next()).flatten() else {
-                let failure = lost.failure();
+                let failure = error.failure();
                 let status = failure.status().as_u16();
                 tracing::error!(%upstream, reason, status, "cannot forward a request");
                 return Err(failure);
@@ -134,12 +132,12 @@ impl Proxy {
         }
     }
 
-    fn pool(&self, endpoint: &Endpoint) -> Rc<Pool> {
+    fn pool(&self, endpoint: &Endpoint) -> Rc<ConnectionPool> {
         let mut pools = self.pools.borrow_mut();
         if let Some(pool) = pools.get(endpoint) {
             return Rc::clone(pool);
         }
-        let pool = Rc::new(Pool::new(endpoint));
+        let pool = Rc::new(ConnectionPool::new(endpoint));
         pools.insert(endpoint.clone(), Rc::clone(&pool));
         pool
     }
@@ -150,33 +148,37 @@ impl Proxy {
 }
 
 /// Sends the request to one server: on an idle connection, and on a new one if the idle connection turns out to be dead.
-async fn send(pool: &Rc<Pool>, outgoing: &Outgoing<'_>, attempt: Attempt) -> Result<Response<UpstreamBody>, Lost> {
-    if let Some(mut connection) = pool.take(attempt.max_idle()) {
+async fn send(
+    pool: &Rc<ConnectionPool>,
+    outgoing: &Outgoing<'_>,
+    retry: RetryPolicy,
+) -> Result<Response<UpstreamBody>, ExchangeError> {
+    if let Some(mut connection) = pool.take(retry.max_idle()) {
         match exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body).await {
             Ok(response) => return respond(pool, outgoing, connection, response).await,
-            Err(Lost::Unsent) => {}
-            Err(Lost::Unanswered(_)) if attempt.may_repeat(outgoing.body.has_begun()) => {}
-            Err(lost) => return Err(lost),
+            Err(ExchangeError::Unsent) => {}
+            Err(ExchangeError::Unanswered(_)) if retry.may_repeat(outgoing.body.has_begun()) => {}
+            Err(error) => return Err(error),
         }
         tracing::debug!(upstream = %pool.endpoint, "an idle connection was closed; sending the request on a new one");
     }
-    let mut connection = pool.connect().await.map_err(Lost::Unconnected)?;
+    let mut connection = pool.connect().await.map_err(ExchangeError::Unconnected)?;
     let response = exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body).await?;
     respond(pool, outgoing, connection, response).await
 }
 
 async fn respond(
-    pool: &Rc<Pool>,
+    pool: &Rc<ConnectionPool>,
     outgoing: &Outgoing<'_>,
     mut connection: Connection,
     mut response: Response<hyper::body::Incoming>,
-) -> Result<Response<UpstreamBody>, Lost> {
+) -> Result<Response<UpstreamBody>, ExchangeError> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         if !outgoing.upgrade.as_ref().is_some_and(|requested| upgrade::is_granted(response.headers(), requested)) {
-            return Err(Lost::Broken("it changed to a protocol that was not requested".into()));
+            return Err(ExchangeError::Broken("it changed to a protocol that was not requested".into()));
         }
         let upgraded = hyper::upgrade::on(&mut response).await;
-        let upgraded = upgraded.map_err(|error| Lost::Broken(exchange::describe(&error)))?;
+        let upgraded = upgraded.map_err(|error| ExchangeError::Broken(exchange::describe(&error)))?;
         let (head, _) = response.into_parts();
         return Ok(head::switching_protocols(head).map(|()| UpstreamBody::Tunnel(Some(upgraded))));
     }
@@ -184,7 +186,7 @@ async fn respond(
     let (head, incoming) = response.into_parts();
     let Parts { method, version, .. } = outgoing.request;
     let head = head::response(head, incoming.size_hint().exact(), method, *version)
-        .map_err(|problem| Lost::Broken(problem.into()))?;
+        .map_err(|problem| ExchangeError::Broken(problem.into()))?;
     let body = UpstreamStream::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body));
     Ok(head.map(|()| UpstreamBody::Stream(body)))
 }
@@ -193,7 +195,7 @@ async fn respond(
 
 impl Candidates<'_> {
     /// The next server that was not tried. Servers that are known to be down come last.
-    fn next(&mut self) -> Option<Rc<Pool>> {
+    fn next(&mut self) -> Option<Rc<ConnectionPool>> {
         match self.to {
             ProxyTarget::Server(endpoint) => {
                 self.tried.is_empty().then(|| self.tried.push(0))?;
@@ -206,31 +208,6 @@ impl Candidates<'_> {
                 self.tried.push(server);
                 Some(self.proxy.pool(balancer.endpoint(server)))
             }
-        }
-    }
-}
-
-// === impl Lost ===
-
-impl Lost {
-    fn failure(&self) -> Failure {
-        match self {
-            Lost::Client(failure) => *failure,
-            Lost::Late | Lost::Unconnected(ConnectError::Timeout) => Failure::GatewayTimeout,
-            Lost::Unconnected(_) | Lost::Unsent | Lost::Unanswered(_) | Lost::Broken(_) => Failure::BadGateway,
-        }
-    }
-}
-
-impl std::fmt::Display for Lost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Lost::Unconnected(error) => write!(f, "{error}"),
-            Lost::Client(failure) => write!(f, "the client's body failed: {}", failure.status()),
-            Lost::Unsent => write!(f, "it closed the connection before the request"),
-            Lost::Unanswered(error) => write!(f, "it closed the connection before its response ({error})"),
-            Lost::Broken(error) => write!(f, "its response is not valid: {error}"),
-            Lost::Late => write!(f, "no response for {} s", RESPONSE_TIMEOUT.as_secs()),
         }
     }
 }

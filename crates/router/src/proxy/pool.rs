@@ -7,7 +7,7 @@
 use crate::proxy::connect::{ConnectError, connect};
 use crate::proxy::request_body::RequestBody;
 use crate::proxy::retry::IDLE_TIMEOUT;
-use crate::proxy::stream::Progress;
+use crate::proxy::socket::SocketProgress;
 use howdah_config::Endpoint;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -30,7 +30,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 256;
 
 /// A thread's idle connections to an endpoint, and whether the endpoint is down.
-pub struct Pool {
+pub struct ConnectionPool {
     /// The endpoint.
     pub endpoint: Endpoint,
     idle: RefCell<Vec<Connection>>,
@@ -42,18 +42,18 @@ pub struct Connection {
     /// hyper's handle of the connection.
     pub sender: SendRequest<RequestBody>,
     /// The progress on its socket.
-    pub progress: Arc<Progress>,
+    pub progress: Arc<SocketProgress>,
     /// How long the upstream keeps it when it is idle, if the upstream states that.
     pub keep_alive: Option<Duration>,
     idle_since: Instant,
 }
 
-// === impl Pool ===
+// === impl ConnectionPool ===
 
-impl Pool {
+impl ConnectionPool {
     /// A pool without connections.
-    pub fn new(endpoint: &Endpoint) -> Pool {
-        Pool { endpoint: endpoint.clone(), idle: RefCell::default(), down_until: Cell::default() }
+    pub fn new(endpoint: &Endpoint) -> ConnectionPool {
+        ConnectionPool { endpoint: endpoint.clone(), idle: RefCell::default(), down_until: Cell::default() }
     }
 
     /// Takes an idle connection that was used within this time.
@@ -148,7 +148,7 @@ impl Connection {
 }
 
 #[cfg(test)]
-impl Pool {
+impl ConnectionPool {
     /// How many connections are idle.
     pub fn idle_count(&self) -> usize {
         self.idle.borrow().len()

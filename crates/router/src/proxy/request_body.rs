@@ -4,7 +4,7 @@
 //! hyper answers `Expect: 100-continue`. An error of the client's body (too long, broken off, too slow) is remembered, so
 //! that it is not taken for a fault of the upstream. Trailers are dropped.
 
-use crate::proxy::patience::Patience;
+use crate::proxy::timeout::WaitTimeout;
 use crate::request::incoming::Incoming;
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -22,14 +22,14 @@ pub struct ClientBody {
     incoming: RefCell<Option<Incoming>>,
     /// How many bytes were taken from the client.
     taken: Cell<u64>,
-    state: Cell<State>,
+    state: Cell<BodyState>,
     failure: Cell<Option<Failure>>,
     max_bytes: u64,
     read_timeout: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum BodyState {
     /// The upstream takes no more at the moment.
     Resting,
     /// The client has to send more.
@@ -41,7 +41,7 @@ enum State {
 /// The body of one attempt.
 pub struct RequestBody {
     client: Rc<ClientBody>,
-    patience: Patience,
+    timeout: WaitTimeout,
 }
 
 // === impl ClientBody ===
@@ -57,7 +57,7 @@ impl ClientBody {
         }
         let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
         Ok(Rc::new(ClientBody {
-            state: Cell::new(if incoming.is_some() { State::Resting } else { State::Ended }),
+            state: Cell::new(if incoming.is_some() { BodyState::Resting } else { BodyState::Ended }),
             incoming: RefCell::new(incoming),
             taken: Cell::new(0),
             failure: Cell::new(None),
@@ -83,12 +83,12 @@ impl ClientBody {
 
     /// Whether the exchange waits for the client.
     pub fn is_waiting(&self) -> bool {
-        self.state.get() == State::Waiting
+        self.state.get() == BodyState::Waiting
     }
 
     /// Whether the whole body was passed on.
     pub fn has_ended(&self) -> bool {
-        self.state.get() == State::Ended
+        self.state.get() == BodyState::Ended
     }
 
     /// The error of the client's body.
@@ -98,7 +98,7 @@ impl ClientBody {
 
     /// The body for an attempt.
     pub fn attempt(self: &Rc<Self>) -> RequestBody {
-        RequestBody { client: Rc::clone(self), patience: Patience::new(self.read_timeout) }
+        RequestBody { client: Rc::clone(self), timeout: WaitTimeout::new(self.read_timeout) }
     }
 
     fn fail(&self, failure: Failure) -> io::Error {
@@ -145,17 +145,17 @@ impl Body for RequestBody {
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let polled = self.poll_client(context);
         let state = match polled {
-            Poll::Pending => State::Waiting,
-            Poll::Ready(None) => State::Ended,
-            Poll::Ready(Some(_)) if self.is_end_stream() => State::Ended,
-            Poll::Ready(Some(_)) => State::Resting,
+            Poll::Pending => BodyState::Waiting,
+            Poll::Ready(None) => BodyState::Ended,
+            Poll::Ready(Some(_)) if self.is_end_stream() => BodyState::Ended,
+            Poll::Ready(Some(_)) => BodyState::Resting,
         };
         self.client.state.set(state);
         if polled.is_ready() {
-            self.patience.rest();
+            self.timeout.stop();
             return polled;
         }
-        self.patience.poll_is_over(context).map(|()| Some(Err(self.client.fail(Failure::RequestTimeout))))
+        self.timeout.poll_expired(context).map(|()| Some(Err(self.client.fail(Failure::RequestTimeout))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -172,7 +172,7 @@ impl ClientBody {
     /// The body of a request without one.
     pub fn none() -> Rc<ClientBody> {
         Rc::new(ClientBody {
-            state: Cell::new(State::Ended),
+            state: Cell::new(BodyState::Ended),
             incoming: RefCell::default(),
             taken: Cell::new(0),
             failure: Cell::new(None),

@@ -3,9 +3,9 @@
 //! A body that breaks off, or that sends no bytes for too long, ends with an error: the client's connection is closed, so
 //! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped.
 
-use crate::proxy::patience::{Patience, RESPONSE_TIMEOUT};
-use crate::proxy::pool::{Connection, Pool};
+use crate::proxy::pool::{Connection, ConnectionPool};
 use crate::proxy::request_body::ClientBody;
+use crate::proxy::timeout::{RESPONSE_TIMEOUT, WaitTimeout};
 use crate::response::body::Source;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -28,9 +28,9 @@ pub enum UpstreamBody {
 pub struct UpstreamStream {
     incoming: Incoming,
     connection: Option<Connection>,
-    pool: Rc<Pool>,
+    pool: Rc<ConnectionPool>,
     request: Rc<ClientBody>,
-    patience: Patience,
+    timeout: WaitTimeout,
 }
 
 // === impl UpstreamBody ===
@@ -74,16 +74,21 @@ impl Source for UpstreamBody {
 
 impl UpstreamStream {
     /// The body after a response's head on a connection.
-    pub fn new(incoming: Incoming, connection: Connection, pool: Rc<Pool>, request: Rc<ClientBody>) -> UpstreamStream {
-        let patience = Patience::new(RESPONSE_TIMEOUT);
-        UpstreamStream { incoming, connection: Some(connection), pool, request, patience }
+    pub fn new(
+        incoming: Incoming,
+        connection: Connection,
+        pool: Rc<ConnectionPool>,
+        request: Rc<ClientBody>,
+    ) -> UpstreamStream {
+        let timeout = WaitTimeout::new(RESPONSE_TIMEOUT);
+        UpstreamStream { incoming, connection: Some(connection), pool, request, timeout }
     }
 
     /// The next bytes.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
-                if self.patience.poll_is_over(context).is_pending() {
+                if self.timeout.poll_expired(context).is_pending() {
                     return Poll::Pending;
                 }
                 if self.request.has_ended() {
@@ -93,7 +98,7 @@ impl UpstreamStream {
                 // The upstream answers while the request still arrives, and may need all of it before it continues.
                 continue;
             };
-            self.patience.rest();
+            self.timeout.stop();
             match next {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {

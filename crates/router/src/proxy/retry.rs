@@ -14,19 +14,19 @@ const SURELY_FRESH: Duration = Duration::from_secs(1);
 
 /// The properties of a request that decide about its retry.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempt {
+pub struct RetryPolicy {
     is_idempotent: bool,
     has_body: bool,
 }
 
-// === impl Attempt ===
+// === impl RetryPolicy ===
 
-impl Attempt {
+impl RetryPolicy {
     /// For a request with this method, with or without a body.
-    pub fn new(method: &Method, has_body: bool) -> Attempt {
+    pub fn new(method: &Method, has_body: bool) -> RetryPolicy {
         let is_idempotent =
             matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE);
-        Attempt { is_idempotent, has_body }
+        RetryPolicy { is_idempotent, has_body }
     }
 
     /// Whether it may be sent again after its connection ended without one byte of a response.
@@ -62,7 +62,7 @@ mod tests {
             ("UNKNOWN", false, false, false, false),
         ];
         for (method, has_body, begun, may_repeat, any_connection) in cases {
-            let attempt = Attempt::new(&Method::from_bytes(method.as_bytes()).expect("method"), has_body);
+            let attempt = RetryPolicy::new(&Method::from_bytes(method.as_bytes()).expect("method"), has_body);
             assert_eq!(attempt.may_repeat(begun), may_repeat, "{method} {has_body} {begun}");
             assert_eq!(attempt.max_idle() == IDLE_TIMEOUT, any_connection, "{method} {has_body}");
         }

@@ -1,5 +1,6 @@
 //! Timeouts that are too long for end-to-end tests, and connections that end at the wrong moment.
 
+use super::timeout::RESPONSE_TIMEOUT;
 use super::*;
 use http::uri::PathAndQuery;
 use http::{Method, Request};

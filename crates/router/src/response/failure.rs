@@ -1,6 +1,6 @@
 //! The answers that are howdah's own: a status, a short page, and for 5xx a line in the log that says why.
 
-use crate::http1::strictness::Refusal;
+use crate::http1::strictness::HeadRefusal;
 use crate::request::authority::BadAuthority;
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -108,14 +108,14 @@ impl Failure {
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
+impl From<HeadRefusal> for Failure {
+    fn from(refusal: HeadRefusal) -> Failure {
         match refusal {
-            Refusal::Bad(why) => Failure::BadRequest(why),
-            Refusal::TargetTooLong => Failure::TargetTooLong,
-            Refusal::HeadTooLarge => Failure::HeadTooLarge,
-            Refusal::UnknownCoding => Failure::NotImplemented,
-            Refusal::Version => Failure::VersionNotSupported,
+            HeadRefusal::Bad(why) => Failure::BadRequest(why),
+            HeadRefusal::TargetTooLong => Failure::TargetTooLong,
+            HeadRefusal::HeadTooLarge => Failure::HeadTooLarge,
+            HeadRefusal::UnknownCoding => Failure::NotImplemented,
+            HeadRefusal::Version => Failure::VersionNotSupported,
         }
     }
 }

@@ -33,7 +33,7 @@ pub enum Chunks {
 
 /// The framing is wrong: the end of the body is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct BrokenChunks;
 
 /// Sixteen hexadecimal digits are 64 bits.
 const MAX_DIGITS: u8 = 16;
@@ -46,7 +46,7 @@ impl Chunks {
     pub const START: Chunks = Chunks::Size(0, 0);
 
     /// Skips bytes up to the end of the body, and returns how many: up to the first wrong byte if there is an error.
-    pub fn skip(&mut self, bytes: &[u8]) -> (usize, Result<(), Broken>) {
+    pub fn skip(&mut self, bytes: &[u8]) -> (usize, Result<(), BrokenChunks>) {
         let mut at = 0;
         while at < bytes.len() && *self != Chunks::End {
             if let Chunks::Data(left) = self {
@@ -60,7 +60,7 @@ impl Chunks {
             }
             match self.after(bytes[at]) {
                 Some(next) => *self = next,
-                None => return (at, Err(Broken)),
+                None => return (at, Err(BrokenChunks)),
             }
             at += 1;
         }
@@ -105,7 +105,7 @@ fn is_text(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn skip(bytes: &[u8]) -> (usize, Result<Chunks, Broken>) {
+    fn skip(bytes: &[u8]) -> (usize, Result<Chunks, BrokenChunks>) {
         let mut chunks = Chunks::START;
         let (taken, result) = chunks.skip(bytes);
         let at_once = (taken, result.map(|()| chunks));
@@ -115,7 +115,7 @@ mod tests {
             let (one, result) = slowly.skip(&[*byte]);
             taken += one;
             if result.is_err() {
-                assert_eq!(at_once, (taken, Err(Broken)), "{}", bytes.escape_ascii());
+                assert_eq!(at_once, (taken, Err(BrokenChunks)), "{}", bytes.escape_ascii());
                 return at_once;
             }
         }
@@ -173,10 +173,10 @@ mod tests {
             (b"0\r\n\rx", 4),
         ];
         for (body, at) in table {
-            assert_eq!(skip(body), (*at, Err(Broken)), "{}", body.escape_ascii());
+            assert_eq!(skip(body), (*at, Err(BrokenChunks)), "{}", body.escape_ascii());
         }
         let extension = [b"1;", &[b'x'; MAX_EXTENSION_BYTES as usize + 1][..]].concat();
-        assert_eq!(skip(&extension).1, Err(Broken));
+        assert_eq!(skip(&extension).1, Err(BrokenChunks));
         assert_eq!(skip(b"ffffffffffffffff\r\n1").1, Ok(Chunks::Data(u64::MAX - 1)));
     }
 }

@@ -1,8 +1,8 @@
 //! Checks the requests of a connection, one after the other, and determines which bytes hyper may read.
 
-use super::chunks::{Broken, Chunks};
-use super::head::{Framing, Scanner};
-use super::refusal::Refusal;
+use super::chunks::{BrokenChunks, Chunks};
+use super::head::{Framing, HeadScanner};
+use super::refusal::HeadRefusal;
 
 /// The current position in the requests of a connection.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Guard {
 
 #[derive(Debug)]
 enum State {
-    Head(Scanner),
+    Head(HeadScanner),
     /// In a body that has this number of bytes left.
     Length(u64),
     Chunked(Chunks),
@@ -29,18 +29,18 @@ enum State {
 /// The result for some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// How many bytes pass. Without trouble, the rest is part of an incomplete head: the caller keeps it, and passes it
+    /// How many bytes pass. Without an error, the rest is part of an incomplete head: the caller keeps it, and passes it
     /// again together with the next bytes.
     pub pass: usize,
     /// The error in the bytes after them.
-    pub trouble: Option<Trouble>,
+    pub error: Option<GuardError>,
 }
 
 /// An error that ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum GuardError {
     /// A head is refused, after this number of heads on the connection.
-    Refused(Refusal, u64),
+    Refused(HeadRefusal, u64),
     /// The body of the last request breaks its framing.
     Broken,
 }
@@ -50,7 +50,7 @@ pub enum Trouble {
 impl Guard {
     /// Starts before the first request.
     pub fn new() -> Guard {
-        Guard { state: State::Head(Scanner::default()), heads: 0, whole: 0, requests_upgrade: false }
+        Guard { state: State::Head(HeadScanner::default()), heads: 0, whole: 0, requests_upgrade: false }
     }
 
     /// How many requests have passed to their end.
@@ -71,10 +71,10 @@ impl Guard {
 
     /// Continues after a response that did not change the protocol.
     pub fn go_on(&mut self) {
-        self.state = State::Head(Scanner::default());
+        self.state = State::Head(HeadScanner::default());
     }
 
-    /// Checks bytes: those that did not pass the last time, and new ones. Must not be called after trouble.
+    /// Checks bytes: those that did not pass the last time, and new ones. Must not be called after an error.
     pub fn judge(&mut self, bytes: &[u8]) -> Judgement {
         let mut pass = 0;
         while pass < bytes.len() {
@@ -92,7 +92,7 @@ impl Guard {
                             Framing::Chunked => State::Chunked(Chunks::START),
                         };
                     }
-                    Err(refusal) => return Judgement { pass, trouble: Some(Trouble::Refused(refusal, self.heads)) },
+                    Err(refusal) => return Judgement { pass, error: Some(GuardError::Refused(refusal, self.heads)) },
                 },
                 State::Length(left) => {
                     let taken = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
@@ -105,8 +105,8 @@ impl Guard {
                 State::Chunked(chunks) => {
                     let (taken, result) = chunks.skip(rest);
                     pass += taken;
-                    if let Err(Broken) = result {
-                        return Judgement { pass, trouble: Some(Trouble::Broken) };
+                    if let Err(BrokenChunks) = result {
+                        return Judgement { pass, error: Some(GuardError::Broken) };
                     }
                     if *chunks == Chunks::End {
                         self.state = self.after_body();
@@ -115,12 +115,12 @@ impl Guard {
                 State::Undecided => break,
             }
         }
-        Judgement { pass, trouble: None }
+        Judgement { pass, error: None }
     }
 
     fn after_body(&mut self) -> State {
         self.whole += 1;
-        if self.requests_upgrade { State::Undecided } else { State::Head(Scanner::default()) }
+        if self.requests_upgrade { State::Undecided } else { State::Head(HeadScanner::default()) }
     }
 }
 
@@ -133,15 +133,15 @@ mod tests {
     const CHUNKED: &[u8] = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nGET /\r\n0\r\n\r\n";
 
     /// Does what the socket does, with reads of `step` bytes. Returns the bytes that passed.
-    fn feed(bytes: &[u8], step: usize) -> (Vec<u8>, Option<Trouble>) {
+    fn feed(bytes: &[u8], step: usize) -> (Vec<u8>, Option<GuardError>) {
         let mut guard = Guard::new();
         let (mut kept, mut passed) = (Vec::new(), Vec::new());
         for piece in bytes.chunks(step) {
             kept.extend_from_slice(piece);
-            let Judgement { pass, trouble } = guard.judge(&kept);
+            let Judgement { pass, error } = guard.judge(&kept);
             passed.extend(kept.drain(..pass));
-            if trouble.is_some() {
-                return (passed, trouble);
+            if error.is_some() {
+                return (passed, error);
             }
         }
         (passed, None)
@@ -170,10 +170,10 @@ mod tests {
             assert_eq!(feed(&all, step), (upgrade.to_vec(), None), "{step}");
         }
         let mut guard = Guard::new();
-        assert_eq!(guard.judge(&all), Judgement { pass: upgrade.len(), trouble: None });
+        assert_eq!(guard.judge(&all), Judgement { pass: upgrade.len(), error: None });
         assert_eq!(guard.waits_for(), Some(1));
         guard.go_on();
-        assert_eq!((guard.waits_for(), guard.judge(GET)), (None, Judgement { pass: GET.len(), trouble: None }));
+        assert_eq!((guard.waits_for(), guard.judge(GET)), (None, Judgement { pass: GET.len(), error: None }));
     }
 
     #[test]
@@ -201,9 +201,9 @@ mod tests {
         let before = [GET, CHUNKED].concat();
         let bad = b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello";
         let all = [&before[..], bad, GET].concat();
-        let trouble = Trouble::Refused(Refusal::Bad("more than one Content-Length"), 2);
+        let error = GuardError::Refused(HeadRefusal::Bad("more than one Content-Length"), 2);
         for step in 1..=all.len() {
-            assert_eq!(feed(&all, step), (before.clone(), Some(trouble)), "{step}");
+            assert_eq!(feed(&all, step), (before.clone(), Some(error)), "{step}");
         }
     }
 
@@ -231,7 +231,7 @@ mod tests {
         let all = [&head[..], b"3\r\nabc\r\n3 \r\nabc\r\n0\r\n\r\n", GET].concat();
         for step in 1..=all.len() {
             let expected = [&head[..], b"3\r\nabc\r\n3 "].concat();
-            assert_eq!(feed(&all, step), (expected, Some(Trouble::Broken)), "{step}");
+            assert_eq!(feed(&all, step), (expected, Some(GuardError::Broken)), "{step}");
         }
     }
 }

@@ -4,33 +4,33 @@
 //! and checks everything else, such as the characters of names and values. The scanner is called again when more bytes
 //! have arrived, and continues where it stopped.
 
-use super::refusal::Refusal;
+use super::refusal::HeadRefusal;
 use crate::http1::limits::MAX_HEAD_BYTES;
 use memchr::memchr;
 
 /// The state of the scan of one head.
 #[derive(Debug, Default)]
-pub struct Scanner {
+pub struct HeadScanner {
     /// How many bytes were searched for line ends.
     searched: usize,
     /// The beginning of the line whose end has not arrived yet.
     line_start: usize,
     /// The version in the request line, once that is complete.
-    version: Option<Version>,
+    version: Option<HttpVersion>,
     length: Option<u64>,
     is_chunked: bool,
     requests_upgrade: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum HttpVersion {
     Http10,
     Http11,
 }
 
 /// A complete head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ScannedHead {
     /// Its length in bytes, with the empty line at its end and empty lines before it.
     pub length: usize,
     /// The framing of the body.
@@ -51,15 +51,15 @@ pub enum Framing {
 /// A program behind howdah may fail to parse a larger number.
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
-// === impl Scanner ===
+// === impl HeadScanner ===
 
-impl Scanner {
+impl HeadScanner {
     /// Scans the bytes of a head that have arrived, from its first byte. Returns `None` if the head is not complete.
-    pub fn scan(&mut self, bytes: &[u8]) -> Result<Option<Head>, Refusal> {
+    pub fn scan(&mut self, bytes: &[u8]) -> Result<Option<ScannedHead>, HeadRefusal> {
         while let Some(found) = memchr(b'\n', &bytes[self.searched..]) {
             let line_end = self.searched + found;
             let line = &bytes[self.line_start..line_end];
-            let line = line.strip_suffix(b"\r").ok_or(Refusal::Bad("a line ends with a bare LF"))?;
+            let line = line.strip_suffix(b"\r").ok_or(HeadRefusal::Bad("a line ends with a bare LF"))?;
             self.searched = line_end + 1;
             self.line_start = self.searched;
             if self.searched > MAX_HEAD_BYTES {
@@ -71,7 +71,11 @@ impl Scanner {
                 (None, line) => self.version = Some(request_line(line)?),
                 (Some(version), b"") => {
                     let body = self.framing(version)?;
-                    return Ok(Some(Head { length: self.searched, body, requests_upgrade: self.requests_upgrade }));
+                    return Ok(Some(ScannedHead {
+                        length: self.searched,
+                        body,
+                        requests_upgrade: self.requests_upgrade,
+                    }));
                 }
                 (Some(_), line) => self.header(line)?,
             }
@@ -89,24 +93,24 @@ impl Scanner {
         self.searched == 0
     }
 
-    fn too_long(&self) -> Refusal {
-        if self.version.is_none() { Refusal::TargetTooLong } else { Refusal::HeadTooLarge }
+    fn too_long(&self) -> HeadRefusal {
+        if self.version.is_none() { HeadRefusal::TargetTooLong } else { HeadRefusal::HeadTooLarge }
     }
 
-    fn header(&mut self, line: &[u8]) -> Result<(), Refusal> {
+    fn header(&mut self, line: &[u8]) -> Result<(), HeadRefusal> {
         if matches!(line[0], b' ' | b'\t') {
-            return Err(Refusal::Bad("a header goes on in the next line"));
+            return Err(HeadRefusal::Bad("a header goes on in the next line"));
         }
-        let Some(colon) = memchr(b':', line) else { return Err(Refusal::Bad("a header without a colon")) };
+        let Some(colon) = memchr(b':', line) else { return Err(HeadRefusal::Bad("a header without a colon")) };
         let (name, value) = (&line[..colon], &line[colon + 1..]);
         if name.eq_ignore_ascii_case(b"content-length") {
             if self.length.is_some() {
-                return Err(Refusal::Bad("more than one Content-Length"));
+                return Err(HeadRefusal::Bad("more than one Content-Length"));
             }
-            self.length = Some(length(trim(value)).ok_or(Refusal::Bad("Content-Length"))?);
+            self.length = Some(length(trim(value)).ok_or(HeadRefusal::Bad("Content-Length"))?);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             if self.is_chunked {
-                return Err(Refusal::Bad("more than one Transfer-Encoding"));
+                return Err(HeadRefusal::Bad("more than one Transfer-Encoding"));
             }
             transfer_encoding(trim(value))?;
             self.is_chunked = true;
@@ -116,42 +120,44 @@ impl Scanner {
         Ok(())
     }
 
-    fn framing(&self, version: Version) -> Result<Framing, Refusal> {
+    fn framing(&self, version: HttpVersion) -> Result<Framing, HeadRefusal> {
         match (self.is_chunked, self.length) {
-            (true, Some(_)) => Err(Refusal::Bad("Transfer-Encoding beside Content-Length")),
-            (true, None) if version == Version::Http10 => Err(Refusal::Bad("Transfer-Encoding in HTTP/1.0")),
+            (true, Some(_)) => Err(HeadRefusal::Bad("Transfer-Encoding beside Content-Length")),
+            (true, None) if version == HttpVersion::Http10 => Err(HeadRefusal::Bad("Transfer-Encoding in HTTP/1.0")),
             (true, None) => Ok(Framing::Chunked),
             (false, length) => Ok(Framing::Length(length.unwrap_or(0))),
         }
     }
 }
 
-fn request_line(line: &[u8]) -> Result<Version, Refusal> {
+fn request_line(line: &[u8]) -> Result<HttpVersion, HeadRefusal> {
     let mut parts = line.split(|byte| *byte == b' ');
     let (Some(_), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-        return Err(Refusal::Bad("a request line has a method, a target and a version, with one space between them"));
+        return Err(HeadRefusal::Bad(
+            "a request line has a method, a target and a version, with one space between them",
+        ));
     };
     // RFC 9112, 3.2: a target has no fragment. hyper would cut it off.
     if memchr(b'#', target).is_some() {
-        return Err(Refusal::Bad("the target has a fragment"));
+        return Err(HeadRefusal::Bad("the target has a fragment"));
     }
     match version {
-        b"HTTP/1.1" => Ok(Version::Http11),
-        b"HTTP/1.0" => Ok(Version::Http10),
+        b"HTTP/1.1" => Ok(HttpVersion::Http11),
+        b"HTTP/1.0" => Ok(HttpVersion::Http10),
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
-            Err(Refusal::Version)
+            Err(HeadRefusal::Version)
         }
-        _ => Err(Refusal::Bad("the version")),
+        _ => Err(HeadRefusal::Bad("the version")),
     }
 }
 
-fn unfinished_request_line(bytes: &[u8]) -> Result<(), Refusal> {
+fn unfinished_request_line(bytes: &[u8]) -> Result<(), HeadRefusal> {
     let method = bytes.strip_suffix(b"\r").unwrap_or(bytes).split(|byte| *byte == b' ').next().unwrap_or_default();
-    if method.iter().all(|byte| is_token_byte(*byte)) { Ok(()) } else { Err(Refusal::Bad("the method")) }
+    if method.iter().all(|byte| is_token_byte(*byte)) { Ok(()) } else { Err(HeadRefusal::Bad("the method")) }
 }
 
 /// RFC 9112, 6.1 and 6.3: only `chunked` is supported.
-fn transfer_encoding(value: &[u8]) -> Result<(), Refusal> {
+fn transfer_encoding(value: &[u8]) -> Result<(), HeadRefusal> {
     if value.eq_ignore_ascii_case(b"chunked") {
         return Ok(());
     }
@@ -159,7 +165,7 @@ fn transfer_encoding(value: &[u8]) -> Result<(), Refusal> {
     let mut codings = value.split(|byte| *byte == b',').rev();
     let last_alone = codings.next().is_some_and(is_chunked) && !codings.any(is_chunked);
     // The end of the body is certain only if the last coding, and no other, is `chunked`.
-    Err(if last_alone { Refusal::UnknownCoding } else { Refusal::Bad("Transfer-Encoding") })
+    Err(if last_alone { HeadRefusal::UnknownCoding } else { HeadRefusal::Bad("Transfer-Encoding") })
 }
 
 fn length(value: &[u8]) -> Option<u64> {
@@ -188,9 +194,9 @@ mod tests {
     const NONE: Framing = Framing::Length(0);
 
     /// Scans a head at once and byte by byte, and checks that the results are equal.
-    fn scan(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
-        let at_once = Scanner::default().scan(bytes);
-        let mut scanner = Scanner::default();
+    fn scan(bytes: &[u8]) -> Result<Option<ScannedHead>, HeadRefusal> {
+        let at_once = HeadScanner::default().scan(bytes);
+        let mut scanner = HeadScanner::default();
         let mut slowly = Ok(None);
         for length in 1..=bytes.len() {
             slowly = scanner.scan(&bytes[..length]);
@@ -202,7 +208,7 @@ mod tests {
         at_once
     }
 
-    fn with_headers(headers: &str) -> Result<Framing, Refusal> {
+    fn with_headers(headers: &str) -> Result<Framing, HeadRefusal> {
         let head = format!("POST /a?b HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
         scan(head.as_bytes()).map(|scanned| {
             let scanned = scanned.expect("a complete head");
@@ -213,9 +219,9 @@ mod tests {
 
     #[test]
     fn a_request_without_certain_framing_is_refused() {
-        let bad = |problem| Err(Refusal::Bad(problem));
+        let bad = |problem| Err(HeadRefusal::Bad(problem));
         let both = "Transfer-Encoding beside Content-Length";
-        let table: &[(&str, Result<Framing, Refusal>)] = &[
+        let table: &[(&str, Result<Framing, HeadRefusal>)] = &[
             ("", Ok(NONE)),
             ("Content-Length: 5\r\n", Ok(Framing::Length(5))),
             ("content-LENGTH:5\r\n", Ok(Framing::Length(5))),
@@ -241,9 +247,9 @@ mod tests {
             ("Transfer-Encoding: chunked, chunked\r\n", bad("Transfer-Encoding")),
             ("Transfer-Encoding: chunked, identity\r\n", bad("Transfer-Encoding")),
             ("Transfer-Encoding: identity\r\n", bad("Transfer-Encoding")),
-            ("Transfer-Encoding: identity, chunked\r\n", Err(Refusal::UnknownCoding)),
+            ("Transfer-Encoding: identity, chunked\r\n", Err(HeadRefusal::UnknownCoding)),
             ("Transfer-Encoding: gzip\r\n", bad("Transfer-Encoding")),
-            ("Transfer-Encoding: gzip, chunked\r\n", Err(Refusal::UnknownCoding)),
+            ("Transfer-Encoding: gzip, chunked\r\n", Err(HeadRefusal::UnknownCoding)),
             ("Transfer-Encoding: chunked, gzip\r\n", bad("Transfer-Encoding")),
             ("Transfer-Encoding: xchunked\r\n", bad("Transfer-Encoding")),
             ("Transfer-Encoding: \"chunked\"\r\n", bad("Transfer-Encoding")),
@@ -267,8 +273,8 @@ mod tests {
 
     #[test]
     fn a_request_line_has_three_parts() {
-        let bad = Refusal::Bad("a request line has a method, a target and a version, with one space between them");
-        let table: &[(&[u8], Option<Refusal>)] = &[
+        let bad = HeadRefusal::Bad("a request line has a method, a target and a version, with one space between them");
+        let table: &[(&[u8], Option<HeadRefusal>)] = &[
             (b"GET / HTTP/1.1\r\n\r\n", None),
             (b"GET / HTTP/1.0\r\n\r\n", None),
             (b"\r\n\r\nGET / HTTP/1.1\r\n\r\n", None),
@@ -279,22 +285,22 @@ mod tests {
             (b"GET /\r\n\r\n", Some(bad)),
             (b"GET\r\n\r\n", Some(bad)),
             (b" GET / HTTP/1.1\r\n\r\n", Some(bad)),
-            (b"GET / HTTP/1.2\r\n\r\n", Some(Refusal::Version)),
-            (b"GET / HTTP/9.9\r\n\r\n", Some(Refusal::Version)),
-            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Some(Refusal::Version)),
-            (b"GET / HTTP/0.9\r\n\r\n", Some(Refusal::Version)),
-            (b"GET / HTTP/11\r\n\r\n", Some(Refusal::Bad("the version"))),
-            (b"GET / http/1.1\r\n\r\n", Some(Refusal::Bad("the version"))),
-            (b"GET / HTTP/1.1x\r\n\r\n", Some(Refusal::Bad("the version"))),
-            (b"GET /#a HTTP/1.1\r\n\r\n", Some(Refusal::Bad("the target has a fragment"))),
-            (b"GET /a?b#c HTTP/1.1\r\n\r\n", Some(Refusal::Bad("the target has a fragment"))),
-            (b"GET / HTTP/1.1\n\n", Some(Refusal::Bad("a line ends with a bare LF"))),
-            (b"\nGET / HTTP/1.1\r\n\r\n", Some(Refusal::Bad("a line ends with a bare LF"))),
-            (b"\x16\x03\x01\x00\xa5\x01", Some(Refusal::Bad("the method"))),
-            (b"G\0T / HTTP/1.1", Some(Refusal::Bad("the method"))),
+            (b"GET / HTTP/1.2\r\n\r\n", Some(HeadRefusal::Version)),
+            (b"GET / HTTP/9.9\r\n\r\n", Some(HeadRefusal::Version)),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Some(HeadRefusal::Version)),
+            (b"GET / HTTP/0.9\r\n\r\n", Some(HeadRefusal::Version)),
+            (b"GET / HTTP/11\r\n\r\n", Some(HeadRefusal::Bad("the version"))),
+            (b"GET / http/1.1\r\n\r\n", Some(HeadRefusal::Bad("the version"))),
+            (b"GET / HTTP/1.1x\r\n\r\n", Some(HeadRefusal::Bad("the version"))),
+            (b"GET /#a HTTP/1.1\r\n\r\n", Some(HeadRefusal::Bad("the target has a fragment"))),
+            (b"GET /a?b#c HTTP/1.1\r\n\r\n", Some(HeadRefusal::Bad("the target has a fragment"))),
+            (b"GET / HTTP/1.1\n\n", Some(HeadRefusal::Bad("a line ends with a bare LF"))),
+            (b"\nGET / HTTP/1.1\r\n\r\n", Some(HeadRefusal::Bad("a line ends with a bare LF"))),
+            (b"\x16\x03\x01\x00\xa5\x01", Some(HeadRefusal::Bad("the method"))),
+            (b"G\0T / HTTP/1.1", Some(HeadRefusal::Bad("the method"))),
         ];
         for (head, expected) in table {
-            let scanned = Scanner::default().scan(head);
+            let scanned = HeadScanner::default().scan(head);
             assert_eq!(scanned.err(), *expected, "{}", head.escape_ascii());
         }
     }
@@ -305,11 +311,11 @@ mod tests {
         for length in 0..head.len() {
             assert_eq!(scan(&head[..length]), Ok(None), "{length}");
         }
-        assert_eq!(scan(head), Ok(Some(Head { length: head.len(), body: NONE, requests_upgrade: false })));
+        assert_eq!(scan(head), Ok(Some(ScannedHead { length: head.len(), body: NONE, requests_upgrade: false })));
         let followed = [&head[..], b"POST"].concat();
         assert_eq!(
-            Scanner::default().scan(&followed),
-            Ok(Some(Head { length: head.len(), body: NONE, requests_upgrade: false }))
+            HeadScanner::default().scan(&followed),
+            Ok(Some(ScannedHead { length: head.len(), body: NONE, requests_upgrade: false }))
         );
     }
 
@@ -317,14 +323,14 @@ mod tests {
     fn a_head_has_a_limit() {
         let line = |length: usize| format!("GET /{} HTTP/1.1\r\n", "x".repeat(length));
         let header = |length: usize| format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(length));
-        assert_eq!(Scanner::default().scan(line(MAX_HEAD_BYTES).as_bytes()), Err(Refusal::TargetTooLong));
-        assert_eq!(Scanner::default().scan(line(MAX_HEAD_BYTES - 100).as_bytes()), Ok(None));
+        assert_eq!(HeadScanner::default().scan(line(MAX_HEAD_BYTES).as_bytes()), Err(HeadRefusal::TargetTooLong));
+        assert_eq!(HeadScanner::default().scan(line(MAX_HEAD_BYTES - 100).as_bytes()), Ok(None));
         let longest = MAX_HEAD_BYTES - header(0).len();
-        let scanned = Scanner::default().scan(header(longest).as_bytes());
-        assert_eq!(scanned, Ok(Some(Head { length: MAX_HEAD_BYTES, body: NONE, requests_upgrade: false })));
-        assert_eq!(Scanner::default().scan(header(longest + 1).as_bytes()), Err(Refusal::HeadTooLarge));
+        let scanned = HeadScanner::default().scan(header(longest).as_bytes());
+        assert_eq!(scanned, Ok(Some(ScannedHead { length: MAX_HEAD_BYTES, body: NONE, requests_upgrade: false })));
+        assert_eq!(HeadScanner::default().scan(header(longest + 1).as_bytes()), Err(HeadRefusal::HeadTooLarge));
         let unfinished = header(longest + 1);
         let unfinished = &unfinished.as_bytes()[..MAX_HEAD_BYTES];
-        assert_eq!(Scanner::default().scan(unfinished), Err(Refusal::HeadTooLarge));
+        assert_eq!(HeadScanner::default().scan(unfinished), Err(HeadRefusal::HeadTooLarge));
     }
 }

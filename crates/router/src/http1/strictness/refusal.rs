@@ -2,7 +2,7 @@
 
 /// Why a head is refused before it becomes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HeadRefusal {
     /// 400, with the part that is wrong.
     Bad(&'static str),
     /// 414: the request line has no end within [`MAX_HEAD_BYTES`](crate::http1::limits::MAX_HEAD_BYTES).

@@ -1,6 +1,7 @@
 //! A socket to an upstream. It records what hyper does not report: the time of the last write, and whether a response
 //! has begun.
 
+use crate::net::transport::Transport;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,34 +9,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 
-/// A connected socket.
-pub struct Stream {
-    socket: Socket,
-    progress: Arc<Progress>,
+/// A connected socket, and its progress.
+pub struct UpstreamSocket {
+    transport: Transport,
+    progress: Arc<SocketProgress>,
 }
 
 /// The progress on a socket. hyper requires a socket that can be sent to other threads, for a change of the protocol;
 /// hence the atomics, although only one thread uses them.
 #[derive(Debug)]
-pub struct Progress {
+pub struct SocketProgress {
     since: Instant,
     wrote_after_milliseconds: AtomicU64,
     has_read: AtomicBool,
 }
 
-pub enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+// === impl SocketProgress ===
 
-// === impl Progress ===
-
-impl Progress {
-    fn new() -> Progress {
-        Progress {
+impl SocketProgress {
+    fn new() -> SocketProgress {
+        SocketProgress {
             since: Instant::now(),
             wrote_after_milliseconds: AtomicU64::default(),
             has_read: AtomicBool::default(),
@@ -64,16 +59,16 @@ impl Progress {
     }
 }
 
-// === impl Stream ===
+// === impl UpstreamSocket ===
 
-impl Stream {
+impl UpstreamSocket {
     /// Wraps a connected socket.
-    pub fn new(socket: Socket) -> Stream {
-        Stream { socket, progress: Arc::new(Progress::new()) }
+    pub fn new(transport: Transport) -> UpstreamSocket {
+        UpstreamSocket { transport, progress: Arc::new(SocketProgress::new()) }
     }
 
     /// Its progress, readable while hyper owns the stream.
-    pub fn progress(&self) -> Arc<Progress> {
+    pub fn progress(&self) -> Arc<SocketProgress> {
         Arc::clone(&self.progress)
     }
 
@@ -85,17 +80,14 @@ impl Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for UpstreamSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let result = match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Socket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
-        };
+        let result = Pin::new(&mut self.transport).poll_read(context, buffer);
         if buffer.filled().len() > before {
             self.progress.has_read.store(true, Ordering::Relaxed);
         }
@@ -103,12 +95,9 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for UpstreamSocket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
-        };
+        let written = Pin::new(&mut self.transport).poll_write(context, bytes);
         self.note_write(written)
     }
 
@@ -117,10 +106,7 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, buffers),
-            Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(context, buffers),
-        };
+        let written = Pin::new(&mut self.transport).poll_write_vectored(context, buffers);
         self.note_write(written)
     }
 
@@ -129,16 +115,10 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
-        }
+        Pin::new(&mut self.transport).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
-            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+        Pin::new(&mut self.transport).poll_shutdown(context)
     }
 }
