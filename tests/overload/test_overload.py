@@ -12,8 +12,6 @@ from support.http.load import load_at_rates
 from support.server import Howdah
 from support.waiting import wait_for
 
-pytestmark = pytest.mark.load
-
 
 @pytest.fixture
 def site(folder):
@@ -46,6 +44,7 @@ def url(server, path):
 # --- The number of workers
 
 
+@pytest.mark.load
 def test_waiting_code_gets_many_workers(site):
     with run(site) as server:
         assert status(server)["processes"]["running"] == max(2, os.cpu_count())
@@ -58,6 +57,7 @@ def test_waiting_code_gets_many_workers(site):
         assert now["auto"]["memory_allows"] > now["running"], now
 
 
+@pytest.mark.load
 def test_computing_code_gets_few_workers(site):
     with run(site) as server:
         with ThreadPoolExecutor(16) as pool:
@@ -67,6 +67,7 @@ def test_computing_code_gets_few_workers(site):
         assert now["running"] <= 4 * max(2, os.cpu_count()) + 2, now
 
 
+@pytest.mark.load
 def test_automatic_sizing_keeps_its_limits(site):
     for bounds, most in [({"max": 3}, 3), ({"memory": 1 << 20}, 1), ({"max": 1}, 1)]:
         with run(site, processes={"auto": bounds}) as server:
@@ -85,7 +86,7 @@ def test_a_request_that_waits_too_long_is_answered_503(site):
         late = Background(server.get, "/count.php")
         answer = late.result()
         assert answer.status == 503 and int(answer.header("Retry-After")) >= 1
-        assert 0.4 < late.seconds < 2
+        assert 0.4 < late.seconds < 5
         (site.scratch / "go").touch()
         assert running.result().status == 200
         assert server.get("/hello.php").text == "hello"
@@ -94,6 +95,7 @@ def test_a_request_that_waits_too_long_is_answered_503(site):
         wait_for(lambda: "no worker takes a request in time" in server.stderr, "a line in the log")
 
 
+@pytest.mark.load
 def test_a_slow_body_during_overload_blocks_no_request(site):
     """howdah predicts the rejection before the body has arrived."""
     with run(site, processes=2, limits={"queue_timeout": 1}) as server:
@@ -124,6 +126,7 @@ def test_a_slow_body_during_overload_blocks_no_request(site):
 # --- Lasting overload
 
 
+@pytest.mark.load
 def test_under_lasting_overload_capacity_is_used_and_the_excess_is_rejected_quickly(site):
     # Two workers at 10 ms per request complete at most 200 requests/s on any machine. The load is three times that.
     with run(site, processes=2, limits={"queue_timeout": 5}) as server:
@@ -145,6 +148,7 @@ def test_under_lasting_overload_capacity_is_used_and_the_excess_is_rejected_quic
         assert "the overload is over" in server.stderr
 
 
+@pytest.mark.load
 def test_the_overload_of_one_application_does_not_affect_others(site):
     config = {
         "routes": [
@@ -173,6 +177,7 @@ def test_the_overload_of_one_application_does_not_affect_others(site):
         overload.result()
 
 
+@pytest.mark.load
 def test_fifteen_hundred_clients_see_no_error(site):
     with run(site) as server:
         report = load_at_rates(url(server, "/hello.php"), "15000:0.1", "100:2", "15000:0.1", expect="hello")
@@ -186,6 +191,7 @@ def over_a_unix_socket(folder, socket, **options):
     }
 
 
+@pytest.mark.load
 def test_fifteen_hundred_clients_of_a_unix_socket_see_no_error(site, tmp_path):
     socket = tmp_path / "socket"
     # On a slow machine, too, no request may be rejected because of the queue timeout.
@@ -196,6 +202,7 @@ def test_fifteen_hundred_clients_of_a_unix_socket_see_no_error(site, tmp_path):
         assert report["outcomes"] == {"200": 3200}
 
 
+@pytest.mark.load
 def test_overload_over_a_unix_socket_is_answered(site, tmp_path):
     socket = tmp_path / "socket"
     with Howdah.run(over_a_unix_socket(site, socket, processes=2, limits={"queue_timeout": 2})):

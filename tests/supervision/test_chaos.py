@@ -8,8 +8,6 @@ import os
 import random
 import time
 
-import pytest
-
 from support.http.load import Load
 from support.processes import Process, children, open_descriptors
 from support.server import Howdah
@@ -38,7 +36,6 @@ def victims(server, title):
     return [process for pid in below if (process := Process.of(pid)) and process.title == title and process.state != "Z"]
 
 
-@pytest.mark.load
 def test_random_deaths_cost_their_own_requests_and_nothing_else(folder):
     folder.php("echo.php", "usleep(2000); echo 'you asked for ', $_SERVER['QUERY_STRING'];")
     config = {"applications": {"app": {"type": "php", "root": str(folder.root), "processes": WORKERS}}}

@@ -110,7 +110,6 @@ def test_a_script_that_kills_each_worker_does_not_starve_the_others(shop, limits
     assert server.get("/pid.php").status == 200
 
 
-@pytest.mark.load
 @pytest.mark.parametrize("killer, good", [("/killed.php", "/pid.php"), ("/page.php?x=bad", "/page.php?x=good")])
 def test_many_clients_of_a_script_that_kills_workers_do_not_starve_the_others(shop, folder, killer, good):
     folder.php("page.php", "if ($_GET['x'] === 'bad') { posix_kill(getmypid(), SIGKILL); sleep(60); } echo 'fine';")
@@ -133,9 +132,10 @@ def test_many_clients_of_a_script_that_kills_workers_do_not_starve_the_others(sh
     assert set(kills) == {502, 503} and set(others) == {200}, (kills, others)
     # Ten at once and twenty per second run; on a slow machine fewer.
     assert kills[502] <= 20 * (seconds + 1) + 10 + 8, kills
-    assert others[200] > 50 * seconds, others
+    assert others[200] > 10 * seconds, others
     slowest = sorted(seconds for _, seconds in answers[good])
-    assert slowest[len(slowest) * 9 // 10] < 0.5, slowest[-20:]
+    # Without the limit they would queue for longer than that.
+    assert slowest[len(slowest) * 9 // 10] < 2, slowest[-20:]
     path = killer.partition("?")[0]
     assert server.stderr.count(f"requests for {path} kill the workers that run them: 20 a second are run") == 1
     server.workers("shop", count=2)
