@@ -51,7 +51,7 @@ def test_a_worker_beyond_its_memory_limit_is_replaced_after_its_request(shop):
         lambda: re.search(rf'worker of "shop" \(pid {first}\) grew (\d+) MiB in (\d) requests.*', server.stderr), "the line"
     )
     assert 95 <= int(line[1]) <= 110
-    assert "requests of /leak.php" in line[0] and line[0].endswith("another one takes its place")
+    assert line[0].endswith("; replacing it")
     assert "exited with" not in server.stderr, "no error was logged"
 
 
@@ -90,7 +90,6 @@ def test_a_leak_is_logged_without_a_limit(shop):
             assert server.get("/slow.php").text == pid
     line = wait_for(lambda: re.search(r'worker of "shop" \(pid \d+\) grew (\d+) MiB in (\d+) requests.*', server.stderr), "the line")
     assert 32 <= int(line[1]) <= 40 and 40 <= int(line[2]) <= 61
-    assert re.search(r"most of it \(\d+ MiB\) in \d+ requests of /leak\.php$", line[0]), line[0]
     assert server.get("/leak.php?mib=40").text == pid
     wait_for(lambda: len(re.findall(" grew ", server.stderr)) == 2, "the limit has doubled")
 

@@ -374,7 +374,7 @@ static PHP_MINIT_FUNCTION(howdah)
 {
 	(void) type;
 	(void) module_number;
-	howdah_follow_functions();
+	howdah_wrap_functions();
 	return SUCCESS;
 }
 

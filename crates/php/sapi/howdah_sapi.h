@@ -67,7 +67,6 @@ const char *howdah_php_ini_dir(void);
 void howdah_set_title(const char *title);
 void howdah_die_with_prototype(int prototype_pid, int pidfd_of_supervisor, int pid_of_supervisor);
 void howdah_php_after_fork(void);
-int howdah_is_altered(void); /* a script has altered the process for good */
 
 /* Rust calls sampler.c. */
 int howdah_sampler_start(const struct howdah_sampler_setup *setup); /* 0, or errno */
@@ -86,7 +85,7 @@ void howdah_log(const char *message);
 
 /* process.c, for the SAPI */
 extern int howdah_forked; /* a script forked this process: it is neither a prototype nor a worker */
-void howdah_follow_functions(void);
+void howdah_wrap_functions(void);
 void howdah_disarm(void);
 
 /* user_ini.c */

@@ -1,4 +1,5 @@
-/* The process around PHP: its title, whose death it follows, and what a fork must not share.
+/* The process around PHP: its title, its death with its parent, and the two functions of PHP that are wrapped: pcntl_fork(),
+ * so that a forked child dies with howdah, and pcntl_alarm(), so that an alarm does not kill a later request.
  *
  * Nothing here fails: a title that is too long is cut. */
 
@@ -31,7 +32,7 @@ __attribute__((constructor)) static void remember_arguments(int argc, char **arg
 	}
 }
 
-/* Writes over the arguments that ps(1) shows; no longer than they were. */
+/* Overwrites the arguments that ps(1) shows, up to their length. */
 void howdah_set_title(const char *title)
 {
 	if (title_start) {
@@ -49,8 +50,8 @@ static int supervisor_pidfd = -1;
 static int supervisor_pid;
 static int parent_pid;
 
-/* A supervisor that lives adopts whose parent died: another parent is the first sign that it ends. Its pidfd follows
- * when the last of its threads is gone, and there comes no signal for that. */
+/* A living supervisor adopts the processes whose parent died: another adopter is the first sign that it is dying. Its pidfd
+ * becomes readable when the last of its threads is dead; no signal reports that. */
 static void parent_died(int signal)
 {
 	struct pollfd watched = { .fd = supervisor_pidfd, .events = POLLIN };
@@ -58,18 +59,18 @@ static void parent_died(int signal)
 	int is_adopted_by_another = supervisor_pid > 0 && adopted_by != supervisor_pid;
 
 	(void) signal;
-	/* A thread of the parent's has died, the one that forked: the signal comes again with the last of them. */
+	/* Only a thread of the parent has died, the one that forked: the signal is sent again for the last thread. */
 	if (adopted_by == parent_pid) {
 		return;
 	}
-	/* Without a supervisor nobody would ever end this process. With one, it finishes its request and is told to go. */
+	/* Without a supervisor nothing would end this process. With one, it finishes its request and is ordered to stop. */
 	if (is_adopted_by_another || poll(&watched, 1, 0) > 0) {
 		_exit(0);
 	}
 }
 
-/* A parent that died before this was asked for has sent no signal: the caller looks. */
-static void hear_of_parents_death(int parent)
+/* A parent that died before this call has sent no signal: the caller checks. */
+static void set_death_signal(int parent)
 {
 	parent_pid = parent;
 	prctl(PR_SET_PDEATHSIG, PARENT_DIED);
@@ -82,26 +83,25 @@ void howdah_die_with_prototype(int prototype_pid, int pidfd_of_supervisor, int p
 	supervisor_pidfd = pidfd_of_supervisor;
 	supervisor_pid = pid_of_supervisor;
 	sigaction(PARENT_DIED, &action, NULL);
-	hear_of_parents_death(prototype_pid);
+	set_death_signal(prototype_pid);
 	if (getppid() != prototype_pid) {
-		/* The prototype is dead already: nobody has heard of this worker, and it has claimed nothing. */
+		/* The prototype is dead already. It has not reported this worker, which has claimed nothing. */
 		_exit(0);
 	}
 }
 
-/* ---- functions of PHP's that are followed ---- */
+/* ---- wrapped functions ---- */
 
-/* Has this called instead; what was called before goes to `handler`. NULL if this PHP has no such function. */
-static zend_internal_function *follow(const char *name, zif_handler instead, zif_handler *handler)
+/* Replaces the handler of a function of PHP. The former handler goes to `original`; without such a function nothing
+ * happens. A closure of the function has the new handler, too. */
+static void wrap(const char *name, zif_handler wrapper, zif_handler *original)
 {
 	zend_internal_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
 
-	if (!function || function->type != ZEND_INTERNAL_FUNCTION) {
-		return NULL;
+	if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+		*original = function->handler;
+		function->handler = wrapper;
 	}
-	*handler = function->handler;
-	function->handler = instead;
-	return function;
 }
 
 /* ---- forks ---- */
@@ -109,82 +109,44 @@ static zend_internal_function *follow(const char *name, zif_handler instead, zif
 int howdah_forked;
 static zif_handler pcntl_fork;
 
-static void forked(void)
+static void note_fork(void)
 {
 	howdah_forked = 1;
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, forked);
+	pthread_atfork(NULL, NULL, note_fork);
 }
 
-/* A fork has no death signal. A child that goes on with the script must have one, or nothing would end it when
- * howdah is killed. Not so a child that executes a program: the program would inherit it. */
-static ZEND_NAMED_FUNCTION(fork_and_follow)
+/* A fork has no death signal. A child that continues the script needs one, because nothing else would end it when howdah
+ * is killed. A child that executes a program gets none: the program would inherit it. */
+static ZEND_NAMED_FUNCTION(fork_with_death_signal)
 {
 	pid_t parent = getpid();
 
 	pcntl_fork(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 	if (getpid() != parent) {
-		hear_of_parents_death(parent);
+		set_death_signal(parent);
 		if (getppid() != parent) {
 			parent_died(PARENT_DIED);
 		}
 	}
 }
 
-/* ---- what a script does to its process ---- */
+/* ---- alarms ---- */
 
-/* What cannot be taken back: the next request would find it so. */
-static int altered;
 static int has_alarm;
+static zif_handler pcntl_alarm;
 
-static struct {
-	const char *name;
-	int *flag;
-	zend_internal_function *function;
-	zif_handler handler;
-} altering[] = {
-	{ .name = "posix_setrlimit", .flag = &altered },
-	{ .name = "posix_setsid", .flag = &altered },
-	{ .name = "posix_setpgid", .flag = &altered },
-	{ .name = "posix_setuid", .flag = &altered },
-	{ .name = "posix_setgid", .flag = &altered },
-	{ .name = "posix_seteuid", .flag = &altered },
-	{ .name = "posix_setegid", .flag = &altered },
-	{ .name = "posix_initgroups", .flag = &altered },
-	{ .name = "proc_nice", .flag = &altered },
-	{ .name = "pcntl_setpriority", .flag = &altered },
-	{ .name = "pcntl_setcpuaffinity", .flag = &altered },
-	{ .name = "pcntl_unshare", .flag = &altered },
-	{ .name = "pcntl_setns", .flag = &altered },
-	{ .name = "pcntl_alarm", .flag = &has_alarm },
-};
-#define ALTERING (sizeof(altering) / sizeof(altering[0]))
-
-/* A closure of a function has a copy of it. */
-static ZEND_NAMED_FUNCTION(note_and_call)
+static ZEND_NAMED_FUNCTION(note_alarm)
 {
-	for (size_t i = 0; i < ALTERING; i++) {
-		if (altering[i].function && zend_string_equals(altering[i].function->function_name, EX(func)->common.function_name)) {
-			*altering[i].flag = 1;
-			altering[i].handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
-			return;
-		}
-	}
+	has_alarm = 1;
+	pcntl_alarm(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 }
 
-void howdah_follow_functions(void)
-{
-	follow("pcntl_fork", fork_and_follow, &pcntl_fork);
-	for (size_t i = 0; i < ALTERING; i++) {
-		altering[i].function = follow(altering[i].name, note_and_call, &altering[i].handler);
-	}
-}
-
-/* An alarm would kill the request that runs when it goes off. One that has gone off while it was blocked is forgotten
- * when it is ignored. */
+/* An alarm would kill the request that runs when it goes off. One that went off while it was blocked is pending: it is
+ * dropped when the signal is ignored. */
 void howdah_disarm(void)
 {
 	if (has_alarm) {
@@ -197,24 +159,27 @@ void howdah_disarm(void)
 	}
 }
 
-int howdah_is_altered(void)
+void howdah_wrap_functions(void)
 {
-	return altered;
+	wrap("pcntl_fork", fork_with_death_signal, &pcntl_fork);
+	wrap("pcntl_alarm", note_alarm, &pcntl_alarm);
 }
 
-/* What a fork must not share with its siblings. (OpenSSL notices forks by itself.) */
+/* ---- after a fork of the prototype ---- */
+
+/* Resets the state that workers must not share. (OpenSSL detects forks itself.) */
 void howdah_php_after_fork(void)
 {
 	howdah_forked = 0;
-	/* What preloaded code has done is how the application wants its workers. */
-	altered = has_alarm = 0;
+	/* A fork inherits no alarm. */
+	has_alarm = 0;
 #if PHP_VERSION_ID >= 80200
 	RANDOM_G(combined_lcg_seeded) = false;
 	RANDOM_G(mt19937_seeded) = false;
 #else
 	uint16_t draws = 0;
 
-	/* 8.1 keeps the state of its LCG to itself. Each worker goes on from another place of the sequence. */
+	/* The state of 8.1's LCG is private. Each worker continues at another point of its sequence. */
 	getrandom(&draws, sizeof(draws), 0);
 	while (draws--) {
 		php_combined_lcg();

@@ -1,9 +1,12 @@
-//! The floor: a script in a bare loop of PHP's own request start-up, execution and shut-down, nothing around it.
+//! The floor: a script in a bare loop of PHP's own request start-up, execution and shut-down, with nothing around it.
 //!
-//! `howdah-php8.2 --floor SCRIPT REQUESTS [INI]` prints the CPU microseconds of one request. bench/ compares it with
-//! what the whole of howdah spends.
+//! `howdah-php8.2 --floor SCRIPT REQUESTS [INI]` prints the CPU microseconds of one request. bench/ compares them with
+//! those of the whole of howdah.
+
+#![allow(unsafe_code)] // runs PHP
 
 use crate::sapi;
+use crate::worker::callbacks::{self, Exchange};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::ffi::CString;
 use std::ptr::null;
@@ -16,9 +19,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     const USAGE: &str = "usage: --floor SCRIPT REQUESTS [PHP_INI]";
     let script = arguments.first().ok_or(USAGE)?;
     let requests: u32 = arguments.get(1).and_then(|text| text.parse().ok()).filter(|n| *n > 0).ok_or(USAGE)?;
-    // Without it PHP would be measured failing.
+    // Without it the failures of PHP would be measured.
     if !std::path::Path::new(script).is_file() {
-        return Err(format!("{script} is no file"));
+        return Err(format!("{script} is not a file"));
     }
     let c = |text: &str| CString::new(text).map_err(|_| USAGE);
     let ini = arguments.get(2).map(|path| c(path)).transpose()?;
@@ -48,7 +51,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     };
     let run = |count: u32| {
         for _ in 0..count {
-            sapi::begin(sapi::Exchange::Discard);
+            callbacks::begin(Exchange::Discard);
             // SAFETY: PHP is started; the pointers outlive the call.
             unsafe { sapi::howdah_php_run(&request) };
         }

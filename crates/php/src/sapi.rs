@@ -1,12 +1,10 @@
-//! The border between Rust and the SAPI in C: declarations, and the functions that C calls.
-//!
-//! A worker runs one request at a time on its only thread. The request under way is in a thread-local cell that the
-//! callbacks borrow for the time of one call; none of them calls PHP, so that PHP's longjmp never crosses a Rust frame.
+//! The SAPI in C (`sapi/`): declarations of its structures and of the functions that Rust calls. The functions that C calls
+//! are in [`worker::callbacks`](crate::worker::callbacks).
 
-use howdah_channel::response::HeadWriter;
-use howdah_channel::{BodyError, Claim, Violation};
-use std::cell::RefCell;
-use std::ffi::{c_char, c_int, c_long};
+#![allow(unsafe_code)] // calls C
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+use std::path::PathBuf;
 
 /// `struct howdah_variable`.
 #[repr(C)]
@@ -53,15 +51,14 @@ pub struct SamplerSetup {
 
 /// `struct howdah_text`.
 #[repr(C)]
-struct Text {
-    bytes: *mut u8,
-    room: usize,
-    len: usize,
+pub struct Text {
+    pub bytes: *mut u8,
+    pub room: usize,
+    pub len: usize,
 }
 
 unsafe extern "C" {
-    fn howdah_text_warning(text: *mut Text);
-    fn howdah_is_altered() -> c_int;
+    pub fn howdah_text_warning(text: *mut Text);
     pub fn howdah_php_startup(
         ini_file: *const c_char,
         ini_entries: *const c_char,
@@ -73,140 +70,30 @@ unsafe extern "C" {
     pub fn howdah_php_after_fork();
     pub fn howdah_php_run(request: *const Request);
     pub fn howdah_sampler_start(setup: *const SamplerSetup) -> c_int;
-    pub fn howdah_sampler_has_ended_a_request() -> c_int;
+    fn howdah_sampler_has_ended_a_request() -> c_int;
     pub fn howdah_php_shutdown();
-    pub fn howdah_php_version() -> *const c_char;
-    pub fn howdah_php_extension_dir() -> *const c_char;
-    pub fn howdah_php_ini_dir() -> *const c_char;
+    fn howdah_php_version() -> *const c_char;
+    fn howdah_php_extension_dir() -> *const c_char;
+    fn howdah_php_ini_dir() -> *const c_char;
     pub fn howdah_set_title(title: *const c_char);
     pub fn howdah_die_with_prototype(prototype_pid: c_int, pidfd_of_supervisor: c_int, pid_of_supervisor: c_int);
 }
 
-/// Where a request's bytes come from and go to.
-pub enum Exchange {
-    /// Through the channel.
-    Channel(Claim<'static>),
-    /// Nowhere: the floor of a bare loop is being measured.
-    Discard,
+/// PHP's full version, such as `8.2.35`, of the headers that this was compiled with.
+pub fn php_version() -> String {
+    // SAFETY: a string literal.
+    unsafe { CStr::from_ptr(howdah_php_version()) }.to_string_lossy().into_owned()
 }
 
-thread_local! {
-    static CURRENT: RefCell<Option<Exchange>> = const { RefCell::new(None) };
-    static HEAD: RefCell<HeadWriter> = RefCell::new(HeadWriter::default());
+/// The folders where this PHP was built to look for extensions and for php.ini.
+pub fn built_in_folders() -> [PathBuf; 2] {
+    // SAFETY: string literals.
+    unsafe { [howdah_php_extension_dir(), howdah_php_ini_dir()].map(|folder| CStr::from_ptr(folder)) }
+        .map(|folder| PathBuf::from(folder.to_string_lossy().into_owned()))
 }
 
-/// Whether a script has altered the process for good: its limits, its priority, who it is.
-pub fn is_altered() -> bool {
+/// Whether the request that PHP ran last was ended by `limits/timeout`.
+pub fn has_ended_a_request() -> bool {
     // SAFETY: only reads a variable of this thread.
-    unsafe { howdah_is_altered() != 0 }
-}
-
-/// Makes this the request under way.
-pub fn begin(exchange: Exchange) {
-    CURRENT.with_borrow_mut(|current| *current = Some(exchange));
-}
-
-fn with_claim<T>(default: T, act: impl FnOnce(&mut Claim<'static>) -> T) -> T {
-    CURRENT.with_borrow_mut(|current| match current {
-        Some(Exchange::Channel(claim)) => act(claim),
-        _ => default,
-    })
-}
-
-/// # Safety
-/// `out` has room for `len` bytes.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn howdah_read_body(out: *mut c_char, len: usize) -> c_long {
-    // SAFETY: the caller promises the room; PHP's buffer is initialised memory.
-    let out = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
-    with_claim(0, |claim| match claim.read_body(out) {
-        Ok(read) => read as c_long,
-        Err(BodyError::Incomplete) => -1,
-        Err(BodyError::Broken(violation)) => broken(&violation),
-    })
-}
-
-/// # Safety
-/// `bytes` points to `len` readable bytes.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn howdah_write(bytes: *const c_char, len: usize) -> c_int {
-    // SAFETY: the caller promises it.
-    let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
-    with_claim(1, |claim| claim.write(bytes).is_ok().into())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn howdah_flush() {
-    with_claim((), Claim::flush);
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn howdah_client_is_gone() -> c_int {
-    with_claim(0, |claim| claim.client_gone().into())
-}
-
-/// # Safety
-/// `reason` points to `len` readable bytes.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn howdah_head_begin(status: c_int, reason: *const c_char, len: usize) {
-    // SAFETY: the caller promises it.
-    let reason = unsafe { std::slice::from_raw_parts(reason.cast(), len) };
-    HEAD.with_borrow_mut(|head| head.restart(status as u16, reason));
-}
-
-/// # Safety
-/// `line` points to `len` readable bytes.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn howdah_head_line(line: *const c_char, len: usize) {
-    // SAFETY: the caller promises it.
-    let line = unsafe { std::slice::from_raw_parts(line.cast(), len) };
-    HEAD.with_borrow_mut(|head| head.header(line));
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn howdah_head_end() {
-    HEAD.with_borrow_mut(|head| {
-        with_claim((), |claim| {
-            // A client that is gone is noticed at the next write of the body.
-            let _ = claim.write(head.finish());
-        });
-    });
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn howdah_finish() {
-    if let Some(Exchange::Channel(claim)) = CURRENT.with_borrow_mut(Option::take) {
-        claim.finish();
-    }
-}
-
-/// # Safety
-/// `message` is a C string.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn howdah_log(message: *const c_char) {
-    // SAFETY: the caller promises it.
-    let message = unsafe { std::ffi::CStr::from_ptr(message) };
-    crate::log(&message.to_string_lossy());
-}
-
-/// How a warning in the log begins: time and level.
-pub fn beginning_of_warning() -> String {
-    let mut bytes = [0; 64];
-    let mut text = Text { bytes: bytes.as_mut_ptr(), room: bytes.len(), len: 0 };
-    // SAFETY: the text is as long as it says, and what is written there is counted.
-    unsafe { howdah_text_warning(&raw mut text) };
-    String::from_utf8_lossy(&bytes[..text.len]).into_owned()
-}
-
-/// Another worker wrote into our slot: this process can't serve any more. The supervisor starts another.
-pub fn broken(violation: &Violation) -> ! {
-    crate::warn(&format!("{violation}; this worker ends"));
-    end(70)
-}
-
-/// Ends a worker. Not through exit handlers: opcache's memory, and whatever else PHP would tidy up, belongs to the
-/// prototype.
-pub fn end(code: c_int) -> ! {
-    // SAFETY: ends the process; nothing of ours needs cleaning up.
-    unsafe { nix::libc::_exit(code) }
+    unsafe { howdah_sampler_has_ended_a_request() != 0 }
 }

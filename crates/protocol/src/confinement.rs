@@ -8,8 +8,8 @@ use std::path::PathBuf;
 /// What a prototype, and with it its workers, shall not share with the rest of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// Users and groups of its own.
-    pub users: Option<Users>,
+    /// A user namespace of its own.
+    pub users: Option<UserNamespace>,
     /// Processes of its own; [`FromPrototype::Moved`](crate::prototype_messages::FromPrototype::Moved) tells the new one.
     pub pid: bool,
     /// Mounts of its own.
@@ -30,7 +30,7 @@ pub struct Confinement {
 
 /// A user namespace, in the kernel's words: lines of the first number within, the first without, and how many.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Users {
+pub struct UserNamespace {
     /// For `/proc/PID/uid_map`.
     pub uid_map: String,
     /// For `/proc/PID/gid_map`.

@@ -7,7 +7,7 @@ use crate::os::identity::UserAccount;
 use crate::os::machine::Machine;
 use crate::plan::option_error::OptionError;
 use howdah_config::{IdRange, Isolation};
-use howdah_protocol::confinement::{Confinement, Rootfs, Users};
+use howdah_protocol::confinement::{Confinement, Rootfs, UserNamespace};
 use howdah_protocol::identity::Identity;
 use nix::unistd::{Gid, Uid, getgrouplist};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -107,7 +107,7 @@ fn ids(account: &UserAccount) -> Ids {
 }
 
 /// The maps of a user namespace, and the ids of the application in it.
-fn mapped(wanted: &Isolation, outside: Ids, is_root: bool) -> Result<(Users, Ids), OptionError> {
+fn mapped(wanted: &Isolation, outside: Ids, is_root: bool) -> Result<(UserNamespace, Ids), OptionError> {
     let same = |id: u32| IdRange { container: id, host: id, size: 1 };
     let or_same = |map: &[IdRange], id: u32| if map.is_empty() { vec![same(id)] } else { map.to_vec() };
     let users = or_same(&wanted.uidmap, outside.user);
@@ -141,7 +141,7 @@ fn mapped(wanted: &Isolation, outside: Ids, is_root: bool) -> Result<(Users, Ids
     let lines = |map: &[IdRange]| {
         map.iter().map(|IdRange { container, host, size }| format!("{container} {host} {size}\n")).collect()
     };
-    Ok((Users { uid_map: lines(&users), gid_map: lines(&groups) }, inside))
+    Ok((UserNamespace { uid_map: lines(&users), gid_map: lines(&groups) }, inside))
 }
 
 #[cfg(test)]

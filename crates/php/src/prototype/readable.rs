@@ -1,5 +1,5 @@
-//! Whether the application's user can read what the application names: asked by the prototype, who is that user by now
-//! and has that application's root directory.
+//! Checks that the application's user can read the files that the configuration names. The prototype does it, because it
+//! has become that user and has the application's root directory.
 
 use howdah_protocol::prototype_messages::RequiredPath;
 use nix::unistd::{AccessFlags, User, access, geteuid};
@@ -8,35 +8,35 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Looks at all of it.
+/// Checks all of these paths.
 ///
 /// # Errors
-/// A sentence about the first that is missing or closed, with its option.
-pub fn prove(needs: &[RequiredPath], rootfs: Option<&Path>) -> Result<(), String> {
-    needs
+/// A sentence about the first path that is missing or not readable, with its option.
+pub fn check(required: &[RequiredPath], rootfs: Option<&Path>) -> Result<(), String> {
+    required
         .iter()
-        .try_for_each(|need| look(need).map_err(|error| format!("{}: {}", need.option, explain(need, &error, rootfs))))
+        .try_for_each(|path| open(path).map_err(|error| format!("{}: {}", path.option, explain(path, &error, rootfs))))
 }
 
-fn look(need: &RequiredPath) -> io::Result<()> {
-    if need.is_folder {
-        return match std::fs::metadata(&need.path)?.is_dir() {
-            true => Ok(access(&need.path, AccessFlags::X_OK)?),
+fn open(required: &RequiredPath) -> io::Result<()> {
+    if required.is_folder {
+        return match std::fs::metadata(&required.path)?.is_dir() {
+            true => Ok(access(&required.path, AccessFlags::X_OK)?),
             false => Err(io::ErrorKind::NotADirectory.into()),
         };
     }
-    // Nobody may be at the other end of what is no regular file.
-    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&need.path)?;
+    // Only a regular file is certain to open without delay: a pipe waits for a writer.
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&required.path)?;
     if file.metadata()?.is_file() { Ok(()) } else { Err(io::ErrorKind::IsADirectory.into()) }
 }
 
-fn explain(need: &RequiredPath, error: &io::Error, rootfs: Option<&Path>) -> String {
-    let RequiredPath { path, is_folder, .. } = need;
-    let what = if *is_folder { "folder" } else { "script" };
+fn explain(required: &RequiredPath, error: &io::Error, rootfs: Option<&Path>) -> String {
+    let RequiredPath { path, is_folder, .. } = required;
+    let kind = if *is_folder { "folder" } else { "script" };
     match error.kind() {
         io::ErrorKind::NotFound => {
             let below = rootfs.map_or(String::new(), |rootfs| format!(" below the rootfs {rootfs:?}"));
-            format!("{path:?} does not exist{below}; create the {what} or correct the path")
+            format!("{path:?} does not exist{below}; create the {kind} or correct the path")
         }
         io::ErrorKind::PermissionDenied => {
             let user = user();
@@ -52,7 +52,7 @@ fn explain(need: &RequiredPath, error: &io::Error, rootfs: Option<&Path>) -> Str
                 ),
             }
         }
-        _ => format!("{path:?} is not a {what} that can be read: {error}; correct the path"),
+        _ => format!("{path:?} is not a {kind} that can be read: {error}; correct the path"),
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_with_its_option() {
+    fn a_missing_path_is_reported_with_its_option() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("sub")).unwrap();
         std::fs::write(folder.path().join("a.php"), "").unwrap();
@@ -82,9 +82,9 @@ mod tests {
             ("a.php/b.php", false, Some("is not a script that can be read")),
         ];
         for (name, is_folder, expected) in cases {
-            let need =
+            let required =
                 RequiredPath { option: "applications/x/script".into(), path: folder.path().join(name), is_folder };
-            match (prove(&[need], None), expected) {
+            match (check(&[required], None), expected) {
                 (Ok(()), None) => {}
                 (Err(problem), Some(expected)) => {
                     assert!(problem.starts_with("applications/x/script: ") && problem.contains(expected), "{problem}");

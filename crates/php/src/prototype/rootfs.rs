@@ -1,10 +1,10 @@
-//! Another root directory, with what PHP needs mounted below it.
+//! Another root directory, with the files that PHP needs mounted below it.
 //!
-//! Whoever runs PHP may own the rootfs and put symbolic links into it. So what comes from outside is opened first, and
-//! mounted only when the rootfs is `/` already: no link in it leads out of it. All of it is in a mount namespace of its
-//! own, and vanishes with the last process.
+//! The application's user may own the rootfs and put symbolic links into it. Therefore the folders outside are opened
+//! first, and mounted only when the rootfs is `/` already: no link in it leads out of it then. All mounts are in a mount
+//! namespace of their own, and disappear with its last process.
 
-use crate::confine::{Problem, problem};
+use super::problem::{Problem, problem};
 use crate::sapi;
 use howdah_protocol::confinement::{Confinement, Rootfs};
 use rustix::fs::CWD;
@@ -12,14 +12,13 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive,
     mount_change, mount_remount, move_mount, open_tree, unmount,
 };
-use std::ffi::CStr;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Where things are that PHP and its extensions look for at run time, besides those that it was built with.
-const SHARED: [&str; 6] = [
+/// Folders that PHP and its extensions read at run time, besides those that it was built with.
+const RUN_TIME_FOLDERS: [&str; 6] = [
     "/usr/share/php",
     "/usr/share/zoneinfo",
     "/usr/lib/locale",
@@ -27,12 +26,12 @@ const SHARED: [&str; 6] = [
     "/etc/ssl/certs",
     "/usr/share/ca-certificates",
 ];
-/// Everything is in these, and nothing that an extension needs is in themselves.
-const TOO_MUCH: [&str; 5] = ["/", "/lib", "/usr", "/usr/lib", "/usr/local/lib"];
+/// Folders that are too large to mount; extensions need no files directly in them.
+const TOO_LARGE: [&str; 5] = ["/", "/lib", "/usr", "/usr/lib", "/usr/local/lib"];
 
-/// In a fresh mount namespace: makes mounts ours, and the rootfs, if there is one, `/`.
+/// In a fresh mount namespace: separates its mounts from the machine's, and makes the rootfs, if there is one, `/`.
 pub fn arrange(wanted: &Confinement, php_ini: Option<&Path>, option: &'static str) -> Result<(), Problem> {
-    // Mounts of the machine still come in; ours do not go out.
+    // New mounts of the machine appear here, but not the other way round.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .map_err(problem(option, "mounts cannot be kept apart from the machine's"))?;
     match &wanted.rootfs {
@@ -49,7 +48,7 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
     for source in sources(rootfs.language_deps, php_ini) {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         let tree = open_tree(CWD, &source, flags)
-            .map_err(problem("automount/language_deps", format!("{} cannot be taken along", source.display())))?;
+            .map_err(problem("automount/language_deps", format!("{} cannot be opened", source.display())))?;
         outside.push((source, tree));
     }
     mount_bind_recursive(path, path).map_err(failed("it cannot be mounted"))?;
@@ -64,13 +63,13 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
             })
             .map_err(problem("automount/tmpfs", "/tmp cannot be mounted"))?;
     }
-    // What comes from outside may be below /tmp, too.
+    // Folders from outside may be below /tmp, too.
     for (target, tree) in outside {
-        place(&target, &tree)
+        mount_tree(&target, &tree)
             .map_err(problem("automount/language_deps", format!("{} cannot be mounted", target.display())))?;
     }
     if rootfs.procfs {
-        // While the old /proc is still there: without root, the kernel wants to see that it hides nothing.
+        // While the old /proc is still mounted: without root, the kernel checks that the new one reveals no more.
         mount_proc("automount/procfs")?;
     }
     unmount(".", UnmountFlags::DETACH).map_err(failed("the old root directory cannot be left"))?;
@@ -84,7 +83,7 @@ fn mount_proc(option: &'static str) -> Result<(), Problem> {
         .map_err(problem(option, "/proc cannot be mounted"))
 }
 
-fn place(target: &Path, tree: &OwnedFd) -> io::Result<()> {
+fn mount_tree(target: &Path, tree: &OwnedFd) -> io::Result<()> {
     let file = rustix::fs::fstat(tree)?;
     if rustix::fs::FileType::from_raw_mode(file.st_mode).is_dir() {
         make_folder(target)?;
@@ -102,22 +101,19 @@ fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() { Ok(()) } else { std::fs::create_dir_all(path) }
 }
 
-/// What is mounted: each once, and nothing that is below another one.
+/// The folders and files to mount: each once, and none that is below another one.
 fn sources(language_deps: bool, php_ini: Option<&Path>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = Vec::new();
     if language_deps {
-        // SAFETY: string literals.
-        let built_in =
-            unsafe { [sapi::howdah_php_extension_dir(), sapi::howdah_php_ini_dir()].map(|at| CStr::from_ptr(at)) };
-        let [extensions, ini] = built_in.map(|text| PathBuf::from(text.to_string_lossy().into_owned()));
+        let [extensions, ini] = sapi::built_in_folders();
         // Debian: /etc/php/8.2 has a folder for each SAPI, of links to mods-available beside them.
         let ini = if ini.starts_with("/etc/php") { ini.parent().map_or(ini.clone(), Path::to_owned) } else { ini };
         all.extend([extensions, ini]);
-        all.extend(SHARED.map(PathBuf::from));
+        all.extend(RUN_TIME_FOLDERS.map(PathBuf::from));
         all.extend(library_folders(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default()));
     }
     all.extend(php_ini.map(Path::to_owned));
-    all.retain(|path| path.exists() && !TOO_MUCH.iter().any(|too_much| path == Path::new(too_much)));
+    all.retain(|path| path.exists() && !TOO_LARGE.iter().any(|too_large| path == Path::new(too_large)));
     all.sort();
     all.dedup();
     let everything = all.clone();
@@ -125,7 +121,7 @@ fn sources(language_deps: bool, php_ini: Option<&Path>) -> Vec<PathBuf> {
     all
 }
 
-/// Where the libraries are that are loaded: there an extension finds its own.
+/// The folders of the libraries that this process has loaded: extensions find theirs there.
 fn library_folders(maps: &str) -> Vec<PathBuf> {
     let files = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
     let libraries = files.filter(|file| file.to_string_lossy().contains(".so"));
@@ -137,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_where_the_loaded_ones_are() {
+    fn library_folders_are_those_of_the_loaded_libraries() {
         let maps = "\
 7f00-7f01 r-xp 00000000 fe:00 123                        /usr/lib/x86_64-linux-gnu/libc.so.6
 7f01-7f02 rw-p 00000000 00:00 0                          [heap]
@@ -151,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_another_mount_is_not_mounted_again() {
+    fn a_folder_below_another_mount_is_not_mounted_again() {
         assert_eq!(sources(false, None), Vec::<PathBuf>::new());
         assert_eq!(sources(false, Some(Path::new("/etc/passwd"))), [PathBuf::from("/etc/passwd")]);
         let all = sources(true, None);

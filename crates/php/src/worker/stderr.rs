@@ -1,10 +1,10 @@
-//! Where standard error goes: to the application's log, and while a request of the warm-up runs to the supervisor, which
-//! passes it on there, and keeps the end for who waits to hear why the warm-up failed.
+//! Where standard error goes: to the application's log. While a request of a warm-up runs it goes to the supervisor, which
+//! copies it to that log and keeps the end, for the error of a warm-up that fails.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Both ways.
+/// Both destinations.
 pub struct Stderr {
     to_supervisor: OwnedFd,
     to_log: OwnedFd,
@@ -13,10 +13,10 @@ pub struct Stderr {
 // === impl Stderr ===
 
 impl Stderr {
-    /// Standard error is the supervisor's until now, and this from now on.
+    /// Switches standard error from the supervisor to the log.
     ///
     /// # Errors
-    /// When there are no descriptors.
+    /// When the process has no free descriptor.
     pub fn begin(to_log: OwnedFd) -> io::Result<Stderr> {
         let to_supervisor = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
         let stderr = Stderr { to_supervisor, to_log };
@@ -24,9 +24,9 @@ impl Stderr {
         Ok(stderr)
     }
 
-    /// Calls this with standard error going to the supervisor.
-    pub fn heard<T>(&self, act: impl FnOnce() -> T) -> T {
-        // If it cannot be done, the log has it all the same.
+    /// Calls `act` while standard error goes to the supervisor.
+    pub fn with_supervisor<T>(&self, act: impl FnOnce() -> T) -> T {
+        // If this fails, the log gets the messages.
         let _ = rustix::stdio::dup2_stderr(&self.to_supervisor);
         let result = act();
         let _ = rustix::stdio::dup2_stderr(&self.to_log);

@@ -1,9 +1,9 @@
 //! Settings from the configuration, as text that PHP's INI scanner reads after php.ini.
 //!
-//! Whatever a value holds, the scanner takes it for the value of its name, and reads the next line. Names have letters,
-//! digits and `_.-` only, says the configuration; what PHP makes of them is compared with what was meant after the start.
+//! The scanner reads any value as the value of its name, and goes on with the next line. The configuration allows letters,
+//! digits and `_.-` in names. After PHP's start, the number of settings that PHP has read is compared.
 
-/// One `name = value` line each. Values that could mean more to the scanner than they say are quoted.
+/// One `name=value` line for each setting. Values with a special meaning for the scanner are quoted.
 pub fn entries<'a>(values: impl Iterator<Item = (&'a String, &'a String)>) -> String {
     let mut text = String::new();
     for (name, value) in values {
@@ -19,7 +19,7 @@ pub fn entries<'a>(values: impl Iterator<Item = (&'a String, &'a String)>) -> St
     text
 }
 
-/// Whether the scanner shall evaluate the value: a bare word, a number, or an expression of constants and numbers, such
+/// Whether the scanner is to evaluate the value: a bare word, a number, or an expression of constants and numbers, such
 /// as `E_ALL & ~E_NOTICE`.
 fn is_evaluated(value: &str) -> bool {
     const OPERATORS: [char; 4] = ['&', '|', '^', '~'];
@@ -34,7 +34,7 @@ fn is_evaluated(value: &str) -> bool {
     }
 }
 
-/// Between apostrophes all characters stand for themselves, newlines and backslashes, too. An apostrophe itself stands
+/// Between apostrophes all characters are literal, including newlines and backslashes. An apostrophe itself is written
 /// between quotation marks.
 fn quote(value: &str, text: &mut String) {
     if value.is_empty() {

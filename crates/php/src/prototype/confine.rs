@@ -1,14 +1,18 @@
-//! Confines the prototype, and with it everything that it will fork, before it has read anything of the application.
+//! Confines the prototype, and with it everything that it forks, before it has read anything of the application.
 //!
-//! The order is the kernel's. The namespace of processes takes a fork, and comes before `/proc` is mounted. Mounts and
-//! the other root are made while the process still is root outside, so that nobody inside, not even a root of the user
-//! namespace, can undo them. Then come the users, and what belongs to them: network, host name, control groups. Without
-//! root the users come first, as all else needs the privileges that they bring.
+//! The kernel requires this order. A pid namespace needs a fork, and comes before the mount of `/proc`. Mounts and the
+//! other root directory are made while the process still is root outside, so that no process inside, not even root of the
+//! user namespace, can undo them. The user namespace follows, and then the namespaces that belong to it: network, host
+//! name, control groups. Without root the user namespace comes first, because all other steps need its privileges.
 //!
-//! What fails is told with the option's path, what was tried, and what to do; PHP is not started then.
+//! A failure is reported with the option's path, the step, and what to do; PHP is not started then.
 
-use crate::rootfs;
-use howdah_protocol::confinement::{Confinement, Users};
+#![allow(unsafe_code)] // forks
+
+use super::problem::{Problem, problem};
+use super::report::send;
+use super::rootfs;
+use howdah_protocol::confinement::{Confinement, UserNamespace};
 use howdah_protocol::control_socket::ControlSocket;
 use howdah_protocol::prototype_messages::{FromPrototype, PrototypeBoot};
 use nix::errno::Errno;
@@ -21,23 +25,12 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::process::PidfdFlags;
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What could not be done.
-pub struct Problem {
-    /// Below `isolation`.
-    pub option: &'static str,
-    /// What was tried.
-    pub doing: String,
-    /// Why it failed.
-    pub error: io::Error,
-}
-
-/// Does what the boot message says of namespaces and of the root directory. With a namespace of processes it returns in
-/// another process, whose parent the supervisor is.
+/// Enters the namespaces and the root directory of the boot message. With a pid namespace it returns in another process,
+/// whose parent is the supervisor.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -46,14 +39,14 @@ pub fn enter(boot: &PrototypeBoot, control: &ControlSocket) -> Result<(), String
     confine(wanted, boot, control).map_err(|problem| format!("applications/{}/isolation/{problem}", boot.application))
 }
 
-/// Gives up what the user namespace gave, unless its root is who runs PHP, and for good what a program may gain. After
-/// the identity was assumed.
+/// Gives up the privileges of the user namespace, unless its root runs PHP, and the privileges that a program could gain.
+/// Call it after the change of user.
 ///
 /// # Errors
 /// A sentence for the operator.
 pub fn finish(boot: &PrototypeBoot) -> Result<(), String> {
     let Some(wanted) = &boot.confinement else { return Ok(()) };
-    // Where root is not mapped the kernel does not take the capabilities of whoever becomes somebody else.
+    // Where root is not mapped, the kernel does not drop the capabilities of a process that changes its user.
     if wanted.users.is_some() && !getuid().is_root() {
         let none = CapabilitySet::empty();
         rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
@@ -61,13 +54,13 @@ pub fn finish(boot: &PrototypeBoot) -> Result<(), String> {
     }
     if wanted.no_new_privs {
         nix::sys::prctl::set_no_new_privs().map_err(|error| {
-            format!("applications/{}/isolation/new_privs: the kernel refuses it: {error}", boot.application)
+            format!("applications/{}/isolation/new_privs: the kernel rejects it: {error}", boot.application)
         })?;
     }
     Ok(())
 }
 
-/// From now on this process is killed when the supervisor dies, who is in another namespace of processes, perhaps.
+/// From now on this process is killed when the supervisor dies, which may be in another pid namespace.
 ///
 /// # Errors
 /// When it is dead already.
@@ -88,13 +81,13 @@ fn confine(wanted: &Confinement, boot: &PrototypeBoot, control: &ControlSocket) 
     if wanted.pid {
         become_first_process(control)?;
     }
-    // Before /proc is another one, or none.
+    // Before /proc is replaced.
     let own_entry =
         rustix::fs::openat(CWD, "/proc/self", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let option = match (&wanted.rootfs, wanted.mount) {
         (Some(_), _) => Some("rootfs"),
         (None, true) => Some("namespaces/mount"),
-        // Its /proc shall show its own processes.
+        // Its /proc is to show its own processes.
         (None, false) if wanted.pid => Some("namespaces/pid"),
         (None, false) => None,
     };
@@ -125,8 +118,8 @@ fn unshare(flag: CloneFlags, option: &'static str) -> Result<(), Problem> {
     nix::sched::unshare(flag).map_err(problem(option, "a namespace of its own cannot be made"))
 }
 
-/// A new namespace of processes has this process's children only, and ends with the first of them. So that one goes on,
-/// and the supervisor, who adopts orphans, becomes its parent.
+/// A new pid namespace contains only this process's children, and ends with the first of them. Therefore that child
+/// continues as the prototype, and the supervisor, which adopts orphans, becomes its parent.
 fn become_first_process(control: &ControlSocket) -> Result<(), Problem> {
     const OPTION: &str = "namespaces/pid";
     let before = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
@@ -135,12 +128,12 @@ fn become_first_process(control: &ControlSocket) -> Result<(), Problem> {
     // SAFETY: this process has one thread, so the child may do anything.
     match unsafe { fork() }.map_err(problem(OPTION, "the first process cannot be forked"))? {
         ForkResult::Parent { child } => {
-            crate::prototype::send(control, &FromPrototype::Moved { pid: child.as_raw() });
-            // SAFETY: ends this process and nothing else: what is registered for the exit is the child's to do.
+            send(control, &FromPrototype::Moved { pid: child.as_raw() });
+            // SAFETY: ends this process and nothing else: exit handlers belong to the child.
             unsafe { nix::libc::_exit(0) }
         }
         ForkResult::Child => {
-            // A death signal that is asked for earlier would be for the death of who forked us.
+            // A death signal that is set earlier would be for the death of the process that forked this one.
             let mut watched = [PollFd::new(before.as_fd(), PollFlags::POLLIN)];
             while poll(&mut watched, PollTimeout::NONE) == Err(Errno::EINTR) {}
             Ok(())
@@ -148,8 +141,8 @@ fn become_first_process(control: &ControlSocket) -> Result<(), Problem> {
     }
 }
 
-/// A user namespace in which one user, ourselves, is known: all that is allowed without root.
-fn own_user(users: &Users) -> Result<(), Problem> {
+/// Enters a user namespace that knows one user, the present one: more is not allowed without root.
+fn own_user(users: &UserNamespace) -> Result<(), Problem> {
     unshare(CloneFlags::CLONE_NEWUSER, "namespaces/credential")?;
     let write = |file: &str, text: &str| std::fs::write(format!("/proc/self/{file}"), text);
     write("setgroups", "deny").map_err(problem("namespaces/credential", "groups cannot be fixed"))?;
@@ -157,17 +150,18 @@ fn own_user(users: &Users) -> Result<(), Problem> {
     write("gid_map", &users.gid_map).map_err(problem("gidmap", "the groups cannot be mapped"))
 }
 
-/// A user namespace with any users, which only root may say, and only from without: a child that stays there does.
-fn users_by_root(users: &Users, own_entry: &OwnedFd) -> Result<(), Problem> {
+/// Enters a user namespace with any users. Only root may write its maps, and only from outside: a child that stays there
+/// does.
+fn users_by_root(users: &UserNamespace, own_entry: &OwnedFd) -> Result<(), Problem> {
     const OPTION: &str = "namespaces/credential";
     let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(problem(OPTION, "there is no pipe for it"));
-    let ((made, say_made), (answer, give_answer)) = (pipe()?, pipe()?);
+    let ((made, report_made), (answer, give_answer)) = (pipe()?, pipe()?);
     // SAFETY: this process has one thread, so the child may do anything.
     let child = match unsafe { fork() }.map_err(problem(OPTION, "its helper cannot be forked"))? {
         ForkResult::Child => {
-            drop((say_made, answer));
+            drop((report_made, answer));
             if File::from(made).read(&mut [0]).is_ok_and(|read| read == 1) {
-                let _ = File::from(give_answer).write_all(&[map_from_without(users, own_entry)]);
+                let _ = File::from(give_answer).write_all(&[map_from_outside(users, own_entry)]);
             }
             // SAFETY: ends this process and nothing else.
             unsafe { nix::libc::_exit(0) }
@@ -176,8 +170,8 @@ fn users_by_root(users: &Users, own_entry: &OwnedFd) -> Result<(), Problem> {
     };
     drop((made, give_answer));
     let result = unshare(CloneFlags::CLONE_NEWUSER, OPTION).and_then(|()| {
-        let said = File::from(say_made).write_all(&[0]);
-        said.map_err(problem(OPTION, "its helper is gone"))?;
+        let reported = File::from(report_made).write_all(&[0]);
+        reported.map_err(problem(OPTION, "its helper is gone"))?;
         let mut failed = [0; 2];
         let len = File::from(answer).read(&mut failed).map_err(problem(OPTION, "its helper does not answer"))?;
         let errno = |code| io::Error::from_raw_os_error(i32::from(code));
@@ -188,16 +182,16 @@ fn users_by_root(users: &Users, own_entry: &OwnedFd) -> Result<(), Problem> {
             _ => Err(problem(OPTION, "its helper is gone")(errno(0))),
         }
     });
-    // Where the namespace was not made the helper has seen the end of its pipe.
+    // If the namespace was not made, the helper has seen the end of its pipe.
     while waitpid(child, None) == Err(Errno::EINTR) {}
     result
 }
 
-/// The groups failed, not the users. What these writes fail with is a number below 128.
+/// The groups failed, not the users. The error numbers of these writes are below 128.
 const GROUPS: u8 = 128;
 
-/// 0, or why not.
-fn map_from_without(users: &Users, own_entry: &OwnedFd) -> u8 {
+/// Writes the maps; returns 0, or the error number.
+fn map_from_outside(users: &UserNamespace, own_entry: &OwnedFd) -> u8 {
     let write = |file: &str, text: &str| {
         let file = rustix::fs::openat(own_entry, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::io::write(&file, text.as_bytes())
@@ -207,33 +201,4 @@ fn map_from_without(users: &Users, own_entry: &OwnedFd) -> u8 {
         return code(error);
     }
     write("gid_map", &users.gid_map).map_or_else(|error| code(error) | GROUPS, |_| 0)
-}
-
-/// For `map_err`.
-pub fn problem<E: Into<io::Error>>(option: &'static str, doing: impl Into<String>) -> impl FnOnce(E) -> Problem {
-    move |error| Problem { option, doing: doing.into(), error: error.into() }
-}
-
-// === impl Problem ===
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Problem { option, doing, error } = self;
-        write!(f, "{option}: {doing}: {error}")?;
-        match (error.raw_os_error(), geteuid().is_root()) {
-            (Some(nix::libc::EPERM | nix::libc::EACCES), true) => f.write_str(
-                "; in a container the kernel wants more rights (docker: --cap-add SYS_ADMIN, and seccomp and AppArmor \
-                 profiles that allow unshare and mount); give them or remove the option",
-            ),
-            (Some(nix::libc::EPERM | nix::libc::EACCES), false) => {
-                f.write_str("; start howdah as root, or add isolation/namespaces/credential, or remove the option")
-            }
-            (Some(nix::libc::ENOSPC | nix::libc::EUSERS), _) => f.write_str(
-                "; raise the kernel's limit (sysctl user.max_user_namespaces and its neighbours) or remove the option",
-            ),
-            (Some(nix::libc::ENOSYS), _) => f.write_str("; it takes Linux 5.6 or newer"),
-            (Some(nix::libc::EROFS), _) => f.write_str("; make this folder in the rootfs beforehand"),
-            _ => Ok(()),
-        }
-    }
 }

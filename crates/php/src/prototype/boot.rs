@@ -1,0 +1,135 @@
+//! The boot of a prototype, by the supervisor's boot message. PHP is started at its end.
+//!
+//! Each failure is a sentence for the operator, with the option that it concerns where there is one.
+
+#![allow(unsafe_code)] // starts PHP
+
+use super::{confine, ini, readable};
+use crate::sapi;
+use crate::worker::sampler::Sampling;
+use crate::worker::stderr::Stderr;
+use howdah_channel::WorkerChannel;
+use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::parent_death::die_with_supervisor;
+use howdah_protocol::prototype_messages::PrototypeBoot;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::getppid;
+use std::ffi::{CStr, CString, c_int};
+use std::os::fd::OwnedFd;
+
+/// The supervisor: this process and its workers die with it.
+pub struct SupervisorProcess {
+    /// Readable once the last of its threads is dead.
+    pub pidfd: OwnedFd,
+    /// Its process id as seen from here: zero from within a pid namespace.
+    pub pid: c_int,
+}
+
+/// What a prototype has after its boot.
+pub struct Loaded {
+    pub channel: WorkerChannel,
+    pub sampling: Sampling,
+    pub supervisor: SupervisorProcess,
+    pub stderr: Stderr,
+    pub opcache: bool,
+}
+
+/// Confines this process, becomes the application's user, and starts PHP.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn boot_php(
+    boot: &PrototypeBoot,
+    control: &ControlSocket,
+    mut descriptors: Vec<OwnedFd>,
+) -> Result<Loaded, String> {
+    let too_few =
+        || "the boot message came without its descriptors: the channel's memory, standard error, the files of samples";
+    let others = if boot.slow_log.is_some() { 4 } else { 3 };
+    if descriptors.len() < others {
+        return Err(too_few().into());
+    }
+    let bells = descriptors.split_off(others);
+    let slow_log = boot.slow_log.and_then(|slow| Some((descriptors.pop()?, slow)));
+    let profile = descriptors.pop().ok_or_else(too_few)?;
+    let sampling = Sampling { profile, slow_log, has_limit: boot.has_timeout };
+    let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
+        .map_err(|error| format!("cannot map the channel: {error}"))?;
+    // The pidfd before the change of user: then the supervisor may belong to another user.
+    let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
+    let pidfd = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
+        .map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    // This also checks that the pidfd is the supervisor's, and not of a process that adopted this one.
+    die_with_supervisor(control).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    confine::enter(boot, control)?;
+    match &boot.confinement {
+        Some(confinement) => boot.identity.assume_with(&confinement.groups),
+        None => boot.identity.assume(boot.user.as_deref()),
+    }
+    .map_err(|error| format!("cannot become the application's user: {error}"))?;
+    confine::finish(boot)?;
+    // The change of user has cleared the death signal, and so has a fork.
+    confine::die_with(&pidfd).map_err(|error| format!("cannot watch the supervisor: {error}"))?;
+    let supervisor = SupervisorProcess { pidfd, pid: getppid().as_raw() };
+    if let Some(folder) = &boot.working_directory {
+        std::env::set_current_dir(folder).map_err(|error| {
+            format!("applications/{}/working_directory: cannot enter {}: {error}", boot.application, folder.display())
+        })?;
+    }
+    if let Some(most) = boot.descriptors {
+        getrlimit(Resource::RLIMIT_NOFILE)
+            .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, most.min(hard), hard))
+            .map_err(|error| format!("cannot set the limit of descriptors: {error}"))?;
+    }
+    let rootfs = boot.confinement.as_ref().and_then(|confinement| confinement.rootfs.as_ref());
+    readable::check(&boot.required_paths, rootfs.map(|rootfs| rootfs.path.as_path()))?;
+    let opcache = start_php(boot)?;
+    // Until now the supervisor has read standard error, for its answer about the start.
+    let stderr = Stderr::begin(descriptors.swap_remove(1));
+    let stderr = stderr.map_err(|error| format!("cannot set standard error: {error}"))?;
+    Ok(Loaded { channel, sampling, supervisor, stderr, opcache })
+}
+
+/// Starts PHP; returns whether opcache is on.
+fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
+    let ini_file = boot.php_ini.as_ref().map(|path| {
+        std::fs::metadata(path)
+            .map_err(|error| format!("applications/{}/options/file: {}: {error}", boot.application, path.display()))?;
+        Ok::<_, String>(c_string(&path.to_string_lossy()))
+    });
+    let ini_file = ini_file.transpose()?;
+    let settings = || boot.user_values.iter().chain(&boot.admin_values);
+    let entries = c_string(&ini::entries(settings()));
+    let software = c_string(&boot.server_software);
+    // PHP keeps the pointers.
+    let entries: &'static CStr = Box::leak(entries.into_boxed_c_str());
+    // SAFETY: PHP is started once, on the only thread; the strings are leaked.
+    let started = unsafe {
+        sapi::howdah_php_startup(
+            ini_file.map_or(std::ptr::null(), |path| path.into_raw().cast_const()),
+            entries.as_ptr(),
+            software.into_raw(),
+        )
+    };
+    if started == 0 {
+        return Err("PHP does not start; see its messages on stderr".into());
+    }
+    // SAFETY: PHP is started; the text is a C string.
+    if unsafe { sapi::howdah_php_count_settings(entries.as_ptr()) } != settings().count() as c_int {
+        return Err(format!(
+            "applications/{}/options: PHP cannot read all of \"admin\" and \"user\"; correct their names and values",
+            boot.application
+        ));
+    }
+    for name in boot.admin_values.keys() {
+        // SAFETY: PHP is started; the name is a C string.
+        unsafe { sapi::howdah_php_lock_setting(c_string(name).as_ptr()) };
+    }
+    // SAFETY: PHP is started, no request runs.
+    Ok(unsafe { sapi::howdah_php_opcache_is_on() != 0 })
+}
+
+/// The text as a C string, without NULs.
+pub fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).expect("the NULs were just removed")
+}

@@ -1,0 +1,168 @@
+//! The prototype's loop: forks workers on order, reaps them, and reports both.
+//!
+//! It has one thread, so that a fork may do anything. Workers share opcache's memory and preloaded code with it. It exits
+//! when the supervisor closes the control socket and its workers have exited, or immediately, by signal, when the supervisor
+//! dies.
+
+#![allow(unsafe_code)] // forks
+
+use super::boot::{Loaded, SupervisorProcess, c_string};
+use super::report::send;
+use crate::worker::callbacks;
+use crate::worker::sampler::{self, Sampling};
+use crate::worker::serve::{WorkerLimits, serve};
+use crate::worker::stderr::Stderr;
+use crate::{log, sapi};
+use howdah_channel::request::NAMES;
+use howdah_channel::{WorkerChannel, WorkerId};
+use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::process_end::ProcessEnd;
+use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{ForkResult, Pid, fork, getpid};
+use rustix::process::WaitOptions;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+/// A prototype whose PHP is up.
+pub struct Prototype {
+    pid: Pid,
+    control: ControlSocket,
+    channel: WorkerChannel,
+    limits: WorkerLimits,
+    sampling: Sampling,
+    supervisor: SupervisorProcess,
+    stderr: Stderr,
+    workers: HashMap<Pid, WorkerId>,
+    /// The last warning that no worker can be forked.
+    last_warning: Option<Instant>,
+}
+
+/// The shortest time between two such warnings.
+const WARNING_PAUSE: Duration = Duration::from_secs(1);
+
+// === impl Prototype ===
+
+impl Prototype {
+    pub fn new(control: ControlSocket, loaded: Loaded, limits: WorkerLimits) -> Prototype {
+        let Loaded { channel, sampling, supervisor, stderr, .. } = loaded;
+        let (pid, workers) = (getpid(), HashMap::new());
+        // `control` is the only descriptor of the socket, so that a worker that drops it has none.
+        Prototype { pid, control, channel, limits, sampling, supervisor, stderr, workers, last_warning: None }
+    }
+
+    /// Forks and reaps workers until the supervisor closes the control socket.
+    ///
+    /// # Errors
+    /// When the supervisor is dead, or cannot be waited for.
+    pub fn serve(mut self) -> Result<(), String> {
+        let watched = SigSet::from(Signal::SIGCHLD);
+        watched.thread_block().map_err(|error| format!("cannot block SIGCHLD: {error}"))?;
+        let children = SignalFd::with_flags(&watched, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+            .map_err(|error| format!("cannot watch the workers: {error}"))?;
+        let mut stopping = false;
+        while !(stopping && self.workers.is_empty()) {
+            let control_events = if stopping { PollFlags::empty() } else { PollFlags::POLLIN };
+            let mut sources = [
+                PollFd::new(children.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.supervisor.pidfd.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.control.as_fd(), control_events),
+            ];
+            let sources = if stopping { &mut sources[..2] } else { &mut sources[..] };
+            match poll(sources, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(format!("cannot wait for the supervisor: {error}")),
+            }
+            // The supervisor began to die while no death signal was set, between the steps of the boot.
+            if sources[1].any() == Some(true) {
+                return Err("the supervisor is gone".to_owned());
+            }
+            while let Ok(Some(_)) = children.read_signal() {}
+            self.reap();
+            while !stopping {
+                match self.control.receive_long::<ToPrototype>() {
+                    Ok(Some((ToPrototype::StartWorker(worker), _))) => {
+                        if self.start(worker) {
+                            drop(children);
+                            self.become_worker(worker, &watched);
+                        }
+                    }
+                    Ok(Some((ToPrototype::Ping, _))) => send(&self.control, &FromPrototype::Pong),
+                    Ok(Some((ToPrototype::Boot(_), _))) => {}
+                    Ok(None) => stopping = true,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(format!("cannot read from the supervisor: {error}")),
+                }
+            }
+        }
+        // SAFETY: the last use of PHP in this process.
+        unsafe { sapi::howdah_php_shutdown() };
+        Ok(())
+    }
+
+    /// Forks; `true` in the child.
+    fn start(&mut self, worker: WorkerId) -> bool {
+        // SAFETY: this process has one thread, so the child may do anything.
+        match unsafe { fork() } {
+            Ok(ForkResult::Parent { child }) => {
+                self.workers.insert(child, worker);
+                send(&self.control, &FromPrototype::WorkerStarted { worker, pid: child.as_raw() });
+                false
+            }
+            Ok(ForkResult::Child) => true,
+            // The supervisor retries later.
+            Err(error) => {
+                if self.last_warning.is_none_or(|last| last.elapsed() >= WARNING_PAUSE) {
+                    self.last_warning = Some(Instant::now());
+                    log::warn(&format!("cannot fork a worker of \"{}\": {error}", self.limits.application));
+                }
+                send(&self.control, &FromPrototype::WorkerNotForked { worker });
+                false
+            }
+        }
+    }
+
+    fn become_worker(self, worker: WorkerId, blocked: &SigSet) -> ! {
+        // PHP code must not be able to send messages in the prototype's name.
+        drop(self.control);
+        let _ = blocked.thread_unblock();
+        // SAFETY: the default action is no function that could be unsound.
+        let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
+        let title = c_string(&format!("howdah: \"{}\" worker", self.limits.application));
+        // SAFETY: the title is a C string; PHP was started before the fork.
+        unsafe {
+            sapi::howdah_set_title(title.as_ptr());
+            let SupervisorProcess { pidfd, pid } = &self.supervisor;
+            sapi::howdah_die_with_prototype(self.pid.as_raw(), pidfd.as_raw_fd(), *pid);
+            sapi::howdah_php_after_fork();
+        }
+        let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
+        let end = Box::leak(Box::new(self.channel.worker(worker)));
+        let application = Box::leak(c_string(&self.limits.application).into_boxed_c_str());
+        sampler::start(application, end, Box::leak(Box::new(self.sampling)));
+        serve(end, &names, &self.limits, &self.stderr);
+        callbacks::exit(0)
+    }
+
+    fn reap(&mut self) {
+        loop {
+            let (pid, status) = match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(dead)) => dead,
+                Err(rustix::io::Errno::INTR) => continue,
+                Ok(None) | Err(_) => return,
+            };
+            let pid = pid.as_raw_pid();
+            if let Some(end) = ProcessEnd::of(status)
+                && let Some(worker) = self.workers.remove(&Pid::from_raw(pid))
+            {
+                send(&self.control, &FromPrototype::WorkerExited { worker, pid, end });
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The functions that the SAPI in C calls.
+//!
+//! A worker runs one request at a time on its only PHP thread. The current request is in a thread-local cell, which each
+//! callback borrows for the time of its call. No callback calls PHP, so that PHP's longjmp never crosses a Rust frame.
+
+#![allow(unsafe_code)] // called from C with pointers
+
+use crate::log;
+use howdah_channel::response::HeadWriter;
+use howdah_channel::{BodyError, Claim, Violation};
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int, c_long};
+
+/// The exit code of a worker whose slot another worker has overwritten: EX_SOFTWARE of sysexits.h.
+const EXIT_VIOLATION: c_int = 70;
+
+/// Where a request's bytes come from and go to.
+pub enum Exchange {
+    /// Through the channel.
+    Channel(Claim<'static>),
+    /// Nowhere: `--floor` measures PHP alone.
+    Discard,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Exchange>> = const { RefCell::new(None) };
+    static HEAD: RefCell<HeadWriter> = RefCell::new(HeadWriter::default());
+}
+
+/// Makes this the current request.
+pub fn begin(exchange: Exchange) {
+    CURRENT.with_borrow_mut(|current| *current = Some(exchange));
+}
+
+fn with_claim<T>(default: T, act: impl FnOnce(&mut Claim<'static>) -> T) -> T {
+    CURRENT.with_borrow_mut(|current| match current {
+        Some(Exchange::Channel(claim)) => act(claim),
+        _ => default,
+    })
+}
+
+/// Reads from the request's body: 0 is the end, and -1 means that the rest will not arrive.
+///
+/// # Safety
+/// `out` has room for `len` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn howdah_read_body(out: *mut c_char, len: usize) -> c_long {
+    // SAFETY: the caller guarantees the room; PHP's buffer is initialised memory.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
+    with_claim(0, |claim| match claim.read_body(out) {
+        Ok(read) => read as c_long,
+        Err(BodyError::Incomplete) => -1,
+        Err(BodyError::Broken(violation)) => exit_after_violation(&violation),
+    })
+}
+
+/// # Safety
+/// `bytes` points to `len` readable bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn howdah_write(bytes: *const c_char, len: usize) -> c_int {
+    // SAFETY: the caller guarantees it.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
+    with_claim(1, |claim| claim.write(bytes).is_ok().into())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn howdah_flush() {
+    with_claim((), Claim::flush);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn howdah_client_is_gone() -> c_int {
+    with_claim(0, |claim| claim.client_gone().into())
+}
+
+/// # Safety
+/// `reason` points to `len` readable bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn howdah_head_begin(status: c_int, reason: *const c_char, len: usize) {
+    // SAFETY: the caller guarantees it.
+    let reason = unsafe { std::slice::from_raw_parts(reason.cast(), len) };
+    HEAD.with_borrow_mut(|head| head.restart(status as u16, reason));
+}
+
+/// # Safety
+/// `line` points to `len` readable bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn howdah_head_line(line: *const c_char, len: usize) {
+    // SAFETY: the caller guarantees it.
+    let line = unsafe { std::slice::from_raw_parts(line.cast(), len) };
+    HEAD.with_borrow_mut(|head| head.header(line));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn howdah_head_end() {
+    HEAD.with_borrow_mut(|head| {
+        with_claim((), |claim| {
+            // The next write of the body detects a client that is gone.
+            let _ = claim.write(head.finish());
+        });
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn howdah_finish() {
+    if let Some(Exchange::Channel(claim)) = CURRENT.with_borrow_mut(Option::take) {
+        claim.finish();
+    }
+}
+
+/// # Safety
+/// `message` is a C string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn howdah_log(message: *const c_char) {
+    // SAFETY: the caller guarantees it.
+    let message = unsafe { std::ffi::CStr::from_ptr(message) };
+    log::write(&message.to_string_lossy());
+}
+
+/// Another worker wrote into this worker's slot. Exits; the supervisor starts another worker.
+pub fn exit_after_violation(violation: &Violation) -> ! {
+    log::warn(&format!("{violation}; this worker exits"));
+    exit(EXIT_VIOLATION)
+}
+
+/// Exits without exit handlers: opcache's memory, and the other things that PHP would clean up, belong to the prototype.
+pub fn exit(code: c_int) -> ! {
+    // SAFETY: ends the process; this process has nothing to clean up.
+    unsafe { nix::libc::_exit(code) }
+}

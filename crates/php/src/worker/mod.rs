@@ -1,0 +1,16 @@
+//! A worker: runs requests on PHP, one at a time.
+//!
+//! - [`serve`]: the loop
+//! - `request`: a request's head, prepared for PHP
+//! - [`callbacks`]: the functions that the SAPI in C calls
+//! - `allowance`, `growth`: when a worker exits for a replacement
+//! - [`sampler`]: starts the thread that reads PHP's stack
+//! - [`stderr`]: where standard error goes
+
+mod allowance;
+pub mod callbacks;
+mod growth;
+mod request;
+pub mod sampler;
+pub mod serve;
+pub mod stderr;
