@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Spool {
     memory: Vec<u8>,
-    limits: Limits,
+    limits: SpoolLimits,
     file: Option<Overflow>,
     folder: Option<PathBuf>,
 }
 
 /// The limits of a spool, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SpoolLimits {
     /// In memory: more bytes go to a file.
     pub memory: usize,
     /// In memory and on the disk: more bytes have no room.
@@ -52,7 +52,7 @@ const FREE_BYTES: u64 = 8 * 1024 * 1024;
 
 impl Spool {
     /// An empty spool. Its file will be in `folder`.
-    pub fn new(limits: Limits, folder: Option<&Path>) -> Spool {
+    pub fn new(limits: SpoolLimits, folder: Option<&Path>) -> Spool {
         Spool { memory: Vec::new(), limits, file: None, folder: folder.map(Path::to_owned) }
     }
 
@@ -142,7 +142,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     fn spool(memory: usize, total: u64) -> Spool {
-        Spool::new(Limits { memory, total }, None)
+        Spool::new(SpoolLimits { memory, total }, None)
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::dispatch::{Pins, Snapshot};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
-use crate::net::tls::{Certificates, TlsConfigs};
+use crate::net::tls::{CertificatePems, TlsConfigs};
 use crate::php::{SharedGeneration, WarmUpOrder};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
@@ -193,7 +193,7 @@ impl RouterProcess {
     /// Passes a configuration on to the threads. A configuration that cannot be served is refused, and nothing changes.
     fn configure(&mut self, new: &RouterConfiguration, mut descriptors: Descriptors) -> io::Result<()> {
         let text = read(next(&mut descriptors)?)?;
-        let certificates: Certificates = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
+        let certificates: CertificatePems = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
         let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
         let version = new.version;
         let configuration = match Configuration::parse(&text) {

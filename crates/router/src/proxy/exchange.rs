@@ -1,7 +1,7 @@
 //! Sends one request on one connection, and receives the head of its response, with a timeout.
 
 use crate::proxy::connect::ConnectError;
-use crate::proxy::pool::Connection;
+use crate::proxy::pool::UpstreamConnection;
 use crate::proxy::request_body::{ClientBody, RequestBody};
 use crate::proxy::timeout::RESPONSE_TIMEOUT;
 use crate::response::failure::Failure;
@@ -34,7 +34,7 @@ pub enum ExchangeError {
 /// # Errors
 /// When there is no response. The connection is not usable then.
 pub async fn exchange(
-    connection: &mut Connection,
+    connection: &mut UpstreamConnection,
     request: Request<RequestBody>,
     body: &ClientBody,
 ) -> Result<Response<Incoming>, ExchangeError> {

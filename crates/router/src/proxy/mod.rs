@@ -41,7 +41,7 @@ use howdah_config::{Endpoint, Http};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use hyper::body::Body;
-use pool::{Connection, ConnectionPool};
+use pool::{ConnectionPool, UpstreamConnection};
 use request_body::ClientBody;
 use retry::RetryPolicy;
 use std::cell::RefCell;
@@ -170,7 +170,7 @@ async fn send(
 async fn respond(
     pool: &Rc<ConnectionPool>,
     outgoing: &Outgoing<'_>,
-    mut connection: Connection,
+    mut connection: UpstreamConnection,
     mut response: Response<hyper::body::Incoming>,
 ) -> Result<Response<UpstreamBody>, ExchangeError> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {

@@ -33,12 +33,12 @@ const MAX_HEADERS: usize = 256;
 pub struct ConnectionPool {
     /// The endpoint.
     pub endpoint: Endpoint,
-    idle: RefCell<Vec<Connection>>,
+    idle: RefCell<Vec<UpstreamConnection>>,
     down_until: Cell<Option<Instant>>,
 }
 
 /// A connection to an upstream. Dropping it closes it.
-pub struct Connection {
+pub struct UpstreamConnection {
     /// hyper's handle of the connection.
     pub sender: SendRequest<RequestBody>,
     /// The progress on its socket.
@@ -57,7 +57,7 @@ impl ConnectionPool {
     }
 
     /// Takes an idle connection that was used within this time.
-    pub fn take(&self, max_idle: Duration) -> Option<Connection> {
+    pub fn take(&self, max_idle: Duration) -> Option<UpstreamConnection> {
         let now = Instant::now();
         let mut idle = self.idle.borrow_mut();
         while idle.last()?.idle_time(now) <= max_idle {
@@ -73,7 +73,7 @@ impl ConnectionPool {
     ///
     /// # Errors
     /// When no server listens there, or none answers in time.
-    pub async fn connect(&self) -> Result<Connection, ConnectError> {
+    pub async fn connect(&self) -> Result<UpstreamConnection, ConnectError> {
         let stream = connect(&self.endpoint).await?;
         let progress = stream.progress();
         let (sender, connection) = http1::Builder::new()
@@ -87,11 +87,11 @@ impl ConnectionPool {
         // The request on the connection receives its errors; an idle connection needs no report.
         spawn_local(async move { drop(connection.with_upgrades().await) });
         self.down_until.set(None);
-        Ok(Connection { sender, progress, keep_alive: None, idle_since: Instant::now() })
+        Ok(UpstreamConnection { sender, progress, keep_alive: None, idle_since: Instant::now() })
     }
 
     /// Keeps a connection for the next request after the end of a response, if it is reusable.
-    pub fn give_back(self: &Rc<Self>, mut connection: Connection) {
+    pub fn give_back(self: &Rc<Self>, mut connection: UpstreamConnection) {
         if connection.sender.is_ready() {
             self.keep(connection);
         } else if !connection.sender.is_closed() {
@@ -124,7 +124,7 @@ impl ConnectionPool {
         !idle.is_empty() || self.is_down()
     }
 
-    fn keep(&self, mut connection: Connection) {
+    fn keep(&self, mut connection: UpstreamConnection) {
         connection.idle_since = Instant::now();
         let mut idle = self.idle.borrow_mut();
         if idle.len() == MAX_IDLE {
@@ -134,9 +134,9 @@ impl ConnectionPool {
     }
 }
 
-// === impl Connection ===
+// === impl UpstreamConnection ===
 
-impl Connection {
+impl UpstreamConnection {
     fn idle_time(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.idle_since)
     }

@@ -3,7 +3,7 @@
 //! A body that breaks off, or that sends no bytes for too long, ends with an error: the client's connection is closed, so
 //! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped.
 
-use crate::proxy::pool::{Connection, ConnectionPool};
+use crate::proxy::pool::{ConnectionPool, UpstreamConnection};
 use crate::proxy::request_body::ClientBody;
 use crate::proxy::timeout::{RESPONSE_TIMEOUT, WaitTimeout};
 use crate::response::body::Source;
@@ -27,7 +27,7 @@ pub enum UpstreamBody {
 /// so that the upstream notices that the client has left.
 pub struct UpstreamStream {
     incoming: Incoming,
-    connection: Option<Connection>,
+    connection: Option<UpstreamConnection>,
     pool: Rc<ConnectionPool>,
     request: Rc<ClientBody>,
     timeout: WaitTimeout,
@@ -76,7 +76,7 @@ impl UpstreamStream {
     /// The body after a response's head on a connection.
     pub fn new(
         incoming: Incoming,
-        connection: Connection,
+        connection: UpstreamConnection,
         pool: Rc<ConnectionPool>,
         request: Rc<ClientBody>,
     ) -> UpstreamStream {

@@ -40,7 +40,7 @@ pub(super) struct Lookup<'a> {
 }
 
 /// A file that may be sent.
-struct Found {
+struct FoundFile {
     version: Rc<FileVersion>,
     content: Option<Bytes>,
     /// The open file, if the cache did not have it.
@@ -71,25 +71,25 @@ impl Lookup<'_> {
         })
     }
 
-    fn cached(&self, identity: &FileIdentity) -> Option<Found> {
+    fn cached(&self, identity: &FileIdentity) -> Option<FoundFile> {
         let cache = self.cache.borrow();
         let cached = cache.find(self.key)?;
         let is_current = cached.version.is_current(identity, self.configured_type);
-        (is_current && cached.policy_is_fresh(self.file.links)).then(|| Found::from(cached))
+        (is_current && cached.policy_is_fresh(self.file.links)).then(|| FoundFile::from(cached))
     }
 
     /// Opens the file under its link policy. If the cache has this version, its content is used, and its policy counts as
     /// checked again.
-    fn opened(&self) -> Result<Found, OpenError> {
+    fn opened(&self) -> Result<FoundFile, OpenError> {
         let file = self.opener.open(self.file, OpenKind::File)?;
         let stat = fs::fstat(&file)?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(OpenError::Missing);
         }
         let identity = FileIdentity::new(&stat);
-        let known = self.cache.borrow().find(self.key).map(Found::from);
+        let known = self.cache.borrow().find(self.key).map(FoundFile::from);
         let known = known.filter(|known| known.version.is_current(&identity, self.configured_type));
-        let mut found = known.unwrap_or_else(|| Found {
+        let mut found = known.unwrap_or_else(|| FoundFile {
             version: Rc::new(FileVersion::new(identity, self.file.path, self.configured_type, SystemTime::now())),
             content: None,
             file: None,
@@ -99,7 +99,7 @@ impl Lookup<'_> {
         Ok(found)
     }
 
-    fn content(&self, mut found: Found) -> Result<FileContent, OpenError> {
+    fn content(&self, mut found: FoundFile) -> Result<FileContent, OpenError> {
         if let Some(content) = found.content {
             return Ok(FileContent::Memory(content));
         }
@@ -117,7 +117,7 @@ impl Lookup<'_> {
         Ok(FileContent::Memory(content))
     }
 
-    fn keep(&self, found: &Found) {
+    fn keep(&self, found: &FoundFile) {
         if !found.version.identity.is_settled(SystemTime::now()) {
             return;
         }
@@ -127,7 +127,7 @@ impl Lookup<'_> {
     }
 }
 
-impl From<&CachedFile> for Found {
+impl From<&CachedFile> for FoundFile {
     fn from(cached: &CachedFile) -> Self {
         Self { version: Rc::clone(&cached.version), content: cached.content.clone(), file: None }
     }

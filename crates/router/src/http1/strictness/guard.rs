@@ -7,7 +7,7 @@ use super::refusal::HeadRefusal;
 /// The current position in the requests of a connection.
 #[derive(Debug)]
 pub struct Guard {
-    state: State,
+    state: GuardState,
     /// How many heads have passed.
     heads: u64,
     /// How many requests have passed to their end.
@@ -17,7 +17,7 @@ pub struct Guard {
 }
 
 #[derive(Debug)]
-enum State {
+enum GuardState {
     Head(HeadScanner),
     /// In a body that has this number of bytes left.
     Length(u64),
@@ -50,7 +50,7 @@ pub enum GuardError {
 impl Guard {
     /// Starts before the first request.
     pub fn new() -> Guard {
-        Guard { state: State::Head(HeadScanner::default()), heads: 0, whole: 0, requests_upgrade: false }
+        Guard { state: GuardState::Head(HeadScanner::default()), heads: 0, whole: 0, requests_upgrade: false }
     }
 
     /// How many requests have passed to their end.
@@ -60,18 +60,18 @@ impl Guard {
 
     /// How many requests have passed, if the last one is complete and no byte of another has arrived.
     pub fn between_requests(&self) -> Option<u64> {
-        matches!(&self.state, State::Head(scanner) if scanner.has_seen_nothing()).then_some(self.heads)
+        matches!(&self.state, GuardState::Head(scanner) if scanner.has_seen_nothing()).then_some(self.heads)
     }
 
     /// The number of requests that must be answered before the guard continues. It waits if the last request asks for
     /// another protocol, and never continues if the protocol changes.
     pub fn waits_for(&self) -> Option<u64> {
-        matches!(self.state, State::Undecided).then_some(self.heads)
+        matches!(self.state, GuardState::Undecided).then_some(self.heads)
     }
 
     /// Continues after a response that did not change the protocol.
     pub fn go_on(&mut self) {
-        self.state = State::Head(HeadScanner::default());
+        self.state = GuardState::Head(HeadScanner::default());
     }
 
     /// Checks bytes: those that did not pass the last time, and new ones. Must not be called after an error.
@@ -80,7 +80,7 @@ impl Guard {
         while pass < bytes.len() {
             let rest = &bytes[pass..];
             match &mut self.state {
-                State::Head(scanner) => match scanner.scan(rest) {
+                GuardState::Head(scanner) => match scanner.scan(rest) {
                     Ok(None) => break,
                     Ok(Some(head)) => {
                         pass += head.length;
@@ -88,13 +88,13 @@ impl Guard {
                         self.requests_upgrade = head.requests_upgrade;
                         self.state = match head.body {
                             Framing::Length(0) => self.after_body(),
-                            Framing::Length(length) => State::Length(length),
-                            Framing::Chunked => State::Chunked(Chunks::START),
+                            Framing::Length(length) => GuardState::Length(length),
+                            Framing::Chunked => GuardState::Chunked(Chunks::START),
                         };
                     }
                     Err(refusal) => return Judgement { pass, error: Some(GuardError::Refused(refusal, self.heads)) },
                 },
-                State::Length(left) => {
+                GuardState::Length(left) => {
                     let taken = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
                     pass += taken;
                     *left -= taken as u64;
@@ -102,7 +102,7 @@ impl Guard {
                         self.state = self.after_body();
                     }
                 }
-                State::Chunked(chunks) => {
+                GuardState::Chunked(chunks) => {
                     let (taken, result) = chunks.skip(rest);
                     pass += taken;
                     if let Err(BrokenChunks) = result {
@@ -112,15 +112,15 @@ impl Guard {
                         self.state = self.after_body();
                     }
                 }
-                State::Undecided => break,
+                GuardState::Undecided => break,
             }
         }
         Judgement { pass, error: None }
     }
 
-    fn after_body(&mut self) -> State {
+    fn after_body(&mut self) -> GuardState {
         self.whole += 1;
-        if self.requests_upgrade { State::Undecided } else { State::Head(HeadScanner::default()) }
+        if self.requests_upgrade { GuardState::Undecided } else { GuardState::Head(HeadScanner::default()) }
     }
 }
 

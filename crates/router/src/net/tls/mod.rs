@@ -22,14 +22,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
-use server_name::Resolver;
+use server_name::CertificateResolver;
 use sessions::SessionCache;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tickets::Ticketer;
 
 /// PEM texts by the name of the certificate: a chain, which begins with the certificate of the key, and the key.
-pub type Certificates = BTreeMap<String, String>;
+pub type CertificatePems = BTreeMap<String, String>;
 
 /// The settings of the active configuration's listeners. A listener whose TLS does not change keeps its entry, and
 /// with it its sessions and tickets.
@@ -59,7 +59,7 @@ impl TlsConfigs {
     pub fn update(
         &mut self,
         configuration: &Configuration,
-        certificates: &Certificates,
+        certificates: &CertificatePems,
     ) -> Result<Vec<Option<Arc<ServerConfig>>>, String> {
         let mut active: Vec<ListenerTls> = Vec::new();
         let mut configs = Vec::new();
@@ -86,7 +86,7 @@ impl TlsConfigs {
     }
 }
 
-fn digest(tls: &Tls, certificates: &Certificates) -> [u8; SHA256_OUTPUT_LEN] {
+fn digest(tls: &Tls, certificates: &CertificatePems) -> [u8; SHA256_OUTPUT_LEN] {
     let mut context = Context::new(&SHA256);
     for text in tls.certificates.iter().filter_map(|name| certificates.get(name)) {
         context.update(&text.len().to_le_bytes());
@@ -97,7 +97,7 @@ fn digest(tls: &Tls, certificates: &Certificates) -> [u8; SHA256_OUTPUT_LEN] {
     digest
 }
 
-fn server_config(tls: &Tls, certificates: &Certificates) -> Result<ServerConfig, String> {
+fn server_config(tls: &Tls, certificates: &CertificatePems) -> Result<ServerConfig, String> {
     let provider = Arc::new(provider(&tls.policy));
     let mut keys = Vec::new();
     for name in &tls.certificates {
@@ -107,7 +107,7 @@ fn server_config(tls: &Tls, certificates: &Certificates) -> Result<ServerConfig,
     }
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions(tls.policy.versions));
     let builder = builder.map_err(|error| format!("conf_commands: {error}; remove some"))?;
-    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(Resolver::new(keys)?));
+    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(CertificateResolver::new(keys)?));
     config.ignore_client_order = tls.policy.prefers_server_order;
     config.alpn_protocols = vec![HTTP_1_1.to_vec()];
     config.session_storage = match tls.session.cache_size {

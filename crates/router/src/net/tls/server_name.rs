@@ -15,21 +15,21 @@ use x509_parser::parse_x509_certificate;
 
 /// The certificates of a listener.
 #[derive(Debug)]
-pub struct Resolver {
+pub struct CertificateResolver {
     /// In the order of the configuration; at least one.
     keys: Vec<Arc<CertifiedKey>>,
     /// The indexes into `keys` for each name, which is in lower case.
     by_name: HashMap<String, Vec<usize>>,
 }
 
-// === impl Resolver ===
+// === impl CertificateResolver ===
 
-impl Resolver {
+impl CertificateResolver {
     /// Chooses among these keys.
     ///
     /// # Errors
     /// When a certificate cannot be read.
-    pub fn new(keys: Vec<Arc<CertifiedKey>>) -> Result<Resolver, String> {
+    pub fn new(keys: Vec<Arc<CertifiedKey>>) -> Result<CertificateResolver, String> {
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, key) in keys.iter().enumerate() {
             let leaf = key.cert.first().and_then(|leaf| parse_x509_certificate(leaf).ok());
@@ -41,7 +41,7 @@ impl Resolver {
                 }
             }
         }
-        Ok(Resolver { keys, by_name })
+        Ok(CertificateResolver { keys, by_name })
     }
 
     /// The indexes of the certificates for this name; the first certificate if no certificate has the name.
@@ -55,7 +55,7 @@ impl Resolver {
     }
 }
 
-impl ResolvesServerCert for Resolver {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let matching = self.matching(hello.server_name()).iter().filter_map(|index| self.keys.get(*index));
         let mut usable = matching.clone().filter(|key| key.key.choose_scheme(hello.signature_schemes()).is_some());

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 pub struct SessionCache {
     size: usize,
     timeout: Duration,
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
 }
 
 #[derive(Default)]
-struct State {
+struct CacheState {
     sessions: HashMap<Vec<u8>, CachedSession>,
     /// The numbers and keys of the stored sessions, oldest first. A session that was taken since keeps its entry.
     stored: VecDeque<(u64, Vec<u8>)>,
@@ -39,7 +39,7 @@ impl SessionCache {
         SessionCache { size, timeout, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         // The state is consistent between any two statements, also after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

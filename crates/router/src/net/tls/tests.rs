@@ -104,18 +104,18 @@ fn configuration(tls: &str) -> Configuration {
     Configuration::parse(&text).unwrap()
 }
 
-fn server(tls: &str, certificates: &Certificates) -> Arc<ServerConfig> {
+fn server(tls: &str, certificates: &CertificatePems) -> Arc<ServerConfig> {
     let mut configs = TlsConfigs::default().update(&configuration(tls), certificates).unwrap();
     configs.remove(0).unwrap()
 }
 
-fn shop_only() -> Certificates {
-    Certificates::from([("shop".to_owned(), ecdsa(&["shop.example"], "shop"))])
+fn shop_only() -> CertificatePems {
+    CertificatePems::from([("shop".to_owned(), ecdsa(&["shop.example"], "shop"))])
 }
 
 #[test]
 fn a_client_gets_the_certificate_for_the_name_in_its_hello() {
-    let certificates = Certificates::from([
+    let certificates = CertificatePems::from([
         ("first".to_owned(), ecdsa(&["one.example", "WWW.one.example"], "no.example")),
         ("wild".to_owned(), ecdsa(&["*.one.example", "*.two.example"], "wild")),
         ("exact".to_owned(), ecdsa(&["a.two.example", "one.example"], "exact")),
@@ -145,7 +145,7 @@ fn a_client_gets_the_certificate_for_the_name_in_its_hello() {
 
 #[test]
 fn a_client_gets_a_certificate_that_it_can_check() {
-    let certificates = Certificates::from([
+    let certificates = CertificatePems::from([
         ("modern".to_owned(), certificate(&["one.example"], "modern", &PKCS_ED25519)),
         ("usual".to_owned(), ecdsa(&["one.example"], "usual")),
     ]);
@@ -241,7 +241,7 @@ fn two_servers_with_the_same_keys_share_sessions() {
 fn an_unchanged_listener_keeps_its_sessions() {
     let mut configs = TlsConfigs::default();
     let mut certificates = shop_only();
-    let mut update = |tls: &str, certificates: &Certificates| {
+    let mut update = |tls: &str, certificates: &CertificatePems| {
         configs.update(&configuration(tls), certificates).map(|mut configs| configs.remove(0).unwrap())
     };
     let plain = r#"{"certificate": "shop"}"#;

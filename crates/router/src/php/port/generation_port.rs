@@ -4,7 +4,7 @@ use super::active::ActiveRequests;
 use super::running::{Outcome, RunningRequest, Trouble, Wait};
 use crate::php::admission::Alike;
 use crate::php::generation::SharedGeneration;
-use crate::php::spool::Limits;
+use crate::php::spool::SpoolLimits;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::request::{HeadWriter, code, texts};
@@ -29,13 +29,13 @@ pub struct GenerationPort {
     /// A head is written and submitted without a pause: one buffer is enough for all requests.
     pub(super) head: RefCell<HeadWriter>,
     /// How much of a response may wait for its client.
-    pub(super) spool_limits: Limits,
+    pub(super) spool_limits: SpoolLimits,
 }
 
 /// The interval of [`GenerationPort::sweep`].
 pub const SWEEP: Duration = Duration::from_millis(250);
 /// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
-pub(super) const SPOOL_LIMITS: Limits = Limits { memory: 512 * 1024, total: 1 << 30 };
+pub(super) const SPOOL_LIMITS: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
 /// The pause between two reports to the supervisor of one overdue request.
 const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
 /// The most characters of a request's path that the log shows.

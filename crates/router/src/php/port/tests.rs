@@ -5,7 +5,7 @@ use super::running::Outcome;
 use super::*;
 use crate::php::admission::Alike;
 use crate::php::generation::SharedGeneration;
-use crate::php::spool::Limits;
+use crate::php::spool::SpoolLimits;
 use crate::response::failure::Failure;
 use crate::supervisor_link::SupervisorLink;
 use howdah_channel::RouterEnd;
@@ -45,11 +45,11 @@ impl Setup {
         Setup::with(SPOOL_LIMITS, Some(1))
     }
 
-    fn with_spool(spool_limits: Limits) -> Setup {
+    fn with_spool(spool_limits: SpoolLimits) -> Setup {
         Setup::with(spool_limits, None)
     }
 
-    fn with(spool_limits: Limits, spare_workers: Option<u32>) -> Setup {
+    fn with(spool_limits: SpoolLimits, spare_workers: Option<u32>) -> Setup {
         let control = ControlEnd::create(GEOMETRY).unwrap();
         let channel = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
         let boot = GenerationBoot {
@@ -202,7 +202,7 @@ async fn a_response_that_waits_for_its_client_holds_no_slot() {
 async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
     const TOTAL: u64 = 256 * 1024;
     const RESPONSE: usize = 8 * 1024 * 1024;
-    let setup = Setup::with_spool(Limits { memory: 32 * 1024, total: TOTAL });
+    let setup = Setup::with_spool(SpoolLimits { memory: 32 * 1024, total: TOTAL });
     let running = setup.submit().await.unwrap();
     let worker = setup.worker(0);
     let writer = std::thread::spawn(move || {

@@ -23,14 +23,14 @@ pub struct CompressedBody<B> {
     source_ended: bool,
     /// Bytes of the source that are not written to the encoder yet.
     input: Bytes,
-    state: State,
+    state: EncoderState,
     /// Whether bytes were written since the last flush.
     is_dirty: bool,
     /// How many bytes were written since other tasks had their turn.
     since_turn: usize,
 }
 
-enum State {
+enum EncoderState {
     Ready(Box<Encoder>),
     /// The encoder works on another thread.
     Away(JoinHandle<io::Result<Done>>),
@@ -62,7 +62,7 @@ impl<B> CompressedBody<B> {
             flushes,
             source_ended: false,
             input: Bytes::new(),
-            state: State::Ready(Box::new(encoder)),
+            state: EncoderState::Ready(Box::new(encoder)),
             is_dirty: false,
             since_turn: 0,
         }
@@ -93,11 +93,11 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
     /// Compressed bytes, or `None` at the end. They may be empty while there is more to do.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let done = match &mut self.state {
-            State::Ended => return Poll::Ready(None),
-            State::Away(job) => {
+            EncoderState::Ended => return Poll::Ready(None),
+            EncoderState::Away(job) => {
                 ready!(Pin::new(job).poll(context)).unwrap_or_else(|error| Err(io::Error::other(error)))
             }
-            State::Ready(_) => {
+            EncoderState::Ready(_) => {
                 if self.since_turn >= PIECE_BYTES {
                     self.since_turn = 0;
                     context.waker().wake_by_ref();
@@ -107,7 +107,7 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
                     Ok(job) => job,
                     Err(error) => return self.fail(error),
                 };
-                let State::Ready(encoder) = std::mem::replace(&mut self.state, State::Ended) else {
+                let EncoderState::Ready(encoder) = std::mem::replace(&mut self.state, EncoderState::Ended) else {
                     unreachable!("matched above");
                 };
                 let written = if let Job::Write(bytes) = &job { bytes.len() } else { 0 };
@@ -115,7 +115,7 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
                 self.since_turn += written;
                 match Handle::try_current() {
                     Ok(runtime) if encoder.is_slow() => {
-                        self.state = State::Away(runtime.spawn_blocking(|| job.run(encoder)));
+                        self.state = EncoderState::Away(runtime.spawn_blocking(|| job.run(encoder)));
                         return Poll::Ready(Some(Ok(Bytes::new())));
                     }
                     _ => job.run(encoder),
@@ -124,7 +124,7 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
         };
         match done {
             Ok((encoder, bytes)) => {
-                self.state = encoder.map_or(State::Ended, State::Ready);
+                self.state = encoder.map_or(EncoderState::Ended, EncoderState::Ready);
                 Poll::Ready(Some(Ok(bytes)))
             }
             Err(error) => self.fail(error),
@@ -132,7 +132,7 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
     }
 
     fn fail(&mut self, error: io::Error) -> Poll<Option<io::Result<Bytes>>> {
-        self.state = State::Ended;
+        self.state = EncoderState::Ended;
         Poll::Ready(Some(Err(error)))
     }
 }
@@ -151,7 +151,7 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for CompressedBody<B
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.state, State::Ended)
+        matches!(self.state, EncoderState::Ended)
     }
 }
 
@@ -188,9 +188,9 @@ mod tests {
     ];
 
     /// Frames and pauses, in this order.
-    struct Script(VecDeque<Option<io::Result<Bytes>>>);
+    struct ScriptedBody(VecDeque<Option<io::Result<Bytes>>>);
 
-    impl Body for Script {
+    impl Body for ScriptedBody {
         type Data = Bytes;
         type Error = io::Error;
 
@@ -210,9 +210,9 @@ mod tests {
         encoding: Encoding,
         flushes: bool,
         script: impl IntoIterator<Item = Option<io::Result<Bytes>>>,
-    ) -> CompressedBody<Script> {
+    ) -> CompressedBody<ScriptedBody> {
         let encoder = Encoder::new(encoding, None).unwrap();
-        CompressedBody::new(Script(script.into_iter().collect()), encoder, flushes)
+        CompressedBody::new(ScriptedBody(script.into_iter().collect()), encoder, flushes)
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ enum Got {
     Php,
 }
 
-struct Received {
+struct SiteResponse {
     status: u16,
     headers: HeaderMap,
     body: Vec<u8>,
@@ -101,17 +101,17 @@ impl Site {
         }
     }
 
-    async fn reply(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Received {
+    async fn reply(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> SiteResponse {
         let outcome = self.serve(method, target, headers);
         let ShareOutcome::Response(response) = outcome else { panic!("{method} {target}: {outcome:?}") };
         let (parts, body) = response.into_parts();
         let announced = body.size_hint().exact().unwrap();
         let body = body.collect().await.unwrap().to_bytes().to_vec();
         assert_eq!(announced, body.len() as u64);
-        Received { status: parts.status.as_u16(), headers: parts.headers, body }
+        SiteResponse { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    async fn get(&self, target: &str) -> Received {
+    async fn get(&self, target: &str) -> SiteResponse {
         self.reply("GET", target, &[]).await
     }
 
@@ -128,7 +128,7 @@ impl Site {
     }
 }
 
-impl Received {
+impl SiteResponse {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
