@@ -296,7 +296,7 @@ impl Changes {
         let mut listeners = self.active.listeners.clone();
         let switched = self.change.take_if(|change| change.is_switching());
         listeners.extend(self.change.iter().flat_map(|change| &change.next.listeners));
-        runtime.listeners.keep(&listeners);
+        runtime.listeners.retain(&listeners);
         if switched.is_some() {
             self.warn(runtime);
             self.retire_idle_workers(runtime, now);
@@ -443,7 +443,7 @@ impl Changes {
             self.swap_back(&mut change, runtime);
         }
         runtime.discard(&change.started);
-        runtime.listeners.keep(&self.active.listeners);
+        runtime.listeners.retain(&self.active.listeners);
         match change.origin {
             Origin::Request(request) => request.fail(reason),
             Origin::Deploy(deploy) => {

@@ -5,7 +5,7 @@ use crate::generation::gauge::{Gauge, Measured};
 use crate::plan::application::Plan;
 use crate::policy::demand::Demand;
 use crate::policy::pool::PoolPolicy;
-use crate::policy::sizing::{QUICK, Reason, Sample, Sizing};
+use crate::policy::sizing::{QUEUED_INTERVAL, Reason, Sample, Sizing};
 use std::time::{Duration, Instant};
 
 /// What is remembered from one look to the next.
@@ -34,7 +34,7 @@ const TELL_OF_MEMORY: Duration = Duration::from_secs(60);
 /// much of one.
 const LASTING: Duration = Duration::from_secs(3);
 /// What the router said is old after this: it says it again while it is so.
-const NEWS: Duration = QUICK.saturating_mul(3);
+const NEWS: Duration = QUEUED_INTERVAL.saturating_mul(3);
 
 // === impl Automatic ===
 
@@ -77,7 +77,7 @@ impl Generation {
         let Some(automatic) = &mut self.automatic else { return };
         automatic.waiting = (waiting, now);
         automatic.promised = (promised, now);
-        let due = automatic.looked.map_or(now, |looked| looked + QUICK);
+        let due = automatic.looked.map_or(now, |looked| looked + QUEUED_INTERVAL);
         if due <= now {
             self.size(now);
         } else {
@@ -109,7 +109,7 @@ impl Generation {
             sizing.set_cores(gauge.cores());
         }
         let sample = Sample {
-            seen: Demand { idle: self.idle.since.len(), starting, all, waiting },
+            demand: Demand { idle: self.idle.since.len(), starting, all, waiting },
             runnable: gauge.runnable(&busy),
             young: (all + leaving).saturating_sub(grown_up),
             leaving,
@@ -134,7 +134,7 @@ impl Generation {
         }
         self.workers.set_target(decision.wanted.max(self.least()));
         self.send_away(decision.surplus);
-        self.idle.look_at = Some(now + decision.look_in);
+        self.idle.look_at = Some(now + decision.decide_again_in);
         if decision.wanted != all || decision.surplus > 0 {
             tracing::debug!(
                 application = self.plan.name,

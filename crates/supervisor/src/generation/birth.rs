@@ -90,7 +90,7 @@ impl Generation {
             memory_per_worker: plan.limits.memory,
             slow_log,
             has_timeout: plan.limits.timeout.is_some(),
-            descriptors: resources::former_descriptors(),
+            descriptors: resources::initial_descriptors(),
             server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
@@ -131,7 +131,7 @@ impl Generation {
         if current == group {
             return self.check_outer_claim(pid);
         }
-        process::within(pid, current).map_or(PidClaim::Gone, |process| process::check_claim(process, current, group))
+        process::outer_pid(pid, current).map_or(PidClaim::Gone, |process| process::check_claim(process, current, group))
     }
 
     fn check_outer_claim(&self, pid: i32) -> PidClaim {

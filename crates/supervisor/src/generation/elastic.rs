@@ -60,7 +60,7 @@ impl Generation {
         }
         let seen = Demand { idle: self.idle.since.len(), starting, all: self.workers.staying(), waiting };
         self.workers.set_target(pool.wanted(seen).max(self.least()));
-        self.idle.look_at = pool.next_look(self.workers.target(), now);
+        self.idle.look_at = pool.next_check(self.workers.target(), now);
     }
 
     /// Even without spare ones, one shows that the application works.

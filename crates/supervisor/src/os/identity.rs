@@ -79,7 +79,7 @@ impl UserAccount {
         if !Uid::effective().is_root() {
             return Ok(UserAccount::default());
         }
-        first_of(&UNPRIVILEGED)
+        first_existing(&UNPRIVILEGED)
     }
 
     /// The ids for a boot message.
@@ -99,7 +99,7 @@ impl UserAccount {
     }
 }
 
-fn first_of(names: &[&str]) -> Result<UserAccount, String> {
+fn first_existing(names: &[&str]) -> Result<UserAccount, String> {
     let user = names.iter().find_map(|name| User::from_name(name).ok().flatten());
     user.as_ref().map(of).ok_or_else(|| {
         format!(
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn root_without_an_unprivileged_user_is_an_error() {
-        let error = first_of(&["no-such-user", "no-such-body"]).unwrap_err();
+        let error = first_existing(&["no-such-user", "no-such-body"]).unwrap_err();
         assert!(error.contains("no user no-such-user and no user no-such-body"), "{error}");
         assert!(error.contains("--user"), "{error}");
     }

@@ -172,7 +172,7 @@ impl Listeners {
     }
 
     /// Closes all sockets but these.
-    pub fn keep(&mut self, ids: &[u64]) {
+    pub fn retain(&mut self, ids: &[u64]) {
         self.sockets.retain(|id, _| ids.contains(id));
     }
 

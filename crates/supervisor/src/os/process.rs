@@ -63,7 +63,7 @@ pub fn check_claim(pid: Pid, prototype: Pid, group: Pid) -> PidClaim {
 }
 
 /// The child of this prototype, the first process of a pid namespace, that has this pid inside the namespace.
-pub fn within(inner_pid: i32, prototype: Pid) -> Option<Pid> {
+pub fn outer_pid(inner_pid: i32, prototype: Pid) -> Option<Pid> {
     let prototype = prototype.as_raw_pid();
     let children = std::fs::read_to_string(format!("/proc/{prototype}/task/{prototype}/children")).ok()?;
     // The newest child is the last one, and mostly the wanted one.

@@ -22,20 +22,20 @@ const ENOUGH_DESCRIPTORS: u64 = 4096;
 const ENOUGH_BACKLOG: u64 = 4096;
 
 /// The limit of descriptors with which the supervisor was started.
-static FORMER: OnceLock<u64> = OnceLock::new();
+static INITIAL_DESCRIPTORS: OnceLock<u64> = OnceLock::new();
 
 /// Raises our own limit of descriptors as far as permitted. Called once, at the start.
 pub fn raise_descriptors() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok() {
-        current.map(|former| FORMER.set(former));
+        current.map(|former| INITIAL_DESCRIPTORS.set(former));
     }
 }
 
 /// The limit of descriptors for child processes that cannot use more: PHP's select() accepts none beyond 1023. `None`
 /// leaves the limit as it is.
-pub fn former_descriptors() -> Option<u64> {
-    FORMER.get().copied()
+pub fn initial_descriptors() -> Option<u64> {
+    INITIAL_DESCRIPTORS.get().copied()
 }
 
 /// Reads the limits.

@@ -114,7 +114,7 @@ impl SlowLog {
         if !metadata.is_file() || metadata.len() <= ROTATE_BYTES {
             return Ok(());
         }
-        let mut temporary = self.aside().into_os_string();
+        let mut temporary = self.rotated_path().into_os_string();
         temporary.push(".new");
         let _ = std::fs::remove_file(&temporary);
         let copied = OpenOptions::new()
@@ -123,7 +123,7 @@ impl SlowLog {
             .mode(metadata.permissions().mode())
             .open(&temporary)
             .and_then(|mut copy| io::copy(&mut file, &mut copy))
-            .and_then(|_| std::fs::rename(&temporary, self.aside()));
+            .and_then(|_| std::fs::rename(&temporary, self.rotated_path()));
         if copied.is_err() {
             let _ = std::fs::remove_file(&temporary);
         }
@@ -131,10 +131,10 @@ impl SlowLog {
         file.set_len(0)
     }
 
-    fn aside(&self) -> PathBuf {
-        let mut aside = self.path.clone().into_os_string();
-        aside.push(".1");
-        aside.into()
+    fn rotated_path(&self) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".1");
+        path.into()
     }
 
     /// The last complete lines, after those of the rotated file if there is room for these.
@@ -144,7 +144,7 @@ impl SlowLog {
     pub fn tail(&self) -> Result<Vec<u8>, String> {
         let last = tail(&self.path, TAIL_BYTES).map_err(|error| self.problem("read", &error))?;
         let room = TAIL_BYTES.saturating_sub(last.len() as u64);
-        let before = tail(&self.aside(), room).unwrap_or_default();
+        let before = tail(&self.rotated_path(), room).unwrap_or_default();
         Ok([before, last].concat())
     }
 

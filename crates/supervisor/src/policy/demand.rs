@@ -18,7 +18,7 @@ pub struct Demand {
 impl Demand {
     /// Whether requests wait for a worker. If a worker is idle, none does: the router's report is old, or the worker
     /// has not taken its request yet.
-    pub fn queues(&self) -> bool {
+    pub fn has_queue(&self) -> bool {
         self.idle == 0 && self.waiting > 0
     }
 }

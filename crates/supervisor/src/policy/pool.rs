@@ -84,10 +84,10 @@ impl PoolPolicy {
 
 impl Pool {
     /// How many workers there should be. Never fewer than there are.
-    pub fn wanted(&self, seen: Demand) -> usize {
-        let available = seen.idle + seen.starting;
-        let missing = (seen.waiting + self.spare).saturating_sub(available);
-        (seen.all + missing).min(self.max).max(seen.all)
+    pub fn wanted(&self, demand: Demand) -> usize {
+        let available = demand.idle + demand.starting;
+        let missing = (demand.waiting + self.spare).saturating_sub(available);
+        (demand.all + missing).min(self.max).max(demand.all)
     }
 
     /// Which idle workers to retire. `idle_since` has the worker's index and the time since which it is idle.
@@ -102,7 +102,7 @@ impl Pool {
     }
 
     /// When to search again for idle workers, if there are this many: a busy worker becomes idle without a notice.
-    pub fn next_look(&self, workers: usize, now: Instant) -> Option<Instant> {
+    pub fn next_check(&self, workers: usize, now: Instant) -> Option<Instant> {
         (self.idle_timeout.is_some() && workers > self.spare).then(|| now + IDLE_CHECK_INTERVAL)
     }
 }

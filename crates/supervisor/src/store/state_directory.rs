@@ -64,7 +64,7 @@ impl StateDirectory {
         if folder.metadata().is_ok_and(|metadata| metadata.permissions().mode() & !FOLDER_MODE & 0o777 != 0) {
             tracing::warn!("other users can read the state directory {folder:?}; run `chmod 700` on it");
         }
-        tighten(&folder.join(CONFIGURATION), FILE_MODE);
+        remove_access_of_others(&folder.join(CONFIGURATION), FILE_MODE);
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(StateDirectory { folder: folder.to_owned(), lock: Some(lock) }),
             Err(Errno::WOULDBLOCK) => Err(format!(
@@ -114,14 +114,14 @@ impl StateDirectory {
     /// A sentence; the configuration that was stored before is still there.
     pub fn store_configuration(&self, text: &str) -> Result<(), String> {
         let path = self.folder.join(CONFIGURATION);
-        replace(&path, text.as_bytes()).map_err(|error| {
+        replace_file(&path, text.as_bytes()).map_err(|error| {
             format!("cannot write {path:?}: {}; make room, or choose another --state-dir", error_text(&error))
         })
     }
 }
 
 /// Removes access for other users that an earlier program, or a copy, may have given them: the files contain keys.
-pub fn tighten(path: &Path, mode: u32) {
+pub fn remove_access_of_others(path: &Path, mode: u32) {
     let Ok(metadata) = path.metadata() else { return };
     let open = metadata.permissions().mode() & 0o777;
     if open & !mode == 0 {
@@ -140,11 +140,11 @@ pub fn tighten(path: &Path, mode: u32) {
 ///
 /// # Errors
 /// If the file cannot be written. The old file is unchanged then.
-pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace_and(path, content, |folder| File::open(folder)?.sync_all())
+pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_file_and(path, content, |folder| File::open(folder)?.sync_all())
 }
 
-fn replace_and(path: &Path, content: &[u8], sync: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+fn replace_file_and(path: &Path, content: &[u8], sync: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     // The name of a certificate is never hidden.
     let mut name = OsString::from(".");
@@ -203,8 +203,8 @@ mod tests {
     fn a_failed_sync_of_the_folder_does_not_undo_the_write() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("conf.json");
-        replace(&path, b"old").unwrap();
-        replace_and(&path, b"new", |_| Err(Errno::IO.into())).unwrap();
+        replace_file(&path, b"old").unwrap();
+        replace_file_and(&path, b"new", |_| Err(Errno::IO.into())).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
     }
 
@@ -237,7 +237,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("conf.json");
         std::fs::create_dir(&path).unwrap();
-        assert!(replace(&path, b"x").is_err());
+        assert!(replace_file(&path, b"x").is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

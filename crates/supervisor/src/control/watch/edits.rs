@@ -7,7 +7,7 @@
 //! A watch belongs to a folder, not to its path. If another folder takes the path of a watched one, that is reported
 //! like an edit, and the new folder is watched.
 
-use super::files::{is_watched, matters};
+use super::files::{counts_as_code, is_watched};
 use super::messages::{DeployNotice, WatchedApplication};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
@@ -42,7 +42,7 @@ struct Watching {
     /// The application's folders, and the identities that they had when they were watched.
     tops: BTreeMap<PathBuf, Option<FolderId>>,
     checked: Instant,
-    written: Option<Written>,
+    written: Option<PendingEdit>,
     exhausted: bool,
 }
 
@@ -50,7 +50,7 @@ struct Watching {
 type FolderId = (u64, u64);
 
 /// Files that were written, and are not reported yet.
-struct Written {
+struct PendingEdit {
     file: PathBuf,
     first: Instant,
     last: Instant,
@@ -175,7 +175,7 @@ impl Watching {
 
     fn record_write(&mut self, file: PathBuf) {
         let now = Instant::now();
-        let written = self.written.get_or_insert(Written { file, first: now, last: now });
+        let written = self.written.get_or_insert(PendingEdit { file, first: now, last: now });
         written.last = now;
     }
 
@@ -208,7 +208,7 @@ impl Watching {
             for entry in folder.read_dir().into_iter().flatten().flatten() {
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => left.push(entry.path()),
-                    Ok(_) if found.is_none() && entry.file_name().to_str().is_some_and(matters) => {
+                    Ok(_) if found.is_none() && entry.file_name().to_str().is_some_and(counts_as_code) => {
                         found = Some(entry.path());
                     }
                     _ => {}
@@ -249,7 +249,7 @@ impl Watching {
                 if kind.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
                     new_folders.push((application.clone(), folder.join(name)));
                 }
-            } else if matters(name) {
+            } else if counts_as_code(name) {
                 files.push(folder.join(name));
             }
         }
@@ -267,7 +267,7 @@ impl Watching {
 
     /// The notice that is due.
     fn notice(&mut self, now: Instant) -> Option<DeployNotice> {
-        let ready = |written: &mut Written| now >= written.last + QUIET_TIME || now >= written.first + MAX_DELAY;
+        let ready = |written: &mut PendingEdit| now >= written.last + QUIET_TIME || now >= written.first + MAX_DELAY;
         let written = self.written.take_if(ready)?;
         Some(DeployNotice::Edited { application: self.watched.name.clone(), file: written.file, at: written.last })
     }

@@ -20,7 +20,7 @@ const VENDOR: &str = "vendor";
 const WRITTEN_LAST: &str = "vendor/composer";
 
 /// Whether the application reloads when the file with this name changes.
-pub fn matters(name: &str) -> bool {
+pub fn counts_as_code(name: &str) -> bool {
     let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
     name == ".env"
         || name.starts_with(".env.")
@@ -52,8 +52,8 @@ mod tests {
             ["a.php", "x.inc", "index.phtml", ".env", ".env.local", "composer.lock", ".user.ini", "services.yaml"];
         let others =
             ["a.css", "app.js", "a.php~", ".a.php.swp", ".php", "php", "4913", ".environment", "composer.json"];
-        matter.iter().for_each(|name| assert!(matters(name), "{name}"));
-        others.iter().for_each(|name| assert!(!matters(name), "{name}"));
+        matter.iter().for_each(|name| assert!(counts_as_code(name), "{name}"));
+        others.iter().for_each(|name| assert!(!counts_as_code(name), "{name}"));
     }
 
     #[test]

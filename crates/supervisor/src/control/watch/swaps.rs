@@ -31,7 +31,7 @@ const LOST_AFTER: Duration = Duration::from_secs(5);
 /// Where the paths lead.
 type Resolved = Result<Vec<PinnedLink>, OptionError>;
 /// The number of the application that was asked, and its answer.
-type Resolution = (u64, Resolved);
+type ResolverAnswer = (u64, Resolved);
 
 /// An application, and what is known of its paths.
 struct Followed {
@@ -105,7 +105,11 @@ fn follow(mut all: Vec<Followed>, applications: Vec<WatchedApplication>, last_nu
 }
 
 /// Asks for all applications, and waits a moment for the answers.
-fn round(all: &mut [Followed], sender: &Sender<Resolution>, answers: &Receiver<Resolution>) -> Vec<DeployNotice> {
+fn round(
+    all: &mut [Followed],
+    sender: &Sender<ResolverAnswer>,
+    answers: &Receiver<ResolverAnswer>,
+) -> Vec<DeployNotice> {
     let began = Instant::now();
     let mut findings = Vec::new();
     while let Ok(answer) = answers.try_recv() {
@@ -135,7 +139,7 @@ fn round(all: &mut [Followed], sender: &Sender<Resolution>, answers: &Receiver<R
 }
 
 /// Takes an answer. It may be one for a generation that is not followed any more.
-fn accept(all: &mut [Followed], (number, resolved): Resolution) -> Option<(String, Finding)> {
+fn accept(all: &mut [Followed], (number, resolved): ResolverAnswer) -> Option<(String, Finding)> {
     let followed = all.iter_mut().find(|followed| followed.resolver.number == number)?;
     followed.resolver.asked = None;
     let finding = followed.judge(resolved, Instant::now())?;
@@ -192,7 +196,7 @@ impl Followed {
 
 impl Resolver {
     /// Asks where the paths lead, unless a question is open. If no thread can be started, the next round tries again.
-    fn ask(&mut self, application: &Application, answers: &Sender<Resolution>, now: Instant) {
+    fn ask(&mut self, application: &Application, answers: &Sender<ResolverAnswer>, now: Instant) {
         if self.asked.is_some() {
             return;
         }
@@ -206,7 +210,7 @@ impl Resolver {
 }
 
 /// The thread exits when its [`Resolver`] is dropped: at once, or when its file system answers.
-fn start_thread(number: u64, application: Application, answers: Sender<Resolution>) -> Option<Sender<()>> {
+fn start_thread(number: u64, application: Application, answers: Sender<ResolverAnswer>) -> Option<Sender<()>> {
     let (sender, questions) = channel();
     let resolve_each = move || {
         for () in questions {

@@ -9,9 +9,10 @@
 //!
 //! - Up: when requests wait, the number becomes the useful one. If the workers leave a processor idle at that moment,
 //!   the useful number is too small, and the number of workers doubles (it quadruples if they leave most processors
-//!   idle). It never exceeds the number of requests. A fork is cheap, so the next decision follows after [`QUICK`].
-//! - Down: slowly, to the largest useful number of the last [`KEPT`]. Workers that a burst needed are kept for the next
-//!   burst, so the number does not oscillate.
+//!   idle). It never exceeds the number of requests. A fork is cheap, so the next decision follows after
+//!   [`QUEUED_INTERVAL`].
+//! - Down: slowly, to the largest useful number of the last [`KEEP_TIME`]. Workers that a burst needed are kept for the
+//!   next burst, so the number does not oscillate.
 //! - Memory: never more workers than the free memory of the machine, or of the control group, has room for. New workers
 //!   will use more memory later, and workers that leave still use theirs: both are counted.
 //!
@@ -37,7 +38,7 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// The workers and the requests that wait.
-    pub seen: Demand,
+    pub demand: Demand,
     /// How many of the busy workers use a processor, or wait for one.
     pub runnable: f64,
     /// How many of the workers will still use more memory than now.
@@ -82,7 +83,7 @@ pub struct Sizing {
     usage: Usage,
     /// How many processors the workers keep busy, averaged over the last decisions, and when that was.
     occupied: Option<(Instant, f64)>,
-    /// The largest useful number of workers in each second of [`KEPT`], and the time at which that second began.
+    /// The largest useful number of workers in each second of [`KEEP_TIME`], and the time at which that second began.
     peaks: VecDeque<(Instant, usize)>,
     /// How many workers the memory had room for at the last measurement: up to `memory_allows` may be started, and
     /// workers beyond `memory_keeps` are retired.
@@ -100,24 +101,24 @@ pub struct Decision {
     /// How many workers to retire: idle ones first, the others after their request.
     pub surplus: usize,
     /// When to decide again, unless requests wait earlier.
-    pub look_in: Duration,
+    pub decide_again_in: Duration,
     /// Set if the memory keeps the number at this bound.
     pub lacks_memory: Option<usize>,
 }
 
 /// When to decide again while requests wait.
-pub const QUICK: Duration = Duration::from_millis(10);
+pub const QUEUED_INTERVAL: Duration = Duration::from_millis(10);
 /// When to decide again while there are more workers than the least.
-const CALM: Duration = Duration::from_millis(250);
+const SHRINK_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// When to decide again if there is nothing to decide. The measurements of that time show how long requests wait for
 /// others than the processors.
-const REST: Duration = Duration::from_secs(5);
+const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long useful workers are kept.
-const KEPT: Duration = Duration::from_secs(600);
+const KEEP_TIME: Duration = Duration::from_secs(600);
 /// One peak is stored for each period of this length.
-const PEAK: Duration = Duration::from_secs(1);
+const PEAK_PERIOD: Duration = Duration::from_secs(1);
 /// After this time, in seconds, a past request counts for about a third.
-const MEMORY_OF_USAGE: f64 = 10.0;
+const USAGE_DECAY_SECONDS: f64 = 10.0;
 /// Less use of processors than this, in seconds, is too little to conclude anything about requests.
 const MIN_KNOWN_CPU: f64 = 0.005;
 /// With this share of the processors in use, another worker would not find a free one.
@@ -162,18 +163,18 @@ impl Sizing {
 
     /// Decides by the measurements of now.
     pub fn decide(&mut self, sample: Sample, now: Instant) -> Decision {
-        let Sample { seen, .. } = sample;
-        self.remember(&sample, now);
-        let busy = seen.all.saturating_sub(seen.idle + seen.starting);
-        let needed = busy + if seen.queues() { seen.waiting } else { 0 };
+        let Sample { demand, .. } = sample;
+        self.record(&sample, now);
+        let busy = demand.all.saturating_sub(demand.idle + demand.starting);
+        let needed = busy + if demand.has_queue() { demand.waiting } else { 0 };
         let most = self.bounds.max.min(self.memory_allows.unwrap_or(usize::MAX));
         let least = self.bounds.least().min(most);
         let useful = self.useful().map_or(least, |useful| useful.round() as usize).max(least);
 
         let occupied = self.occupied.map_or(0.0, |(_, occupied)| occupied / self.bounds.cores);
         let has_idle_processor = occupied < SATURATED;
-        let wanted = if seen.queues() && seen.waiting > seen.starting {
-            let settled = seen.all - seen.starting.min(seen.all);
+        let wanted = if demand.has_queue() && demand.waiting > demand.starting {
+            let settled = demand.all - demand.starting.min(demand.all);
             let factor = match occupied {
                 ..MOSTLY_IDLE => 4,
                 ..SATURATED => 2,
@@ -183,18 +184,18 @@ impl Sizing {
         } else {
             least
         };
-        let lacks_memory = (wanted.min(self.bounds.max) > most).then_some(most.max(seen.all));
-        let wanted = wanted.min(most).max(seen.all);
+        let lacks_memory = (wanted.min(self.bounds.max) > most).then_some(most.max(demand.all));
+        let wanted = wanted.min(most).max(demand.all);
         let useful_now = needed.min(if has_idle_processor { wanted } else { useful });
-        self.enter_peak(useful_now, now);
+        self.record_peak(useful_now, now);
         let keeps = self.bounds.max.min(self.memory_keeps.unwrap_or(usize::MAX));
-        let surplus = self.surplus(seen.all, least, keeps, now);
-        let look_in = match (seen.waiting, seen.all > least || surplus > 0) {
-            (1.., _) => QUICK,
-            (0, true) => CALM,
-            (0, false) => REST,
+        let surplus = self.surplus(demand.all, least, keeps, now);
+        let decide_again_in = match (demand.waiting, demand.all > least || surplus > 0) {
+            (1.., _) => QUEUED_INTERVAL,
+            (0, true) => SHRINK_CHECK_INTERVAL,
+            (0, false) => IDLE_INTERVAL,
         };
-        Decision { wanted, surplus, look_in, lacks_memory }
+        Decision { wanted, surplus, decide_again_in, lacks_memory }
     }
 
     /// How many workers keep the processors busy; `None` if too few requests were measured.
@@ -217,9 +218,9 @@ impl Sizing {
         by_room.min(by_bound).max(1)
     }
 
-    fn remember(&mut self, sample: &Sample, now: Instant) {
+    fn record(&mut self, sample: &Sample, now: Instant) {
         if let Some(memory) = sample.memory {
-            let all = sample.seen.all + sample.leaving;
+            let all = sample.demand.all + sample.leaving;
             // It is not known how much of their memory the young workers use already: to start more workers, they count
             // as if they used nothing; to keep them, as if they used all of it.
             let for_more = Memory { room: memory.room_for_more, ..memory };
@@ -227,7 +228,7 @@ impl Sizing {
             self.memory_keeps = Some(self.room_for(memory, all));
         }
         if let Some(usage) = sample.usage {
-            let past = (-usage.within / MEMORY_OF_USAGE).exp();
+            let past = (-usage.within / USAGE_DECAY_SECONDS).exp();
             let sum = |past_sum: f64, sum: f64| past_sum * past + sum;
             self.usage = Usage {
                 within: usage.within,
@@ -238,19 +239,19 @@ impl Sizing {
         }
         // Only samples that are taken while requests wait show whether they wait for a processor. One sample may find a
         // worker in a short moment in which it waits for something else, so two are averaged.
-        self.occupied = self.occupied.filter(|(at, _)| now.saturating_duration_since(*at) < 10 * QUICK);
-        if sample.seen.queues() {
+        self.occupied = self.occupied.filter(|(at, _)| now.saturating_duration_since(*at) < 10 * QUEUED_INTERVAL);
+        if sample.demand.has_queue() {
             let occupied = sample.runnable.min(self.bounds.cores);
             self.occupied = Some((now, self.occupied.map_or(occupied, |(_, before)| (before + occupied) / 2.0)));
         }
     }
 
-    fn enter_peak(&mut self, useful_now: usize, now: Instant) {
-        while self.peaks.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > KEPT) {
+    fn record_peak(&mut self, useful_now: usize, now: Instant) {
+        while self.peaks.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > KEEP_TIME) {
             self.peaks.pop_front();
         }
         match self.peaks.back_mut() {
-            Some((at, peak)) if now.saturating_duration_since(*at) < PEAK => {
+            Some((at, peak)) if now.saturating_duration_since(*at) < PEAK_PERIOD => {
                 *peak = useful_now.max(*peak);
             }
             _ => self.peaks.push_back((now, useful_now)),
@@ -263,7 +264,8 @@ impl Sizing {
         }
         let peak = self.peaks.iter().map(|(_, peak)| *peak).max().unwrap_or_default();
         let kept = ((peak as f64 * HEADROOM).ceil() as usize).max(least);
-        let is_settled = self.peaks.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) + PEAK >= KEPT);
+        let is_settled =
+            self.peaks.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) + PEAK_PERIOD >= KEEP_TIME);
         let surplus = match all.saturating_sub(most) {
             0 if is_settled => all.saturating_sub(kept).min(all.div_ceil(10)),
             0 => 0,
@@ -285,7 +287,7 @@ impl Sizing {
             workers: all,
             cores: self.bounds.cores,
             waiting_share: self.waiting_share(),
-            kept: peak.filter(|(peak, ago)| all > useful && *peak > useful && *ago > 2 * PEAK),
+            kept: peak.filter(|(peak, ago)| all > useful && *peak > useful && *ago > 2 * PEAK_PERIOD),
             memory_allows: self.memory_allows,
             max: self.bounds.max,
         }

@@ -5,9 +5,16 @@ use super::*;
 const MIB: i64 = 1 << 20;
 const TWO_CORES: Bounds = Bounds { cores: 2.0, max: 512, memory: None };
 
-fn sample(seen: (usize, usize, usize, usize), runnable: f64) -> Sample {
-    let (idle, starting, all, waiting) = seen;
-    Sample { seen: Demand { idle, starting, all, waiting }, runnable, young: 0, leaving: 0, usage: None, memory: None }
+fn sample(demand: (usize, usize, usize, usize), runnable: f64) -> Sample {
+    let (idle, starting, all, waiting) = demand;
+    Sample {
+        demand: Demand { idle, starting, all, waiting },
+        runnable,
+        young: 0,
+        leaving: 0,
+        usage: None,
+        memory: None,
+    }
 }
 
 fn usage(wall: f64, cpu: f64, delayed: f64) -> Usage {
@@ -40,10 +47,10 @@ fn workers_are_added_only_if_there_is_a_processor_for_them() {
         ((0, 0, 8, 900), 8.0, usage(8.0, 2.0, 6.0), 8),
         ((0, 0, 512, 900), 1.0, usage(400.0, 1.0, 0.0), 512),
     ];
-    for (seen, runnable, usage, wanted) in table {
+    for (demand, runnable, usage, wanted) in table {
         let mut sizing = Sizing::new(TWO_CORES);
-        let decision = sizing.decide(Sample { usage: Some(usage), ..sample(seen, runnable) }, Instant::now());
-        assert_eq!((decision.wanted, decision.surplus), (wanted, 0), "{seen:?} {runnable} {usage:?}");
+        let decision = sizing.decide(Sample { usage: Some(usage), ..sample(demand, runnable) }, Instant::now());
+        assert_eq!((decision.wanted, decision.surplus), (wanted, 0), "{demand:?} {runnable} {usage:?}");
     }
 }
 
@@ -62,9 +69,9 @@ fn memory_bounds_the_number_and_a_lack_of_it_retires_workers() {
     ];
     for (room, worker, bound, expected) in table {
         let mut sizing = Sizing::new(Bounds { memory: bound.map(|bound: u64| bound << 20), ..TWO_CORES });
-        let seen = sample((0, 0, 16, 900), 0.0);
+        let demand = sample((0, 0, 16, 900), 0.0);
         let decision =
-            sizing.decide(Sample { memory: memory(room * MIB, (worker * MIB) as u64), ..seen }, Instant::now());
+            sizing.decide(Sample { memory: memory(room * MIB, (worker * MIB) as u64), ..demand }, Instant::now());
         assert_eq!((decision.wanted, decision.surplus), expected, "{room} {worker} {bound:?}");
     }
 }
@@ -95,17 +102,17 @@ fn the_reason_is_readable() {
         "1 worker: 2 cores, too few requests to measure what they wait for, at most 512"
     );
     let now = Instant::now();
-    let seen = Sample { usage: Some(usage(10.0, 1.3, 0.0)), memory, ..sample((0, 0, 12, 0), 0.0) };
-    sizing.decide(seen, now);
+    let demand = Sample { usage: Some(usage(10.0, 1.3, 0.0)), memory, ..sample((0, 0, 12, 0), 0.0) };
+    sizing.decide(demand, now);
     let why = "12 workers: 2 cores, 87 % of a request is waiting, memory allows 140";
     assert_eq!(sizing.reason(12, now).to_string(), why);
-    assert_eq!(sizing.reason(12, now + 9 * PEAK).to_string(), why);
+    assert_eq!(sizing.reason(12, now + 9 * PEAK_PERIOD).to_string(), why);
     for moment in [8, 10] {
-        sizing.decide(sample((0, 0, 20, 900), 0.0), now + moment * PEAK);
+        sizing.decide(sample((0, 0, 20, 900), 0.0), now + moment * PEAK_PERIOD);
     }
-    sizing.decide(sample((70, 0, 80, 0), 0.0), now + 20 * PEAK);
+    sizing.decide(sample((70, 0, 80, 0), 0.0), now + 20 * PEAK_PERIOD);
     assert_eq!(
-        sizing.reason(80, now + 55 * PEAK).to_string(),
+        sizing.reason(80, now + 55 * PEAK_PERIOD).to_string(),
         "80 workers: 2 cores, 87 % of a request is waiting, 80 were useful 45 s ago, memory allows 140"
     );
 }
@@ -200,7 +207,7 @@ fn simulate(seconds: u32, worker_bytes: u64, mut arrivals: impl FnMut(u32) -> Ve
             leaving -= 1;
         }
         let all = workers.len() + boots.len() - leaving;
-        let wants = !queue.is_empty() && look_at.is_none_or(|at| at > now + QUICK.as_millis() as u32);
+        let wants = !queue.is_empty() && look_at.is_none_or(|at| at > now + QUEUED_INTERVAL.as_millis() as u32);
         if look_at.is_some_and(|at| at <= now) || wants {
             let idle = workers.iter().filter(|worker| worker.is_idle()).count();
             // The kernel sees a worker's memory when its first request has taken it.
@@ -208,14 +215,15 @@ fn simulate(seconds: u32, worker_bytes: u64, mut arrivals: impl FnMut(u32) -> Ve
             let young = workers.len() - old + boots.len();
             let room = ROOM - (old as u64 * worker_bytes) as i64;
             outcome.most = outcome.most.max(workers.len() + boots.len());
-            let seen = Demand { idle, starting: boots.len(), all, waiting: queue.len() };
+            let demand = Demand { idle, starting: boots.len(), all, waiting: queue.len() };
             let usage = (used.within >= 0.5).then(|| std::mem::take(&mut used));
             let memory = Some(Memory { room, worker: worker_bytes, room_for_more: room });
             let at = start + Duration::from_millis(now.into());
-            let decision = sizing.decide(Sample { seen, runnable: runnable as f64, young, leaving, usage, memory }, at);
+            let decision =
+                sizing.decide(Sample { demand, runnable: runnable as f64, young, leaving, usage, memory }, at);
             boots.extend(std::iter::repeat_n(now + 2, decision.wanted - all));
             leaving += decision.surplus;
-            look_at = Some(now + decision.look_in.as_millis() as u32);
+            look_at = Some(now + decision.decide_again_in.as_millis() as u32);
             let turn = (decision.wanted - all) as i64 - decision.surplus as i64;
             if turn != 0 && turn.signum() == -direction {
                 outcome.turns += 1;

@@ -50,7 +50,7 @@ impl Bundle {
             leaf.ok_or("the private key belongs to none of the certificates; add the one that it was made for")?;
         let leaf = parsed.remove(leaf);
         let validity = (leaf.validity().not_before, leaf.validity().not_after);
-        let chain = in_order(leaf, parsed);
+        let chain = sort_chain(leaf, parsed);
         let description = serde_json::to_string(&Description::of(&chain)).map_err(|error| error.to_string())?;
         let mut pem = String::new();
         for certificate in &chain {
@@ -95,7 +95,7 @@ fn read(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'stat
     let mut certificates = Vec::new();
     let mut keys = Vec::new();
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
-        match section.map_err(broken)? {
+        match section.map_err(describe_pem_error)? {
             (SectionKind::Certificate, der) => certificates.push(CertificateDer::from(der)),
             (SectionKind::PrivateKey, der) => keys.push(PrivateKeyDer::Pkcs8(der.into())),
             (SectionKind::RsaPrivateKey, der) => keys.push(PrivateKeyDer::Pkcs1(der.into())),
@@ -116,7 +116,7 @@ fn read(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'stat
 }
 
 /// No error repeats the text: it may contain most of a key.
-fn broken(error: pem::Error) -> String {
+fn describe_pem_error(error: pem::Error) -> String {
     let problem = match error {
         pem::Error::MissingSectionEnd { .. } => "a block of PEM has no end",
         pem::Error::IllegalSectionStart { .. } => "the first line of a block of PEM is broken",
@@ -126,7 +126,7 @@ fn broken(error: pem::Error) -> String {
     format!("{problem}; send the files as they came, one after the other")
 }
 
-fn in_order<'c>(leaf: X509Certificate<'c>, mut others: Vec<X509Certificate<'c>>) -> Vec<X509Certificate<'c>> {
+fn sort_chain<'c>(leaf: X509Certificate<'c>, mut others: Vec<X509Certificate<'c>>) -> Vec<X509Certificate<'c>> {
     let mut chain = vec![leaf];
     while let Some(last) = chain.last()
         && last.issuer() != last.subject()

@@ -1,6 +1,6 @@
 //! The files of certificates: `certs/NAME` in the state directory.
 
-use crate::store::state_directory::{replace, tighten};
+use crate::store::state_directory::{remove_access_of_others, replace_file};
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -27,7 +27,7 @@ impl Storage {
                 Err(format!("cannot create the folder of certificates {folder:?}: {error}; choose another --state-dir"))
             }
             _ => {
-                tighten(&folder, FOLDER_MODE);
+                remove_access_of_others(&folder, FOLDER_MODE);
                 Ok(Storage { folder })
             }
         }
@@ -50,7 +50,7 @@ impl Storage {
     /// Writes a file completely, or not at all.
     pub fn write(&self, name: &str, content: &str) -> Result<(), String> {
         let path = self.folder.join(name);
-        replace(&path, content.as_bytes())
+        replace_file(&path, content.as_bytes())
             .map_err(|error| format!("cannot write {path:?}: {error}; make room, or choose another --state-dir"))
     }
 
@@ -73,7 +73,7 @@ impl Storage {
         if !path.metadata()?.is_file() {
             return Err(io::Error::other("it is not a file"));
         }
-        tighten(&path, FILE_MODE);
+        remove_access_of_others(&path, FILE_MODE);
         std::fs::read(path)
     }
 
