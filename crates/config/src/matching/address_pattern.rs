@@ -1,10 +1,13 @@
-//! `source`, `destination`: patterns for the ends of a connection.
+//! `source`, `destination`: patterns for the two ends of a connection.
 //!
-//! `192.0.2.1`, `192.0.2.0/24`, `192.0.2.1-192.0.2.9`, each with or without `:80` or `:8000-8080` behind it; IPv6
-//! likewise, in brackets if there are ports; `*:80` for any IP address; `unix` for Unix sockets; `!` negates.
+//! `192.0.2.1`, `192.0.2.0/24` and `192.0.2.1-192.0.2.9` match IP addresses; `:80` or `:8000-8080` after them adds
+//! ports. IPv6 addresses are written the same way, in brackets if ports follow. `*:80` matches any IP address with
+//! that port, `unix` any Unix socket, and `!` negates. An IPv4 address in IPv6 form matches as the IPv4 address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
 
 use crate::error::{Error, quoted};
 use crate::matching::request::Peer;
@@ -13,8 +16,8 @@ use crate::read::node::Node;
 const ADVICE: &str =
     "write one such as 192.0.2.1, 192.0.2.0/24, 192.0.2.1-192.0.2.9, [2001:db8::/32]:443, *:80 or unix";
 
-/// What `source` and `destination` accept: at least one of the positive patterns (if there are any) and none of the
-/// negative.
+/// The peers that `source` or `destination` accepts: at least one positive pattern must match (if there are any), and
+/// no negative one may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressPatterns {
     positive: Vec<AddressPattern>,
@@ -30,14 +33,15 @@ enum AddressPattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Addresses {
     Any,
-    /// Both of the same family; the first is not behind the last.
+    Network(IpNet),
+    /// Both ends have the same family; the first is not greater than the last.
     Range(RangeInclusive<IpAddr>),
 }
 
 // === impl AddressPatterns ===
 
 impl AddressPatterns {
-    /// From a string or an array of strings.
+    /// Reads a string or an array of strings.
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let mut patterns = Self { positive: Vec::new(), negative: Vec::new() };
         let read = |node: &Node<'_>| {
@@ -53,7 +57,7 @@ impl AddressPatterns {
         Ok(patterns)
     }
 
-    /// Whether there is none, so that any peer is accepted.
+    /// Whether there are no patterns, so that any peer is accepted.
     pub(crate) fn is_empty(&self) -> bool {
         self.positive.is_empty() && self.negative.is_empty()
     }
@@ -66,7 +70,7 @@ impl AddressPatterns {
     }
 }
 
-/// An IPv4 address that is written as an IPv6 one is the same address.
+/// The peer with an IPv4 address in place of its IPv6 form.
 fn canonical(peer: Peer) -> Peer {
     match peer {
         Peer::Ip(address) => Peer::Ip(SocketAddr::new(address.ip().to_canonical(), address.port())),
@@ -77,58 +81,78 @@ fn canonical(peer: Peer) -> Peer {
 // === impl AddressPattern ===
 
 impl AddressPattern {
-    /// The pattern, or what is wrong with the text, said of the text.
+    /// Parses a pattern. The error is what is wrong with the text, to follow the text in a message.
     fn parse(text: &str) -> Result<Self, String> {
         if text == "unix" {
             return Ok(Self::Unix);
         }
-        let unknown = || format!("is not a pattern for addresses; {ADVICE}");
-        let (addresses, ports) = split_ports(text).ok_or_else(unknown)?;
+        let (addresses, ports) = split_ports(text).ok_or_else(not_a_pattern)?;
         let ports = match ports {
             Some(ports) => parse_ports(ports)?,
             None => 0..=u16::MAX,
         };
-        if addresses == "*" {
-            if ports == (0..=u16::MAX) {
-                return Err("matches any address; add a port, as in *:80, or remove the option".into());
-            }
-            return Ok(Self::Ip { addresses: Addresses::Any, ports });
+        if addresses == "*" && ports == (0..=u16::MAX) {
+            return Err("matches any address; add a port, as in *:80, or remove the option".into());
         }
-        let range = match (addresses.split_once('/'), addresses.split_once('-')) {
-            (Some((address, bits)), _) => block(address.parse().map_err(|_| unknown())?, bits)?,
-            (None, Some((first, last))) => {
-                let (first, last) = (first.parse().map_err(|_| unknown())?, last.parse().map_err(|_| unknown())?);
-                range(first, last)?
-            }
-            (None, None) => {
-                let address: IpAddr = addresses.parse().map_err(|_| unknown())?;
-                address.to_canonical()..=address.to_canonical()
-            }
-        };
-        Ok(Self::Ip { addresses: Addresses::Range(range), ports })
+        Ok(Self::Ip { addresses: Addresses::parse(addresses)?, ports })
     }
 
     fn matches(&self, peer: Peer) -> bool {
         match (self, peer) {
             (Self::Unix, Peer::Unix) => true,
             (Self::Ip { addresses, ports }, Peer::Ip(address)) => {
-                ports.contains(&address.port()) && addresses.contain(address.ip())
+                ports.contains(&address.port()) && addresses.contains(address.ip())
             }
             _ => false,
         }
     }
 }
 
+fn not_a_pattern() -> String {
+    format!("is not a pattern for addresses; {ADVICE}")
+}
+
+// === impl Addresses ===
+
 impl Addresses {
-    fn contain(&self, ip: IpAddr) -> bool {
+    fn parse(text: &str) -> Result<Self, String> {
+        let parse_ip = |text: &str| text.parse::<IpAddr>().map_err(|_| not_a_pattern());
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        if let Some((address, bits)) = text.split_once('/') {
+            return parse_network(parse_ip(address)?, bits).map(Self::Network);
+        }
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (first, last) = (parse_ip(first)?.to_canonical(), parse_ip(last)?.to_canonical());
+        if first.is_ipv4() != last.is_ipv4() {
+            return Err("is a range between IPv4 and IPv6; write two patterns".into());
+        }
+        if first > last {
+            return Err("is a range whose first address is greater than its last; swap them".into());
+        }
+        Ok(Self::Range(first..=last))
+    }
+
+    fn contains(&self, ip: IpAddr) -> bool {
         match self {
             Self::Any => true,
+            Self::Network(network) => network.contains(&ip),
             Self::Range(range) => range.start().is_ipv4() == ip.is_ipv4() && range.contains(&ip),
         }
     }
 }
 
-/// The addresses and the ports, without brackets.
+fn parse_network(address: IpAddr, bits: &str) -> Result<IpNet, String> {
+    let digits_only = bits.bytes().all(|byte| byte.is_ascii_digit());
+    let bits = bits.parse().ok().filter(|_| digits_only);
+    bits.and_then(|bits| IpNet::new(address, bits).ok()).ok_or_else(|| {
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        format!("has no number of bits after the slash; write 0 to {width}")
+    })
+}
+
+/// Splits the text into addresses and ports, and removes the brackets.
 fn split_ports(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(text) = text.strip_prefix('[') {
         let (addresses, ports) = text.split_once(']')?;
@@ -137,7 +161,7 @@ fn split_ports(text: &str) -> Option<(&str, Option<&str>)> {
             ports => Some((addresses, Some(ports.strip_prefix(':')?))),
         };
     }
-    // One colon only: what has more is IPv6, which has ports behind brackets only.
+    // More than one colon is an IPv6 address, which has ports only after brackets.
     match text.split_once(':') {
         Some((addresses, ports)) if !ports.contains(':') => Some((addresses, Some(ports))),
         _ => Some((text, None)),
@@ -149,42 +173,9 @@ fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (port(first), port(last)) {
         (Some(first), Some(last)) if first <= last => Ok(first..=last),
-        (Some(_), Some(_)) => Err("has a range of ports whose first is behind its last; swap them".into()),
+        (Some(_), Some(_)) => Err("has a range of ports whose first is greater than its last; swap them".into()),
         _ => Err("has a port that is not a number up to 65535; write one such as :80 or :8000-8080".into()),
     }
-}
-
-fn range(first: IpAddr, last: IpAddr) -> Result<RangeInclusive<IpAddr>, String> {
-    let (first, last) = (first.to_canonical(), last.to_canonical());
-    if first.is_ipv4() != last.is_ipv4() {
-        return Err("is a range between IPv4 and IPv6; write two patterns".into());
-    }
-    if first > last {
-        return Err("is a range whose first address is behind its last; swap them".into());
-    }
-    Ok(first..=last)
-}
-
-/// The addresses that have their first `bits` bits in common with this one.
-fn block(address: IpAddr, bits: &str) -> Result<RangeInclusive<IpAddr>, String> {
-    let width: u32 = if address.is_ipv4() { 32 } else { 128 };
-    let digits_only = bits.bytes().all(|byte| byte.is_ascii_digit());
-    let Some(bits) = bits.parse::<u32>().ok().filter(|bits| digits_only && *bits <= width) else {
-        return Err(format!("has no number of bits behind the slash; write 0 to {width}"));
-    };
-    // A shift by all bits of the type is none that the processor knows.
-    Ok(match address {
-        IpAddr::V4(address) => {
-            let host = u32::MAX.checked_shr(bits).unwrap_or(0);
-            let network = address.to_bits() & !host;
-            IpAddr::V4(network.into())..=IpAddr::V4((network | host).into())
-        }
-        IpAddr::V6(address) => {
-            let host = u128::MAX.checked_shr(bits).unwrap_or(0);
-            let network = address.to_bits() & !host;
-            IpAddr::V6(network.into())..=IpAddr::V6((network | host).into())
-        }
-    })
 }
 
 #[cfg(test)]
@@ -253,12 +244,12 @@ mod tests {
             ("[::1", "is not a pattern for addresses"),
             ("[::1]80", "is not a pattern for addresses"),
             ("*", "matches any address; add a port, as in *:80, or remove the option"),
-            ("192.0.2.0/33", "has no number of bits behind the slash; write 0 to 32"),
+            ("192.0.2.0/33", "has no number of bits after the slash; write 0 to 32"),
             ("::/129", "write 0 to 128"),
-            ("192.0.2.0/+1", "has no number of bits behind the slash"),
-            ("192.0.2.9-192.0.2.1", "is a range whose first address is behind its last; swap them"),
+            ("192.0.2.0/+1", "has no number of bits after the slash"),
+            ("192.0.2.9-192.0.2.1", "is a range whose first address is greater than its last; swap them"),
             ("[192.0.2.9-::1]", "is a range between IPv4 and IPv6; write two patterns"),
-            ("*:90-80", "has a range of ports whose first is behind its last; swap them"),
+            ("*:90-80", "has a range of ports whose first is greater than its last; swap them"),
             ("*:65536", "has a port that is not a number up to 65535"),
             ("*:", "has a port that is not a number up to 65535"),
         ];
