@@ -93,7 +93,7 @@ def test_a_given_configuration_replaces_the_stored_one(place):
     [
         ('{"routes": [', "the text ends too early"),
         ("", "there is no configuration"),
-        ("\0" * 4096, "expected value"),
+        ("\0" * 4096, "expected a value"),
         (b"\xff\xfe", "cannot read"),
         ('{"applications": {"x": {"type": "ruby"}}}', '"ruby"'),
         ('{"applications": {"x": {"type": "php", "root": "/no/such/root"}}}', "/no/such/root"),

@@ -1,20 +1,20 @@
-//! What holds for any bytes: as the text of a configuration ([`read`]) and as edits of a document ([`edit`]).
+//! Properties of any bytes, as the text of a configuration ([`read`]) and as edits of a document ([`edit`]).
 //!
-//! Both panic when something does not hold, or takes too long.
+//! Both panic if a property is violated, or if the check takes too long.
 
 use std::time::{Duration, Instant};
 
 use howdah_config::{Configuration, Document, DocumentPath, Refusal};
 
-/// Far above what 4 MiB take on a busy machine without optimisation, far below what is quadratic.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Far more than 4 MiB take on a busy machine without optimisation, and far less than quadratic time.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// The longest line about what is wrong, in bytes.
+/// The longest error message, in bytes.
 const MESSAGE_BYTES: usize = 4096;
 
 const STEPS: usize = 64;
 
-/// Documents that double with each step would leave no time for others.
+/// Only small documents may double, or a few steps would take all of the time.
 const SMALL_BYTES: usize = 1000;
 
 const NAMES: [&str; 24] = [
@@ -67,7 +67,7 @@ const VALUES: [&str; 20] = [
     r#"{"listeners": {}, "routes": [], "applications": {}, "settings": {"http": {}}}"#,
 ];
 
-/// Reads the bytes as a configuration. What is read is printed and read again as the same; what is refused is so in one
+/// Reads the bytes as a configuration. A document is the same after it is printed and parsed again; an error is one
 /// line.
 pub fn read(bytes: &[u8]) {
     let begin = Instant::now();
@@ -80,10 +80,10 @@ pub fn read(bytes: &[u8]) {
             }
         }
     }
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIME_LIMIT, "{:?}", begin.elapsed());
 }
 
-/// Takes the bytes as edits of a document and makes them.
+/// Interprets the bytes as edits of a document and carries them out.
 pub fn edit(bytes: &[u8]) {
     let begin = Instant::now();
     let mut program = Program(bytes);
@@ -113,7 +113,7 @@ pub fn edit(bytes: &[u8]) {
             document = edited;
         }
     }
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIME_LIMIT, "{:?}", begin.elapsed());
 }
 
 fn put(document: &Document, path: &DocumentPath, value: &Document) -> Option<Document> {
@@ -124,7 +124,7 @@ fn put(document: &Document, path: &DocumentPath, value: &Document) -> Option<Doc
         }
         Err(refusal) => {
             check_refusal(&refusal, &[400, 404]);
-            assert!(refusal.status == 400 || document.get(path).is_err(), "what can be read can be replaced");
+            assert!(refusal.status == 400 || document.get(path).is_err(), "every existing value can be replaced");
             None
         }
     }
@@ -164,7 +164,8 @@ fn delete(document: &Document, path: &DocumentPath) -> Option<Document> {
     }
 }
 
-/// That the document can be stored and read again, and that its configuration is one or is refused in one line.
+/// Checks that the document can be stored and parsed again, and that it is a configuration or gives an error of one
+/// line.
 fn check(document: &Document) {
     let compact = document.compact();
     for text in [&compact, &document.pretty()] {
@@ -173,7 +174,7 @@ fn check(document: &Document) {
                 assert_eq!(again.compact(), compact);
                 assert_eq!(again.etag(), document.etag());
             }
-            // Tabs and line ends may make it too long; but what is stored can be read.
+            // The pretty form may be too long, but the compact form, which is stored, must parse.
             Err(error) => assert!(text.len() > compact.len(), "{error}"),
         }
     }
@@ -192,7 +193,7 @@ fn check_message(message: &str) {
     assert!(message.len() < MESSAGE_BYTES && !message.contains('\n'), "{message:?}");
 }
 
-/// The rest of the bytes. Zeroes follow their end.
+/// The remaining bytes. After the end, all bytes are zero.
 struct Program<'p>(&'p [u8]);
 
 impl Program<'_> {
@@ -206,7 +207,7 @@ impl Program<'_> {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// Up to seven names; sometimes bytes of the program as they are.
+    /// Up to seven names, sometimes raw bytes of the program.
     fn path(&mut self) -> String {
         let mut path = String::new();
         for _ in 0..self.byte() % 8 {
@@ -223,8 +224,8 @@ impl Program<'_> {
         path
     }
 
-    /// A value of the list; sometimes many levels of one, so that the limit is reached, or all of the document while it
-    /// is small.
+    /// A value of the list; sometimes deeply nested arrays, to reach the limit, or the whole document while it is
+    /// small.
     fn value(&mut self, document: &Document) -> Document {
         match self.byte() % 16 {
             0 if document.compact().len() < SMALL_BYTES => document.clone(),

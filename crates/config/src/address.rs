@@ -1,4 +1,4 @@
-//! Where a listener listens, and where howdah connects to: an IP address and port, or a Unix socket.
+//! Addresses: an IP address and port or a Unix socket, to listen on ([`Address`]) or to connect to ([`Endpoint`]).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,13 +7,13 @@ use std::str::FromStr;
 
 use crate::error::{Error, quoted};
 
-/// What `sun_path` holds on Linux, the terminating NUL left out.
+/// The size of `sun_path` on Linux, without the terminating NUL.
 const UNIX_PATH_BYTES: usize = 107;
 
-/// Where a listener listens. From and to text as in the configuration: `*:8080`, `127.0.0.1:8080`, `[::1]:8080`,
-/// `unix:/run/shop.sock`, `unix:@shop`.
+/// An address to listen on. Parsed from and displayed as in the configuration: `*:8080`, `127.0.0.1:8080`,
+/// `[::1]:8080`, `unix:/run/shop.sock`, `unix:@shop`.
 ///
-/// `*` is `0.0.0.0`, and both are displayed as `*`. With port 0 the kernel chooses one.
+/// `*` and `0.0.0.0` are the same address, displayed as `*`. With port 0 the kernel chooses a free port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// An IP address and a TCP port.
@@ -24,15 +24,15 @@ pub enum Address {
     Abstract(String),
 }
 
-/// Where howdah connects to. From and to text as in the configuration: `127.0.0.1:8080`, `[::1]:8080`,
+/// An address to connect to. Parsed from and displayed as in the configuration: `127.0.0.1:8080`, `[::1]:8080`,
 /// `unix:/run/shop.sock`, `unix:@shop`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Endpoint {
     /// An IP address that is not unspecified, and a TCP port that is not 0.
     Tcp(SocketAddr),
-    /// As [`Address::Unix`].
+    /// Like [`Address::Unix`].
     Unix(PathBuf),
-    /// As [`Address::Abstract`].
+    /// Like [`Address::Abstract`].
     Abstract(String),
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The endpoint, or what is wrong and what to write.
+/// Parses an endpoint. The error is a whole sentence: what is wrong, and what to write.
 pub(crate) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
     let problem = |advice: &str| Err(format!("{} is not an address to connect to; {advice}", quoted(text)));
     match parse(text) {
@@ -92,7 +92,7 @@ pub(crate) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
     }
 }
 
-/// The address, or what is wrong and what to write.
+/// Parses an address. The error is a whole sentence: what is wrong, and what to write.
 pub(crate) fn parse(text: &str) -> Result<Address, String> {
     let problem = |advice: String| format!("{} is not an address to listen on; {advice}", quoted(text));
     if let Some(path) = text.strip_prefix("unix:") {
@@ -116,25 +116,31 @@ fn parse_unix(path: &str) -> Result<Address, String> {
         return Err("remove the NUL character".into());
     }
     if path.len() > UNIX_PATH_BYTES {
-        return Err(format!("the path has {} bytes, a socket's at most {UNIX_PATH_BYTES}; shorten it", path.len()));
+        return Err(format!(
+            "the path has {} bytes, but a socket's path has at most {UNIX_PATH_BYTES}; shorten it",
+            path.len()
+        ));
     }
     Ok(Address::Unix(path.into()))
 }
 
 fn parse_abstract(name: &str) -> Result<Address, String> {
     if name.is_empty() {
-        return Err("write a name behind the @, as in unix:@shop".into());
+        return Err("write a name after the @, as in unix:@shop".into());
     }
     if name.chars().any(char::is_control) {
         return Err("remove the control character".into());
     }
     if name.len() > UNIX_PATH_BYTES {
-        return Err(format!("the name has {} bytes, a socket's at most {UNIX_PATH_BYTES}; shorten it", name.len()));
+        return Err(format!(
+            "the name has {} bytes, but a socket's name has at most {UNIX_PATH_BYTES}; shorten it",
+            name.len()
+        ));
     }
     Ok(Address::Abstract(name.to_owned()))
 }
 
-/// What to write instead of a text that is not an address.
+/// Advice for a text that is not an address: the address that was probably meant.
 fn advice(text: &str) -> String {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_port = |text: &str| is_number(text) && text.parse::<u16>().is_ok();
@@ -191,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_address_says_what_to_write() {
+    fn an_error_names_the_address_to_write() {
         let long = format!("unix:/{}", "x".repeat(107));
         let long_name = format!("unix:@{}", "x".repeat(108));
         let cases = [
@@ -213,11 +219,11 @@ mod tests {
             ("unix:run/x.sock", "write unix: and the absolute path"),
             ("unix:/run/", "write unix: and the absolute path"),
             ("unix:", "write unix: and the absolute path"),
-            ("unix:@", "write a name behind the @, as in unix:@shop"),
+            ("unix:@", "write a name after the @, as in unix:@shop"),
             ("unix:@a\0", "remove the control character"),
-            (&long_name, "the name has 108 bytes, a socket's at most 107"),
+            (&long_name, "the name has 108 bytes, but a socket's name has at most 107"),
             ("unix:/a\0", "remove the NUL character"),
-            (&long, "the path has 108 bytes, a socket's at most 107"),
+            (&long, "the path has 108 bytes, but a socket's path has at most 107"),
         ];
         for (text, expected) in cases {
             let error = text.parse::<Address>().expect_err(text).to_string();
@@ -227,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_one_place() {
+    fn an_endpoint_is_one_machine_and_port() {
         for text in ["127.0.0.1:8080", "[::1]:80", "unix:/run/x.sock", "unix:@x"] {
             assert_eq!(text.parse::<Endpoint>().expect(text).to_string(), text);
         }

@@ -1,4 +1,4 @@
-//! The configuration as a whole.
+//! The whole configuration: its parts are read in an order in which the names that they refer to are known.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,40 +22,40 @@ use crate::{application, json, listener};
 pub(crate) const OPTIONS: Options =
     Options { known: &["listeners", "routes", "applications", "upstreams", "settings", "access_log"], refused: &[] };
 
-/// A whole configuration, checked.
+/// A whole, valid configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
-    /// Where requests come in, in the order of the text. No two have the same address.
+    /// The sockets that accept requests, in the order of the text. No two have the same address.
     pub listeners: Vec<Listener>,
-    /// What happens to a request that a listener or a step passes to `routes`.
+    /// The routes to which listeners and steps pass requests.
     pub routes: Routes,
     /// The PHP applications by name.
     pub applications: BTreeMap<String, Application>,
     /// Groups of servers by name.
     pub upstreams: BTreeMap<String, Upstream>,
-    /// What holds for every listener.
+    /// The settings of all listeners.
     pub settings: Settings,
-    /// How requests are logged; `None` is not at all.
+    /// How requests are logged; `None`: they are not logged.
     pub access_log: Option<AccessLog>,
-    /// What is right and still worth knowing, each with its path.
+    /// Notes about valid values that may not do what their author expects, each with its path.
     pub warnings: Vec<String>,
-    /// What a pass with variables may name.
+    /// The names to which a pass with variables may lead.
     names: PassNames,
 }
 
 impl Configuration {
-    /// Reads a configuration from JSON text, in which `//` and `/* */` comments and a byte-order mark are allowed. Any
-    /// name of a certificate will do.
+    /// Reads a configuration from JSON text, in which `//` and `/* */` comments and a byte-order mark are allowed. The
+    /// names of certificates are not checked.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong. [`Error::location`] is set if the text is not JSON; otherwise
+    /// The first problem. [`Error::location`] is set if the text is not JSON; otherwise
     /// [`Error::detail`] begins with the path of the option in the configuration.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Self::parse_in(text, Context::default())
     }
 
-    /// As [`Configuration::parse`], for a context in which the names of the certificates are known.
+    /// Like [`Configuration::parse`], but checks the names of certificates against the context.
     ///
     /// # Errors
     ///
@@ -64,16 +64,16 @@ impl Configuration {
         Self::read(&json::parse(text)?, context)
     }
 
-    /// Reads a document. Any name of a certificate will do.
+    /// Reads a document. The names of certificates are not checked.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong; [`Error::detail`] begins with the path of the option.
+    /// The first problem; [`Error::detail`] begins with the path of the option.
     pub fn of(document: &Document) -> Result<Self, Error> {
         Self::of_in(document, Context::default())
     }
 
-    /// As [`Configuration::of`], for a context in which the names of the certificates are known.
+    /// Like [`Configuration::of`], but checks the names of certificates against the context.
     ///
     /// # Errors
     ///
@@ -85,15 +85,16 @@ impl Configuration {
     fn read(value: &JsonValue, context: Context<'_>) -> Result<Self, Error> {
         let root = Node::root(value);
         if root.is_dump_of_units_api() {
-            return Err(root
-                .error(r#"this is everything that NGINX Unit's control API holds; give only the value of "config""#));
+            return Err(
+                root.error(r#"this is all that NGINX Unit's control API returns; give only the value of "config""#)
+            );
         }
         let object = root.object(&OPTIONS)?;
         let mut scope = Scope::new(context);
         scope.names = PassNames::read(&object)?;
 
         let configuration = Self {
-            // The names in a pass are known to exist; what they name is read first, so that its errors come first.
+            // Passes refer to applications and upstreams, so the errors in those come first.
             applications: object.read("applications", application::read_all)?.unwrap_or_default(),
             upstreams: object.read("upstreams", upstream::read_all)?.unwrap_or_default(),
             listeners: object.read("listeners", |node| listener::read_all(node, &scope))?.unwrap_or_default(),
@@ -106,8 +107,8 @@ impl Configuration {
         Ok(Self { warnings: scope.into_warnings(), ..configuration })
     }
 
-    /// Where a pass leads for one request: for one without variables it is only looked at, otherwise `None` if there
-    /// is nothing of that name.
+    /// The destination of a pass for one request. A pass without variables always has one; `None` means that the names
+    /// with the request's values filled in do not exist.
     pub fn destination<'p, V: Variables + ?Sized>(
         &self,
         pass: &'p Pass,
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_part_is_refused() {
+    fn an_unknown_part_is_rejected() {
         let cases = [
             ("[]", "expected an object, found an array"),
             (r#"{"listener": {}}"#, "listener: there is no such option; did you mean \"listeners\"?"),
@@ -195,11 +196,11 @@ mod tests {
             (r#"{"upstreams": []}"#, "upstreams: expected an object, found an array"),
             (
                 r#"{"certificates": {}, "config": {}, "status": {}}"#,
-                "this is everything that NGINX Unit's control API holds; give only the value of \"config\"",
+                "this is all that NGINX Unit's control API returns; give only the value of \"config\"",
             ),
             (
                 r#"{"listeners": null}"#,
-                "listeners: expected an object, found null; remove the option to have its default",
+                "listeners: expected an object, found null; remove the option to get its default",
             ),
         ];
         for (text, expected) in cases {
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_configuration_is_read_or_refused_quickly() {
+    fn a_huge_configuration_is_read_or_rejected_quickly() {
         let start = std::time::Instant::now();
         let key = "k".repeat(1 << 20);
         let environment: Vec<String> = (0..100_000).map(|i| format!(r#""{i}":"""#)).collect();

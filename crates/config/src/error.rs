@@ -1,7 +1,7 @@
-//! What is wrong with a configuration, where, and what to do about it.
+//! Errors in a configuration: where the problem is, what it is, and what to do.
 //!
-//! Everything that comes from the configuration and goes into a message goes through [`quoted`], so that a message
-//! is one line of bounded length whatever the configuration holds.
+//! Every part of the configuration that a message repeats goes through [`quoted`], so that a message is one line of
+//! bounded length, whatever the configuration contains.
 
 use std::fmt;
 
@@ -12,21 +12,21 @@ const INVALID_CONFIGURATION: &str = "Invalid configuration.";
 /// The longest part of a configuration that a message repeats, in characters.
 const QUOTE_CHARS: usize = 100;
 
-/// The longest name for which a similar one is looked up, in bytes.
+/// Longer names get no suggestion, in bytes: the comparison takes quadratic time.
 const SUGGESTION_BYTES: usize = 40;
 
-/// The first thing that is wrong with a configuration. Displayed, it is one line.
+/// The first problem in a configuration. It is displayed on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The kind, as in NGINX Unit's API: `Invalid JSON.`, `Invalid configuration.`
     pub error: String,
-    /// The path in the configuration (if it is JSON), what is wrong, and what to do.
+    /// The path in the configuration (if the text is JSON), the problem, and what to do.
     pub detail: String,
-    /// Where in the text, if the text is not JSON.
+    /// The location in the text, if the text is not JSON.
     pub location: Option<Location>,
 }
 
-/// A place in the text of a configuration.
+/// A location in the text of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// In bytes, from 0.
@@ -40,11 +40,14 @@ pub struct Location {
 // === impl Error ===
 
 impl Error {
-    /// `detail` begins with the path of the option that is wrong, unless it is about the whole configuration.
+    /// An error in a configuration that is JSON. `detail` begins with the path of the option, unless the problem is
+    /// in the whole configuration.
     pub(crate) fn configuration(detail: impl Into<String>) -> Self {
         Self { error: INVALID_CONFIGURATION.into(), detail: detail.into(), location: None }
     }
 
+    /// An error in a text that is not JSON.
+    /// An error in a text that is not JSON.
     pub(crate) fn syntax(detail: impl Into<String>, location: Location) -> Self {
         Self { error: INVALID_JSON.into(), detail: detail.into(), location: Some(location) }
     }
@@ -64,7 +67,7 @@ impl std::error::Error for Error {}
 // === impl Location ===
 
 impl Location {
-    /// The location of the byte at `offset`; the last one, if the text is shorter.
+    /// The location of the byte at `offset`, or of the end of the text if that comes first.
     pub(crate) fn of(text: &str, offset: usize) -> Self {
         let offset = (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let before = &text[..offset];
@@ -77,7 +80,7 @@ impl Location {
     }
 }
 
-/// The text in double quotes, on one line, shortened.
+/// The text in double quotes, escaped onto one line and shortened.
 pub(crate) fn quoted(text: &str) -> String {
     match text.char_indices().nth(QUOTE_CHARS) {
         Some((end, _)) => format!("{:?}...", &text[..end]),

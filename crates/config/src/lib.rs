@@ -1,19 +1,25 @@
-//! The configuration language: NGINX Unit's JSON, parsed into types in which a wrong configuration cannot be written down.
+//! The configuration language: NGINX Unit's JSON, parsed into types that cannot hold an invalid configuration.
 //!
-//! [`Configuration::parse`] reads a text once and answers with a [`Configuration`] or with the first [`Error`].
-//! Whoever holds a `Configuration` need not check it: names in a `pass` exist, paths are absolute, numbers are in
-//! range, routes do not lead in a circle. What only the machine can tell (does this folder exist? this user?) is not
-//! checked here: the crate does no I/O.
+//! [`Configuration::parse`] reads a text once and returns a [`Configuration`] or the first [`Error`]. A `Configuration`
+//! needs no further checks: the names in a `pass` exist, paths are absolute, numbers are in range, and routes do not
+//! form a circle. The crate does no I/O; the supervisor checks what depends on the machine (whether a folder or a user
+//! exists).
 //!
-//! Nothing is ignored in silence. An option that is unknown, or that NGINX Unit has and howdah does not, is an error
-//! that names it.
+//! Nothing is ignored silently. An unknown option, and an option of NGINX Unit that howdah does not have, is an error
+//! that names the option.
 //!
-//! How a text travels: `json` makes values of it (comments, duplicate keys, limits), `node` walks the values and
-//! knows the path of each for errors, and one module for each subject reads its part from nodes.
+//! Reading goes through these folders, each of which imports only the ones below it:
 //!
-//! How it is changed: a [`Document`] is the configuration as it was written, without its comments. An edit by
-//! [`DocumentPath`] makes another document, which is read as a `Configuration`; [`answer`] says in NGINX Unit's words
-//! what came of it. [`SCHEMA`] describes the language to editors and makes the tables of docs/configuration.md.
+//! - `configuration` is the whole; `listener/`, `routing/`, `application/`, `settings/` and `tls/` are its parts. Each
+//!   part has one module for each object of the language, which reads that object from a node.
+//! - `matching/` (patterns and conditions) and `template/` (texts with variables) are shared by the parts.
+//! - `read/` has the nodes: values with their paths, which begin every error.
+//! - `json/` turns text into values: comments, duplicate keys, limits.
+//!
+//! Editing: a [`Document`] is the configuration as it was written, without its comments. An edit at a [`DocumentPath`]
+//! makes another document, which is then read as a `Configuration`; [`answer`] is the control API's answer in NGINX
+//! Unit's form. [`SCHEMA`] describes the language to editors; the tables of docs/configuration.md are generated from
+//! it.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -42,7 +48,7 @@ pub use application::processes::Processes;
 pub use application::reload::Reload;
 pub use application::retry::Retry;
 pub use application::slow_log::SlowLog;
-pub use application::target::{Target, Targets};
+pub use application::target::{ScriptTarget, Targets};
 pub use application::warm_up::WarmUp;
 pub use configuration::Configuration;
 pub use document::answer::Refusal;

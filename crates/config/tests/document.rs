@@ -1,4 +1,4 @@
-//! Documents and their edits, request by request, as clients of NGINX Unit's control API know them.
+//! Documents and their edits, as in the requests of NGINX Unit's control API.
 
 use howdah_config::{Configuration, Document, DocumentPath, Refusal};
 
@@ -46,7 +46,7 @@ fn a_value_is_found_by_its_path() {
 }
 
 #[test]
-fn a_path_that_leads_to_nothing_is_404() {
+fn a_path_that_does_not_exist_is_404() {
     let cases = [
         ("/upstreams", "the configuration has no member \"upstreams\""),
         ("/listener", "the configuration has no member \"listener\"; did you mean \"listeners\"?"),
@@ -97,7 +97,7 @@ fn put_replaces_in_place_and_adds_at_the_end() {
 }
 
 #[test]
-fn put_needs_a_parent_that_can_hold_the_child() {
+fn put_needs_a_parent_that_can_have_the_child() {
     for at in
         ["/upstreams/one/servers", "/applications/blog/root", "/routes/3", "/routes/x", "/routes/0/action/return/x"]
     {
@@ -177,7 +177,7 @@ fn an_etag_changes_with_the_content_and_the_order_but_not_with_spaces_and_commen
 }
 
 #[test]
-fn an_edit_cannot_grow_beyond_what_can_be_read_again() {
+fn an_edit_cannot_exceed_the_limits_of_a_text() {
     let nested = |levels: usize| value(&format!("{}{}", "[".repeat(levels), "]".repeat(levels)));
     let deepest = path(&"/0".repeat(63));
     assert!(nested(64).put(&deepest, nested(64)).is_ok());
@@ -194,7 +194,7 @@ fn an_edit_cannot_grow_beyond_what_can_be_read_again() {
 }
 
 #[test]
-fn a_body_that_is_not_utf_8_is_refused_with_its_place() {
+fn a_body_that_is_not_utf_8_is_rejected_with_its_location() {
     let error = Document::parse_bytes(b"{\"a\":\n \"\xff\"}").expect_err("not UTF-8");
     let location = error.location.expect("a location");
     assert_eq!((error.error.as_str(), location.offset, location.line, location.column), ("Invalid JSON.", 8, 2, 3));
@@ -203,7 +203,7 @@ fn a_body_that_is_not_utf_8_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_refusal_is_short_whatever_the_names_are() {
+fn a_refusal_is_short_even_if_names_are_long() {
     let long = "x".repeat(1 << 20);
     let document = value(&format!(r#"{{"{long}": 1}}"#));
     for result in [

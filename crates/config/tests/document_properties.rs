@@ -1,4 +1,4 @@
-//! What holds for every edit of every document.
+//! Properties of every edit of every document.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::Value;
 
-/// Any JSON, with names and texts that have slashes, escapes and control characters.
+/// Arbitrary JSON, with slashes, escapes and control characters in names and texts.
 fn json() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
         Just(Value::Null),
@@ -33,7 +33,7 @@ fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z]{1,3}", "[0-9]{1,2}", "[/%. ~*:\\\\\"]{1,4}", "[ä✓\u{1}\u{7f}\n\t]{1,3}"]
 }
 
-/// The path of some value in the document, found by indexes.
+/// The path of an arbitrary value in the document.
 fn some_path(value: &Value, choices: &[Index]) -> Vec<String> {
     let mut names = Vec::new();
     let mut value = value;
@@ -64,7 +64,7 @@ fn document(value: &Value) -> Document {
 }
 
 fn path(names: &[String]) -> DocumentPath {
-    // By way of its text, as it comes from a request.
+    // Through its text form, as in a request.
     DocumentPath::parse(&names.iter().collect::<DocumentPath>().to_string()).expect("a path")
 }
 
@@ -77,7 +77,7 @@ fn at<'v>(value: &'v Value, names: &[String]) -> &'v Value {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_as_the_same(value in json()) {
+    fn a_printed_document_parses_to_the_same_document(value in json()) {
         let document = document(&value);
         for text in [document.compact(), document.pretty()] {
             let again = Document::parse(&text).expect("JSON");
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn a_path_is_read_as_it_is_written(names in prop::collection::vec(name(), 0..6)) {
+    fn a_displayed_path_parses_to_the_same_path(names in prop::collection::vec(name(), 0..6)) {
         let path: DocumentPath = names.iter().collect();
         prop_assert_eq!(DocumentPath::parse(&path.to_string()).expect("a path"), path.clone());
         prop_assert!(path.to_string().bytes().all(|byte| byte.is_ascii_graphic()));
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn putting_back_what_was_there_changes_nothing(value in json(), choices in choices(), new in json()) {
+    fn restoring_the_old_value_undoes_a_put(value in json(), choices in choices(), new in json()) {
         let before = document(&value);
         let path = path(&some_path(&value, &choices));
         let old = before.get(&path).expect("a value");
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn delete_removes_one_value_and_no_other(value in json(), choices in choices()) {
+    fn delete_removes_only_one_value(value in json(), choices in choices()) {
         let names = some_path(&value, &choices);
         let after = document(&value).delete(&path(&names)).expect("a value");
         let mut expected = value.clone();

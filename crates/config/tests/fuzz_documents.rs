@@ -1,16 +1,17 @@
-//! Random inputs for the fuzz targets, without a fuzzer: see ../fuzz/README.md.
+//! The fuzz targets with random inputs, without a fuzzer: see ../fuzz/README.md.
 
 #[path = "../fuzz/program.rs"]
 mod program;
 
 use std::time::{Duration, Instant};
 
-/// Runs this many inputs, or as many as fit into `HOWDAH_FUZZ_SECONDS`; or the one in the file `HOWDAH_FUZZ_INPUT`.
+/// The number of inputs. `HOWDAH_FUZZ_SECONDS` runs inputs for a time instead, `HOWDAH_FUZZ_INPUT` one input from a
+/// file.
 const INPUTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 
 const EXAMPLES: &str = include_str!("../examples/configurations.json");
 
-/// What configurations are made of, and what breaks them.
+/// Tokens of configurations, and tokens that break them.
 const TOKENS: [&str; 44] = [
     "{",
     "}",
@@ -85,14 +86,14 @@ fn no_input_breaks_the_parser_or_the_edits() {
         if let Err(panic) = std::panic::catch_unwind(|| run(&bytes)) {
             let path = std::env::temp_dir().join(format!("howdah-config-fuzz-{seed}"));
             std::fs::write(&path, &bytes).expect("a file for the input");
-            eprintln!("again: HOWDAH_FUZZ_INPUT={}", path.display());
+            eprintln!("to repeat it: HOWDAH_FUZZ_INPUT={}", path.display());
             std::panic::resume_unwind(panic);
         }
     }
 }
 
 #[test]
-fn ten_mebibytes_and_ten_thousand_levels_are_refused_quickly() {
+fn ten_mebibytes_and_ten_thousand_levels_are_rejected_quickly() {
     for bytes in [vec![b'['; 10 << 20], b"{\"a\":".repeat(2 << 20), b"[".repeat(10_000), b"{\"a\":".repeat(10_000)] {
         let begin = Instant::now();
         program::read(&bytes);
@@ -123,7 +124,7 @@ impl Random {
         (0..self.below(60)).flat_map(|_| TOKENS[self.below(TOKENS.len())].bytes()).collect()
     }
 
-    /// One of the examples, with a few bytes changed, removed, or repeated.
+    /// One of the examples, with a few bytes changed, removed or repeated.
     fn mutated_example(&mut self) -> Vec<u8> {
         let examples: serde_json::Map<String, serde_json::Value> =
             serde_json::from_str(&howdah_config::Document::parse(EXAMPLES).expect("JSON").compact())

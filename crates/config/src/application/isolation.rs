@@ -1,4 +1,4 @@
-//! `isolation`: what the processes of an application share with the rest of the machine.
+//! `isolation`: which parts of the system the processes of an application share, and which are their own.
 
 use std::path::PathBuf;
 
@@ -13,44 +13,44 @@ pub(crate) const MAP_OPTIONS: Options = Options { known: &["container", "host", 
 pub(crate) const AUTOMOUNT_OPTIONS: Options = Options { known: &["language_deps", "procfs", "tmpfs"], refused: &[] };
 pub(crate) const CGROUP_OPTIONS: Options = Options { known: &["path"], refused: &[] };
 
-/// What the processes of an application share with the rest of the machine: everything, unless said otherwise.
+/// The isolation of an application's processes from the rest of the system. By default, nothing is isolated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Isolation {
-    /// What they have for themselves.
+    /// Their own namespaces.
     pub namespaces: Namespaces,
-    /// The users of their user namespace; empty is the one as whom they run. Only with [`Namespaces::credential`].
+    /// The users of their user namespace; empty: only the application's user. Requires [`Namespaces::credential`].
     pub uidmap: Vec<IdRange>,
-    /// The groups of their user namespace, likewise.
+    /// The groups of their user namespace; empty: only the application's group. Requires [`Namespaces::credential`].
     pub gidmap: Vec<IdRange>,
-    /// The folder that is `/` for them, an absolute path that is not `/`.
+    /// Their root directory, an absolute path other than `/`.
     pub rootfs: Option<PathBuf>,
-    /// What is mounted below [`rootfs`](Self::rootfs).
+    /// The file systems mounted below [`rootfs`](Self::rootfs).
     pub automount: Automount,
-    /// Their control group; `None` is howdah's own.
+    /// Their control group; `None`: howdah's own.
     pub cgroup: Option<Cgroup>,
-    /// Whether a program that they start may gain privileges, as from a set-user-ID bit: yes.
+    /// Whether programs that they start may gain privileges, such as from a set-user-ID bit. Default: true.
     pub new_privs: bool,
 }
 
 /// A control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
-    /// What the path is below.
+    /// The group that the path starts from.
     pub base: CgroupBase,
-    /// Without a slash at the beginning and without `..`; not empty.
+    /// A relative path without `..`; not empty.
     pub path: PathBuf,
 }
 
-/// What the path of a control group is below.
+/// The group from which the path of a control group starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupBase {
-    /// The control group of howdah: the path was relative.
+    /// The control group of howdah, for a relative path.
     Own,
-    /// The root of control groups: the path was absolute.
+    /// The root of the hierarchy, for an absolute path.
     Root,
 }
 
-/// Namespaces of their own. None of them, unless said otherwise.
+/// The namespaces that the processes do not share with the system. Default: no namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// Control groups.
@@ -67,25 +67,25 @@ pub struct Namespaces {
     pub uname: bool,
 }
 
-/// Some users or groups of the machine, and who they are in a user namespace.
+/// A range of user or group IDs of the system, and the corresponding IDs in a user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
-    /// The first one in the namespace.
+    /// The first ID in the namespace.
     pub container: u32,
-    /// The first one on the machine.
+    /// The first ID on the system.
     pub host: u32,
-    /// How many, at least 1. Neither range goes beyond the greatest number.
+    /// The number of IDs, at least 1. Neither range exceeds the largest ID.
     pub size: u32,
 }
 
-/// What is mounted below a `rootfs`: everything, unless said otherwise.
+/// The file systems that are mounted below a `rootfs`. Default: all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Automount {
-    /// What PHP needs: its libraries, extensions and settings.
+    /// PHP's libraries, extensions and settings.
     pub language_deps: bool,
     /// `/proc`.
     pub procfs: bool,
-    /// A file system in memory, as `/tmp`.
+    /// `/tmp`, a file system in memory.
     pub tmpfs: bool,
 }
 
@@ -112,7 +112,7 @@ impl Isolation {
         if !namespaces.credential
             && let Some(map) = object.get("uidmap").or(object.get("gidmap"))
         {
-            let problem = "there is no user namespace for it; add \"namespaces\": {\"credential\": true}, or remove it";
+            let problem = "it needs a user namespace; add \"namespaces\": {\"credential\": true}, or remove it";
             return Err(map.error(problem));
         }
         Ok(Self {
@@ -130,7 +130,7 @@ impl Isolation {
 fn read_rootfs(node: &Node<'_>) -> Result<PathBuf, Error> {
     let path = node.absolute_path()?;
     if path.parent().is_none() {
-        return Err(node.error("\"/\" is no other root; write the folder that is to be /, or remove the option"));
+        return Err(node.error("\"/\" is the root directory already; write another folder, or remove the option"));
     }
     Ok(path)
 }
@@ -181,13 +181,13 @@ fn flag(object: &Object<'_>, key: &str, default: bool) -> Result<bool, Error> {
 impl IdRange {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let object = node.object(&MAP_OPTIONS)?;
-        let number = |key, meaning, least| object.require(key, meaning)?.integer(least..=u32::MAX, "");
-        let container = number("container", "the first number in the namespace", 0)?;
-        let host = number("host", "the first number on the machine", 0)?;
-        let size: u32 = number("size", "how many there are", 1)?;
+        let id = |key, meaning, least| object.require(key, meaning)?.integer(least..=u32::MAX, "");
+        let container = id("container", "the first ID in the namespace", 0)?;
+        let host = id("host", "the first ID on the system", 0)?;
+        let size: u32 = id("size", "the number of IDs", 1)?;
         let first: u32 = u32::max(container, host);
         if first.checked_add(size - 1).is_none() {
-            let problem = format!("{size} numbers from {first} on go beyond {}; lower \"size\"", u32::MAX);
+            let problem = format!("{size} IDs from {first} on exceed {}; lower \"size\"", u32::MAX);
             return Err(node.error(problem));
         }
         Ok(Self { container, host, size })
@@ -254,17 +254,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_is_named() {
+    fn an_error_names_the_option() {
         let range = |range: &str| format!(r#"{{"namespaces": {{"credential": true}}, "uidmap": [{range}]}}"#);
         let cases = [
             (r#"{"namespaces": {"pid": 1}}"#.to_owned(), "namespaces/pid: expected true or false, found the number 1"),
             (r#"{"namespaces": {"user": true}}"#.to_owned(), "namespaces/user: there is no such option; remove it"),
             (
                 r#"{"gidmap": []}"#.to_owned(),
-                "gidmap: there is no user namespace for it; \
+                "gidmap: it needs a user namespace; \
                  add \"namespaces\": {\"credential\": true}, or remove it",
             ),
-            (range(r#"{"container": 1, "host": 1}"#), "uidmap/0: \"size\" is missing; add how many there are"),
+            (range(r#"{"container": 1, "host": 1}"#), "uidmap/0: \"size\" is missing; add the number of IDs"),
             (
                 range(r#"{"container": -1, "host": 1, "size": 1}"#),
                 "uidmap/0/container: -1 is out of range; write 0 to 4294967295",
@@ -275,12 +275,12 @@ mod tests {
             ),
             (
                 range(r#"{"container": 0, "host": 2, "size": 4294967295}"#),
-                "uidmap/0: 4294967295 numbers from 2 on go beyond 4294967295; lower \"size\"",
+                "uidmap/0: 4294967295 IDs from 2 on exceed 4294967295; lower \"size\"",
             ),
             (r#"{"rootfs": "srv"}"#.to_owned(), "rootfs: \"srv\" is not an absolute path; begin it with \"/\""),
             (
                 r#"{"rootfs": "/"}"#.to_owned(),
-                "rootfs: \"/\" is no other root; write the folder that is to be /, or remove the option",
+                "rootfs: \"/\" is the root directory already; write another folder, or remove the option",
             ),
             (
                 r#"{"automount": {"tmpfs": "no"}}"#.to_owned(),

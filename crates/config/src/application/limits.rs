@@ -1,4 +1,4 @@
-//! `limits`: how long a request may take, and how many a worker answers and how large it becomes.
+//! `limits`: how long a request may take or wait, and when a worker is replaced.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ pub(crate) const OPTIONS: Options = Options {
 
 const MAX_TIMEOUT_SECONDS: u64 = i32::MAX as u64 / 1000;
 const MAX_REQUESTS: u32 = i32::MAX as u32;
-/// No worker is smaller: with less, each would be replaced after each request.
+/// Every worker grows by more than this, so each would be replaced after each request.
 const LEAST_MEMORY: u64 = 1 << 20;
 const DEFAULT_QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
-/// In seconds. Who waits for longer has left.
+/// In seconds. Clients do not wait longer than the maximum.
 const QUEUE_TIMEOUTS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
-/// What bounds the requests of an application.
+/// The limits of an application's requests and workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a request may take; the worker of one that takes longer is ended. `None` is as long as it likes.
+    /// The time after which a running request is answered 504 and its worker is killed; `None`: no limit.
     pub timeout: Option<Duration>,
-    /// After so many requests another worker takes the place of one. `None` is never.
+    /// The number of requests after which a worker is replaced; `None`: no limit.
     pub requests: Option<u32>,
-    /// When a worker has grown by more than this since its birth, in bytes, another one takes its place after the request.
-    /// `None` is never.
+    /// The growth since its start, in bytes, after which a worker is replaced when its request is finished; `None`: no
+    /// limit.
     pub memory: Option<u64>,
-    /// How long a request may wait for a worker; one that cannot have one within this time is answered 503.
+    /// The time that a request may wait for a worker before it is answered 503.
     pub queue_timeout: Duration,
 }
 
 // === impl Limits ===
 
 impl Limits {
-    /// 0 is no limit.
+    /// Reads the limits. A value of 0 is no limit.
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
         let timeout = object.read("timeout", |node| node.integer(0..=MAX_TIMEOUT_SECONDS, "seconds"))?;
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_0_is_none() {
+    fn a_limit_of_0_is_no_limit() {
         let limits = Limits {
             timeout: Some(Duration::from_secs(10)),
             requests: Some(500),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_limit_is_named() {
+    fn an_error_names_the_limit() {
         let cases = [
             (r#"{"timeout": -1}"#, "timeout: -1 is out of range; write 0 to 2147483 seconds"),
             (r#"{"queue_timeout": 0}"#, "queue_timeout: 0 is out of range; write 0.1 to 3600 seconds"),
@@ -92,12 +92,12 @@ mod tests {
             (
                 r#"{"memory": 128}"#,
                 "memory: 128 bytes are too few; \
-                 write 1048576 bytes or more, as in 1048576 or \"128M\", or 0 for no limit",
+                 write 1048576 bytes or more, such as 1048576 or \"128M\", or 0 for no limit",
             ),
             (
                 r#"{"memory": "128MB"}"#,
                 "memory: \"128MB\" is not a number of bytes; \
-                 write 1048576 bytes or more, as in 1048576 or \"128M\", or 0 for no limit",
+                 write 1048576 bytes or more, such as 1048576 or \"128M\", or 0 for no limit",
             ),
             (
                 r#"{"shm": 1048576}"#,

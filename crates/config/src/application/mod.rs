@@ -20,7 +20,7 @@ use crate::application::processes::Processes;
 use crate::application::reload::Reload;
 use crate::application::retry::Retry;
 use crate::application::slow_log::SlowLog;
-use crate::application::target::{Target, Targets};
+use crate::application::target::{ScriptTarget, Targets};
 use crate::application::warm_up::WarmUp;
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Options};
@@ -55,49 +55,49 @@ pub(crate) const OPTIONS: Options = Options {
 /// A PHP application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Application {
-    /// `type`: the PHP version that it wants; `None` is whichever there is.
+    /// `type`: the PHP version that it requires; `None`: the newest installed version.
     pub php_version: Option<PhpVersion>,
-    /// Which scripts it runs.
+    /// The scripts that it runs.
     pub targets: Targets,
-    /// `options`: its php.ini.
+    /// `options`: its PHP settings.
     pub options: PhpOptions,
-    /// How many workers it has.
+    /// The number of its workers.
     pub processes: Processes,
-    /// What bounds its requests.
+    /// The limits of its requests and workers.
     pub limits: Limits,
-    /// What becomes of a request whose worker died.
+    /// Whether a request whose worker died is run again.
     pub retry: Retry,
-    /// What its processes share with the rest of the machine.
+    /// Which parts of the system its processes share.
     pub isolation: Isolation,
-    /// Environment variables that are added to howdah's. A name is not empty and has no `=`.
+    /// Environment variables in addition to howdah's own. A name is not empty and has no `=`.
     pub environment: BTreeMap<String, String>,
-    /// Where its workers start, an absolute path; `None` is the folder of the script.
+    /// The working directory of its workers, an absolute path; `None`: the folder of the script.
     pub working_directory: Option<PathBuf>,
-    /// The name of the user as whom it runs; `None` is the user as whom the router runs.
+    /// The name of its user; `None`: the router's user.
     pub user: Option<String>,
-    /// The name of its group; `None` is the user's own.
+    /// The name of its group; `None`: the user's primary group.
     pub group: Option<String>,
-    /// Where what it writes to standard output goes: to the end of a file, an absolute path; `None` is howdah's log.
+    /// The file to which its standard output is appended, an absolute path; `None`: howdah's log.
     pub stdout: Option<PathBuf>,
-    /// Where what it writes to standard error goes, likewise.
+    /// The file to which its standard error is appended, an absolute path; `None`: howdah's log.
     pub stderr: Option<PathBuf>,
-    /// What a new generation answers before anybody else's requests turn to it.
+    /// The requests that a new generation answers before it receives client requests.
     pub warm_up: Vec<WarmUp>,
-    /// When a new generation starts by itself.
+    /// When howdah starts a new generation on its own.
     pub reload: Reload,
-    /// Whether symbolic links in the paths of scripts and in the working directory are resolved, once a generation: yes.
+    /// Whether symbolic links in the paths of scripts and in the working directory are resolved, once for each
+    /// generation. Default: true.
     pub resolve_links: bool,
-    /// `slow_log`: which of its requests are written down because they are slow. `None` is none.
+    /// `slow_log`: the log of its slow requests; `None`: no log.
     pub slow_log: Option<SlowLog>,
 }
 
 // === impl Application ===
 
 impl Application {
-    /// The target with this name; `None` is the one of an application without named targets.
-    ///
-    /// Never `None` for what a [`Pass`](crate::Pass) names.
-    pub fn target(&self, name: Option<&str>) -> Option<&Target> {
+    /// The target with this name, or without a name for an application without named targets. It exists for every
+    /// target that a [`Pass`](crate::Pass) names.
+    pub fn target(&self, name: Option<&str>) -> Option<&ScriptTarget> {
         match (&self.targets, name) {
             (Targets::Single(target), None) => Some(target),
             (Targets::Named(targets), Some(name)) => targets.get(name),
@@ -105,8 +105,8 @@ impl Application {
         }
     }
 
-    /// All targets with their names, of which there is one at least.
-    pub fn targets(&self) -> impl Iterator<Item = (Option<&str>, &Target)> {
+    /// All targets with their names. There is at least one.
+    pub fn targets(&self) -> impl Iterator<Item = (Option<&str>, &ScriptTarget)> {
         let (single, named) = match &self.targets {
             Targets::Single(target) => (Some((None, target)), None),
             Targets::Named(targets) => (None, Some(targets.iter().map(|(name, target)| (Some(name.as_str()), target)))),
@@ -115,7 +115,7 @@ impl Application {
     }
 
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        // An application of another language has other options; its type is what is wrong with it.
+        // An application in another language has other options, so an error about its type comes first.
         if let Some(language) = node.member("type") {
             php::read_type(&language)?;
         }
@@ -144,6 +144,7 @@ impl Application {
     }
 }
 
+/// Reads all applications.
 pub(crate) fn read_all(node: &Node<'_>) -> Result<BTreeMap<String, Application>, Error> {
     node.named()?.map(|(name, node)| Ok((name.to_owned(), Application::read(&node)?))).collect()
 }
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_needs_a_type_and_a_root_only() {
+    fn an_application_needs_only_a_type_and_a_root() {
         let application = parse(r#"{"type": "php", "root": "/srv"}"#).expect("application");
         assert_eq!(application.php_version, None);
         assert_eq!(application.processes, Processes::default());
@@ -211,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_is_named() {
+    fn an_error_names_the_option() {
         let cases = [
             (r#""processes": 0"#, "processes: 0 is out of range; write 1 to 1024 processes, or \"auto\""),
             (r#""processes": 1025"#, "processes: 1025 is out of range; write 1 to 1024 processes, or \"auto\""),
-            (r#""processes": {"spare": 5}"#, "processes: \"spare\" is 5, which is more than \"max\", 1; raise \"max\""),
+            (r#""processes": {"spare": 5}"#, "processes: \"spare\" is 5, but \"max\" is only 1; raise \"max\""),
             (r#""environment": {"A": 5}"#, "environment/A: expected a string; write \"5\", with quotes"),
             (r#""environment": {"": "x"}"#, "environment: a name must not be empty"),
             (
@@ -230,7 +231,7 @@ mod tests {
             (r#""user": """#, "user: the string is empty; write a value or remove the option"),
             (r#""isolation": true"#, "isolation: expected an object, found true"),
             (r#""limits": 5"#, "limits: expected an object, found the number 5"),
-            (r#""retry": "always""#, "retry: there is no \"always\"; write \"never\" or \"idempotent\""),
+            (r#""retry": "always""#, "retry: \"always\" is not possible here; write \"never\" or \"idempotent\""),
             (r#""stdout": "out.log""#, "stdout: \"out.log\" is not an absolute path; begin it with \"/\""),
             (r#""slow_log": {}"#, "slow_log: \"threshold\" is missing; add \"threshold\": 1, in seconds"),
             (r#""stderr": 2"#, "stderr: expected a string; write \"2\", with quotes"),
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn another_language_is_refused_before_its_options() {
+    fn another_language_is_rejected_before_its_options() {
         let error = parse(r#"{"type": "python 3.11", "module": "wsgi"}"#).expect_err("python");
         assert!(error.starts_with("applications/x/type: \"python 3.11\" is not PHP"), "{error}");
     }

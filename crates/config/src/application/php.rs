@@ -1,4 +1,4 @@
-//! What of an application is PHP's own: its version and its php.ini.
+//! PHP's own options of an application: the version and the settings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ pub(crate) const OPTIONS: Options = Options { known: &["file", "admin", "user"],
 const OTHER_LANGUAGES: [&str; 10] =
     ["external", "go", "java", "node", "nodejs", "perl", "python", "ruby", "wasm", "wasm-wasi-component"];
 
-/// In a php.ini these are values, and never names.
+/// In a php.ini, these words are values and cannot be names.
 const INI_WORDS: [&str; 8] = ["null", "none", "yes", "no", "true", "false", "on", "off"];
 
 /// A PHP version: `8` is any PHP 8, `8.2` any PHP 8.2.
@@ -26,10 +26,10 @@ pub struct PhpVersion {
     pub minor: Option<u8>,
 }
 
-/// What is added to PHP's configuration.
+/// Additions to PHP's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhpOptions {
-    /// The php.ini in place of the distribution's, an absolute path.
+    /// The php.ini that replaces the distribution's, an absolute path.
     pub file: Option<PathBuf>,
     /// Settings that scripts cannot change.
     pub admin: BTreeMap<String, String>,
@@ -40,7 +40,7 @@ pub struct PhpOptions {
 // === impl PhpVersion ===
 
 impl PhpVersion {
-    /// Whether an application that wants this version can run on the other one.
+    /// Whether an application that requires this version can run on the other version.
     pub fn accepts(self, other: Self) -> bool {
         self.major == other.major && (self.minor.is_none() || self.minor == other.minor)
     }
@@ -86,8 +86,8 @@ impl PhpOptions {
     }
 }
 
-/// Settings of PHP. Their names are what PHP's own are made of: with others its scanner would read something else, and
-/// then perhaps nothing of what follows.
+/// Reads settings of PHP. Other characters in a name would mislead PHP's scanner, which might then skip the settings
+/// after it.
 fn read_settings(node: &Node<'_>) -> Result<BTreeMap<String, String>, Error> {
     let settings = node.string_map()?;
     let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
@@ -101,7 +101,7 @@ fn read_settings(node: &Node<'_>) -> Result<BTreeMap<String, String>, Error> {
     }
 }
 
-/// An application's `type`: `php`, `php 8`, `php 8.2`.
+/// Reads an application's `type`: `php`, `php 8`, `php 8.2`.
 pub(crate) fn read_type(node: &Node<'_>) -> Result<Option<PhpVersion>, Error> {
     let text = node.string()?;
     let language = text.split(' ').next().unwrap_or_default();
@@ -124,7 +124,7 @@ pub(crate) fn read_type(node: &Node<'_>) -> Result<Option<PhpVersion>, Error> {
     Err(node.error(format_args!("{} is not a type of application; {advice}", quoted(&text))))
 }
 
-/// What `PHP`, `php8.2` or `php 8.2.10` should have been.
+/// Advice for a type that is almost right: `PHP`, `php8.2`, `php 8.2.10`.
 fn similar_type(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let version = lower.strip_prefix("php")?.trim_start_matches([' ', '-', ':', '_']);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn another_type_is_refused_with_what_to_write() {
+    fn another_type_is_rejected_with_advice() {
         let cases = [
             ("python 3.11", "\"python 3.11\" is not PHP; howdah runs PHP only; remove it here, run it on a server"),
             ("python3.11", "\"python3.11\" is not PHP; howdah runs PHP only"),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_accepts_the_ones_it_stands_for() {
+    fn a_version_without_a_minor_number_accepts_all_of_them() {
         let version = |text: &str| text.parse::<PhpVersion>().expect(text);
         assert!(version("8").accepts(version("8.2")));
         assert!(version("8.2").accepts(version("8.2")));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_has_the_name_of_one() {
+    fn a_setting_must_have_a_valid_name() {
         for name in ["memory_limit", "opcache.jit", "xdebug.client-host", "Phar.readonly"] {
             assert!(read(&format!(r#"{{"admin": {{"{name}": "x"}}}}"#), PhpOptions::read).is_ok(), "{name}");
         }

@@ -1,4 +1,4 @@
-//! `processes`: how many workers an application has.
+//! `processes`: the number of workers of an application.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use crate::read::size;
 pub(crate) const OPTIONS: Options = Options { known: &["max", "spare", "idle_timeout", "auto"], refused: &[] };
 pub(crate) const AUTO_OPTIONS: Options = Options { known: &["max", "memory"], refused: &[] };
 
-/// A slip of the keyboard should not fork until the machine is full.
+/// A typing error must not exhaust the machine with processes.
 const MAX_PROCESSES: u32 = 1024;
 const MAX_IDLE_SECONDS: u64 = i32::MAX as u64 / 1000;
 const DEFAULT_IDLE_SECONDS: u64 = 15;
-/// Less than this no PHP process takes.
+/// Every PHP process needs more than this.
 const LEAST_MEMORY: u64 = 1 << 20;
 
-/// How many workers an application has.
+/// The number of workers of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processes {
-    /// As many as howdah finds best for the application and the machine.
+    /// howdah chooses the number that suits the application and the machine.
     Automatic {
-        /// Never more than this, from 1 to 1024, if anything is said.
+        /// The maximum, from 1 to 1024; `None`: howdah's own maximum.
         max: Option<u32>,
-        /// How much memory they may take together, in bytes; if nothing is said, what the machine can spare.
+        /// The memory that all workers together may use, in bytes; `None`: what the machine can spare.
         memory: Option<u64>,
     },
-    /// Always this many, from 1 to 1024.
+    /// A fixed number, from 1 to 1024.
     Fixed(u32),
-    /// As many as the requests need.
+    /// A number that follows the load.
     Dynamic {
-        /// Never more than this, from 1 to 1024: 1.
+        /// The maximum, from 1 to 1024. Default: 1.
         max: u32,
-        /// So many are there before they are needed, at most `max`: none.
+        /// The number of idle workers kept ready, at most `max`. Default: 0.
         spare: u32,
-        /// One beyond the spare ones that has been idle for so long leaves: 15 s.
+        /// An idle worker beyond the spare ones exits after this time. Default: 15 s.
         idle_timeout: Duration,
     },
 }
@@ -53,17 +53,17 @@ impl Processes {
         if let Some(automatic) = object.read("auto", Self::read_automatic)? {
             if let Some(other) = OPTIONS.known.iter().find(|name| **name != "auto" && object.get(name).is_some()) {
                 let advice = match AUTO_OPTIONS.known.contains(other) {
-                    true => "write it inside \"auto\", or remove one",
-                    false => "\"auto\" finds it by itself; remove one",
+                    true => "move it into \"auto\", or remove one of them",
+                    false => "\"auto\" chooses it; remove one of them",
                 };
-                return Err(node.error(format!("\"{other}\" stands beside \"auto\"; {advice}")));
+                return Err(node.error(format!("\"{other}\" cannot be combined with \"auto\"; {advice}")));
             }
             return Ok(automatic);
         }
         let max = object.read("max", |node| node.integer(1..=MAX_PROCESSES, "processes"))?.unwrap_or(1);
         let spare = object.read("spare", |node| node.integer(0..=MAX_PROCESSES, "processes"))?.unwrap_or(0);
         if spare > max {
-            let problem = format!("\"spare\" is {spare}, which is more than \"max\", {max}; raise \"max\"");
+            let problem = format!("\"spare\" is {spare}, but \"max\" is only {max}; raise \"max\"");
             return Err(node.error(problem));
         }
         let idle_seconds = object.read("idle_timeout", |node| node.integer(0..=MAX_IDLE_SECONDS, "seconds"))?;
@@ -79,7 +79,7 @@ impl Processes {
         })
     }
 
-    /// The most workers that there may be; `None` is up to howdah.
+    /// The maximum number of workers; `None`: howdah's own maximum.
     pub fn max(self) -> Option<u32> {
         match self {
             Self::Automatic { max, .. } => max,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_a_number_or_follow_the_requests() {
+    fn processes_are_a_number_or_follow_the_load() {
         let dynamic =
             |max, spare, seconds| Ok(Processes::Dynamic { max, spare, idle_timeout: Duration::from_secs(seconds) });
         let cases = [
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_number_is_named() {
+    fn an_error_names_the_number() {
         let cases = [
             ("0", "0 is out of range; write 1 to 1024 processes, or \"auto\""),
             ("1025", "1025 is out of range; write 1 to 1024 processes, or \"auto\""),
@@ -138,17 +138,20 @@ mod tests {
             (
                 r#"{"auto": {"memory": 5}}"#,
                 "auto/memory: 5 bytes are too few; \
-                 write 1048576 bytes or more, as in 1048576 or \"128M\", or 0 for no limit",
+                 write 1048576 bytes or more, such as 1048576 or \"128M\", or 0 for no limit",
             ),
             (r#"{"auto": {"spare": 5}}"#, "auto/spare: there is no such option; remove it"),
-            (r#"{"auto": {}, "max": 5}"#, "\"max\" stands beside \"auto\"; write it inside \"auto\", or remove one"),
+            (
+                r#"{"auto": {}, "max": 5}"#,
+                "\"max\" cannot be combined with \"auto\"; move it into \"auto\", or remove one of them",
+            ),
             (
                 r#"{"auto": {}, "spare": 5}"#,
-                "\"spare\" stands beside \"auto\"; \"auto\" finds it by itself; remove one",
+                "\"spare\" cannot be combined with \"auto\"; \"auto\" chooses it; remove one of them",
             ),
             (r#"{"max": 0}"#, "max: 0 is out of range; write 1 to 1024 processes"),
             (r#"{"spare": -1}"#, "spare: -1 is out of range; write 0 to 1024 processes"),
-            (r#"{"spare": 2}"#, "\"spare\" is 2, which is more than \"max\", 1; raise \"max\""),
+            (r#"{"spare": 2}"#, "\"spare\" is 2, but \"max\" is only 1; raise \"max\""),
             (r#"{"idle_timeout": -1}"#, "idle_timeout: -1 is out of range; write 0 to 2147483 seconds"),
             (r#"{"maxx": 1}"#, "maxx: there is no such option; did you mean \"max\"?"),
         ];

@@ -1,15 +1,15 @@
-//! `reload`: when an application starts anew by itself.
+//! `reload`: when howdah starts a new generation of an application on its own.
 
 use crate::error::Error;
 use crate::read::node::Node;
 
-/// When a new generation of an application starts without being asked for.
+/// When howdah starts a new generation of an application on its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reload {
-    /// When its symbolic links lead elsewhere: a release was deployed.
+    /// When its symbolic links change: a release was deployed.
     #[default]
     OnSwap,
-    /// Then, and when one of its files changes: for development.
+    /// When its symbolic links or its files change: for development.
     OnChange,
     /// Never.
     Never,
@@ -34,12 +34,12 @@ mod tests {
     }
 
     #[test]
-    fn there_are_three_times_to_reload() {
+    fn reload_has_three_values() {
         assert_eq!(read(r#""on-swap""#), Ok(Reload::OnSwap));
         assert_eq!(read(r#""on-change""#), Ok(Reload::OnChange));
         assert_eq!(read(r#""never""#), Ok(Reload::Never));
         let advice = "write \"on-swap\", \"on-change\" or \"never\"";
-        assert_eq!(read(r#""always""#), Err(format!("there is no \"always\"; {advice}")));
+        assert_eq!(read(r#""always""#), Err(format!("\"always\" is not possible here; {advice}")));
         assert_eq!(read("true"), Err("expected \"on-swap\", \"on-change\" or \"never\", found true".to_owned()));
     }
 }

@@ -1,15 +1,15 @@
-//! `retry`: what becomes of a request whose worker died.
+//! `retry`: whether a request whose worker died is run again.
 
 use crate::error::Error;
 use crate::read::node::Node;
 
-/// Whether a request whose worker died before it had answered anything is run once more.
+/// Whether a request is run again if its worker died before the response began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retry {
-    /// It is answered 502.
+    /// The request is answered 502.
     #[default]
     Never,
-    /// One that may be run twice is: GET and HEAD, without a body.
+    /// GET and HEAD without a body are run once more.
     Idempotent,
 }
 

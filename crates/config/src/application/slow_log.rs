@@ -1,4 +1,4 @@
-//! `slow_log`: which requests are written down because they are slow.
+//! `slow_log`: the log of an application's slow requests.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,11 +15,11 @@ const DEFAULT_SAMPLES: u32 = 3;
 /// The slow log of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowLog {
-    /// A request that takes longer is slow: 10 ms to a day.
+    /// The time after which a request is slow: 10 ms to a day.
     pub threshold: Duration,
-    /// The file, an absolute path; `None` is one in the state directory.
+    /// The file, an absolute path; `None`: a file in the state directory.
     pub path: Option<PathBuf>,
-    /// How many times PHP's stack is looked at in one request: 1 to 100.
+    /// The number of samples of PHP's stack for each request: 1 to 100.
     pub samples: u32,
 }
 
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_threshold_must_be_said() {
+    fn only_the_threshold_is_required() {
         let slow = SlowLog { threshold: Duration::from_millis(500), path: None, samples: 3 };
         assert_eq!(read(r#"{"threshold": 0.5}"#), Ok(slow));
         let slow = SlowLog { threshold: Duration::from_secs(2), path: Some("/var/log/slow".into()), samples: 1 };
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_named() {
+    fn an_error_names_the_value() {
         let cases = [
             ("{}", "\"threshold\" is missing; add \"threshold\": 1, in seconds"),
             (r#"{"threshold": 0}"#, "threshold: 0 is out of range; write 0.01 to 86400 seconds"),

@@ -1,4 +1,5 @@
-//! Which scripts an application runs: one set of `root`, `script`, `index`, `front_controller`, or `targets` with one each.
+//! `targets`: the scripts that an application runs. An application has one set of `root`, `script`, `index` and
+//! `front_controller`, or several sets with names.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,52 +14,52 @@ const DEFAULT_INDEX: &str = "index.php";
 /// The targets of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
-    /// `root` and so on stand in the application itself.
-    Single(Target),
-    /// `targets`: by name, at least one.
-    Named(BTreeMap<String, Target>),
+    /// The options are in the application itself.
+    Single(ScriptTarget),
+    /// `targets`: by name. There is at least one.
+    Named(BTreeMap<String, ScriptTarget>),
 }
 
-/// Which scripts run for which requests.
+/// The scripts that run for requests.
 ///
-/// `script`, `index` and `front_controller` are paths below the root, without a leading slash and without `..`.
+/// `script`, `index` and `front_controller` are relative to the root, without `..`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ScriptTarget {
     /// The folder of the scripts, an absolute path.
     pub root: PathBuf,
     /// The script that runs for every request.
     pub script: Option<String>,
-    /// The script that runs for a folder: `index.php` if nothing else is said.
+    /// The script that runs for a folder. Default: `index.php`.
     pub index: String,
-    /// The script that runs for what is not a script itself. `None` if there is a `script`.
+    /// The script that runs for paths that are not scripts. Always `None` if there is a `script`.
     pub front_controller: Option<String>,
 }
 
 // === impl Targets ===
 
 impl Targets {
-    /// From the options of an application.
+    /// Reads the options of an application.
     pub(crate) fn read(application: &Object<'_>) -> Result<Self, Error> {
         let Some(targets) = application.get("targets") else {
-            return Target::read(application).map(Self::Single);
+            return ScriptTarget::read(application).map(Self::Single);
         };
         if let Some(other) = OPTIONS.known.iter().find_map(|key| application.get(key)) {
-            return Err(other.error("this option does not go together with \"targets\"; move it into each target"));
+            return Err(other.error("this option cannot be combined with \"targets\"; move it into each target"));
         }
         let named: BTreeMap<_, _> = targets
             .named()?
-            .map(|(name, node)| Ok((name.to_owned(), Target::read(&node.object(&OPTIONS)?)?)))
+            .map(|(name, node)| Ok((name.to_owned(), ScriptTarget::read(&node.object(&OPTIONS)?)?)))
             .collect::<Result<_, _>>()?;
         if named.is_empty() {
-            return Err(targets.error("there is no target; add one, or write \"root\" in place of \"targets\""));
+            return Err(targets.error("the object is empty; add a target, or write \"root\" instead of \"targets\""));
         }
         Ok(Self::Named(named))
     }
 }
 
-// === impl Target ===
+// === impl ScriptTarget ===
 
-impl Target {
+impl ScriptTarget {
     fn read(object: &Object<'_>) -> Result<Self, Error> {
         let root = object.require("root", "the absolute path of the folder of the scripts")?.absolute_path()?;
         let script = object.read("script", read_script)?;
@@ -91,8 +92,8 @@ mod tests {
         Ok(configuration.applications.remove("x").expect("application"))
     }
 
-    fn target(script: Option<&str>, index: &str, front_controller: Option<&str>) -> Target {
-        Target {
+    fn target(script: Option<&str>, index: &str, front_controller: Option<&str>) -> ScriptTarget {
+        ScriptTarget {
             root: "/srv/shop".into(),
             script: script.map(str::to_owned),
             index: index.to_owned(),
@@ -123,15 +124,18 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_target_is_refused() {
+    fn an_invalid_target_is_rejected() {
         let cases = [
             (r#""index": "x.php""#, ": \"root\" is missing; add the absolute path of the folder of the scripts"),
             (r#""root": "srv/shp""#, "/root: \"srv/shp\" is not an absolute path; begin it with \"/\""),
             (
                 r#""root": "/srv", "targets": {}"#,
-                "/root: this option does not go together with \"targets\"; move it into each target",
+                "/root: this option cannot be combined with \"targets\"; move it into each target",
             ),
-            (r#""targets": {}"#, "/targets: there is no target; add one, or write \"root\" in place of \"targets\""),
+            (
+                r#""targets": {}"#,
+                "/targets: the object is empty; add a target, or write \"root\" instead of \"targets\"",
+            ),
             (
                 r#""targets": {"a": {}}"#,
                 "/targets/a: \"root\" is missing; add the absolute path of the folder of the scripts",

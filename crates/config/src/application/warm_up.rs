@@ -1,4 +1,4 @@
-//! `warm_up`: the requests that a new generation of an application answers before anybody else's turn to it.
+//! `warm_up`: the requests that a new generation of an application answers before it receives client requests.
 
 use crate::application::target::Targets;
 use crate::error::{Error, quoted};
@@ -9,25 +9,25 @@ use crate::read::node::{Node, Options};
 pub(crate) const OPTIONS: Options = Options { known: &["uri", "target", "host", "scheme", "headers"], refused: &[] };
 
 const DEFAULT_HOST: &str = "localhost";
-/// What a URI may have besides letters and digits (RFC 3986, 2.2 and 2.3), and the percent sign.
+/// The characters of a URI besides letters and digits (RFC 3986, 2.2 and 2.3), and the percent sign.
 const URI_PUNCTUATION: &[u8] = b"-._~:/?[]@!$&'()*+,;=%";
 
-/// One of these requests: a GET.
+/// A warm-up request, with the method GET.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmUp {
-    /// The target of the application that it is for; `None` for an application without named targets.
+    /// The target of the application; `None` for an application without named targets.
     pub target: Option<String>,
-    /// The path, with the query: in ASCII, begins with a slash.
+    /// The path with the query, in ASCII. It begins with a slash.
     pub uri: String,
-    /// What the header `Host` says: `localhost`, if nothing else is said.
+    /// The header `Host`. Default: `localhost`.
     pub host: String,
-    /// How the client claims to have come.
+    /// The scheme that PHP sees.
     pub scheme: Scheme,
     /// Other headers. A name is a token, a value has no control characters.
     pub headers: Vec<(String, String)>,
 }
 
-/// All of them. Which targets there are is known already.
+/// Reads all warm-up requests. `targets` are those of the application.
 pub(crate) fn read(node: &Node<'_>, targets: &Targets) -> Result<Vec<WarmUp>, Error> {
     node.elements()?.map(|node| WarmUp::read(&node, targets)).collect()
 }
@@ -77,7 +77,7 @@ fn read_uri(node: &Node<'_>) -> Result<String, Error> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c.is_ascii() && URI_PUNCTUATION.contains(&(c as u8));
     if let Some(wrong) = uri.chars().find(|c| !is_allowed(*c)) {
         let encoded: String = wrong.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("%{byte:02X}")).collect();
-        return Err(node.error(format_args!("{} has a {wrong:?}; write {encoded} for it", quoted(&uri))));
+        return Err(node.error(format_args!("{} has a {wrong:?}; write {encoded} instead", quoted(&uri))));
     }
     Ok(uri)
 }
@@ -88,7 +88,11 @@ fn read_target(node: &Node<'_>, targets: &Targets) -> Result<String, Error> {
         Targets::Named(targets) if targets.contains_key(&name) => Ok(name),
         Targets::Named(targets) => {
             let known: Vec<_> = targets.keys().map(|name| quoted(name)).collect();
-            Err(node.error(format_args!("there is no target {}; write one of {}", quoted(&name), known.join(", "))))
+            Err(node.error(format_args!(
+                "the application has no target {}; write one of {}",
+                quoted(&name),
+                known.join(", ")
+            )))
         }
         Targets::Single(_) => Err(node.error("the application has no targets; remove it")),
     }
@@ -115,10 +119,13 @@ fn read_scheme(node: &Node<'_>) -> Result<Scheme, Error> {
 fn read_headers(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
     let read = |(name, node): (&str, Node<'_>)| {
         if !is_token(name) {
-            return Err(node.error(format_args!("{} is not the name of a header", quoted(name))));
+            return Err(node.error(format_args!(
+                "{} is not the name of a header; write one such as \"User-Agent\"",
+                quoted(name)
+            )));
         }
         if name.eq_ignore_ascii_case("host") {
-            return Err(node.error("write it as the option \"host\""));
+            return Err(node.error("this header has an option of its own; write it as \"host\""));
         }
         let value = node.string()?;
         if value.chars().any(char::is_control) {
@@ -168,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_request_is_named() {
+    fn an_error_names_the_request() {
         let cases = [
             (SINGLE, "5", ": expected an array, found the number 5"),
             (SINGLE, "[5]", "/0: expected a string or an object, found the number 5"),
             (SINGLE, r#"["a"]"#, "/0: \"a\" is not a path; begin it with \"/\""),
-            (SINGLE, r#"["/a b"]"#, "/0: \"/a b\" has a ' '; write %20 for it"),
-            (SINGLE, r#"["/ä"]"#, "/0: \"/ä\" has a 'ä'; write %C3%A4 for it"),
-            (SINGLE, r##"["/a#b"]"##, "/0: \"/a#b\" has a '#'; write %23 for it"),
+            (SINGLE, r#"["/a b"]"#, "/0: \"/a b\" has a ' '; write %20 instead"),
+            (SINGLE, r#"["/ä"]"#, "/0: \"/ä\" has a 'ä'; write %C3%A4 instead"),
+            (SINGLE, r##"["/a#b"]"##, "/0: \"/a#b\" has a '#'; write %23 instead"),
             (SINGLE, "[{}]", "/0: \"uri\" is missing; add a path, as in \"/\""),
             (SINGLE, r#"[{"uri": "/", "target": "a"}]"#, "/0/target: the application has no targets; remove it"),
             (
@@ -191,9 +198,13 @@ mod tests {
             (
                 SINGLE,
                 r#"[{"uri": "/", "headers": {"A B": ""}}]"#,
-                "/0/headers/A B: \"A B\" is not the name of a header",
+                "/0/headers/A B: \"A B\" is not the name of a header; write one such as \"User-Agent\"",
             ),
-            (SINGLE, r#"[{"uri": "/", "headers": {"Host": "x"}}]"#, "/0/headers/Host: write it as the option \"host\""),
+            (
+                SINGLE,
+                r#"[{"uri": "/", "headers": {"Host": "x"}}]"#,
+                "/0/headers/Host: this header has an option of its own; write it as \"host\"",
+            ),
             (
                 SINGLE,
                 r#"[{"uri": "/", "headers": {"A": "x\r\ny"}}]"#,
@@ -205,7 +216,7 @@ mod tests {
             (
                 NAMED,
                 r#"[{"uri": "/", "target": "a"}]"#,
-                "/0/target: there is no target \"a\"; write one of \"admin\", \"front\"",
+                "/0/target: the application has no target \"a\"; write one of \"admin\", \"front\"",
             ),
         ];
         for (targets, warm_up, expected) in cases {

@@ -1,8 +1,8 @@
-//! What the control API answers, in NGINX Unit's shape: `{"success": …}`, or `{"error": …, "detail": …, "location":
+//! Answers of the control API, in NGINX Unit's form: `{"success": …}`, or `{"error": …, "detail": …, "location":
 //! {"offset": …, "line": …, "column": …}}`.
 //!
-//! `error` is one of a few short texts, on which clients may depend; [`text`] has those of Unit. `detail` is for
-//! people. An answer is pretty JSON with CRLF at its end, as each answer of Unit.
+//! `error` is one of a few short texts on which clients may depend; [`text`] has those of Unit. `detail` is for people.
+//! An answer is pretty JSON with CRLF at its end, like every answer of Unit.
 
 use std::fmt;
 
@@ -12,59 +12,59 @@ use crate::error::{Error, Location};
 use crate::json::JsonValue;
 use crate::json::print;
 
-/// Unit's short texts. A client finds them in `success` and `error`.
+/// Unit's short texts, the values of `success` and `error`.
 pub mod text {
-    /// 200: the configuration is in force.
+    /// 200: the configuration is active.
     pub const RECONFIGURED: &str = "Reconfiguration done.";
     /// 200: an application was restarted.
     pub const RESTARTED: &str = "Ok";
-    /// 200: a certificate is there now.
+    /// 200: a certificate was stored.
     pub const CERTIFICATE_UPLOADED: &str = "Certificate chain uploaded.";
-    /// 200: a certificate is there no more.
+    /// 200: a certificate was deleted.
     pub const CERTIFICATE_DELETED: &str = "Certificate deleted.";
 
     /// 400: the name of a certificate is empty or has a slash.
     pub const INVALID_CERTIFICATE_NAME: &str = "Invalid certificate name.";
     /// 400: the body is not a certificate chain with its key.
     pub const INVALID_CERTIFICATE: &str = "Invalid certificate.";
-    /// 400: an uploaded certificate cannot be replaced; it must be deleted before.
+    /// 400: an uploaded certificate cannot be replaced; it must be deleted first.
     pub const CERTIFICATE_EXISTS: &str = "Certificate already exists.";
     /// 400: a listener names the certificate.
     pub const CERTIFICATE_IN_USE: &str = "Certificate is used in the configuration.";
-    /// 404: the path leads to nothing in the configuration, or to no part of the API.
+    /// 404: the path does not exist in the configuration or in the API.
     pub const NO_SUCH_VALUE: &str = "Value doesn't exist.";
     /// 404: there is no certificate with this name.
     pub const NO_SUCH_CERTIFICATE: &str = "Certificate doesn't exist.";
-    /// 404 below `/status` and within a certificate; 400 for a path that cannot be read at all (which is ours).
+    /// 404 below `/status` and within a certificate; 400 for a malformed path (Unit has no such answer).
     pub const INVALID_PATH: &str = "Invalid path.";
     /// 405 below `/config` and `/control`.
     pub const METHOD_NOT_ALLOWED: &str = "Method isn't allowed.";
-    /// 405 everywhere else.
+    /// 405 for all other paths.
     pub const INVALID_METHOD: &str = "Invalid method.";
-    /// 500: the configuration is right, but it could not be put in force.
+    /// 500: the configuration is valid, but it could not be activated.
     pub const NOT_APPLIED: &str = "Failed to apply new configuration.";
     /// 500: an application could not be restarted.
     pub const NOT_RESTARTED: &str = "Failed to restart app.";
-    /// 500: the router did not say how it is.
+    /// 500: the router did not report its status.
     pub const NO_STATUS: &str = "Failed to get status.";
     /// 500: a certificate could not be written to disk.
     pub const CERTIFICATE_NOT_STORED: &str = "Failed to store certificate.";
 }
 
-/// Why the control API does not do what it was asked.
+/// An error answer of the control API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The HTTP status.
     pub status: u16,
     /// One of a few short texts: see [`text`].
     pub error: String,
-    /// What is wrong, where, and what to do.
+    /// The problem, where it is, and what to do.
     pub detail: Option<String>,
-    /// Where in the body, if that is not JSON.
+    /// The location in the body, if that is not JSON.
     pub location: Option<Location>,
 }
 
-/// The body of an answer that nothing is wrong with: `{"success": …}`.
+/// The body of a successful answer: `{"success": …}`.
 pub fn success(text: &str) -> String {
     print_answer([("success", JsonValue::String(text.to_owned()))])
 }
@@ -78,7 +78,7 @@ fn print_answer<const N: usize>(members: [(&str, JsonValue); N]) -> String {
 // === impl Refusal ===
 
 impl Refusal {
-    /// A refusal with this HTTP status, one of the short texts, and what to do.
+    /// A refusal with this HTTP status, one of the short texts, and advice.
     pub fn new(status: u16, error: &str, detail: impl Into<String>) -> Self {
         Self { status, error: error.to_owned(), detail: Some(detail.into()), location: None }
     }
@@ -107,14 +107,14 @@ impl Refusal {
 }
 
 impl From<Error> for Refusal {
-    /// What is wrong with a configuration is wrong with the request: 400.
+    /// An invalid configuration makes the request invalid: 400.
     fn from(error: Error) -> Self {
         Self { status: 400, error: error.error, detail: Some(error.detail), location: error.location }
     }
 }
 
 impl fmt::Display for Refusal {
-    /// One line: the short text, and the detail.
+    /// Writes one line: the short text and the detail.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.error)?;
         if let Some(Location { line, column, .. }) = self.location {
@@ -132,14 +132,14 @@ mod tests {
     use crate::Document;
 
     #[test]
-    fn an_answer_has_units_shape() {
+    fn an_answer_has_units_form() {
         assert_eq!(success(text::RECONFIGURED), "{\r\n\t\"success\": \"Reconfiguration done.\"\r\n}\r\n");
         let refusal = Refusal { detail: None, ..Refusal::new(404, text::NO_SUCH_VALUE, "") };
         assert_eq!(refusal.to_json(), "{\r\n\t\"error\": \"Value doesn't exist.\"\r\n}\r\n");
     }
 
     #[test]
-    fn what_is_not_json_has_a_location() {
+    fn a_syntax_error_has_a_location() {
         let refusal = Refusal::from(Document::parse("{\"a\": 1,\n x}").expect_err("not JSON"));
         assert_eq!(refusal.status, 400);
         assert_eq!(

@@ -1,23 +1,24 @@
-//! ETags of documents, and the `If-Match` header with which a client says what it believes to be in force.
+//! ETags of documents, and the `If-Match` header, with which a client names the configuration that it expects to
+//! change.
 //!
-//! howdah's own: NGINX Unit has neither. One ETag stands for the whole configuration, whatever part of it a request is
-//! about, so that a change anywhere is noticed.
+//! NGINX Unit has neither. One ETag stands for the whole configuration, whichever part a request is about, so that a
+//! client notices a change anywhere.
 
 use sha2::{Digest, Sha256};
 
-/// How much of the hash is kept, in bytes: far beyond chance, and short enough to type.
+/// The part of the hash that is used, in bytes: long enough to exclude collisions, and short enough to type.
 const HASH_BYTES: usize = 16;
 
-/// A strong ETag, quotes included: the hash of a document's compact text.
+/// The strong ETag of a document's compact text, quotes included: its hash.
 pub(crate) fn of(compact: &str) -> String {
     let hash = Sha256::digest(compact);
     let digits: String = hash.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
     format!("\"{digits}\"")
 }
 
-/// Whether a change with this `If-Match` header may be made while the configuration has this ETag: the header is `*`,
-/// or one of its tags is the ETag. A weak tag (`W/"…"`) never is, nor is anything in a header that cannot be read
-/// (RFC 9110, 13.1.1). Several headers are to be joined with commas.
+/// Whether this `If-Match` header allows a change of the configuration with this ETag: the header is `*`, or one of its
+/// tags is the ETag. A weak tag (`W/"…"`) never matches, nor does a malformed header (RFC 9110, 13.1.1). Join several
+/// headers with commas.
 pub fn if_match(header: &str, etag: &str) -> bool {
     if header.trim_matches([' ', '\t']) == "*" {
         return true;
@@ -46,13 +47,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_etag_is_strong_and_stands_for_the_text() {
+    fn an_etag_is_strong_and_depends_on_the_text() {
         assert_eq!(of("{}"), "\"44136fa355b3678a1146ad16f7e8649e\"");
         assert_ne!(of("{\"a\":1}"), of("{\"a\":2}"));
     }
 
     #[test]
-    fn if_match_wants_one_strong_tag() {
+    fn if_match_needs_one_strong_tag() {
         let cases = [
             ("*", true),
             (" * ", true),

@@ -1,12 +1,12 @@
 //! A configuration as it was written, without its comments, and its edits by path.
 //!
-//! A document is any JSON value with its members in their order; whether it is a configuration, only
-//! [`Configuration::of`](crate::Configuration::of) says. An edit does not touch the document: it makes another one, to
-//! be tried and taken or dropped. What comes of an edit can be stored and read again: the limits of size and depth hold
-//! for documents as for texts.
+//! A document is any JSON value, with its members in their order. Whether it is a valid configuration is checked by
+//! [`Configuration::of`](crate::Configuration::of). An edit does not change the document: it returns another one, which
+//! the caller tries and then keeps or drops. Every document can be stored and parsed again: the limits of size and
+//! depth apply to edited documents as they do to texts.
 //!
-//! What fails and how: a path that leads to nothing is 404, `post` to what is no array 405, a document that grows
-//! beyond the limits 400.
+//! Errors are answers of the control API: 404 for a path that does not exist, 405 for `post` to a value that is not an
+//! array, 400 for a document that grows beyond the limits.
 
 pub mod answer;
 pub mod etag;
@@ -18,10 +18,10 @@ use crate::document::path::DocumentPath;
 use crate::error::{Error, Location, did_you_mean, quoted};
 use crate::json::{self, JsonValue, parser, print};
 
-/// What NGINX Unit begins with, so that `PUT /config/listeners/*:80` has a parent.
+/// The initial configuration of NGINX Unit, in which `PUT /config/listeners/*:80` finds a parent.
 const INITIAL: &str = r#"{"listeners": {}, "routes": [], "applications": {}}"#;
 
-/// A configuration as it was written, without its comments. Size and depth are within the limits of a text.
+/// A configuration as it was written, without its comments, within the limits of size and depth.
 #[derive(Clone, Debug)]
 pub struct Document {
     root: JsonValue,
@@ -30,16 +30,17 @@ pub struct Document {
 // === impl Document ===
 
 impl Document {
-    /// What a server has that was never configured: no listeners, no routes, no applications.
+    /// The document of a server that was never configured: no listeners, no routes, no applications.
     pub fn initial() -> Self {
         Self { root: json::parse(INITIAL).expect("INITIAL is JSON") }
     }
 
-    /// Reads a JSON text, with comments and a byte-order mark as in [`Configuration::parse`](crate::Configuration::parse).
+    /// Reads a JSON text, with comments and a byte-order mark as in
+    /// [`Configuration::parse`](crate::Configuration::parse).
     ///
     /// # Errors
     ///
-    /// What is not JSON, with its location, and what is too long or too deep.
+    /// A text that is not JSON (with the location), too long or too deep.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Self::limited(json::parse(text)?)
     }
@@ -48,19 +49,19 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse), and what is not UTF-8.
+    /// As for [`parse`](Self::parse), and bytes that are not UTF-8.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, Error> {
         parser::check_size(bytes.len())?;
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let (valid, _) = bytes.split_at(error.valid_up_to());
             let location = Location::of(&String::from_utf8_lossy(valid), valid.len());
-            Error::syntax("a byte that is not UTF-8; save the configuration as UTF-8", location)
+            Error::syntax("the text has a byte that is not UTF-8; save the configuration as UTF-8", location)
         })?;
         Self::parse(text)
     }
 
-    /// One document of several, as `GET /` of the control API is one of certificates, configuration and status. It is to
-    /// be answered: the limits of size and depth do not hold for it.
+    /// Joins several documents into an object, as `GET /` of the control API does with certificates, configuration and
+    /// status. The result is only for an answer: it may exceed the limits of size and depth.
     pub fn compose<'a>(members: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         let members = members.into_iter().map(|(name, document)| (name.to_owned(), document.root));
         Self { root: JsonValue::Object(Box::new(members.collect())) }
@@ -70,7 +71,7 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// 404 if the path leads to nothing.
+    /// 404 if the path does not exist.
     pub fn get(&self, path: &DocumentPath) -> Result<Self, Refusal> {
         let mut value = &self.root;
         for (depth, segment) in path.segments().iter().enumerate() {
@@ -79,12 +80,12 @@ impl Document {
         Ok(Self { root: value.clone() })
     }
 
-    /// The document with the value at the path set: a member replaced in its place or added at the end; an element
-    /// replaced, or added by the index that follows the last one; or all of it.
+    /// The document with the value at the path set. A member is replaced, or added at the end; an element is replaced,
+    /// or added with the index that follows the last one; the empty path replaces the whole document.
     ///
     /// # Errors
     ///
-    /// 404 if the parent does not exist or can hold no such child; 400 if the document becomes too long or too deep.
+    /// 404 if the parent does not exist or cannot have such a child; 400 if the document becomes too long or too deep.
     pub fn put(&self, path: &DocumentPath, value: Self) -> Result<Self, Refusal> {
         let Some((last, parents)) = path.segments().split_last() else { return Ok(value) };
         let mut root = self.root.clone();
@@ -104,8 +105,8 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// 405 if there is another kind of value, and always for the whole document, as in NGINX Unit; 404 if there is
-    /// none; 400 if the document becomes too long or too deep.
+    /// 405 if the value is not an array, and always for the whole document, as in NGINX Unit; 404 if the path does not
+    /// exist; 400 if the document becomes too long or too deep.
     pub fn post(&self, path: &DocumentPath, value: Self) -> Result<Self, Refusal> {
         if path.is_root() {
             return Err(Refusal::method_not_allowed("POST adds to an array; PUT replaces the whole configuration"));
@@ -122,11 +123,12 @@ impl Document {
         Ok(Self::limited(root)?)
     }
 
-    /// The document without the value at the path; what follows an element moves up. Without its root it is `{}`.
+    /// The document without the value at the path. The elements after a removed one move up; removing the whole
+    /// document leaves `{}`.
     ///
     /// # Errors
     ///
-    /// 404 if the path leads to nothing.
+    /// 404 if the path does not exist.
     pub fn delete(&self, path: &DocumentPath) -> Result<Self, Refusal> {
         let Some((last, parents)) = path.segments().split_last() else { return Ok(Self { root: empty_object() }) };
         let mut root = self.root.clone();
@@ -144,12 +146,12 @@ impl Document {
         }
     }
 
-    /// JSON text without any space, for storing.
+    /// JSON text without any space, to be stored.
     pub fn compact(&self) -> String {
         print::compact(&self.root)
     }
 
-    /// JSON text as NGINX Unit answers GET: tabs, CRLF, and CRLF at the end.
+    /// JSON text as in NGINX Unit's answer to GET: tabs, CRLF, and CRLF at the end.
     pub fn pretty(&self) -> String {
         print::pretty(&self.root) + "\r\n"
     }
@@ -167,7 +169,7 @@ impl Document {
         Self { root }
     }
 
-    /// The document with the keys of another one in the place of the texts that stand for them.
+    /// The document with hidden keys replaced by those of another document, which have the same fingerprints.
     #[must_use]
     pub fn with_keys_of(&self, other: &Self) -> Self {
         let mut root = self.root.clone();
@@ -179,7 +181,7 @@ impl Document {
         &self.root
     }
 
-    /// Within the limits, or an error. Numbers may be longer as they are printed than as they were written.
+    /// Checks the limits. A parsed text is checked again, because numbers may be printed longer than they were written.
     fn limited(root: JsonValue) -> Result<Self, Error> {
         if root.depth() > parser::MAX_DEPTH {
             return Err(Error::configuration(parser::too_deep()));
@@ -189,7 +191,7 @@ impl Document {
     }
 }
 
-/// The value that the names and indexes lead to.
+/// The value at the path.
 fn descend<'v>(root: &'v mut JsonValue, segments: &[String]) -> Result<&'v mut JsonValue, Refusal> {
     let mut value = root;
     for (depth, segment) in segments.iter().enumerate() {
@@ -217,14 +219,14 @@ fn child_mut<'v>(parent: &'v mut JsonValue, segment: &str) -> Option<&'v mut Jso
     }
 }
 
-/// Decimal digits only.
+/// Parses an index, of decimal digits only.
 fn index_of(segment: &str) -> Option<usize> {
     segment.bytes().all(|byte| byte.is_ascii_digit()).then(|| segment.parse().ok())?
 }
 
-/// Why `parent`, which is at the path `parents`, has no such child.
+/// The error for `parent`, at the path `parents`, that has no such child.
 fn missing(parent: &JsonValue, parents: &[String], child: &str) -> Refusal {
-    let place = match DocumentPath::from_iter(parents).to_string() {
+    let location = match DocumentPath::from_iter(parents).to_string() {
         path if path.is_empty() => "the configuration".to_owned(),
         path => quoted(&path),
     };
@@ -234,12 +236,12 @@ fn missing(parent: &JsonValue, parents: &[String], child: &str) -> Refusal {
     };
     let child = quoted(child);
     Refusal::no_such_value(match parent {
-        JsonValue::Object(_) => format!("{place} has no member {child}{similar}"),
+        JsonValue::Object(_) => format!("{location} has no member {child}{similar}"),
         JsonValue::Array(elements) => match elements.len() {
-            0 => format!("{place} is an empty array, which has no element {child}"),
-            count => format!("{place} is an array with the elements 0 to {}, not {child}", count - 1),
+            0 => format!("{location} is an empty array, which has no element {child}"),
+            count => format!("{location} is an array with the elements 0 to {}, not {child}", count - 1),
         },
-        other => format!("{place} is {}, which has no member {child}", other.kind()),
+        other => format!("{location} is {}, which has no member {child}", other.kind()),
     })
 }
 

@@ -1,8 +1,8 @@
-//! The path of a value in a document, as the control API writes it: `listeners/unix:%2Frun%2Fx.sock/pass`.
+//! The path of a value in a document, in the form of the control API: `listeners/unix:%2Frun%2Fx.sock/pass`.
 //!
-//! Names of members and indexes of elements (from 0), with slashes between them. A name's own slash is `%2F`, its
-//! percent sign `%25`; any other character may be escaped. Slashes at the beginning and the end, and doubled ones, do
-//! not matter, as in NGINX Unit, so a member whose name is empty has no path. `.` and `..` are names like others.
+//! A path has names of members and indexes of elements (from 0), separated by slashes. In a name, a slash is written
+//! `%2F` and a percent sign `%25`; any other character may be escaped too. Leading, trailing and doubled slashes are
+//! ignored, as in NGINX Unit, so a member with an empty name has no path. `.` and `..` are ordinary names.
 
 use std::fmt;
 
@@ -10,21 +10,21 @@ use crate::document::answer::{Refusal, text};
 use crate::error::quoted;
 use crate::read::percent;
 
-/// The path of a value in a document. Displayed, it is as short as it may be, without a slash at its beginning.
+/// The path of a value in a document. It is displayed in its shortest form, without a leading slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentPath {
-    /// Decoded; none is empty.
+    /// Names and indexes, decoded. They are not empty.
     segments: Vec<String>,
 }
 
 // === impl DocumentPath ===
 
 impl DocumentPath {
-    /// Reads a path: what follows `/config` in a request. The empty path and `/` are the whole document.
+    /// Parses the part of a request's path after `/config`. The empty path and `/` are the whole document.
     ///
     /// # Errors
     ///
-    /// 400 if a percent sign has no two hexadecimal digits, or if the name is not UTF-8 or has a NUL character.
+    /// 400 if a percent sign is not followed by two hexadecimal digits, or if a name is not UTF-8 or has a NUL.
     pub fn parse(path: &str) -> Result<Self, Refusal> {
         let segments = path.split('/').filter(|segment| !segment.is_empty()).map(|segment| {
             percent::decode(segment)
@@ -45,7 +45,7 @@ impl DocumentPath {
 }
 
 impl<S: Into<String>> FromIterator<S> for DocumentPath {
-    /// From names as they are in the document. An empty one is left out.
+    /// From names as they are in the document. Empty names are skipped.
     fn from_iter<I: IntoIterator<Item = S>>(names: I) -> Self {
         Self { segments: names.into_iter().map(Into::into).filter(|name: &String| !name.is_empty()).collect() }
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_read_and_written() {
+    fn a_path_is_parsed_and_displayed() {
         let cases: [(&str, &[&str], &str); 9] = [
             ("", &[], ""),
             ("/", &[], ""),
@@ -89,12 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_read_is_refused() {
+    fn an_invalid_path_is_rejected() {
         for (text, expected) in [
             ("/a/%zz", "\"%zz\" has a \"%\" without two hexadecimal digits; write %25 for a percent sign"),
             ("/100%", "\"100%\" has a \"%\" without two hexadecimal digits; write %25 for a percent sign"),
             ("/%ff", "\"%ff\" is not UTF-8 when its percent escapes are decoded"),
-            ("/a%00b", "\"a%00b\" has %00, which no path or name can hold"),
+            ("/a%00b", "\"a%00b\" has %00, which no path or name can contain"),
         ] {
             assert_eq!(DocumentPath::parse(text), Err(Refusal::new(400, "Invalid path.", expected)));
         }

@@ -1,8 +1,8 @@
-//! What of a configuration is not shown: the keys of session tickets.
+//! The secrets of a configuration, which are not shown: the keys of session tickets.
 //!
-//! In the place of each stands a text with its fingerprint, so that keys can be told apart, moved and removed without being
-//! seen. Whoever sends one back means the key that has this fingerprint, wherever it was. What stands for no key of the
-//! configuration in force stays as it is, and is refused with the reason.
+//! A text with the key's fingerprint stands in the place of each key, so that keys can be distinguished, moved and
+//! removed without being seen. When a client sends such a text back, it means the key with this fingerprint, wherever
+//! that was. A text that matches no key of the active configuration stays, and is rejected when it is read.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use sha2::{Digest, Sha256};
 
 use crate::json::JsonValue;
 
-/// How each text begins that stands in the place of a key.
+/// The beginning of each text that stands for a key.
 const HIDDEN: &str = "(hidden key";
-/// How much of a key's hash is shown, in bytes. Keys are random: it tells nothing of them.
+/// The part of a key's hash that is shown, in bytes. Keys are random, so their hash reveals nothing.
 const FINGERPRINT_BYTES: usize = 8;
 
-/// Puts a text with its fingerprint in the place of each key.
+/// Replaces each key by a text with its fingerprint.
 pub(crate) fn hide_keys(root: &mut JsonValue) {
     each_key(root, &mut |key| *key = hidden(key));
 }
 
-/// Puts the keys of `known` in the place of the texts that stand for them.
+/// Replaces each text with a fingerprint by the key of `known` that has this fingerprint.
 pub(crate) fn restore_keys(root: &mut JsonValue, known: &JsonValue) {
     let mut keys = BTreeMap::new();
     each_key(&mut known.clone(), &mut |key| drop(keys.insert(hidden(key), key.clone())));
@@ -31,12 +31,12 @@ pub(crate) fn restore_keys(root: &mut JsonValue, known: &JsonValue) {
     });
 }
 
-/// Whether the text stands in the place of a key.
+/// Whether the text stands for a key.
 pub(crate) fn is_hidden(text: &str) -> bool {
     text.starts_with(HIDDEN)
 }
 
-/// What stands in the place of the key.
+/// The text that stands for the key.
 fn hidden(key: &str) -> String {
     let hash = Sha256::digest(key);
     let fingerprint: String = hash.iter().take(FINGERPRINT_BYTES).map(|byte| format!("{byte:02x}")).collect();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_hidden_and_come_back() {
+    fn keys_are_hidden_and_restored() {
         for (tickets, hidden) in [
             (r#""abc""#, format!(r#""{ABC}""#)),
             (r#"["abc","def"]"#, format!(r#"["{ABC}","{DEF}"]"#)),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_known_wherever_it_goes() {
+    fn a_hidden_key_may_be_moved() {
         let before = document(r#"["abc", "def"]"#);
         for (sent, expected) in [
             (document(&format!(r#"["{DEF}", "new"]"#)), document(r#"["def", "new"]"#)),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_no_key_stays() {
+    fn a_text_that_stands_for_no_known_key_stays() {
         let before = document(r#"["abc"]"#);
         for text in [DEF, "(hidden key)", "(hidden key x)"] {
             let sent = document(&format!(r#"["{text}"]"#));

@@ -1,4 +1,4 @@
-//! JSON: text to values, and values to text.
+//! JSON: text to values ([`parser`]), and values to text ([`print`]). A leaf: it knows nothing of configurations.
 
 pub(crate) mod parser;
 pub(crate) mod print;

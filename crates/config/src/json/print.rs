@@ -1,20 +1,20 @@
-//! JSON values to text: compact, as it is stored and hashed, and pretty, as NGINX Unit's API answers.
+//! JSON values to text: compact, to be stored and hashed, and pretty, as NGINX Unit's API answers.
 //!
-//! What is printed can be read again and is the same value, numbers included. Members keep their order.
+//! Parsing the text gives the same value again, numbers included. Members keep their order.
 
 use std::fmt::Write;
 
 use crate::json::value::JsonValue;
 
-/// Without any space.
+/// Prints a value without any space.
 pub(crate) fn compact(value: &JsonValue) -> String {
     let mut text = String::new();
     push_compact(&mut text, value);
     text
 }
 
-/// As NGINX Unit's control API: one tab a level, CRLF at the end of a line, an empty line after a member that is a
-/// non-empty object or array. No CRLF at the end.
+/// Prints a value as NGINX Unit's control API does: one tab for each level, CRLF after each line, an empty line after a
+/// member that is a non-empty object or array. There is no CRLF at the end.
 pub(crate) fn pretty(value: &JsonValue) -> String {
     let mut text = String::new();
     push_pretty(&mut text, value, 0);
@@ -105,8 +105,8 @@ fn push_scalar(text: &mut String, value: &JsonValue) {
     let _ = match value {
         JsonValue::Bool(boolean) => write!(text, "{boolean}"),
         JsonValue::Integer(number) => write!(text, "{number}"),
-        // Rust's Debug form of a finite number is JSON, and the shortest that is read back as the same number. What
-        // comes from JSON text is finite.
+        // Rust's Debug form of a finite number is JSON, and the shortest text that parses to the same number. Numbers
+        // from JSON text are finite.
         JsonValue::Float(number) => write!(text, "{number:?}"),
         JsonValue::String(string) => {
             push_string(text, string);
@@ -116,7 +116,7 @@ fn push_scalar(text: &mut String, value: &JsonValue) {
     };
 }
 
-/// Only what must be escaped is: slashes, DEL and what is not ASCII stay.
+/// Escapes only what JSON requires: slashes, DEL and characters beyond ASCII stay.
 fn push_string(text: &mut String, string: &str) {
     text.push('"');
     for c in string.chars() {

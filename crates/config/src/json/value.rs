@@ -19,14 +19,14 @@ pub(crate) enum JsonValue {
     Float(f64),
     String(String),
     Array(Vec<JsonValue>),
-    /// Boxed: an array of a million small values should not pay for the map's size.
+    /// Boxed, so that the size of the map does not make an array of a million small values large.
     Object(Box<IndexMap<String, JsonValue>>),
 }
 
 // === impl JsonValue ===
 
 impl JsonValue {
-    /// How many arrays and objects lie in each other, this one included.
+    /// How deeply arrays and objects are nested, this one included.
     pub fn depth(&self) -> usize {
         match self {
             Self::Array(elements) => 1 + elements.iter().map(Self::depth).max().unwrap_or(0),

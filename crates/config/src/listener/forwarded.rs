@@ -1,4 +1,4 @@
-//! `forwarded`: which proxies may say who the client is, and in which headers.
+//! `forwarded`: the proxies whose headers about the client are trusted, and these headers.
 
 use crate::error::{Error, quoted};
 use crate::matching::address_pattern::AddressPatterns;
@@ -12,23 +12,23 @@ pub(crate) const CLIENT_IP_OPTIONS: Options = Options { known: &["header", "sour
 
 const SOURCE_MEANING: &str = "the addresses of your proxies, as in \"source\": \"10.0.0.0/8\"";
 
-/// Which proxies a listener trusts, and for what.
+/// The proxies that a listener trusts, and the headers in which they describe the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarded {
-    /// The proxies. A header of anybody else is not looked at.
+    /// The proxies. The headers of other peers are ignored.
     pub source: AddressPatterns,
     /// The header (in lower case) with the client's IP address, or a list of them, as in `X-Forwarded-For`.
     pub client_ip: Option<String>,
     /// The header (in lower case) with the client's scheme, `http`, `https` or `on`, as in `X-Forwarded-Proto`.
     pub protocol: Option<String>,
-    /// Which address of a list is the client's: the last one, or, if `true`, the last one that is no proxy's.
+    /// The client's address in a list: the last one, or, if `true`, the last one that is not the address of a proxy.
     pub recursive: bool,
 }
 
 // === impl Forwarded ===
 
 impl Forwarded {
-    /// From the options of a listener, of which `forwarded` and `client_ip` mean the same.
+    /// Reads the options of a listener: `forwarded`, or its older form `client_ip`.
     pub(crate) fn read(listener: &Object<'_>) -> Result<Option<Self>, Error> {
         match (listener.get("forwarded"), listener.get("client_ip")) {
             (Some(forwarded), None) => Self::read_forwarded(&forwarded).map(Some),
@@ -45,7 +45,7 @@ impl Forwarded {
         let client_ip = object.read("client_ip", read_header)?;
         let protocol = object.read("protocol", read_header)?;
         if client_ip.is_none() && protocol.is_none() {
-            return Err(node.error("there is no header; add \"client_ip\": \"X-Forwarded-For\" or \"protocol\""));
+            return Err(node.error("no header is named; add \"client_ip\": \"X-Forwarded-For\" or \"protocol\""));
         }
         Ok(Self { client_ip, protocol, ..Self::read_trust(&object)? })
     }
@@ -75,7 +75,7 @@ fn read_header(node: &Node<'_>) -> Result<String, Error> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// Whom to believe. Nobody means everybody who does not write an address.
+/// Reads the addresses of the proxies. An empty list is an error: as a pattern, it would trust every peer.
 fn read_source(node: &Node<'_>) -> Result<AddressPatterns, Error> {
     let source = AddressPatterns::read(node)?;
     if source.is_empty() {
@@ -115,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_is_named() {
+    fn an_error_names_the_option() {
         let cases = [
             (
                 r#""forwarded": {"source": "*:1"}"#,
-                "forwarded: there is no header; add \"client_ip\": \"X-Forwarded-For\" or \"protocol\"",
+                "forwarded: no header is named; add \"client_ip\": \"X-Forwarded-For\" or \"protocol\"",
             ),
             (
                 r#""forwarded": {"client_ip": "X-Forwarded-For"}"#,

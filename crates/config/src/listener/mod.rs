@@ -1,4 +1,4 @@
-//! `listeners`: where requests come in, and where each of them goes first.
+//! `listeners`: the sockets that accept requests, and where each passes them.
 
 pub(crate) mod forwarded;
 
@@ -14,28 +14,28 @@ use crate::tls::Tls;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &["pass", "tls", "forwarded", "client_ip", "backlog"],
-    refused: &[("application", "write \"pass\": \"applications/NAME\" in its place")],
+    refused: &[("application", "write \"pass\": \"applications/NAME\" instead")],
 };
 
-/// What the kernel takes.
+/// The kernel's limit.
 const MAX_BACKLOG: i64 = i32::MAX as i64;
 
-/// A socket on which requests come in.
+/// A socket that accepts requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: Address,
     /// Where its requests go.
     pub pass: Pass,
-    /// TLS; `None` is none.
+    /// TLS; `None`: plain HTTP.
     pub tls: Option<Tls>,
-    /// Which proxies may say who the client is; `None` is nobody.
+    /// The proxies whose headers about the client are trusted; `None`: no proxies.
     pub forwarded: Option<Forwarded>,
-    /// How many connections wait to be accepted; `None` is as many as the system allows.
+    /// The number of connections that may wait to be accepted; `None`: as many as the system allows.
     pub backlog: Option<u32>,
 }
 
-/// The listeners, in the order of the text, each with an address of its own.
+/// Reads the listeners, in the order of the text. No two have the same address.
 pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listener>, Error> {
     let mut listeners = Vec::new();
     let mut keys = HashMap::new();
@@ -57,9 +57,9 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
     Ok(listeners)
 }
 
-/// -1 leaves it to the system.
+/// -1 is the system's limit.
 fn read_backlog(node: &Node<'_>) -> Result<Option<u32>, Error> {
-    let backlog: i64 = node.integer(-1..=MAX_BACKLOG, "connections, or -1 to leave it to the system")?;
+    let backlog: i64 = node.integer(-1..=MAX_BACKLOG, "connections, or -1 for the system's limit")?;
     Ok(u32::try_from(backlog).ok())
 }
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_listener_is_refused() {
+    fn an_invalid_listener_is_rejected() {
         let cases = [
             (
                 r#"{"8080": {"pass": "routes"}}"#,
@@ -103,12 +103,12 @@ mod tests {
             (
                 r#"{"*:80": {"application": "shop"}}"#,
                 "listeners/*:80/application: howdah does not have this option of NGINX Unit; \
-                 write \"pass\": \"applications/NAME\" in its place",
+                 write \"pass\": \"applications/NAME\" instead",
             ),
             (
                 r#"{"*:80": {"pass": "routes", "backlog": -2}}"#,
                 "listeners/*:80/backlog: -2 is out of range; \
-                 write -1 to 2147483647 connections, or -1 to leave it to the system",
+                 write -1 to 2147483647 connections, or -1 for the system's limit",
             ),
             (r#"{"*:80": {"pass": "routes", "tls": true}}"#, "listeners/*:80/tls: expected an object, found true"),
             (

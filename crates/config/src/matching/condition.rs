@@ -1,9 +1,9 @@
-//! `match`: which requests a step is for.
+//! `match`: the requests that a step is for.
 
 use crate::error::{Error, quoted};
 use crate::matching::address_pattern::AddressPatterns;
-use crate::matching::fields::{Fields, Kind};
-use crate::matching::pattern::{Anchor, Patterns, Subject};
+use crate::matching::fields::{FieldConditions, FieldKind};
+use crate::matching::pattern::{Anchor, PatternSubject, Patterns};
 use crate::matching::predicate::Predicate;
 use crate::matching::request::{RequestView, Scheme};
 use crate::read::node::{Node, Options};
@@ -26,15 +26,15 @@ pub(crate) const OPTIONS: Options = Options {
     refused: &[],
 };
 
-/// Which requests a step is for: those that match every option. An empty one (the default) matches all.
+/// The requests that a step is for: every option must match. An empty condition (the default) matches every request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// Cheap ones first: one that does not match saves the others.
-    tests: Vec<Test>,
+    /// Cheap criteria come first, because the first one that does not match decides.
+    criteria: Vec<Criterion>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
+enum Criterion {
     Scheme(Scheme),
     Method(Patterns),
     Host(Patterns),
@@ -42,7 +42,7 @@ enum Test {
     Source(AddressPatterns),
     Destination(AddressPatterns),
     Query(Patterns),
-    Fields(Fields),
+    Fields(FieldConditions),
     If(Predicate),
 }
 
@@ -52,42 +52,47 @@ impl Condition {
     pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
         let patterns = |key, subject| object.read(key, |node| Patterns::read(node, subject, scope));
-        let fields = |key, kind| Ok(object.read(key, |node| Fields::read(node, kind, scope))?.map(Test::Fields));
-        let tests = [
-            object.read("scheme", read_scheme)?.map(Test::Scheme),
-            patterns("method", Subject::Method)?.map(Test::Method),
-            patterns("host", Subject::Host)?.map(Test::Host),
-            patterns("uri", Subject::Uri)?.map(Test::Uri),
-            object.read("source", AddressPatterns::read)?.map(Test::Source),
-            object.read("destination", AddressPatterns::read)?.map(Test::Destination),
-            patterns("query", Subject::Query)?.map(Test::Query),
-            fields("arguments", Kind::Arguments)?,
-            fields("headers", Kind::Headers)?,
-            fields("cookies", Kind::Cookies)?,
-            object.read("if", Predicate::read)?.map(Test::If),
+        let fields =
+            |key, kind| Ok(object.read(key, |node| FieldConditions::read(node, kind, scope))?.map(Criterion::Fields));
+        let criteria = [
+            object.read("scheme", read_scheme)?.map(Criterion::Scheme),
+            patterns("method", PatternSubject::Method)?.map(Criterion::Method),
+            patterns("host", PatternSubject::Host)?.map(Criterion::Host),
+            patterns("uri", PatternSubject::Uri)?.map(Criterion::Uri),
+            object.read("source", AddressPatterns::read)?.map(Criterion::Source),
+            object.read("destination", AddressPatterns::read)?.map(Criterion::Destination),
+            patterns("query", PatternSubject::Query)?.map(Criterion::Query),
+            fields("arguments", FieldKind::Arguments)?,
+            fields("headers", FieldKind::Headers)?,
+            fields("cookies", FieldKind::Cookies)?,
+            object.read("if", Predicate::read)?.map(Criterion::If),
         ];
-        Ok(Self { tests: tests.into_iter().flatten().collect() })
+        Ok(Self { criteria: criteria.into_iter().flatten().collect() })
     }
 
     /// Whether the step is for this request.
     pub fn matches<R: RequestView + ?Sized>(&self, request: &R) -> bool {
-        self.tests.iter().all(|test| test.matches(request))
+        self.criteria.iter().all(|criterion| criterion.matches(request))
     }
 
-    /// What the URI of a matching request must be like, one way or another; `None` if nothing is known.
+    /// Literals of which the URI of a matching request has at least one; `None` if there are none.
     pub(crate) fn uri_anchors(&self) -> Option<Vec<Anchor<'_>>> {
-        self.tests.iter().find_map(|test| if let Test::Uri(patterns) = test { patterns.anchors() } else { None })
+        self.criteria
+            .iter()
+            .find_map(|criterion| if let Criterion::Uri(patterns) = criterion { patterns.anchors() } else { None })
     }
 
-    /// What the host of a matching request must be like, one way or another; `None` if nothing is known.
+    /// Literals of which the host of a matching request has at least one; `None` if there are none.
     pub(crate) fn host_anchors(&self) -> Option<Vec<Anchor<'_>>> {
-        self.tests.iter().find_map(|test| if let Test::Host(patterns) = test { patterns.anchors() } else { None })
+        self.criteria
+            .iter()
+            .find_map(|criterion| if let Criterion::Host(patterns) = criterion { patterns.anchors() } else { None })
     }
 }
 
-// === impl Test ===
+// === impl Criterion ===
 
-impl Test {
+impl Criterion {
     fn matches<R: RequestView + ?Sized>(&self, request: &R) -> bool {
         match self {
             Self::Scheme(scheme) => request.scheme() == *scheme,

@@ -1,10 +1,10 @@
-//! `arguments`, `cookies`, `headers`: conditions on named parts of a request.
+//! `arguments`, `cookies`, `headers`: conditions on the named fields of a request.
 //!
-//! An object names parts, each with its patterns, and all of them must match; of an array of objects, one must. A part
-//! that is not there does not match, not even a negated pattern; one that is there several times must match each time.
+//! An object has patterns for each field, and all fields must match; of an array of objects, one must match. An absent
+//! field does not match, not even a negated pattern. A field that appears several times must match each time.
 
 use crate::error::{Error, quoted};
-use crate::matching::pattern::{Patterns, Subject};
+use crate::matching::pattern::{PatternSubject, Patterns};
 use crate::matching::request::RequestView;
 use crate::read::node::Node;
 use crate::read::percent;
@@ -12,38 +12,38 @@ use crate::read::scope::Scope;
 
 /// A condition on arguments, cookies or headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fields {
-    kind: Kind,
-    /// One of these must match, if there is one.
-    alternatives: Vec<Vec<Field>>,
+pub(crate) struct FieldConditions {
+    kind: FieldKind,
+    /// At least one of these must match, unless there are none.
+    alternatives: Vec<Vec<FieldCondition>>,
 }
 
-/// Which parts of a request are named.
+/// The kind of field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     Arguments,
     Cookies,
     Headers,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Field {
+struct FieldCondition {
     /// Headers in lower case.
-    name: Name,
+    name: FieldName,
     patterns: Patterns,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Name {
+enum FieldName {
     Bytes(Vec<u8>),
     Header(String),
 }
 
-// === impl Fields ===
+// === impl FieldConditions ===
 
-impl Fields {
-    /// From an object or an array of objects.
-    pub fn read(node: &Node<'_>, kind: Kind, scope: &Scope<'_>) -> Result<Self, Error> {
+impl FieldConditions {
+    /// Reads an object or an array of objects.
+    pub fn read(node: &Node<'_>, kind: FieldKind, scope: &Scope<'_>) -> Result<Self, Error> {
         let alternatives = if node.is_array() {
             node.elements()?.map(|node| read_object(&node, kind, scope)).collect::<Result<Vec<_>, _>>()?
         } else if node.is_object() {
@@ -59,7 +59,7 @@ impl Fields {
             || self.alternatives.iter().any(|fields| fields.iter().all(|field| self.field_matches(field, request)))
     }
 
-    fn field_matches<R: RequestView + ?Sized>(&self, field: &Field, request: &R) -> bool {
+    fn field_matches<R: RequestView + ?Sized>(&self, field: &FieldCondition, request: &R) -> bool {
         let mut present = false;
         let mut all_match = true;
         let mut visit = |value: &[u8]| {
@@ -67,9 +67,9 @@ impl Fields {
             all_match = all_match && field.patterns.matches(value);
         };
         match (&field.name, self.kind) {
-            (Name::Header(name), _) => request.for_each_header(name, &mut visit),
-            (Name::Bytes(name), Kind::Cookies) => request.for_each_cookie(name, &mut visit),
-            (Name::Bytes(name), _) => {
+            (FieldName::Header(name), _) => request.for_each_header(name, &mut visit),
+            (FieldName::Bytes(name), FieldKind::Cookies) => request.for_each_cookie(name, &mut visit),
+            (FieldName::Bytes(name), _) => {
                 let arguments = request.arguments().iter().filter(|argument| *argument.name == **name);
                 arguments.for_each(|argument| visit(&argument.value));
             }
@@ -78,30 +78,30 @@ impl Fields {
     }
 }
 
-fn read_object(node: &Node<'_>, kind: Kind, scope: &Scope<'_>) -> Result<Vec<Field>, Error> {
+fn read_object(node: &Node<'_>, kind: FieldKind, scope: &Scope<'_>) -> Result<Vec<FieldCondition>, Error> {
     let read = |(name, node): (&str, Node<'_>)| {
         let name = kind.name(name).map_err(|problem| node.error(format_args!("{} {problem}", quoted(name))))?;
-        Ok(Field { name, patterns: Patterns::read(&node, kind.subject(), scope)? })
+        Ok(FieldCondition { name, patterns: Patterns::read(&node, kind.subject(), scope)? })
     };
     node.named()?.map(read).collect()
 }
 
-// === impl Kind ===
+// === impl FieldKind ===
 
-impl Kind {
-    fn subject(self) -> Subject {
+impl FieldKind {
+    fn subject(self) -> PatternSubject {
         match self {
-            Self::Arguments => Subject::Query,
-            Self::Cookies => Subject::Cookie,
-            Self::Headers => Subject::Header,
+            Self::Arguments => PatternSubject::Query,
+            Self::Cookies => PatternSubject::Cookie,
+            Self::Headers => PatternSubject::Header,
         }
     }
 
-    fn name(self, name: &str) -> Result<Name, &'static str> {
+    fn name(self, name: &str) -> Result<FieldName, &'static str> {
         match self {
-            Self::Arguments => percent::decode_bytes(&name.replace('+', "%20")).map(Name::Bytes),
-            Self::Cookies => Ok(Name::Bytes(name.into())),
-            Self::Headers if is_token(name) => Ok(Name::Header(name.to_ascii_lowercase())),
+            Self::Arguments => percent::decode_bytes(&name.replace('+', "%20")).map(FieldName::Bytes),
+            Self::Cookies => Ok(FieldName::Bytes(name.into())),
+            Self::Headers if is_token(name) => Ok(FieldName::Header(name.to_ascii_lowercase())),
             Self::Headers => Err("is not the name of a header; write one such as \"User-Agent\""),
         }
     }
@@ -119,13 +119,13 @@ mod tests {
     use crate::json;
     use crate::matching::test_request::TestRequest;
 
-    fn read(json: &str, kind: Kind) -> Result<Fields, String> {
+    fn read(json: &str, kind: FieldKind) -> Result<FieldConditions, String> {
         let value = json::parse(json).expect("JSON");
-        Fields::read(&Node::root(&value), kind, &Scope::default()).map_err(|error| error.to_string())
+        FieldConditions::read(&Node::root(&value), kind, &Scope::default()).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn an_object_wants_all_of_its_names_and_an_array_one_object() {
+    fn an_object_needs_all_of_its_fields_and_an_array_one_object() {
         let request = TestRequest::default().with_query("key=foo&key=bar&a%20b=x%2Fy&e");
         let cases = [
             (r#"{"key": "*"}"#, true),
@@ -148,25 +148,25 @@ mod tests {
             (r#"{"none": []}"#, false),
         ];
         for (json, expected) in cases {
-            assert_eq!(read(json, Kind::Arguments).expect(json).matches(&request), expected, "{json}");
+            assert_eq!(read(json, FieldKind::Arguments).expect(json).matches(&request), expected, "{json}");
         }
     }
 
     #[test]
-    fn headers_disregard_case_and_cookies_do_not() {
+    fn case_is_ignored_in_headers_and_matters_in_cookies() {
         let request = TestRequest::default()
             .with_header("User-Agent", "cURL/8")
             .with_header("X-A", "1")
             .with_header("X-A", "2")
             .with_cookies("session=Abc; lang=de");
         let cases = [
-            (Kind::Headers, r#"{"user-agent": "curl*"}"#, true),
-            (Kind::Headers, r#"{"USER-AGENT": "~^curl/\\d$"}"#, true),
-            (Kind::Headers, r#"{"X-A": "1"}"#, false),
-            (Kind::Headers, r#"{"X-A": "!3"}"#, true),
-            (Kind::Cookies, r#"{"session": "Abc", "lang": ["de", "en"]}"#, true),
-            (Kind::Cookies, r#"{"session": "abc"}"#, false),
-            (Kind::Cookies, r#"{"Session": "*"}"#, false),
+            (FieldKind::Headers, r#"{"user-agent": "curl*"}"#, true),
+            (FieldKind::Headers, r#"{"USER-AGENT": "~^curl/\\d$"}"#, true),
+            (FieldKind::Headers, r#"{"X-A": "1"}"#, false),
+            (FieldKind::Headers, r#"{"X-A": "!3"}"#, true),
+            (FieldKind::Cookies, r#"{"session": "Abc", "lang": ["de", "en"]}"#, true),
+            (FieldKind::Cookies, r#"{"session": "abc"}"#, false),
+            (FieldKind::Cookies, r#"{"Session": "*"}"#, false),
         ];
         for (kind, json, expected) in cases {
             assert_eq!(read(json, kind).expect(json).matches(&request), expected, "{json}");
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_condition_is_refused() {
+    fn an_invalid_condition_is_rejected() {
         let cases = [
-            (Kind::Arguments, "\"a\"", "expected an object or an array of objects, found the string \"a\""),
-            (Kind::Arguments, r#"{"a": 1}"#, "a: expected a string or an array of strings, found the number 1"),
-            (Kind::Arguments, r#"[{"a%": "x"}]"#, "0/a%25: \"a%\" has a \"%\" without two hexadecimal digits"),
-            (Kind::Headers, r#"{"a b": "x"}"#, "a b: \"a b\" is not the name of a header; write one such as"),
-            (Kind::Cookies, r#"{"a": "~("}"#, "a: \"~(\" is not a regular expression"),
+            (FieldKind::Arguments, "\"a\"", "expected an object or an array of objects, found the string \"a\""),
+            (FieldKind::Arguments, r#"{"a": 1}"#, "a: expected a string or an array of strings, found the number 1"),
+            (FieldKind::Arguments, r#"[{"a%": "x"}]"#, "0/a%25: \"a%\" has a \"%\" without two hexadecimal digits"),
+            (FieldKind::Headers, r#"{"a b": "x"}"#, "a b: \"a b\" is not the name of a header; write one such as"),
+            (FieldKind::Cookies, r#"{"a": "~("}"#, "a: \"~(\" is not a regular expression"),
         ];
         for (kind, json, expected) in cases {
             let error = read(json, kind).expect_err(json);

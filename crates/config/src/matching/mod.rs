@@ -1,4 +1,4 @@
-//! Which requests something is for: patterns of texts and addresses, predicates, and the conditions made of them.
+//! Matching: patterns of texts and addresses, predicates, and the conditions of steps that are made of them.
 
 pub(crate) mod address_pattern;
 pub(crate) mod condition;

@@ -1,9 +1,9 @@
-//! Patterns: what a match option compares a part of the request with.
+//! Patterns, with which a match option compares a part of the request.
 //!
-//! `*` stands for any text, at any place and any number of times. `!` before a pattern negates it, and `~` makes it a
-//! regular expression. In patterns of URIs, queries and arguments, percent escapes stand for the characters that would
-//! otherwise be special: `%2A`, `%21`, `%7E`, `%25`. Matching takes time in proportion to the text and the pattern,
-//! whatever they hold, and allocates nothing.
+//! `*` stands for any text and may appear anywhere and repeatedly. `!` before a pattern negates it, and `~` makes it a
+//! regular expression. In patterns of URIs, queries and arguments, percent escapes stand for the special characters:
+//! `%2A`, `%21`, `%7E`, `%25`. Matching allocates nothing and takes time in proportion to the text and the pattern,
+//! whatever they contain: clients choose the text.
 
 use memchr::memmem::Finder;
 
@@ -13,7 +13,8 @@ use crate::read::node::Node;
 use crate::read::percent;
 use crate::read::scope::Scope;
 
-/// What a match option accepts: at least one of the positive patterns (if there are any) and none of the negative.
+/// The texts that a match option accepts: at least one positive pattern must match (if there are any), and no negative
+/// one may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patterns {
     positive: Vec<Pattern>,
@@ -28,14 +29,14 @@ pub(crate) enum Pattern {
     Regex(RegularExpression),
 }
 
-/// A text with one wildcard at least.
+/// A text with at least one wildcard.
 #[derive(Clone, Debug)]
 pub(crate) struct Wildcard {
-    /// What the text begins with.
+    /// The part before the first wildcard.
     prefix: Box<[u8]>,
-    /// What comes between wildcards, in this order. Empty if case is ignored.
+    /// The parts between wildcards, in their order. Empty if case is ignored.
     inner: Vec<Finder<'static>>,
-    /// What the text ends with.
+    /// The part after the last wildcard.
     suffix: Box<[u8]>,
     case: Case,
 }
@@ -46,26 +47,26 @@ pub(crate) enum Case {
     IsIgnored,
 }
 
-/// What the patterns of an option are compared with.
+/// The part of a request (or the type of a file) that the patterns of an option match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum PatternSubject {
     /// In upper case.
     Method,
     /// In lower case.
     Host,
-    /// As it is, after percent-decoding.
+    /// Percent-decoded.
     Uri,
-    /// As it is, after percent-decoding; a plus sign is a space. Also the values of arguments.
+    /// Percent-decoded, with spaces for plus signs. Also the values of arguments.
     Query,
-    /// As it is.
+    /// As sent.
     Cookie,
-    /// Whatever the case.
+    /// As sent; case is ignored.
     Header,
-    /// In lower case; empty if the type is not known.
+    /// In lower case; empty if the type is unknown.
     MimeType,
 }
 
-/// What a text must begin, end or be equal with to match a pattern.
+/// A literal that a text must equal, begin with or end with to match a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Anchor<'a> {
     Whole(&'a [u8]),
@@ -76,8 +77,8 @@ pub(crate) enum Anchor<'a> {
 // === impl Patterns ===
 
 impl Patterns {
-    /// From a string or an array of strings.
-    pub(crate) fn read(node: &Node<'_>, subject: Subject, scope: &Scope<'_>) -> Result<Self, Error> {
+    /// Reads a string or an array of strings.
+    pub(crate) fn read(node: &Node<'_>, subject: PatternSubject, scope: &Scope<'_>) -> Result<Self, Error> {
         let mut patterns = Self { positive: Vec::new(), negative: Vec::new() };
         let read = |node: &Node<'_>| {
             let text = node.string()?;
@@ -97,8 +98,8 @@ impl Patterns {
         for (negated, pattern) in node.one_or_many(read)? {
             if negated { &mut patterns.negative } else { &mut patterns.positive }.push(pattern);
         }
-        // No patterns accept any text, in a condition. Of what they choose, nobody would expect all.
-        if patterns.positive.is_empty() && patterns.negative.is_empty() && subject == Subject::MimeType {
+        // In a condition, an empty array accepts any text. Where patterns select MIME types, it is a mistake.
+        if patterns.positive.is_empty() && patterns.negative.is_empty() && subject == PatternSubject::MimeType {
             return Err(node.error("the array is empty; add a pattern or remove the option"));
         }
         Ok(patterns)
@@ -110,8 +111,8 @@ impl Patterns {
             && !self.negative.iter().any(|pattern| pattern.matches(text))
     }
 
-    /// An anchor for each positive pattern; `None` if a text may match without any. Case must matter to the subject,
-    /// or the text be in the same case as the patterns.
+    /// The anchors, one for each positive pattern; `None` if a text may match without any of them. They are valid for
+    /// subjects whose case matters, or whose texts have the same case as the patterns.
     pub(crate) fn anchors(&self) -> Option<Vec<Anchor<'_>>> {
         if self.positive.is_empty() {
             return None;
@@ -123,8 +124,8 @@ impl Patterns {
 // === impl Pattern ===
 
 impl Pattern {
-    /// The pattern, or what is wrong with the text, said of the text.
-    fn parse(text: &str, subject: Subject) -> Result<Self, String> {
+    /// Parses a pattern. The error is what is wrong with the text, to follow the text in a message.
+    fn parse(text: &str, subject: PatternSubject) -> Result<Self, String> {
         if let Some(expression) = text.strip_prefix('~') {
             return RegularExpression::parse(expression, subject.ignores_case()).map(Self::Regex);
         }
@@ -132,9 +133,9 @@ impl Pattern {
         Self::from_literals(literals, subject.case())
     }
 
-    /// From what is between the wildcards.
+    /// Makes a pattern of the literals between the wildcards.
     fn from_literals(mut literals: Vec<Vec<u8>>, case: Case) -> Result<Self, String> {
-        // A text that is split has one part at least.
+        // Splitting a text gives at least one part.
         let first = literals.remove(0).into_boxed_slice();
         let Some(last) = literals.pop() else {
             return Ok(Self::Text { text: first, case });
@@ -147,16 +148,16 @@ impl Pattern {
         Ok(Self::Wildcard(Wildcard { prefix: first, inner, suffix: last.into(), case }))
     }
 
-    /// A search that ignores case is what regular expressions do well.
+    /// A search that ignores case is left to a regular expression.
     fn expression_ignoring_case(first: &[u8], inner: &[Vec<u8>], last: &[u8]) -> Result<Self, String> {
-        // These subjects are not percent-decoded, so that the literals are text.
+        // These subjects are not percent-decoded, so the literals are text.
         let escaped = |literal: &[u8]| regex::escape(&String::from_utf8_lossy(literal));
         let inner: String = inner.iter().map(|literal| format!("{}(?s-u:.*)", escaped(literal))).collect();
         let expression = format!("^{}(?s-u:.*){inner}{}$", escaped(first), escaped(last));
         RegularExpression::parse(&expression, true).map(Self::Regex)
     }
 
-    /// Whether the whole text fits the pattern.
+    /// Whether the whole text matches the pattern.
     pub fn matches(&self, text: &[u8]) -> bool {
         match self {
             Self::Text { text: expected, case } => case.equal(expected, text),
@@ -175,10 +176,10 @@ impl Pattern {
         }
     }
 
-    /// Whether there may be a text that fits: every path begins with a slash.
-    fn may_match(&self, subject: Subject) -> bool {
+    /// Whether any text can match: every path begins with a slash.
+    fn may_match(&self, subject: PatternSubject) -> bool {
         match self {
-            _ if subject != Subject::Uri => true,
+            _ if subject != PatternSubject::Uri => true,
             Self::Text { text, .. } => text.starts_with(b"/"),
             Self::Wildcard(wildcard) => wildcard.prefix.is_empty() || wildcard.prefix.starts_with(b"/"),
             Self::Regex(_) => true,
@@ -186,7 +187,7 @@ impl Pattern {
     }
 }
 
-/// Said of a pattern that no path fits. `!` alone is known to match every request.
+/// The error for a pattern that no path matches. `!` alone is allowed: it matches every request.
 fn never_matches(negated: bool) -> String {
     let (what, begin) = if negated { ("every", "what follows the \"!\"") } else { ("no", "it") };
     format!("matches {what} request, because every path begins with \"/\"; begin {begin} with \"/\" or \"*\"")
@@ -205,7 +206,7 @@ impl Wildcard {
         if !self.case.equal(prefix, start) || !self.case.equal(suffix, end) {
             return false;
         }
-        // The leftmost place of each part leaves the most for the next ones: there is never a reason to go back.
+        // The leftmost occurrence of each part leaves the most text for the next parts, so no backtracking is needed.
         for part in &self.inner {
             match part.find(rest) {
                 Some(at) => rest = &rest[at + part.needle().len()..],
@@ -237,9 +238,9 @@ impl Case {
     }
 }
 
-// === impl Subject ===
+// === impl PatternSubject ===
 
-impl Subject {
+impl PatternSubject {
     fn literal(self, part: &str) -> Result<Vec<u8>, &'static str> {
         match self {
             Self::Method => Ok(part.to_ascii_uppercase().into()),
@@ -250,7 +251,7 @@ impl Subject {
         }
     }
 
-    /// How plain patterns are compared: methods, hosts and MIME types come in the case in which the patterns are.
+    /// How plain patterns compare. Methods, hosts and MIME types already have the case of their patterns.
     fn case(self) -> Case {
         if self == Self::Header { Case::IsIgnored } else { Case::Matters }
     }
@@ -267,12 +268,12 @@ mod tests {
     use super::*;
     use crate::json;
 
-    fn read(json: &str, subject: Subject) -> Result<Patterns, String> {
+    fn read(json: &str, subject: PatternSubject) -> Result<Patterns, String> {
         let value = json::parse(json).expect("JSON");
         Patterns::read(&Node::root(&value), subject, &Scope::default()).map_err(|error| error.to_string())
     }
 
-    fn matches(json: &str, subject: Subject, text: &str) -> bool {
+    fn matches(json: &str, subject: PatternSubject, text: &str) -> bool {
         read(json, subject).expect(json).matches(text.as_bytes())
     }
 
@@ -306,12 +307,12 @@ mod tests {
             ("!~^/a", "/b", true),
         ];
         for (pattern, text, expected) in cases {
-            assert_eq!(matches(&format!("\"{pattern}\""), Subject::Uri, text), expected, "{pattern} {text}");
+            assert_eq!(matches(&format!("\"{pattern}\""), PatternSubject::Uri, text), expected, "{pattern} {text}");
         }
     }
 
     #[test]
-    fn an_array_wants_one_positive_and_no_negative_pattern() {
+    fn an_array_needs_one_positive_match_and_no_negative_one() {
         let cases = [
             (r#"["/a*", "/b*"]"#, "/b", true),
             (r#"["/a*", "/b*"]"#, "/c", false),
@@ -324,66 +325,68 @@ mod tests {
             (r#""!*""#, "/b", false),
         ];
         for (json, text, expected) in cases {
-            assert_eq!(matches(json, Subject::Uri, text), expected, "{json} {text}");
+            assert_eq!(matches(json, PatternSubject::Uri, text), expected, "{json} {text}");
         }
     }
 
     #[test]
     fn each_subject_has_its_case_and_its_escapes() {
         let cases = [
-            (Subject::Host, "*.Example.COM", "www.example.com", true),
-            (Subject::Host, "~^WWW\\\\.", "www.example.com", true),
-            (Subject::Host, "", "", true),
-            (Subject::Host, "%41", "a", false),
-            (Subject::Method, "get", "GET", true),
-            (Subject::Method, "!post", "GET", true),
-            (Subject::Uri, "/a%2Ab", "/a*b", true),
-            (Subject::Uri, "/a%2Ab", "/axb", false),
-            (Subject::Uri, "/%7e%25", "/~%", true),
-            (Subject::Uri, "%2Fx", "/x", true),
-            (Subject::Uri, "/a+b", "/a+b", true),
-            (Subject::Query, "a+b", "a b", true),
-            (Subject::Query, "a%2Bb", "a+b", true),
-            (Subject::Cookie, "A%41", "A%41", true),
-            (Subject::Cookie, "a", "A", false),
-            (Subject::Header, "Curl*", "cURL/8", true),
-            (Subject::Header, "*GZIP*", "br, gzip;q=1", true),
-            (Subject::Header, "a*B*c", "AxbxC", true),
-            (Subject::Header, "a*b.*c", "axbxc", false),
-            (Subject::Header, "*ä*", "xäx", true),
-            (Subject::MimeType, "!", "", false),
-            (Subject::MimeType, "Image/*", "image/png", true),
-            (Subject::MimeType, "~video/3gpp2?", "video/3gpp", true),
+            (PatternSubject::Host, "*.Example.COM", "www.example.com", true),
+            (PatternSubject::Host, "~^WWW\\\\.", "www.example.com", true),
+            (PatternSubject::Host, "", "", true),
+            (PatternSubject::Host, "%41", "a", false),
+            (PatternSubject::Method, "get", "GET", true),
+            (PatternSubject::Method, "!post", "GET", true),
+            (PatternSubject::Uri, "/a%2Ab", "/a*b", true),
+            (PatternSubject::Uri, "/a%2Ab", "/axb", false),
+            (PatternSubject::Uri, "/%7e%25", "/~%", true),
+            (PatternSubject::Uri, "%2Fx", "/x", true),
+            (PatternSubject::Uri, "/a+b", "/a+b", true),
+            (PatternSubject::Query, "a+b", "a b", true),
+            (PatternSubject::Query, "a%2Bb", "a+b", true),
+            (PatternSubject::Cookie, "A%41", "A%41", true),
+            (PatternSubject::Cookie, "a", "A", false),
+            (PatternSubject::Header, "Curl*", "cURL/8", true),
+            (PatternSubject::Header, "*GZIP*", "br, gzip;q=1", true),
+            (PatternSubject::Header, "a*B*c", "AxbxC", true),
+            (PatternSubject::Header, "a*b.*c", "axbxc", false),
+            (PatternSubject::Header, "*ä*", "xäx", true),
+            (PatternSubject::MimeType, "!", "", false),
+            (PatternSubject::MimeType, "Image/*", "image/png", true),
+            (PatternSubject::MimeType, "~video/3gpp2?", "video/3gpp", true),
         ];
         for (subject, pattern, text, expected) in cases {
             assert_eq!(matches(&format!("\"{pattern}\""), subject, text), expected, "{subject:?} {pattern} {text}");
         }
-        assert!(read("\"*%C3*\"", Subject::Query).expect("pattern").matches("Ö".as_bytes()));
+        assert!(read("\"*%C3*\"", PatternSubject::Query).expect("pattern").matches("Ö".as_bytes()));
     }
 
     #[test]
     fn without_patterns_any_text_is_accepted() {
-        for (json, subject) in [("[]", Subject::Host), ("[]", Subject::Uri), ("\"!\"", Subject::Uri)] {
+        for (json, subject) in
+            [("[]", PatternSubject::Host), ("[]", PatternSubject::Uri), ("\"!\"", PatternSubject::Uri)]
+        {
             assert!(matches(json, subject, "/x") && read(json, subject).expect(json).anchors().is_none(), "{json}");
         }
     }
 
     #[test]
-    fn a_pattern_that_cannot_be_meant_is_refused() {
+    fn a_pattern_that_is_certainly_a_mistake_is_rejected() {
         let cases = [
-            (Subject::Uri, r#""~^/x(""#, "\"~^/x(\" is not a regular expression"),
-            (Subject::Host, r#"["!~x(?=y)"]"#, "0: \"!~x(?=y)\" is a regular expression with look-around"),
-            (Subject::Uri, r#""admin""#, "\"admin\" matches no request, because every path begins with \"/\""),
-            (Subject::Uri, r#""""#, "\"\" matches no request"),
+            (PatternSubject::Uri, r#""~^/x(""#, "\"~^/x(\" is not a regular expression"),
+            (PatternSubject::Host, r#"["!~x(?=y)"]"#, "0: \"!~x(?=y)\" is a regular expression with look-around"),
+            (PatternSubject::Uri, r#""admin""#, "\"admin\" matches no request, because every path begins with \"/\""),
+            (PatternSubject::Uri, r#""""#, "\"\" matches no request"),
             (
-                Subject::Uri,
+                PatternSubject::Uri,
                 r#""!a""#,
                 "\"!a\" matches every request, because every path begins with \"/\"; begin what follows",
             ),
-            (Subject::Uri, r#""/%2""#, "has a \"%\" without two hexadecimal digits"),
-            (Subject::MimeType, "[]", "the array is empty; add a pattern or remove the option"),
-            (Subject::Host, "[1]", "0: expected a string; write \"1\", with quotes"),
-            (Subject::Host, "{}", "expected a string or an array of strings, found an object"),
+            (PatternSubject::Uri, r#""/%2""#, "has a \"%\" without two hexadecimal digits"),
+            (PatternSubject::MimeType, "[]", "the array is empty; add a pattern or remove the option"),
+            (PatternSubject::Host, "[1]", "0: expected a string; write \"1\", with quotes"),
+            (PatternSubject::Host, "{}", "expected a string or an array of strings, found an object"),
         ];
         for (subject, json, expected) in cases {
             let error = read(json, subject).expect_err(json);
@@ -392,9 +395,9 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_takes_long() {
+    fn matching_time_is_bounded_for_every_pattern() {
         let pattern = format!("\"/{}*b\"", "*a".repeat(10_000));
-        let patterns = read(&pattern, Subject::Uri).expect("pattern");
+        let patterns = read(&pattern, PatternSubject::Uri).expect("pattern");
         let start = Instant::now();
         assert!(!patterns.matches(format!("/{}", "a".repeat(100_000)).as_bytes()));
         assert!(!patterns.matches(format!("/{}b", "a".repeat(9_999)).as_bytes()));

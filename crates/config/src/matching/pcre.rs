@@ -1,14 +1,16 @@
-//! Regular expressions as PCRE writes them, written as the regex crate does.
+//! Translation of PCRE's syntax of regular expressions to that of the regex crate.
 //!
-//! Both mean the same by nearly all that they share; this is about the rest. In a class of PCRE `[`, `&&`, `--` and `~~` are
-//! characters, and so is a `]` at its beginning, and a space even under `(?x)`; a `{` that begins no repetition is one, too,
-//! and so are `\<` and `\>`; `\Q…\E` quotes, `(?#…)` is a comment. What needs memory or looks around is refused by name, and
-//! so is what means something else in the regex crate.
+//! The two agree on nearly everything that they share; this module handles the rest. Inside a class of PCRE, `[`, `&&`,
+//! `--` and `~~` are ordinary characters, as are a `]` at its beginning and a space under `(?x)`. Outside of a class,
+//! `{` that begins no repetition is an ordinary character, and so are `\<` and `\>`. `\Q…\E` quotes, and `(?#…)` is a
+//! comment. Features that need memory or look around are rejected by name, as is syntax with another meaning in the
+//! regex crate.
 
-/// The expression for the regex crate.
+/// Translates an expression for the regex crate.
 ///
 /// # Errors
-/// What is wrong with it, said of it.
+///
+/// The problem, to follow the expression in a message.
 pub(crate) fn translate(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -49,17 +51,17 @@ pub(crate) fn translate(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Said of what only PCRE has.
+/// The error for a feature that only PCRE has.
 pub(crate) fn only_pcre(what: &str) -> String {
     format!("is a regular expression with {what}, which only PCRE has; write it without")
 }
 
-/// What follows the `(` of groups that only PCRE has. Look-around has a name in the regex crate.
+/// The beginnings, after the `(`, of groups that only PCRE has. The regex crate itself reports look-around.
 const ONLY_PCRE: [(&str, &str); 8] = [
     ("?>", "an atomic group: (?>"),
     ("?|", "a group (?|"),
     ("?(", "a condition: (?("),
-    // To the regex crate this is a flag.
+    // The regex crate reads it as a flag.
     ("?R", "recursion: (?R)"),
     ("?&", "recursion: (?&"),
     ("?P>", "recursion: (?P>"),
@@ -69,15 +71,15 @@ const ONLY_PCRE: [(&str, &str); 8] = [
 const OCTAL: &str = "an octal escape (write \\x and two hexadecimal digits)";
 const NO_COMMENT_END: &str = "is a regular expression with a comment that has no end; add )";
 const NO_CLASS_END: &str = "is a regular expression with a class that has no end; add ]";
-const NO_CONTROL: &str = "is a regular expression with a \\c that no letter follows; write one, as in \\cA";
+const NO_CONTROL: &str = "is a regular expression with a \\c without a letter after it; add one, as in \\cA";
 
-/// What follows a quantifier, which a plus sign would make possessive.
+/// The text after a quantifier, unless a plus sign makes the quantifier possessive.
 fn quantified(last: char, after: &str) -> Result<&str, String> {
     if after.starts_with('+') {
         let quantifier = format!("{last}+");
         return Err(format!(
-            "is a regular expression with the possessive quantifier {quantifier:?}, which howdah does not have; leave the last \
-             + out"
+            "is a regular expression with the possessive quantifier {quantifier:?}, which howdah does not have; remove the last \
+             +"
         ));
     }
     Ok(after)
@@ -91,7 +93,7 @@ fn repetition(text: &str) -> Option<usize> {
     (!least.is_empty() && is_number(least) && is_number(most)).then_some(inner.len() + 1)
 }
 
-/// What follows a backslash.
+/// Translates the escape after a backslash, and returns the text after it.
 fn escape<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
     if let Some(quote) = after.strip_prefix('Q') {
         let (text, rest) = quote.split_once("\\E").unwrap_or((quote, ""));
@@ -104,14 +106,14 @@ fn escape<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
     };
     let rest = &after[c.len_utf8()..];
     match c {
-        // An end without a beginning means nothing.
+        // An \E without a \Q is ignored.
         'E' => {}
         'e' => out.push_str("\\x1b"),
         'c' => return control(rest, out),
         '0' | 'o' => return Err(only_pcre(OCTAL)),
         'Z' => return Err(only_pcre("\\Z (write \\z, or $)")),
         'h' | 'H' => return Err(only_pcre("\\h or \\H (write [ \\t])")),
-        // In PCRE it is any end of a line, in the regex crate a vertical tab.
+        // In PCRE, it is any end of a line; in the regex crate, a vertical tab.
         'v' | 'V' => return Err(only_pcre("\\v or \\V (write [\\r\\n])")),
         'N' => return Err(only_pcre("\\N (write [^\\n])")),
         'R' => return Err(only_pcre("\\R (write \\r?\\n)")),
@@ -122,13 +124,13 @@ fn escape<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
             out.push('\\');
             out.push(c);
         }
-        // All else stands for itself. In the regex crate, < and > behind a backslash are ends of words.
+        // Any other character stands for itself. In the regex crate, \< and \> are ends of words.
         c => literal(c, out),
     }
     Ok(rest)
 }
 
-/// A character that stands for itself, in classes, too, and under `(?x)`.
+/// Writes a character that stands for itself, also in classes and under `(?x)`.
 fn literal(c: char, out: &mut String) {
     if c.is_whitespace() {
         out.push_str(&format!("\\x{{{:x}}}", u32::from(c)));
@@ -137,14 +139,14 @@ fn literal(c: char, out: &mut String) {
     }
 }
 
-/// What follows `\c`: the character that is 64 away is a control character.
+/// Translates the letter after `\c`: the character 64 away from it is a control character.
 fn control<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
     let letter = after.bytes().next().filter(|byte| matches!(byte, b' '..=b'~')).ok_or(NO_CONTROL)?;
     out.push_str(&format!("\\x{:02x}", letter.to_ascii_uppercase() ^ 64));
     Ok(&after[1..])
 }
 
-/// What follows the class that begins here.
+/// Translates a class, and returns the text after it.
 fn class<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
     if after.starts_with("[:<:]]") || after.starts_with("[:>:]]") {
         return Err(only_pcre("[[:<:]] or [[:>:]] (write \\b)"));
@@ -169,7 +171,7 @@ fn class<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
             continue;
         }
         rest = member(rest, out)?;
-        // A range, unless the class ends behind the hyphen.
+        // A range, unless the class ends after the hyphen.
         if let Some(last) = rest.strip_prefix('-').filter(|last| !last.is_empty() && !last.starts_with(']')) {
             if posix_class(last).is_some() {
                 continue;
@@ -180,18 +182,18 @@ fn class<'s>(after: &'s str, out: &mut String) -> Result<&'s str, String> {
     }
 }
 
-/// One character of a class, or an escape.
+/// Translates one character or escape of a class.
 fn member<'s>(rest: &'s str, out: &mut String) -> Result<&'s str, String> {
     let c = rest.chars().next().ok_or(NO_CLASS_END)?;
     let after = &rest[c.len_utf8()..];
     match c {
         '\\' => match after.chars().next().ok_or(NO_CLASS_END)? {
-            // In a class it is a backspace.
+            // In a class, it is a backspace.
             'b' => {
                 out.push_str("\\x08");
                 Ok(&after[1..])
             }
-            // There are no back-references.
+            // A class has no back-references, so this is an octal number.
             '0'..='9' => Err(only_pcre(OCTAL)),
             _ => escape(after, out),
         },
@@ -215,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_both_write_in_different_ways_is_rewritten() {
+    fn differing_syntax_is_translated() {
         let cases = [
             (r"^/[a&&b]$", r"^/[a\&\&b]$"),
             (r"^/[+--]$", r"^/[\+-\-]$"),
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_or_no_like_is_refused() {
+    fn incomplete_and_untranslatable_syntax_is_rejected() {
         for (source, expected) in [
             ("[a", "a class that has no end"),
             ("[]", "a class that has no end"),

@@ -1,13 +1,15 @@
-//! `if`: whether a text says yes. It says no if it is empty, `0`, `false`, `null` or `undefined`; `!` turns it over.
+//! `if`: a text with variables that is true or false for a request.
+//!
+//! It is false if it is empty, `0`, `false`, `null` or `undefined`; `!` before it negates it.
 
 use crate::error::{Error, quoted};
 use crate::read::node::Node;
 use crate::template::text::{self, Template};
 use crate::template::variable::Variables;
 
-const NO: [&str; 5] = ["", "0", "false", "null", "undefined"];
+const FALSE: [&str; 5] = ["", "0", "false", "null", "undefined"];
 
-/// A text that says yes or no.
+/// A text that is true or false for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Predicate {
     template: Template,
@@ -28,9 +30,9 @@ impl Predicate {
         Ok(Self { template, negated })
     }
 
-    /// Whether it says yes.
+    /// Whether the text is true for this request.
     pub fn holds<V: Variables + ?Sized>(&self, variables: &V) -> bool {
-        NO.contains(&&*self.template.render(variables)) == self.negated
+        FALSE.contains(&&*self.template.render(variables)) == self.negated
     }
 }
 
@@ -41,7 +43,7 @@ mod tests {
     use crate::matching::test_request::TestRequest;
 
     #[test]
-    fn a_text_says_yes_or_no() {
+    fn a_text_is_true_or_false() {
         let request = TestRequest::default().with_query("zero=0&one=1&empty").with_header("Accept", "text/html");
         let cases = [
             ("$arg_one", true),
@@ -67,9 +69,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_text_is_refused() {
+    fn an_invalid_text_is_rejected() {
         for (json, expected) in [
-            (r#""!$url""#, "\"!$url\" has no variable \"url\" to fill in; did you mean \"uri\"?"),
+            (r#""!$url""#, "\"!$url\" has the unknown variable \"url\"; did you mean \"uri\"?"),
             (r#""`${uri == '/'}`""#, "\"`${uri == '/'}`\" is a JavaScript template, which howdah does not run"),
             ("true", "expected a string; write \"true\", with quotes"),
         ] {

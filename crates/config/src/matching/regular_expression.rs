@@ -1,7 +1,8 @@
-//! Regular expressions, matched in time proportional to the text, whatever they hold.
+//! Regular expressions, matched in time proportional to the text, whatever it contains.
 //!
-//! NGINX Unit has PCRE. What PCRE has beyond regular languages (look-around, back-references, atomic groups, possessive
-//! quantifiers) is refused by name; what both have means the same ([`pcre`]): `\d`, `\w` and `\s` are ASCII.
+//! NGINX Unit uses PCRE. PCRE's features beyond regular languages (look-around, back-references, atomic groups,
+//! possessive quantifiers) are rejected by name; the common features have the same meaning ([`pcre`]): `\d`, `\w` and
+//! `\s` are ASCII.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 use crate::error::quoted;
 use crate::matching::pcre;
 
-/// What a compiled expression may take. A bounded repetition in another one needs more before it needs long.
+/// The limit of a compiled expression. Nested bounded repetitions reach it before they take long to compile.
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// A regular expression.
@@ -19,17 +20,17 @@ const MAX_COMPILED_BYTES: usize = 1 << 20;
 pub(crate) struct RegularExpression {
     regex: Regex,
     ignore_case: bool,
-    /// What every text begins with that the expression matches.
+    /// The literal with which every matching text begins; often empty.
     prefix: Box<[u8]>,
 }
 
 // === impl RegularExpression ===
 
 impl RegularExpression {
-    /// The expression, or what is wrong with it, said of it.
+    /// Parses an expression. The error follows the expression in a message.
     pub fn parse(source: &str, ignore_case: bool) -> Result<Self, String> {
         let source = &pcre::translate(source)?;
-        // As in PCRE, classes are ASCII and a dot is a byte, unless the expression itself has other letters.
+        // As in PCRE, classes are ASCII and a dot is a byte, unless the expression itself has letters beyond ASCII.
         let unicode = !source.is_ascii();
         let mut builder = RegexBuilder::new(source);
         builder.unicode(unicode).case_insensitive(ignore_case).size_limit(MAX_COMPILED_BYTES);
@@ -42,7 +43,7 @@ impl RegularExpression {
         self.regex.is_match(text)
     }
 
-    /// What every text begins with that the expression matches; often empty.
+    /// The literal with which every matching text begins; often empty.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
@@ -73,15 +74,15 @@ fn explain(error: &regex::Error) -> String {
     if message.contains("backreferences") {
         return pcre::only_pcre("back-references");
     }
-    // The last line of the message is "error: " and what is wrong; the others draw the expression.
+    // The last line of the message is "error: " and the problem; the other lines show the expression.
     let problem = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
     format!("is not a regular expression ({}); correct it", quoted(problem).trim_matches('"'))
 }
 
-/// The literal that follows a `^` at the beginning.
+/// The literal after a `^` at the beginning.
 fn constant_prefix(source: &str, unicode: bool) -> Box<[u8]> {
     let parsed = regex_syntax::ParserBuilder::new().unicode(unicode).utf8(false).build().parse(source);
-    // It has been compiled already, so that it parses.
+    // The expression has been compiled already, so it parses.
     parsed.map(|hir| literal_after_start(&hir)).unwrap_or_default()
 }
 
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_pcre_has_is_named() {
+    fn a_feature_that_only_pcre_has_is_named() {
         let cases = [
             ("a(?=b)", "with look-around: (?=, (?!, (?<= or (?<!, which only PCRE has; write it without"),
             ("a(?!b)", "with look-around"),
@@ -141,7 +142,7 @@ mod tests {
             (r"(a)\1", "with back-references, which only PCRE has"),
             ("/a(?R)?b", "with recursion: (?R), which only PCRE has"),
             ("(?>a)b", "with an atomic group: (?>, which only PCRE has"),
-            ("a++b", "with the possessive quantifier \"++\", which howdah does not have; leave the last + out"),
+            ("a++b", "with the possessive quantifier \"++\", which howdah does not have; remove the last +"),
             ("a{2}+b", "with the possessive quantifier \"}+\""),
             ("a(", "is not a regular expression (unclosed group); correct it"),
             (r"\y", "is not a regular expression (unrecognized escape sequence); correct it"),
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_literal_behind_the_anchor_is_known() {
+    fn the_literal_after_the_anchor_is_known() {
         let cases = [
             ("^/blog/", "/blog/"),
             (r"^/a\.b/\d+", "/a.b/"),

@@ -1,4 +1,5 @@
-//! What conditions see of a request, and the parts of it whose splitting belongs to the language.
+//! The view that conditions have of a request, and the splitting of its query and cookies, which belongs to the
+//! language.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -6,12 +7,12 @@ use std::net::SocketAddr;
 use crate::read::percent;
 use crate::template::variable::Variables;
 
-/// A request, as conditions and templates see it. Whoever implements it may compute a part when it is first asked for.
+/// A request, as conditions and templates see it. An implementation may compute a part when it is first needed.
 pub trait RequestView: Variables {
     /// In upper case.
     fn method(&self) -> &str;
 
-    /// Whether it came over TLS, or a trusted proxy says so.
+    /// Whether the client used TLS, directly or according to a trusted proxy.
     fn scheme(&self) -> Scheme;
 
     /// In lower case, without the port and a dot at the end; empty if the request names no host.
@@ -20,16 +21,16 @@ pub trait RequestView: Variables {
     /// The path: percent-decoded, without `.` and `..` segments and doubled slashes, without the query.
     fn uri(&self) -> &str;
 
-    /// What [`decode_query`] makes of the query.
+    /// The query, decoded with [`decode_query`].
     fn query(&self) -> &[u8];
 
-    /// What [`parse_arguments`] makes of the query.
+    /// The arguments of the query, parsed with [`parse_arguments`].
     fn arguments(&self) -> &[Argument<'_>];
 
-    /// Where the request came from: the client, if a trusted proxy names it.
+    /// The source of the request: the peer, or the client that a trusted proxy names.
     fn source(&self) -> Peer;
 
-    /// Where the request arrived.
+    /// The address at which the request arrived.
     fn destination(&self) -> Peer;
 
     /// Calls `visit` with the value of each header with this name, which is in lower case.
@@ -66,9 +67,9 @@ pub enum Scheme {
 /// An argument of the query, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument<'a> {
-    /// What is before the first `=`.
+    /// The text before the first `=`.
     pub name: Cow<'a, [u8]>,
-    /// What is behind it; empty if there is none.
+    /// The text after the first `=`; empty without one.
     pub value: Cow<'a, [u8]>,
 }
 
@@ -84,12 +85,12 @@ impl Scheme {
     }
 }
 
-/// The query with its percent escapes decoded, and spaces in place of plus signs. What is no escape stays as it is.
+/// Decodes the percent escapes and the plus signs of a query. An incomplete escape stays as it is.
 pub fn decode_query(query: &str) -> Cow<'_, [u8]> {
     percent::decode_form(query.as_bytes())
 }
 
-/// The arguments of a query, in their order.
+/// Parses the arguments of a query, in their order.
 pub fn parse_arguments(query: &str) -> Vec<Argument<'_>> {
     let parts = query.as_bytes().split(|byte| *byte == b'&').filter(|part| !part.is_empty());
     parts
@@ -100,7 +101,7 @@ pub fn parse_arguments(query: &str) -> Vec<Argument<'_>> {
         .collect()
 }
 
-/// Names and values of the cookies in a `Cookie` header. What has no `=` is no cookie.
+/// The names and values of the cookies in a `Cookie` header. A part without a `=` is skipped.
 pub fn cookies(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     header.split(|byte| *byte == b';').filter_map(|part| split_at_equals(part.trim_ascii()))
 }

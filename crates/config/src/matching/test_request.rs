@@ -17,8 +17,8 @@ pub(crate) struct TestRequest {
     pub source: Peer,
     pub destination: Peer,
     pub headers: Vec<(String, String)>,
-    /// How often the host or the URI were asked for.
-    pub asked: Cell<usize>,
+    /// How often the host or the URI was read.
+    pub reads: Cell<usize>,
 }
 
 impl TestRequest {
@@ -50,7 +50,7 @@ impl Default for TestRequest {
             source: Peer::Ip("192.0.2.1:4711".parse().expect("address")),
             destination: Peer::Ip("127.0.0.1:80".parse().expect("address")),
             headers: Vec::new(),
-            asked: Cell::new(0),
+            reads: Cell::new(0),
         }
     }
 }
@@ -85,12 +85,12 @@ impl RequestView for TestRequest {
     }
 
     fn host(&self) -> &str {
-        self.asked.set(self.asked.get() + 1);
+        self.reads.set(self.reads.get() + 1);
         self.host
     }
 
     fn uri(&self) -> &str {
-        self.asked.set(self.asked.get() + 1);
+        self.reads.set(self.reads.get() + 1);
         self.uri
     }
 

@@ -1,7 +1,7 @@
-//! What a `pass` may name: the routes, applications, targets and upstreams of one configuration.
+//! The names to which a `pass` may lead: the routes, applications, targets and upstreams of one configuration.
 //!
-//! The names are collected before anything else is read, because the steps of routes may name each other. A name is
-//! looked up for the `pass` of a listener or an action, and, if that has variables, once for each request.
+//! The names are collected before anything else is read, because the steps of routes may refer to each other. A name is
+//! looked up for each `pass` of a listener or an action, and for a `pass` with variables once for each request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::error::{Error, did_you_mean, quoted};
 use crate::read::node::{Node, Object};
 use crate::read::percent;
 
-/// What a pass names.
+/// A destination of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// The steps of the route with this name: `routes`, `routes/NAME`.
@@ -27,10 +27,10 @@ pub enum Destination {
     Upstream(String),
 }
 
-/// What a pass may name. Known before anything else is read, since steps of routes may name each other.
+/// All names to which a pass may lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PassNames {
-    /// The names of the applications, and those of their targets in the order of the text.
+    /// The names of the applications with those of their targets, in the order of the text.
     applications: BTreeMap<String, Vec<String>>,
     routes: RouteNames,
     upstreams: BTreeSet<String>,
@@ -45,7 +45,7 @@ enum RouteNames {
     Named(BTreeSet<String>),
 }
 
-/// What a text names, and what is to be said about it.
+/// The destination that a text names, with a warning if the text is incomplete.
 pub(crate) struct FoundDestination {
     pub destination: Destination,
     pub warning: Option<String>,
@@ -68,7 +68,7 @@ impl fmt::Display for Destination {
     }
 }
 
-/// A name as one segment of a pass.
+/// Escapes a name to be one segment of a pass.
 fn escape(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F").replace('$', "%24")
 }
@@ -82,7 +82,7 @@ pub(crate) fn leads_nowhere() -> String {
 // === impl PassNames ===
 
 impl PassNames {
-    /// Of the whole configuration. What is no name is an error where it is read.
+    /// Collects the names of a whole configuration. Values of a wrong type are errors here already.
     pub fn read(configuration: &Object<'_>) -> Result<Self, Error> {
         let names = |node: &Node<'_>| Ok(node.named()?.map(|(name, _)| name.to_owned()).collect());
         let applications = configuration.read("applications", |node| {
@@ -99,7 +99,7 @@ impl PassNames {
         })
     }
 
-    /// The destination, or what is wrong with the text, said of the text.
+    /// Looks the text up. The error is what is wrong with the text, to follow the text in a message.
     pub fn find(&self, text: &str) -> Result<FoundDestination, String> {
         let segments: Vec<String> = text.split('/').map(percent::decode).collect::<Result<_, _>>()?;
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -130,12 +130,10 @@ impl PassNames {
         };
         match (targets.first(), target) {
             (None, None) => found(None, None),
-            (None, Some(_)) => {
-                Err("names a target, but the application has no \"targets\"; leave the target out".into())
-            }
+            (None, Some(_)) => Err("names a target, but the application has no \"targets\"; remove the target".into()),
             (Some(first), None) => {
                 let example = quoted(&format!("applications/{}/{}", escape(name), escape(first)));
-                found(Some(first), Some(format!("no target is named, so that the first one is used; write {example}")))
+                found(Some(first), Some(format!("no target is named, so the first one is used; write {example}")))
             }
             (Some(_), Some(target)) => match targets.iter().find(|name| *name == target) {
                 Some(target) => found(Some(target), None),
@@ -184,14 +182,14 @@ impl RouteNames {
             (Self::Named(names), Some(name)) if names.contains(name) => {
                 Ok(FoundDestination::plain(Destination::Routes(Some(name.to_owned()))))
             }
-            (Self::None, _) => Err("leads nowhere, since there are no \"routes\"; add them".into()),
+            (Self::None, _) => Err("leads nowhere, because there are no \"routes\"; add them".into()),
             (Self::Unnamed, Some(_)) => {
-                Err("names a route, but \"routes\" is an array, without names; write \"routes\"".into())
+                Err("names a route, but \"routes\" is an array without names; write \"routes\"".into())
             }
             (Self::Named(names), None) => {
                 let example = names.first().map_or("NAME".to_owned(), |name| escape(name));
                 let example = quoted(&format!("routes/{example}"));
-                Err(format!("names no route, but \"routes\" is an object of named ones; write {example}"))
+                Err(format!("names no route, but \"routes\" is an object of named routes; write {example}"))
             }
             (Self::Named(names), Some(name)) => {
                 let similar = did_you_mean(name, names.iter().map(String::as_str));

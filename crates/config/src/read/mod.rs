@@ -1,4 +1,5 @@
-//! What every reader of a part of the configuration uses: nodes with their paths, the scope, sizes, percent escapes.
+//! Reading, shared by all parts of the configuration: nodes with their paths, the scope, the names that a `pass` may
+//! have, sizes, percent escapes.
 
 pub(crate) mod destination;
 pub(crate) mod node;

@@ -1,7 +1,8 @@
-//! A value of the configuration together with its path: what the readers of each subject read from.
+//! A value of the configuration together with its path.
 //!
-//! A reader asks a node for what it needs (`object`, `string`, `integer` …) and gets it, or an error that begins with
-//! the node's path, as the control API writes it: `listeners/unix:%2Frun%2Fx.sock/pass`.
+//! Each reader takes a node and asks it for the value that it needs (`object`, `string`, `integer` …). The node returns
+//! the value, or an error that begins with the node's path in the form of the control API:
+//! `listeners/unix:%2Frun%2Fx.sock/pass`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,32 +14,33 @@ use indexmap::IndexMap;
 use crate::error::{Error, did_you_mean, quoted};
 use crate::json::JsonValue;
 
-/// Up to here a float has all whole numbers, so that JSON's readers agree on them.
+/// Up to here a float represents every whole number, so that all readers of JSON agree on it.
 pub(crate) const EXACT: u64 = 1 << 53;
-/// The longest key that a path shows whole, in characters.
+/// Longer keys are shortened in a path, in characters.
 const KEY_CHARS: usize = 100;
 
 /// The options that an object may have.
 pub(crate) struct Options {
     pub known: &'static [&'static str],
-    /// Options of NGINX Unit that howdah does not have, and for each what to do instead.
+    /// Options of NGINX Unit that howdah does not have, each with advice.
     pub refused: &'static [(&'static str, &'static str)],
 }
 
+/// A value with its path.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'a> {
     value: &'a JsonValue,
-    place: Place<'a>,
+    position: NodePosition<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum NodePosition<'a> {
     Root,
     Member(&'a Node<'a>, &'a str),
     Element(&'a Node<'a>, usize),
 }
 
-/// An object all of whose options are known ones.
+/// An object that has only known options.
 pub(crate) struct Object<'a> {
     node: &'a Node<'a>,
 }
@@ -47,18 +49,18 @@ pub(crate) struct Object<'a> {
 
 impl<'a> Node<'a> {
     pub fn root(value: &'a JsonValue) -> Self {
-        Self { value, place: Place::Root }
+        Self { value, position: NodePosition::Root }
     }
 
     /// An error about this value.
     pub fn error(&self, problem: impl fmt::Display) -> Error {
-        match self.place {
-            Place::Root => Error::configuration(problem.to_string()),
+        match self.position {
+            NodePosition::Root => Error::configuration(problem.to_string()),
             _ => Error::configuration(format!("{self}: {problem}")),
         }
     }
 
-    /// `GET /` of NGINX Unit's control API, which has the configuration as one of its members.
+    /// Whether this is the answer to `GET /` of NGINX Unit's control API, which has the configuration as a member.
     pub fn is_dump_of_units_api(&self) -> bool {
         matches!(self.value, JsonValue::Object(members) if members.contains_key("config"))
     }
@@ -79,11 +81,11 @@ impl<'a> Node<'a> {
         matches!(self.value, JsonValue::Null)
     }
 
-    /// An object with fixed options.
+    /// Reads an object with fixed options.
     pub fn object(&'a self, options: &Options) -> Result<Object<'a>, Error> {
         let members = self.members()?;
         for (key, value) in members {
-            let member = Self { value, place: Place::Member(self, key) };
+            let member = Self { value, position: NodePosition::Member(self, key) };
             if let Some((_, advice)) = options.refused.iter().find(|(name, _)| name == key) {
                 return Err(member.error(format_args!("howdah does not have this option of NGINX Unit; {advice}")));
             }
@@ -96,16 +98,16 @@ impl<'a> Node<'a> {
         Ok(Object { node: self })
     }
 
-    /// A member of an object, whatever its other members are.
+    /// A member of an object. The other members are not checked.
     pub fn member(&'a self, key: &str) -> Option<Node<'a>> {
         let JsonValue::Object(members) = self.value else {
             return None;
         };
         let (_, key, value) = members.get_full(key)?;
-        Some(Self { value, place: Place::Member(self, key) })
+        Some(Self { value, position: NodePosition::Member(self, key) })
     }
 
-    /// An object whose keys are names, none of which is empty.
+    /// The members of an object whose keys are names. Names are not empty and have no control characters.
     pub fn named(&'a self) -> Result<impl Iterator<Item = (&'a str, Node<'a>)>, Error> {
         let members = self.members()?;
         if members.contains_key("") {
@@ -114,17 +116,21 @@ impl<'a> Node<'a> {
         if let Some(key) = members.keys().find(|key| key.chars().any(char::is_control)) {
             return Err(self.error(format_args!("the name {} has a control character; remove it", quoted(key))));
         }
-        Ok(members.iter().map(|(key, value)| (key.as_str(), Self { value, place: Place::Member(self, key) })))
+        Ok(members.iter().map(|(key, value)| (key.as_str(), Self { value, position: NodePosition::Member(self, key) })))
     }
 
+    /// The elements of an array.
     pub fn elements(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Error> {
         let JsonValue::Array(elements) = self.value else {
             return Err(self.expected("an array"));
         };
-        Ok(elements.iter().enumerate().map(|(index, value)| Self { value, place: Place::Element(self, index) }))
+        Ok(elements
+            .iter()
+            .enumerate()
+            .map(|(index, value)| Self { value, position: NodePosition::Element(self, index) }))
     }
 
-    /// A string, or an array of strings; each is read with `read`, which gets the node of the string.
+    /// Reads a string or an array of strings. `read` gets the node of each string.
     pub fn one_or_many<T>(&'a self, read: impl Fn(&Node<'a>) -> Result<T, Error>) -> Result<Vec<T>, Error> {
         match self.value {
             JsonValue::Array(_) => self.elements()?.map(|element| read(&element)).collect(),
@@ -133,7 +139,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A string without the NUL character, which no path, name or PHP option can hold.
+    /// Reads a string. NUL is rejected: no path, name or PHP option can contain it.
     pub fn string(&self) -> Result<String, Error> {
         match self.value {
             JsonValue::String(string) if string.contains('\0') => {
@@ -153,7 +159,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// One of these words, each with its meaning.
+    /// Reads one of these words and returns its meaning.
     pub fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Error> {
         let quoted_words: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
         let (last, others) = quoted_words.split_last().expect("there are words");
@@ -162,7 +168,7 @@ impl<'a> Node<'a> {
         let found = words.iter().find(|(word, _)| word == text);
         found
             .map(|(_, meaning)| *meaning)
-            .ok_or_else(|| self.error(format_args!("there is no {}; write {all}", quoted(text))))
+            .ok_or_else(|| self.error(format_args!("{} is not possible here; write {all}", quoted(text))))
     }
 
     pub fn nonempty_string(&self) -> Result<String, Error> {
@@ -180,7 +186,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A whole number; the unit (`seconds`, `bytes`) is for the message.
+    /// Reads a whole number. The unit (`seconds`, `bytes`) appears in the message.
     pub fn integer<T: TryFrom<i128>>(
         &self,
         range: RangeInclusive<impl Into<i128> + Copy>,
@@ -193,7 +199,7 @@ impl<'a> Node<'a> {
             JsonValue::Float(number) if number.fract() != 0.0 => {
                 return Err(self.error(format_args!("{number} is not a whole number; {advice}")));
             }
-            // 2.0 and 2e0 are whole. Up to here a float has them all.
+            // 2.0 and 2e0 are whole numbers.
             JsonValue::Float(number) if number.abs() <= EXACT as f64 => *number as i128,
             JsonValue::Float(number) => {
                 return Err(self.error(format_args!("{number} is out of range; {advice}")));
@@ -201,18 +207,18 @@ impl<'a> Node<'a> {
             _ => return Err(self.expected(&format!("a whole number ({advice})"))),
         };
         let inside = range.contains(&number);
-        // A range beyond T would be a bug in the caller; it is refused like a number out of range.
+        // A range beyond T would be a bug in the caller; it is rejected like a number out of range.
         T::try_from(number)
             .ok()
             .filter(|_| inside)
             .ok_or_else(|| self.error(format_args!("{number} is out of range; {advice}")))
     }
 
-    /// A number, whole or not; the unit is for the message.
+    /// Reads a number, whole or not. The unit appears in the message.
     pub fn number(&self, range: RangeInclusive<f64>, unit: &str) -> Result<f64, Error> {
         let advice = format!("write {} to {} {unit}", range.start(), range.end()).trim_end().to_owned();
         let number = match self.value {
-            // Beyond 2^53 the number is out of every range that is asked for.
+            // Beyond 2^53, where this loses precision, the number is out of range for every caller.
             JsonValue::Integer(number) => *number as f64,
             JsonValue::Float(number) => *number,
             _ => return Err(self.expected(&format!("a number ({advice})"))),
@@ -223,7 +229,7 @@ impl<'a> Node<'a> {
         Ok(number)
     }
 
-    /// An absolute path, without doubled and trailing slashes.
+    /// Reads an absolute path and removes doubled and trailing slashes.
     pub fn absolute_path(&self) -> Result<PathBuf, Error> {
         let string = self.string()?;
         if !string.starts_with('/') {
@@ -232,7 +238,7 @@ impl<'a> Node<'a> {
         Ok(Path::new(&string).components().collect())
     }
 
-    /// A path below some folder, tidied. A leading slash is allowed, as in NGINX Unit, and left out.
+    /// Reads a path below a folder and normalizes it. A leading slash is allowed, as in NGINX Unit, and removed.
     pub fn path_below(&self, folder: &str) -> Result<String, Error> {
         let string = self.nonempty_string()?;
         let names: Vec<&str> = string.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
@@ -242,7 +248,7 @@ impl<'a> Node<'a> {
         Ok(names.join("/"))
     }
 
-    /// An object of strings with any keys but empty ones.
+    /// Reads an object of strings. Its keys are names, as in [`named`](Self::named).
     pub fn string_map(&'a self) -> Result<BTreeMap<String, String>, Error> {
         self.named()?.map(|(name, node)| Ok((name.to_owned(), node.string()?))).collect()
     }
@@ -254,10 +260,10 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// An error that says what the value should be and what it is.
+    /// An error with the expected value and the actual one.
     pub fn expected(&self, what: &str) -> Error {
         let found = match self.value {
-            JsonValue::Null => "null; remove the option to have its default".to_owned(),
+            JsonValue::Null => "null; remove the option to get its default".to_owned(),
             JsonValue::Bool(boolean) => boolean.to_string(),
             JsonValue::Integer(number) => format!("the number {number}"),
             JsonValue::Float(number) => format!("the number {number}"),
@@ -270,19 +276,19 @@ impl<'a> Node<'a> {
 }
 
 impl fmt::Display for Node<'_> {
-    /// The path, as in the control API.
+    /// Writes the path as in the control API.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parent = match self.place {
-            Place::Root => return Ok(()),
-            Place::Member(parent, _) | Place::Element(parent, _) => parent,
+        let parent = match self.position {
+            NodePosition::Root => return Ok(()),
+            NodePosition::Member(parent, _) | NodePosition::Element(parent, _) => parent,
         };
-        if !matches!(parent.place, Place::Root) {
+        if !matches!(parent.position, NodePosition::Root) {
             write!(f, "{parent}/")?;
         }
-        match self.place {
-            Place::Root => Ok(()),
-            Place::Member(_, key) => write_key(f, key),
-            Place::Element(_, index) => write!(f, "{index}"),
+        match self.position {
+            NodePosition::Root => Ok(()),
+            NodePosition::Member(_, key) => write_key(f, key),
+            NodePosition::Element(_, index) => write!(f, "{index}"),
         }
     }
 }
@@ -302,16 +308,17 @@ fn write_key(f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
 // === impl Object ===
 
 impl<'a> Object<'a> {
+    /// The option, if it is present.
     pub fn get(&self, key: &str) -> Option<Node<'a>> {
         self.node.member(key)
     }
 
-    /// The option, read with `read`; `None` if it is not there.
+    /// Reads the option with `read`; `None` if the option is absent.
     pub fn read<T>(&self, key: &str, read: impl FnOnce(&Node<'a>) -> Result<T, Error>) -> Result<Option<T>, Error> {
         self.get(key).map(|node| read(&node)).transpose()
     }
 
-    /// An option that must be there; `meaning` tells in the error what to write.
+    /// A required option; `meaning` is the advice if it is absent.
     pub fn require(&self, key: &str, meaning: &str) -> Result<Node<'a>, Error> {
         self.get(key).ok_or_else(|| self.node.error(format_args!("{key:?} is missing; add {meaning}")))
     }
@@ -328,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_written_as_in_the_control_api() {
+    fn a_path_has_the_form_of_the_control_api() {
         let value = json::parse(r#"{"unix:/a%\n": [0, {"b": 1}]}"#).expect("JSON");
         let root = Node::root(&value);
         let array = root.member("unix:/a%\n").expect("member");
@@ -351,7 +358,7 @@ mod tests {
             ("\"3\"", "expected a whole number (write 1 to 9 seconds), found the string \"3\""),
             (
                 "null",
-                "expected a whole number (write 1 to 9 seconds), found null; remove the option to have its default",
+                "expected a whole number (write 1 to 9 seconds), found null; remove the option to get its default",
             ),
         ];
         for (json, expected) in cases {
@@ -360,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_number_may_be_written_as_another() {
+    fn a_whole_number_may_be_written_with_a_fraction_or_an_exponent() {
         for (json, expected) in [("2.0", 2), ("2e0", 2), ("1e1", 10), ("30.0e-1", 3)] {
             let value = json::parse(json).expect("JSON");
             assert_eq!(Node::root(&value).integer::<u32>(1..=10, ""), Ok(expected), "{json}");
@@ -368,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_of_value_is_named() {
+    fn an_error_names_the_kind_of_value_that_was_found() {
         assert_eq!(problem("5", |node| node.string()), "expected a string; write \"5\", with quotes");
         assert_eq!(problem("true", |node| node.string()), "expected a string; write \"true\", with quotes");
         assert_eq!(problem("[]", |node| node.string()), "expected a string, found an array");
@@ -381,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absolute_path_is_tidied_and_a_relative_one_stays_below() {
+    fn an_absolute_path_is_normalized_and_a_relative_one_stays_below_its_folder() {
         let value = json::parse("\"//srv/./shop//\"").expect("JSON");
         assert_eq!(Node::root(&value).absolute_path().expect("path").as_os_str(), "/srv/shop");
         assert_eq!(

@@ -1,15 +1,15 @@
-//! Percent-encoding, strictly: `%` and two hexadecimal digits.
+//! Percent-encoding of URIs and queries.
 
 use std::borrow::Cow;
 
-/// The text with its escapes replaced.
+/// Decodes the escapes of a text.
 ///
 /// # Errors
 ///
-/// What is wrong with it: an incomplete escape, or bytes that are not UTF-8.
+/// An incomplete escape, a NUL, or bytes that are not UTF-8; the error follows the text in a message.
 pub(crate) fn decode(text: &str) -> Result<String, &'static str> {
     match String::from_utf8(decode_bytes(text)?) {
-        Ok(decoded) if decoded.contains('\0') => Err("has %00, which no path or name can hold"),
+        Ok(decoded) if decoded.contains('\0') => Err("has %00, which no path or name can contain"),
         Ok(decoded) => Ok(decoded),
         Err(_) => Err("is not UTF-8 when its percent escapes are decoded"),
     }
@@ -35,7 +35,7 @@ pub(crate) fn decode_bytes(text: &str) -> Result<Vec<u8>, &'static str> {
     Ok(bytes)
 }
 
-/// What clients send as a query: escapes and plus signs replaced. What is no escape stays.
+/// Decodes the escapes and plus signs of a query from a client. An incomplete escape stays as it is.
 pub(crate) fn decode_form(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(text);
@@ -61,12 +61,12 @@ pub(crate) fn decode_form(text: &[u8]) -> Cow<'_, [u8]> {
 
 fn escaped(high: u8, low: u8) -> Option<u8> {
     let digit = |byte| char::from(byte).to_digit(16);
-    // Two digits make at most 255.
+    // Two digits are at most 255.
     Some((digit(high)? * 16 + digit(low)?) as u8)
 }
 
-/// The text as a URI. One that is a URI already stays as it is; in any other all is escaped that a URI cannot hold, percent
-/// signs too. The first `?` and the first `#` are what they are in a URI.
+/// Makes the text a URI. A text that is a URI already is unchanged; in any other text, all bytes that a URI cannot
+/// contain are escaped, percent signs too. The first `?` and the first `#` keep their meaning.
 pub(crate) fn encode_uri(text: &str) -> Cow<'_, str> {
     if is_uri(text) {
         return Cow::Borrowed(text);
@@ -87,18 +87,18 @@ fn is_uri(text: &str) -> bool {
     let mut separators = Separators::default();
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
-        let holds = match byte {
+        let allowed = match byte {
             b'%' => rest.next().zip(rest.next()).and_then(|(high, low)| escaped(high, low)).is_some(),
             byte => separators.take(byte) || is_uri_byte(byte),
         };
-        if !holds {
+        if !allowed {
             return false;
         }
     }
     true
 }
 
-/// Which bytes have begun a part of a URI.
+/// The separators of a URI that have been seen.
 #[derive(Default)]
 struct Separators {
     query: bool,
@@ -106,7 +106,7 @@ struct Separators {
 }
 
 impl Separators {
-    /// Whether this one begins a part.
+    /// Whether this byte begins the query or the fragment.
     fn take(&mut self, byte: u8) -> bool {
         match byte {
             b'?' if !self.query && !self.fragment => self.query = true,
@@ -121,8 +121,8 @@ fn is_uri_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\"#%<>?\\^`{|}".contains(&byte)
 }
 
-/// The text as one segment of a URL's path: everything is escaped that would end the segment or the path, or that a
-/// URL cannot hold.
+/// Encodes the text as one segment of a URL's path: escapes what would end the segment or the path, and what a URL
+/// cannot contain.
 pub(crate) fn encode_segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_decoded_as_far_as_it_can_be() {
+    fn incomplete_escapes_of_a_query_stay() {
         let cases = [("a+b%20c", "a b c"), ("%2B", "+"), ("100%", "100%"), ("%4", "%4"), ("%zz%41", "%zzA")];
         for (text, expected) in cases {
             assert_eq!(decode_form(text.as_bytes()).as_ref(), expected.as_bytes(), "{text}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_uri_stays_and_all_else_becomes_one() {
+    fn a_uri_stays_and_any_other_text_becomes_one() {
         let cases = [
             ("", ""),
             ("https://x.org/a%20b?c=d&e=/#f", "https://x.org/a%20b?c=d&e=/#f"),

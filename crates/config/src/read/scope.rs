@@ -1,4 +1,4 @@
-//! What the readers of a configuration know besides the value that they read: the names that it may refer to.
+//! The scope of reading: names and certificates to which values may refer, warnings, and the count of expressions.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -8,24 +8,24 @@ use crate::error::Error;
 use crate::read::destination::PassNames;
 use crate::read::node::Node;
 
-/// Compiling one of the greatest expressions takes a millisecond; a configuration must be read within seconds.
+/// Compiling one of the largest expressions takes a millisecond, and reading a configuration must take only seconds.
 const MAX_REGULAR_EXPRESSIONS: usize = 4_000;
 
-/// A configuration that repeats one thing many times need not be told each time.
+/// More warnings would only repeat themselves.
 const MAX_WARNINGS: usize = 100;
 
-/// What a configuration may refer to that is not in it.
+/// Names outside of a configuration to which it may refer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'a> {
-    /// The names of the certificates that are stored; `None` if that is not known, so that any name will do.
+    /// The names of the stored certificates; `None`: names of certificates are not checked.
     pub certificates: Option<&'a BTreeSet<String>>,
 }
 
-/// What is known while a configuration is read.
+/// The state while a configuration is read.
 #[derive(Default)]
 pub(crate) struct Scope<'a> {
     pub context: Context<'a>,
-    /// What a `pass` may name.
+    /// The names to which a `pass` may lead.
     pub names: PassNames,
     warnings: RefCell<Vec<String>>,
     regular_expressions: Cell<usize>,
@@ -38,7 +38,7 @@ impl<'a> Scope<'a> {
         Self { context, ..Self::default() }
     }
 
-    /// What is worth knowing about a value that is right.
+    /// Adds a warning about a valid value.
     pub fn warn(&self, node: &Node<'_>, warning: impl fmt::Display) {
         let mut warnings = self.warnings.borrow_mut();
         if warnings.len() < MAX_WARNINGS {
@@ -50,7 +50,7 @@ impl<'a> Scope<'a> {
         self.warnings.into_inner()
     }
 
-    /// An error if there are too many.
+    /// Counts a regular expression. Too many of them are an error.
     pub fn count_regular_expression(&self, node: &Node<'_>) -> Result<(), Error> {
         let count = self.regular_expressions.get() + 1;
         self.regular_expressions.set(count);

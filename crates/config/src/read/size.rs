@@ -1,11 +1,11 @@
-//! A number of bytes, as a number or as php.ini writes it: `134217728`, `"128M"`.
+//! A size in bytes, as a number or in the form of php.ini: `134217728`, `"128M"`.
 
 use crate::error::{Error, quoted};
 use crate::read::node::{EXACT, Node};
 
-/// A size of nothing, or from `least` on.
+/// Reads a size of 0, or of at least `least`.
 pub(crate) fn read(node: &Node<'_>, least: u64) -> Result<u64, Error> {
-    let advice = format!("write {least} bytes or more, as in {least} or \"128M\", or 0 for no limit");
+    let advice = format!("write {least} bytes or more, such as {least} or \"128M\", or 0 for no limit");
     let bytes = if node.is_string() {
         let text = node.string()?;
         let problem = || node.error(format_args!("{} is not a number of bytes; {advice}", quoted(&text)));

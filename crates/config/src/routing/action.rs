@@ -32,10 +32,10 @@ pub(crate) const OPTIONS: Options = Options {
     refused: &[],
 };
 
-/// These go together with every kind of action.
+/// Options of every kind of action.
 const COMPANIONS: &[&str] = &["rewrite", "response_headers"];
 
-/// An action has exactly one of these options, which makes it what it is; and these go together with each.
+/// An action has exactly one of these options, which is its kind. Each kind has further options.
 const KINDS: [(&str, &[&str]); 4] = [
     ("pass", &[]),
     ("share", &["index", "types", "chroot", "follow_symlinks", "traverse_mounts", "fallback"]),
@@ -43,32 +43,32 @@ const KINDS: [(&str, &[&str]); 4] = [
     ("return", &["location"]),
 ];
 
-/// What is done with a request.
+/// An action: what is done with a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {
-    /// `rewrite`: what the request's path becomes first, for this action and all that follow. Percent-encoded.
+    /// `rewrite`: the new path of the request, percent-encoded, for this action and all that follow.
     pub rewrite: Option<Template>,
-    /// Then, what answers.
+    /// What is done after the rewrite.
     pub kind: ActionKind,
-    /// `response_headers`: what is changed in the headers of the response, each name once, in this order.
+    /// `response_headers`: the changes to the headers of the response, in this order. Each name appears once.
     pub response_headers: Vec<HeaderChange>,
 }
 
-/// What answers a request.
+/// The kind of an action: what answers a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ActionKind {
-    /// It goes on.
+    /// The request goes on to a route, an application or an upstream.
     Pass(Pass),
-    /// It is answered with a file.
+    /// A file.
     Share {
-        /// Which file.
+        /// Where the file is.
         share: Share,
         /// `fallback`: what is done if no file is found. Without it, the answer is 404.
         fallback: Option<Box<Action>>,
     },
-    /// It is answered by an HTTP server.
+    /// An HTTP server.
     Proxy(Endpoint),
-    /// It is answered at once, with a status, and a short page if that is an error.
+    /// A status, with a short page if the status is an error.
     Return {
         /// From 200 to 999.
         status: u16,
@@ -94,7 +94,7 @@ impl Action {
         let strays = OPTIONS.known.iter().filter(|key| *key != kind);
         let mut strays = strays.filter(|key| !companions.contains(key) && !COMPANIONS.contains(key));
         if let Some(stray) = strays.find_map(|key| object.get(key)) {
-            return Err(stray.error(format_args!("this option does not go together with {kind:?}; remove it")));
+            return Err(stray.error(format_args!("this option cannot be combined with {kind:?}; remove it")));
         }
         Ok(Self {
             rewrite: object.read("rewrite", read_rewrite)?,
@@ -107,13 +107,13 @@ impl Action {
 fn read_rewrite(node: &Node<'_>) -> Result<Template, Error> {
     let template = read_text(node)?;
     if template.as_constant().is_some_and(|text| !text.starts_with('/')) {
-        let problem = format!("{} is no path of a request; begin it with \"/\"", quoted(&template.to_string()));
+        let problem = format!("{} is not the path of a request; begin it with \"/\"", quoted(&template.to_string()));
         return Err(node.error(problem));
     }
     Ok(template)
 }
 
-/// A text that is not empty and has no control characters of its own.
+/// Reads a text that is not empty and has no control characters.
 fn read_text(node: &Node<'_>) -> Result<Template, Error> {
     let text = node.nonempty_string()?;
     if text.chars().any(char::is_control) {
@@ -125,7 +125,7 @@ fn read_text(node: &Node<'_>) -> Result<Template, Error> {
 // === impl ActionKind ===
 
 impl ActionKind {
-    /// From an object that has the option of one kind.
+    /// Reads an object that has the option of exactly one kind.
     fn read(object: &Object<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         if let Some(pass) = object.get("pass") {
             return Pass::read(&pass, scope).map(Self::Pass);
@@ -150,7 +150,7 @@ fn read_proxy(node: &Node<'_>) -> Result<Endpoint, Error> {
     let text = node.nonempty_string()?;
     let Some(address) = text.strip_prefix("http://") else {
         let advice = if text.starts_with("https://") {
-            "howdah speaks plain HTTP to other servers; write http://"
+            "howdah connects to other servers without TLS; write http://"
         } else {
             "write one such as \"http://127.0.0.1:8080\" or \"http://unix:/path\""
         };
@@ -164,7 +164,7 @@ fn read_proxy(node: &Node<'_>) -> Result<Endpoint, Error> {
 impl RedirectTarget {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let template = Template::read(node)?;
-        // What is the same for every request is encoded once. A dollar sign would become a variable again.
+        // A constant is encoded once, here. Its dollar signs are escaped, or they would begin variables.
         let Some(constant) = template.as_constant() else {
             return Ok(Self(template));
         };
@@ -172,7 +172,7 @@ impl RedirectTarget {
         Ok(Self(Template::parse(&encoded)?))
     }
 
-    /// The header's value for one request: visible ASCII only. May be empty; there is then no header.
+    /// The header's value for one request: visible ASCII only. If it is empty, the header is not sent.
     pub fn render<V: Variables + ?Sized>(&self, variables: &V) -> Cow<'_, str> {
         match self.0.as_constant() {
             Some(constant) => Cow::Borrowed(constant),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_becomes_a_header() {
+    fn a_location_is_encoded_for_the_header() {
         let request = TestRequest { host: "x.org", uri: "/a b", ..TestRequest::default() };
         let request = request.with_query("bad=%0d%0aSet-Cookie:1&dollar=$");
         let cases = [
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_action_is_refused() {
+    fn an_invalid_action_is_rejected() {
         let one = "an action has exactly one of \"pass\", \"share\", \"proxy\" and \"return\"; write one";
         let cases = [
             ("{}", format!(": {one}")),
@@ -269,11 +269,11 @@ mod tests {
             (r#"{"index": "x"}"#, format!(": {one}")),
             (
                 r#"{"pass": "routes/s", "fallback": {"return": 200}}"#,
-                "/fallback: this option does not go together with \"pass\"; remove it".into(),
+                "/fallback: this option cannot be combined with \"pass\"; remove it".into(),
             ),
             (
                 r#"{"proxy": "http://127.0.0.1:1", "location": "/"}"#,
-                "/location: this option does not go together with \"proxy\"; remove it".into(),
+                "/location: this option cannot be combined with \"proxy\"; remove it".into(),
             ),
             (r#"{"shared": "/x"}"#, "/shared: there is no such option; did you mean \"share\"?".into()),
             (
@@ -283,7 +283,7 @@ mod tests {
             (r#"{"return": 100}"#, "/return: 100 is out of range; write 200 to 999 (an HTTP status)".into()),
             (
                 r#"{"return": 301, "location": "/$url"}"#,
-                "/location: \"/$url\" has no variable \"url\" to fill in; did you mean \"uri\"?".into(),
+                "/location: \"/$url\" has the unknown variable \"url\"; did you mean \"uri\"?".into(),
             ),
             (
                 r#"{"proxy": "127.0.0.1:80"}"#,
@@ -294,7 +294,7 @@ mod tests {
             (
                 r#"{"proxy": "https://127.0.0.1:80"}"#,
                 "/proxy: \"https://127.0.0.1:80\" is not an address of an HTTP server; \
-                 howdah speaks plain HTTP to other servers; write http://"
+                 howdah connects to other servers without TLS; write http://"
                     .into(),
             ),
             (
@@ -305,7 +305,7 @@ mod tests {
             ),
             (
                 r#"{"return": 200, "rewrite": "new"}"#,
-                "/rewrite: \"new\" is no path of a request; begin it with \"/\"".into(),
+                "/rewrite: \"new\" is not the path of a request; begin it with \"/\"".into(),
             ),
             (
                 r#"{"return": 200, "rewrite": "/a\tb"}"#,
@@ -313,7 +313,7 @@ mod tests {
             ),
             (
                 r#"{"return": 200, "rewrite": null}"#,
-                "/rewrite: expected a string, found null; remove the option to have its default".into(),
+                "/rewrite: expected a string, found null; remove the option to get its default".into(),
             ),
             (
                 r#"{"return": 200, "response_headers": {"X": 1}}"#,

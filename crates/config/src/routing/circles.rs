@@ -1,8 +1,8 @@
-//! Routes must not pass requests in a circle.
+//! Rejects routes that pass requests in a circle.
 //!
-//! What a step matches does not change on the way, so that a request that came back to a route would never leave it.
-//! Two kinds of pass are left out, since a request may leave after all: one that rewrites the path, and one with
-//! variables. The router counts those.
+//! The steps that match a request stay the same while it is passed on, so a request that returns to a route would never
+//! leave the circle. Two kinds of pass are ignored here, because the request may leave after all: a pass that rewrites
+//! the path, and a pass with variables. The router limits the number of those for each request.
 
 use std::collections::BTreeMap;
 
@@ -13,32 +13,33 @@ use crate::routing::action::{Action, ActionKind};
 use crate::routing::pass::Pass;
 use crate::routing::step::RouteStep;
 
-/// How many routes of a circle its error names.
+/// The number of routes that the error names.
 const CIRCLE_NAMES: usize = 5;
 
-/// An error if a route passes requests to itself, over however many others. The unnamed route is `""`.
+/// Returns an error if a route passes requests back to itself, directly or through other routes. The unnamed route is
+/// `""`.
 ///
-/// Without recursion, since a configuration may chain as many routes as its size allows.
-pub(crate) fn refuse(node: &Node<'_>, routes: &BTreeMap<&str, &[RouteStep]>) -> Result<(), Error> {
+/// The search does not recurse: the number of routes in a chain is limited only by the configuration's size.
+pub(crate) fn reject(node: &Node<'_>, routes: &BTreeMap<&str, &[RouteStep]>) -> Result<(), Error> {
     let next: BTreeMap<&str, Vec<&str>> = routes
         .iter()
         .map(|(name, steps)| (*name, steps.iter().flat_map(|step| passes(&step.action)).collect()))
         .collect();
-    // Once a route is in here, everything that it leads to is known to end, or is being followed.
+    // The routes that were visited. Everything after a done one is known to end; a circle returns to one in progress.
     let mut seen = BTreeMap::new();
     for start in next.keys() {
         let mut followed = vec![(*start, 0)];
         while let Some((name, position)) = followed.last_mut() {
-            seen.insert(*name, Following::Yes);
+            seen.insert(*name, Visit::InProgress);
             let Some(target) = next.get(name).and_then(|targets| targets.get(*position)) else {
-                seen.insert(*name, Following::Done);
+                seen.insert(*name, Visit::Done);
                 followed.pop();
                 continue;
             };
             *position += 1;
             match seen.get(target) {
-                Some(Following::Done) => {}
-                Some(Following::Yes) => {
+                Some(Visit::Done) => {}
+                Some(Visit::InProgress) => {
                     let circle: Vec<&str> = followed.iter().map(|(name, _)| *name).collect();
                     return Err(circle_error(node, &circle, target));
                 }
@@ -50,12 +51,12 @@ pub(crate) fn refuse(node: &Node<'_>, routes: &BTreeMap<&str, &[RouteStep]>) -> 
 }
 
 #[derive(Clone, Copy)]
-enum Following {
-    Yes,
+enum Visit {
+    InProgress,
     Done,
 }
 
-/// The name of the route to which the action passes requests as they are, its fallbacks included.
+/// The name of the route to which the action passes requests unchanged, fallbacks included.
 fn passes(action: &Action) -> Option<&str> {
     if action.rewrite.is_some() {
         return None;
@@ -67,9 +68,9 @@ fn passes(action: &Action) -> Option<&str> {
     }
 }
 
-/// `followed` are the routes on the way, of which the last leads back to `target`.
+/// The error for the routes `followed`, the last of which passes requests back to `target`.
 fn circle_error(node: &Node<'_>, followed: &[&str], target: &str) -> Error {
-    let advice = "a request would never leave it; remove one of its passes";
+    let advice = "a request would never leave it; remove one of the passes";
     if target.is_empty() {
         return node.error(format_args!("a step passes requests back to \"routes\", a circle: {advice}"));
     }
@@ -96,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn routes_may_meet_again_but_not_lead_in_a_circle() {
+    fn routes_may_share_targets_but_not_form_a_circle() {
         let fallback =
             r#"{"action": {"share": "/x$uri", "fallback": {"share": "/y$uri", "fallback": {"pass": "routes/a"}}}}"#;
         let diamond = format!(r#"{{"a": [{}, {}], "b": [{}], "c": [{2}], "d": []}}"#, pass("b"), pass("c"), pass("d"));
         assert_eq!(parse(&diamond), Ok(()));
-        let advice = "a request would never leave it; remove one of its passes";
+        let advice = "a request would never leave it; remove one of the passes";
         let cases = [
             (
                 format!(r#"{{"a": [{}]}}"#, pass("a")),

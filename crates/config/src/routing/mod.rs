@@ -1,4 +1,4 @@
-//! What becomes of a request: routes, their actions, and where a `pass` leads.
+//! Routing: routes with their steps, the actions of steps, and where a `pass` leads.
 
 pub(crate) mod action;
 mod circles;

@@ -1,6 +1,6 @@
 //! `pass`: where a request goes next.
 //!
-//! A pass without variables leads somewhere: what it names exists. One with variables is looked up for each request.
+//! The destination of a pass without variables is known to exist. A pass with variables is looked up for each request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,15 +12,16 @@ use crate::read::scope::Scope;
 use crate::template::text::{self, Template};
 use crate::template::variable::Variables;
 
-/// What a pass may begin with.
+/// The beginnings of every pass.
 const KINDS: [&str; 4] = ["applications/", "routes/", "upstreams/", "routes"];
 
 /// Where a request goes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// To the same destination for all requests. What it names is in the [`Configuration`](crate::Configuration).
+    /// To one destination for all requests, which the [`Configuration`](crate::Configuration) has.
     To(Destination),
-    /// To what the text says for a request: see [`Configuration::destination`](crate::Configuration::destination).
+    /// To a destination that depends on the request: see
+    /// [`Configuration::destination`](crate::Configuration::destination).
     Computed(Template),
 }
 
@@ -45,7 +46,7 @@ impl Pass {
         Ok(Self::To(found.destination))
     }
 
-    /// The destination for one request; `None` if there is none of this name.
+    /// The destination for one request; `None` if it does not exist.
     pub(crate) fn resolve<V: Variables + ?Sized>(
         &self,
         names: &PassNames,
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_names_what_exists() {
+    fn a_pass_leads_to_an_existing_name() {
         let named = r#""routes": {"main": [], "x/y": []},"#;
         let cases = [
             (r#""routes": [],"#, "routes", Destination::Routes(None)),
@@ -114,20 +115,20 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_leads_nowhere_is_refused_with_what_to_write() {
+    fn a_pass_that_leads_nowhere_is_rejected_with_advice() {
         let named = r#""routes": {"main": []},"#;
         let array = r#""routes": [],"#;
         let cases = [
-            ("", "routes", "leads nowhere, since there are no \"routes\"; add them"),
-            (array, "routes/main", "names a route, but \"routes\" is an array, without names; write \"routes\""),
-            (named, "routes", "names no route, but \"routes\" is an object of named ones; write \"routes/main\""),
+            ("", "routes", "leads nowhere, because there are no \"routes\"; add them"),
+            (array, "routes/main", "names a route, but \"routes\" is an array without names; write \"routes\""),
+            (named, "routes", "names no route, but \"routes\" is an object of named routes; write \"routes/main\""),
             (named, "routes/mian", "names a route that does not exist; did you mean \"main\"?"),
             (named, "routes/", "leads nowhere; write"),
             (named, "routes/main/x", "leads nowhere; write"),
             ("", "/routes", "leads nowhere; write"),
             ("", "applications/shp", "names an application that does not exist; did you mean \"shop\"?"),
             ("", "applications/other", "names an application that does not exist; add it to \"applications\""),
-            ("", "applications/shop/front", "the application has no \"targets\"; leave the target out"),
+            ("", "applications/shop/front", "the application has no \"targets\"; remove the target"),
             ("", "applications/a%2fb%25%24/fron", "names a target that does not exist; did you mean \"front\"?"),
             ("", "applications/shop/front/x", "leads nowhere; write"),
             ("", "applications//front", "leads nowhere; write"),
@@ -135,7 +136,7 @@ mod tests {
             ("", "shop", "leads nowhere; write \"applications/shop\""),
             ("", "upstreams/x", "names an upstream that does not exist; add it to \"upstreams\""),
             ("", "upstreams/x/y", "leads nowhere; write"),
-            ("", "applications/$url", "has no variable \"url\" to fill in; did you mean \"uri\"?"),
+            ("", "applications/$url", "has the unknown variable \"url\"; did you mean \"uri\"?"),
             ("", "application/$host", "leads nowhere; write \"routes\""),
             ("", "`routes/${host}`", "is a JavaScript template, which howdah does not run"),
             ("", "", "listeners/*:80/pass: the string is empty"),
@@ -151,7 +152,7 @@ mod tests {
         let text = format!(r#"{{"listeners": {{"*:80": {{"pass": "applications/a%2fb%25%24"}}}}, {APPLICATIONS}}}"#);
         let configuration = Configuration::parse(&text).expect("configuration");
         assert_eq!(configuration.listeners[0].pass, Pass::To(application("a/b%$", Some("front"))));
-        let expected = "listeners/*:80/pass: no target is named, so that the first one is used; \
+        let expected = "listeners/*:80/pass: no target is named, so the first one is used; \
                         write \"applications/a%2Fb%25%24/front\"";
         assert_eq!(configuration.warnings, [expected]);
     }

@@ -1,11 +1,11 @@
-//! `response_headers`: what is changed in the headers of a response.
+//! `response_headers`: changes to the headers of a response.
 
 use crate::error::{Error, quoted};
 use crate::matching::fields::is_token;
 use crate::read::node::Node;
 use crate::template::text::Template;
 
-/// What says where a message ends is not up to the configuration.
+/// Headers that mark the end of a message. howdah sets them itself.
 const FRAMING: [&str; 6] = ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];
 
 /// A change to the headers of a response.
@@ -13,11 +13,11 @@ const FRAMING: [&str; 6] = ["connection", "content-length", "keep-alive", "te", 
 pub struct HeaderChange {
     /// In lower case.
     pub name: String,
-    /// What takes the place of all headers with this name; `None` (`null`) removes them.
+    /// The value that replaces all headers with this name; `None` (`null`) removes them.
     pub value: Option<Template>,
 }
 
-/// The changes in the order of the text; each name once.
+/// Reads the changes, in the order of the text. Each name appears once.
 pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<HeaderChange>, Error> {
     let mut changes: Vec<HeaderChange> = Vec::new();
     for (key, node) in node.named()? {
@@ -26,10 +26,12 @@ pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<HeaderChange>, Error> {
         }
         let name = key.to_ascii_lowercase();
         if FRAMING.contains(&name.as_str()) {
-            return Err(node.error("howdah sets this header itself, since it says where the response ends; remove it"));
+            return Err(
+                node.error("howdah sets this header itself, because it marks the end of the response; remove it")
+            );
         }
         if changes.iter().any(|change| change.name == name) {
-            return Err(node.error("this header is there twice; remove one"));
+            return Err(node.error("this header appears twice; remove one"));
         }
         let value = if node.is_null() { None } else { Some(read_value(&node)?) };
         changes.push(HeaderChange { name, value });
@@ -74,16 +76,16 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_header_is_refused() {
+    fn an_invalid_header_is_rejected() {
         let cases = [
             (r#"{"A B": "x"}"#, "A B: this is not the name of a header; write one such as \"Cache-Control\""),
             (
                 r#"{"Content-Length": "5"}"#,
-                "Content-Length: howdah sets this header itself, since it says where the response ends; remove it",
+                "Content-Length: howdah sets this header itself, because it marks the end of the response; remove it",
             ),
-            (r#"{"A": "x", "a": null}"#, "a: this header is there twice; remove one"),
+            (r#"{"A": "x", "a": null}"#, "a: this header appears twice; remove one"),
             (r#"{"A": "x\r\nB: y"}"#, r#"A: "x\r\nB: y" has a control character; remove it"#),
-            (r#"{"A": "$url"}"#, "A: \"$url\" has no variable \"url\" to fill in; did you mean \"uri\"?"),
+            (r#"{"A": "$url"}"#, "A: \"$url\" has the unknown variable \"url\"; did you mean \"uri\"?"),
             (r#"{"A": false}"#, "A: expected a string; write \"false\", with quotes"),
             ("[]", "expected an object, found an array"),
         ];

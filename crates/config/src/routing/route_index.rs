@@ -1,19 +1,24 @@
-//! Which steps of a route may be for a request, without asking each of them.
+//! An index of a route's steps, which finds the steps that may match a request without comparing each step.
 //!
-//! A step whose URI or host must be, begin with or end with one of some literals is found by these literals; the
-//! others are asked each time. The literals of a kind are sorted, and each knows the longest other one with which it
-//! begins. All literals with which a text begins are then the greatest one that is not greater than the text, and
-//! those with which that one begins: a binary search and a short walk, without any allocation.
+//! Users: tables of redirects after a relaunch, and one host for each customer, with hundreds of steps. Measured with
+//! the last step matching: 50 steps take 0.03 to 0.05 µs instead of 0.4 (exact URIs), 0.6 (prefixes), 2 (regular
+//! expressions) or 4.7 µs (three patterns a step); 500 steps take 0.04 to 0.07 µs instead of 4.5 to 50 µs. The rest of
+//! a request takes about 10 µs. `bench/route_table` measures the effect on throughput.
+//!
+//! A step whose URI or host must equal, begin with or end with one of some literals is found by these literals; the
+//! other steps are always candidates. The literals of a kind are sorted, and each has a link to the longest other
+//! literal with which it begins. The literals with which a text begins are then found by a binary search for the
+//! greatest literal that is not greater than the text, and by following the links from there, without any allocation.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::matching::condition::Condition;
 use crate::matching::pattern::Anchor;
 
-/// Asking so few steps costs no more than looking them up.
+/// Comparing fewer steps than this costs no more than a search in the index.
 const WORTH_INDEXING: usize = 8;
 
-/// The steps of a route by what their requests have in common. Steps are named by their places, ascending.
+/// The steps of a route by the literals of their conditions. Steps are named by their index; lists are ascending.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RouteIndex {
     uri: Literals,
@@ -23,22 +28,22 @@ pub(crate) struct RouteIndex {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Literals {
-    starts: Sorted,
-    /// The ends of texts, from back to front.
-    ends: Sorted,
+    starts: SortedLiterals,
+    /// The ends of texts, reversed.
+    ends: SortedLiterals,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Sorted(Vec<Entry>);
+struct SortedLiterals(Vec<LiteralEntry>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Entry {
+struct LiteralEntry {
     literal: Box<[u8]>,
-    /// The steps for texts that are the literal.
+    /// The steps for texts that equal the literal.
     whole: Vec<usize>,
     /// The steps for texts that begin with the literal.
     start: Vec<usize>,
-    /// The longest other literal with which this one begins.
+    /// The index of the longest other literal with which this one begins.
     parent: Option<usize>,
 }
 
@@ -49,7 +54,7 @@ impl RouteIndex {
         if conditions.len() < WORTH_INDEXING {
             return Self { always: (0..conditions.len()).collect(), ..Self::default() };
         }
-        // How many steps are found by the same literal: what many have in common does not tell them apart.
+        // The number of steps with the same literal: a literal that many steps share does not distinguish them.
         let (mut uri_counts, mut host_counts) = (HashMap::new(), HashMap::new());
         for condition in conditions.clone() {
             condition
@@ -81,7 +86,7 @@ impl RouteIndex {
         Self { uri: uri.finish(), host: host.finish(), always }
     }
 
-    /// Calls `visit` with lists of steps that have among them all that may be for a request.
+    /// Calls `visit` with lists of steps, which together contain all steps that may match the request.
     pub fn candidates<'t>(
         &self,
         uri: impl FnOnce() -> &'t str,
@@ -111,16 +116,16 @@ impl Literals {
     }
 }
 
-// === impl Sorted ===
+// === impl SortedLiterals ===
 
-impl Sorted {
-    /// Calls `visit` with the steps of each literal that the text is or with which it begins.
+impl SortedLiterals {
+    /// Calls `visit` with the steps of each literal that the text equals or begins with.
     fn find<'t, I: Iterator<Item = &'t u8>>(&self, len: usize, text: impl Fn() -> I, visit: &mut impl FnMut(&[usize])) {
         let not_greater = self.0.partition_point(|entry| entry.literal.iter().le(text()));
-        let mut place = not_greater.checked_sub(1);
+        let mut index = not_greater.checked_sub(1);
         let mut begins = false;
-        while let Some(entry) = place.map(|place| &self.0[place]) {
-            // What begins with a literal begins with that one's parent, too.
+        while let Some(entry) = index.map(|index| &self.0[index]) {
+            // A text that begins with a literal also begins with the parent of that literal.
             begins =
                 begins || (entry.literal.len() <= len && entry.literal.iter().eq(text().take(entry.literal.len())));
             if begins {
@@ -131,16 +136,16 @@ impl Sorted {
                     visit(&entry.start);
                 }
             }
-            place = entry.parent;
+            index = entry.parent;
         }
     }
 }
 
-/// The literals while they are collected.
+/// Collects the literals.
 #[derive(Default)]
 struct Builder {
-    starts: BTreeMap<Box<[u8]>, Entry>,
-    ends: BTreeMap<Box<[u8]>, Entry>,
+    starts: BTreeMap<Box<[u8]>, LiteralEntry>,
+    ends: BTreeMap<Box<[u8]>, LiteralEntry>,
 }
 
 // === impl Builder ===
@@ -153,7 +158,7 @@ impl Builder {
                 Anchor::Start(text) => &mut self.starts.entry((*text).into()).or_default().start,
                 Anchor::End(text) => &mut self.ends.entry(text.iter().rev().copied().collect()).or_default().start,
             };
-            // Two patterns of a step may begin alike.
+            // Two patterns of a step may have the same literal.
             if steps.last() != Some(&step) {
                 steps.push(step);
             }
@@ -165,17 +170,17 @@ impl Builder {
     }
 }
 
-fn sorted(literals: BTreeMap<Box<[u8]>, Entry>) -> Sorted {
-    let mut entries: Vec<Entry> = Vec::with_capacity(literals.len());
+fn sorted(literals: BTreeMap<Box<[u8]>, LiteralEntry>) -> SortedLiterals {
+    let mut entries: Vec<LiteralEntry> = Vec::with_capacity(literals.len());
     for (literal, entry) in literals {
-        // The one before begins with every literal with which this one begins, or is one of them.
+        // The literals with which this one begins are the one before and that one's parents, as far as they match.
         let mut parent = entries.len().checked_sub(1);
-        while let Some(place) = parent.filter(|place| !literal.starts_with(&entries[*place].literal)) {
-            parent = entries[place].parent;
+        while let Some(index) = parent.filter(|index| !literal.starts_with(&entries[*index].literal)) {
+            parent = entries[index].parent;
         }
-        entries.push(Entry { literal, parent, ..entry });
+        entries.push(LiteralEntry { literal, parent, ..entry });
     }
-    Sorted(entries)
+    SortedLiterals(entries)
 }
 
 #[cfg(test)]
@@ -192,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_are_found_by_how_a_text_begins_and_ends() {
+    fn literals_are_found_by_the_beginning_and_the_end_of_a_text() {
         let anchors = [
             Anchor::Start(b"/"),
             Anchor::Start(b"/a"),

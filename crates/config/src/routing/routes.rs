@@ -1,4 +1,4 @@
-//! `routes`: the steps among which a request finds its action. The first step that matches decides.
+//! `routes`: lists of steps. The first step that matches a request decides what is done with it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::routing::circles;
 use crate::routing::route_index::RouteIndex;
 use crate::routing::step::RouteStep;
 
-/// All routes: one without a name, or any number with names.
+/// All routes: one without a name, or several with names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routes(RouteTable);
 
@@ -22,7 +22,7 @@ enum RouteTable {
     Named(BTreeMap<String, Route>),
 }
 
-/// A route: steps, in their order.
+/// A route: a list of steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Route {
     steps: Vec<RouteStep>,
@@ -35,19 +35,18 @@ impl Routes {
     pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         if node.is_array() {
             let route = Route::read(node, scope)?;
-            circles::refuse(node, &BTreeMap::from([("", route.steps())]))?;
+            circles::reject(node, &BTreeMap::from([("", route.steps())]))?;
             return Ok(Self(RouteTable::Unnamed(route)));
         }
         let mut routes = BTreeMap::new();
         for (name, node) in node.named()? {
             routes.insert(name.to_owned(), Route::read(&node, scope)?);
         }
-        circles::refuse(node, &routes.iter().map(|(name, route)| (name.as_str(), route.steps())).collect())?;
+        circles::reject(node, &routes.iter().map(|(name, route)| (name.as_str(), route.steps())).collect())?;
         Ok(Self(RouteTable::Named(routes)))
     }
 
-    /// The route with this name; `None` if there is none, which cannot be for the name in a
-    /// [`Destination`](crate::Destination).
+    /// The route with this name. It exists for every [`Destination`](crate::Destination).
     pub fn find(&self, name: Option<&str>) -> Option<&Route> {
         match (&self.0, name) {
             (RouteTable::Unnamed(route), None) => Some(route),
@@ -80,8 +79,8 @@ impl Route {
         &self.steps
     }
 
-    /// The first step that is for this request. Its time hardly depends on how many steps there are, as long as their
-    /// conditions name URIs or hosts, or what these begin or end with.
+    /// The first step that matches this request. The time hardly depends on the number of steps, if their conditions
+    /// name URIs or hosts, or the beginnings or ends of these.
     pub fn first_match<R: RequestView + ?Sized>(&self, request: &R) -> Option<&RouteStep> {
         let mut first = self.steps.len();
         self.index.candidates(
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_step_is_refused() {
+    fn an_invalid_step_is_rejected() {
         let cases = [
             ("5", "routes: expected an array of steps, or an object of named arrays, found the number 5"),
             (r#"{"": []}"#, "routes: a name must not be empty"),
@@ -145,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Patterns and texts of few letters, so that they meet.
+    /// Patterns and texts of few letters, so that they often match.
     fn uri_pattern() -> impl Strategy<Value = String> {
         prop_oneof![
             "/[ab]{0,3}",
@@ -189,14 +188,14 @@ mod tests {
             for (uri, host) in requests {
                 let request = TestRequest { uri: leaked(uri), host: leaked(host), ..TestRequest::default() };
                 let linear = route.steps().iter().find(|step| step.condition.matches(&request));
-                let place = |step: Option<&RouteStep>| step.map(std::ptr::from_ref);
-                prop_assert_eq!(place(route.first_match(&request)), place(linear));
+                let address = |step: Option<&RouteStep>| step.map(std::ptr::from_ref);
+                prop_assert_eq!(address(route.first_match(&request)), address(linear));
             }
         }
     }
 
     #[test]
-    fn of_a_thousand_steps_few_are_asked() {
+    fn few_of_a_thousand_steps_are_compared() {
         let options = |i: usize| match i % 5 {
             0 => format!(r#""uri": "/page/{i}""#),
             1 => format!(r#""uri": ["/page/{i}/*", "~^/page-{i}/\\d"]"#),
@@ -222,7 +221,7 @@ mod tests {
             let request = TestRequest { uri, host, ..TestRequest::default() };
             let found = route.first_match(&request).expect("the last step");
             assert!(std::ptr::eq(found, &route.steps()[expected]), "{uri} {host}");
-            assert!(request.asked.get() < 10, "{uri} {host}: {}", request.asked.get());
+            assert!(request.reads.get() < 10, "{uri} {host}: {}", request.reads.get());
         }
     }
 }

@@ -3,37 +3,37 @@
 use std::path::Path;
 
 use crate::error::{Error, quoted};
-use crate::matching::pattern::{Patterns, Subject};
+use crate::matching::pattern::{PatternSubject, Patterns};
 use crate::read::node::{Node, Object};
 use crate::read::scope::Scope;
 use crate::template::path::PathTemplate;
 
 const DEFAULT_INDEX: &str = "index.html";
 
-/// Answers with a file.
+/// Where a file that answers a request may be, and which files are sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
-    /// Where the file may be: absolute paths, tried in this order. There is one at least.
+    /// Absolute paths of the file, tried in this order. There is at least one.
     pub paths: Vec<PathTemplate>,
-    /// The names of a folder's index file, tried in this order. May be empty. Each is a path below the folder.
+    /// The index files of a folder: paths below the folder, tried in this order. May be empty.
     pub index: Vec<String>,
-    /// The MIME types (in lower case, without parameters; empty if not known) of files that are sent; `None` is all.
-    /// They do not concern the index file of a folder.
+    /// The MIME types (in lower case, without parameters; empty if unknown) of files that are sent; `None`: all types.
+    /// Index files of folders are always sent.
     pub types: Option<Patterns>,
-    /// Whether symbolic links are followed: `Some(true)` anywhere, `Some(false)` never, `None` while they stay
-    /// inside the share's base, which is [`chroot`](Self::chroot), or else [`PathTemplate::constant_prefix`].
+    /// Whether symbolic links are followed: `Some(true)` everywhere, `Some(false)` never, `None` if they stay inside
+    /// the share's base, which is [`chroot`](Self::chroot), or else [`PathTemplate::constant_prefix`].
     pub follow_symlinks: Option<bool>,
-    /// Whether the way to a file may lead over mount points below the share's base: yes.
+    /// Whether the path to a file may cross mount points below the share's base. Default: true.
     pub traverse_mounts: bool,
-    /// An absolute path that contains every file which the share answers with. It bounds the file that is found;
-    /// it is not put before the paths. A path may still turn out to be outside; it is then not found.
+    /// An absolute path of a folder, outside of which no file is sent. It is not a prefix of the paths. A file that
+    /// turns out to be outside is treated as absent.
     pub chroot: Option<PathTemplate>,
 }
 
 // === impl Share ===
 
 impl Share {
-    /// From the options of an action that has the option `share`.
+    /// Reads the options of an action that has the option `share`.
     pub(crate) fn read(object: &Object<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let chroot = object.read("chroot", read_chroot)?;
         let share = object.require("share", "the path of the files")?;
@@ -45,7 +45,7 @@ impl Share {
         Ok(Self {
             paths,
             index: index.unwrap_or_else(|| vec![DEFAULT_INDEX.to_owned()]),
-            types: object.read("types", |node| Patterns::read(node, Subject::MimeType, scope))?,
+            types: object.read("types", |node| Patterns::read(node, PatternSubject::MimeType, scope))?,
             follow_symlinks: object.read("follow_symlinks", Node::boolean)?,
             traverse_mounts: object.read("traverse_mounts", Node::boolean)?.unwrap_or(true),
             chroot,
@@ -66,13 +66,13 @@ fn read_path(node: &Node<'_>, chroot: Option<&PathTemplate>) -> Result<PathTempl
     let Some(chroot) = chroot else { return Ok(path) };
     let problem = |problem: &str| node.error(format_args!("{} {problem}", quoted(&path.to_string())));
     if path.has_parent() {
-        return Err(problem("has a \"..\", which does not go together with \"chroot\"; write the path without it"));
+        return Err(problem("has a \"..\", which cannot be combined with \"chroot\"; write the path without it"));
     }
     let Some(folder) = chroot.as_constant() else { return Ok(path) };
     let constant = Path::new(path.constant_prefix());
-    // `Path` disregards doubled and trailing slashes.
+    // `Path` ignores doubled and trailing slashes.
     if !constant.starts_with(folder) && !Path::new(folder).starts_with(constant) {
-        return Err(problem(&format!("is outside of \"chroot\", which is {}; change one of them", quoted(folder))));
+        return Err(problem(&format!("is outside of \"chroot\", which is {}; change one of the two", quoted(folder))));
     }
     Ok(path)
 }
@@ -139,23 +139,23 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_is_named() {
+    fn an_error_names_the_option() {
         let cases = [
             (r#"{"share": []}"#, "share: the array is empty; add a path, as in \"/srv/shop$uri\""),
             (r#"{"share": "srv$uri"}"#, "share: \"srv$uri\" is not an absolute path; begin it with \"/\""),
             (r#"{"share": ["/x", "$uri"]}"#, "share/1: \"$uri\" is not an absolute path; begin it with \"/\""),
-            (r#"{"share": "/$url"}"#, "share: \"/$url\" has no variable \"url\" to fill in; did you mean \"uri\"?"),
+            (r#"{"share": "/$url"}"#, "share: \"/$url\" has the unknown variable \"url\"; did you mean \"uri\"?"),
             (
                 r#"{"share": "/x$uri", "index": "../a"}"#,
                 "index: \"../a\" must be a file below the folder, without \"..\"",
             ),
             (
                 r#"{"share": "/srv/a$uri", "chroot": "/srv/b"}"#,
-                "share: \"/srv/a$uri\" is outside of \"chroot\", which is \"/srv/b\"; change one of them",
+                "share: \"/srv/a$uri\" is outside of \"chroot\", which is \"/srv/b\"; change one of the two",
             ),
             (
                 r#"{"share": "/srv/b/../a$uri", "chroot": "/srv/b"}"#,
-                "share: \"/srv/b/../a$uri\" has a \"..\", which does not go together with \"chroot\"; \
+                "share: \"/srv/b/../a$uri\" has a \"..\", which cannot be combined with \"chroot\"; \
                  write the path without it",
             ),
             (r#"{"share": "/srv$uri", "chroot": "/srv/../x"}"#, "chroot: write the path without \"..\""),

@@ -13,7 +13,7 @@ pub(crate) const OPTIONS: Options = Options { known: &["match", "action"], refus
 pub struct RouteStep {
     /// `match`: the requests that the step is for.
     pub condition: Condition,
-    /// What is done with them.
+    /// `action`: what is done with them.
     pub action: Action,
 }
 

@@ -1,4 +1,4 @@
-//! `upstreams`: groups of servers that share their requests.
+//! `upstreams`: groups of servers that share requests.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,20 @@ pub(crate) const SERVER_OPTIONS: Options = Options { known: &["weight"], refused
 
 const MAX_WEIGHT: f64 = 1_000_000.0;
 
-/// Servers that share their requests by weight. At least one has a weight above 0.
+/// Servers that share requests in proportion to their weights. At least one weight is above 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upstream {
-    /// In the order of the text, each endpoint once.
+    /// In the order of the text. Each endpoint appears once.
     pub servers: Vec<UpstreamServer>,
 }
 
 /// A server of an upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamServer {
-    /// Where it listens, for HTTP.
+    /// The address, for HTTP.
     pub endpoint: Endpoint,
-    /// Its share of the requests, in relation to the other servers', 0 to 1,000,000: 1. With 0 it gets none.
+    /// The server's share of the requests relative to the other servers, 0 to 1,000,000. Default: 1. With 0, it gets no
+    /// requests.
     pub weight: f64,
 }
 
@@ -48,7 +49,7 @@ impl Upstream {
             all.push(UpstreamServer { endpoint, weight: weight.unwrap_or(1.0) });
         }
         if all.iter().all(|server| server.weight == 0.0) {
-            return Err(servers.error("no server would get a request; add one with a weight above 0"));
+            return Err(servers.error("no server would get requests; add a server with a weight above 0"));
         }
         Ok(Self { servers: all })
     }
@@ -73,13 +74,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_upstream_is_refused() {
+    fn an_invalid_upstream_is_rejected() {
         let cases = [
             ("{}", ": \"servers\" is missing; add \"servers\": {\"127.0.0.1:8080\": {}}"),
-            (r#"{"servers": {}}"#, "/servers: no server would get a request; add one with a weight above 0"),
+            (r#"{"servers": {}}"#, "/servers: no server would get requests; add a server with a weight above 0"),
             (
                 r#"{"servers": {"127.0.0.1:1": {"weight": 0}}}"#,
-                "/servers: no server would get a request; add one with a weight above 0",
+                "/servers: no server would get requests; add a server with a weight above 0",
             ),
             (
                 r#"{"servers": {"127.0.0.1:1": {"weight": 1000001}}}"#,

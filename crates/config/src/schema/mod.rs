@@ -2,9 +2,9 @@
 
 /// The JSON Schema (draft 2020-12) of the language, for editors and for `howdah config schema`.
 ///
-/// It knows the shape of a configuration: options, types, ranges, defaults. What depends on the rest of the
-/// configuration (does the route of this `pass` exist?) only [`Configuration`](crate::Configuration) tells. Each
-/// option says in `x-unit` what became of it since NGINX Unit.
+/// It describes the form of a configuration: options, types, ranges, defaults. Only
+/// [`Configuration`](crate::Configuration) checks values that depend on each other, such as whether the route of a
+/// `pass` exists. The `x-unit` of each option compares it to NGINX Unit.
 pub const SCHEMA: &str = include_str!("../../schema.json");
 
 #[cfg(test)]

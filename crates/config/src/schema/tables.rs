@@ -1,7 +1,7 @@
-//! The tables of docs/configuration.md, made from the schema.
+//! The tables of docs/configuration.md, generated from the schema.
 //!
-//! Each object of the schema that has a `title` is a table, and so are the variables. In the page a table lies between
-//! `<!-- table: TITLE -->` and `<!-- end of table -->`.
+//! Each object of the schema that has a `title` becomes a table, and so do the variables. On the page, a table is
+//! between `<!-- table: TITLE -->` and `<!-- end of table -->`.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ impl Schema {
         Self { root: json::parse(SCHEMA).expect("schema.json is JSON") }
     }
 
-    /// The page with each table made anew.
+    /// The page with each table generated again.
     ///
     /// # Panics
     ///
@@ -46,7 +46,7 @@ impl Schema {
         rewritten
     }
 
-    /// The objects that are tables: the configuration itself, and those of `$defs` that have a title.
+    /// The objects that become tables: the configuration itself, and the objects of `$defs` with a title.
     pub fn objects(&self) -> impl Iterator<Item = &Object> {
         let root = object(&self.root);
         let definitions = object(&root["$defs"]).values().map(object);
@@ -76,10 +76,11 @@ impl Schema {
     fn variables(&self) -> String {
         let variables = object(&self.definition("template")["x-variables"]);
         let rows = variables.iter().map(|(name, meaning)| row(&[format!("`{name}`"), string(meaning).to_owned()]));
-        "| variable | what it stands for |\n|---|---|\n".to_owned() + &rows.collect::<String>()
+        "| variable | value |\n|---|---|\n".to_owned() + &rows.collect::<String>()
     }
 
-    /// In words: `x-type` of the option or of what it refers to, else what the schema's own keywords say.
+    /// The type in words: `x-type` of the option or of the definition to which it refers, or else a description of the
+    /// schema's own keywords.
     fn type_of(&self, option: &Object) -> String {
         if let Some(words) = option.get("x-type") {
             return string(words).to_owned();

@@ -1,4 +1,5 @@
-//! That the schema is one, accepts what it should and nothing else, and is what docs/configuration.md says.
+//! The schema is a JSON Schema, accepts valid configurations only, and agrees with the parser and
+//! docs/configuration.md.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -59,7 +60,7 @@ fn the_examples_use_every_option() {
 }
 
 #[test]
-fn a_wrong_configuration_does_not_validate() {
+fn an_invalid_configuration_does_not_validate() {
     let validator = jsonschema::draft202012::new(&schema()).expect("a schema");
     let listener = |json: &str| format!(r#"{{"listeners": {{"*:80": {json}}}}}"#);
     let action = |json: &str| format!(r#"{{"routes": [{{"action": {json}}}]}}"#);
@@ -114,21 +115,21 @@ fn a_wrong_configuration_does_not_validate() {
 }
 
 #[test]
-fn every_option_is_described_and_says_what_became_of_it() {
+fn every_option_is_described_and_compared_to_unit() {
     for table in Schema::new().objects() {
         for (name, option) in object(&table["properties"]) {
-            let place = format!("{}: {name}", string(&table["title"]));
+            let option_path = format!("{}: {name}", string(&table["title"]));
             let option = object(option);
-            let description = string(option.get("description").unwrap_or_else(|| panic!("{place}: description")));
-            assert!(!description.is_empty() && !description.ends_with('.'), "{place}: no full stop in a table");
-            match option.get("x-unit").unwrap_or_else(|| panic!("{place}: x-unit")) {
-                json::JsonValue::String(word) => assert!(["works", "ours"].contains(&word.as_str()), "{place}"),
+            let description = string(option.get("description").unwrap_or_else(|| panic!("{option_path}: description")));
+            assert!(!description.is_empty() && !description.ends_with('.'), "{option_path}: a table has no full stops");
+            match option.get("x-unit").unwrap_or_else(|| panic!("{option_path}: x-unit")) {
+                json::JsonValue::String(word) => assert!(["works", "ours"].contains(&word.as_str()), "{option_path}"),
                 detail => {
                     let (word, detail) = object(detail).first().expect("one word");
-                    assert!(["differs", "refused"].contains(&word.as_str()), "{place}");
-                    assert!(!string(detail).is_empty(), "{place}");
+                    assert!(["differs", "refused"].contains(&word.as_str()), "{option_path}");
+                    assert!(!string(detail).is_empty(), "{option_path}");
                     let nothing_is_valid = option.get("not").is_some_and(|not| object(not).is_empty());
-                    assert_eq!(word == "refused", nothing_is_valid, "{place}");
+                    assert_eq!(word == "refused", nothing_is_valid, "{option_path}");
                 }
             }
         }
@@ -172,7 +173,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
     ];
     for table in Schema::new().objects() {
         let title = string(&table["title"]);
-        // These are OpenSSL's commands, which disregard case.
+        // OpenSSL's commands, whose case is ignored, are not in a list of options.
         if title == "listener: tls: conf_commands" {
             continue;
         }
@@ -195,16 +196,16 @@ fn a_default_is_valid() {
     for (name, definition) in root["$defs"].as_object().expect("$defs") {
         let Some(options) = definition.get("properties").and_then(Value::as_object) else { continue };
         for (option, _) in options.iter().filter(|(_, option)| option.get("default").is_some()) {
-            let place = format!("#/$defs/{name}/properties/{option}");
-            let schema = serde_json::json!({ "$defs": root["$defs"], "$ref": place });
+            let option_path = format!("#/$defs/{name}/properties/{option}");
+            let schema = serde_json::json!({ "$defs": root["$defs"], "$ref": option_path });
             let validator = jsonschema::draft202012::new(&schema).expect("a schema");
-            assert!(validator.is_valid(&options[option]["default"]), "{place}");
+            assert!(validator.is_valid(&options[option]["default"]), "{option_path}");
         }
     }
 }
 
 #[test]
-fn the_tables_of_the_documentation_are_the_schemas() {
+fn the_tables_of_the_documentation_match_the_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let page = std::fs::read_to_string(&path).expect("docs/configuration.md");
     let rewritten = Schema::new().rewrite(&page);
@@ -214,7 +215,7 @@ fn the_tables_of_the_documentation_are_the_schemas() {
     let differs = page.lines().zip(rewritten.lines()).find(|(old, new)| old != new);
     assert!(
         page == rewritten,
-        "docs/configuration.md is not what crates/config/schema.json says; run UPDATE_DOCS=1 cargo test -p \
-         howdah-config tables_of_the_documentation, look at the difference and commit it. The first one: {differs:#?}"
+        "docs/configuration.md differs from crates/config/schema.json; run UPDATE_DOCS=1 cargo test -p howdah-config \
+         tables_of_the_documentation, review the difference and commit it. The first one: {differs:#?}"
     );
 }

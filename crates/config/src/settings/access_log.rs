@@ -1,4 +1,4 @@
-//! `access_log`: where each request is logged, and in which form.
+//! `access_log`: where requests are logged, and in which format.
 
 use std::path::PathBuf;
 
@@ -9,43 +9,43 @@ use crate::template::text::Template;
 
 pub(crate) const OPTIONS: Options = Options { known: &["path", "format", "if"], refused: &[] };
 
-/// The combined format of other servers.
+/// The combined format, as of other servers.
 const COMBINED: &str = "$remote_addr - - [$time_local] \"$request_line\" $status $body_bytes_sent \
                         \"$header_referer\" \"$header_user_agent\"";
 
 /// How requests are logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    /// Where to.
+    /// Where the lines are written.
     pub destination: LogDestination,
-    /// What a line says.
+    /// The format of a line.
     pub format: LogFormat,
-    /// Which requests are logged: those for which it holds; `None` is all.
+    /// The requests that are logged: those for which it is true; `None`: all requests.
     pub condition: Option<Predicate>,
 }
 
-/// Where a log goes.
+/// Where a log is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogDestination {
-    /// To the end of a file; the path is absolute.
+    /// A file, to which lines are appended. The path is absolute.
     Path(PathBuf),
-    /// To standard output: `"-"`.
+    /// Standard output: `"-"`.
     Stdout,
 }
 
-/// What a line of a log says. A variable without a value is a `-`.
+/// The format of a line. A variable without a value is written as `-`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// The template, without a line break: the combined format, unless said otherwise.
+    /// A template without a line break. Default: the combined format.
     Text(Template),
-    /// An object with these members in this order, at least one, each a string.
+    /// A JSON object with these members, all strings, in this order. There is at least one.
     Json(Vec<(String, Template)>),
 }
 
 // === impl AccessLog ===
 
 impl AccessLog {
-    /// From `"/path"`, `"-"` or an object.
+    /// Reads `"/path"`, `"-"` or an object.
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         if !node.is_object() {
             let destination = LogDestination::read(node)?;
@@ -77,7 +77,7 @@ impl LogDestination {
 impl LogFormat {
     /// The combined format.
     pub fn combined() -> Self {
-        Self::Text(Template::parse(COMBINED).expect("a test reads it"))
+        Self::Text(Template::parse(COMBINED).expect("a test parses it"))
     }
 
     fn read(node: &Node<'_>) -> Result<Self, Error> {
@@ -86,7 +86,7 @@ impl LogFormat {
                 return Err(node.expected("a string or an object of strings"));
             }
             if node.string()?.contains(['\r', '\n']) {
-                return Err(node.error("the format has a line break; howdah adds the one at the end; remove it"));
+                return Err(node.error("the format has a line break; remove it, because howdah adds one to each line"));
             }
             return Template::read(node).map(Self::Text);
         }
@@ -137,19 +137,19 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_is_named() {
+    fn an_error_names_the_option() {
         let cases = [
             (r#""x.log""#, ": \"x.log\" is not an absolute path; begin it with \"/\""),
             ("{}", ": \"path\" is missing; add the log's path, or \"-\" for standard output"),
             ("false", ": expected a string; write \"false\", with quotes"),
             (
                 r#"{"path": "-", "format": "$url"}"#,
-                "/format: \"$url\" has no variable \"url\" to fill in; did you mean \"uri\"?",
+                "/format: \"$url\" has the unknown variable \"url\"; did you mean \"uri\"?",
             ),
             (r#"{"path": "-", "format": 5}"#, "/format: expected a string or an object of strings, found the number 5"),
             (
                 r#"{"path": "-", "format": "a\nb"}"#,
-                "/format: the format has a line break; howdah adds the one at the end; remove it",
+                "/format: the format has a line break; remove it, because howdah adds one to each line",
             ),
             (
                 r#"{"path": "-", "format": {}}"#,

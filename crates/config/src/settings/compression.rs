@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::error::{Error, quoted};
-use crate::matching::pattern::{Patterns, Subject};
+use crate::matching::pattern::{PatternSubject, Patterns};
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 
@@ -15,39 +15,39 @@ const MAX_MIN_LENGTH_BYTES: u64 = i64::MAX as u64;
 /// Which responses are compressed, and how. The default compresses nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compression {
-    /// The MIME types (in lower case, without parameters) of responses that are compressed; `None` is all.
+    /// The MIME types (in lower case, without parameters) of responses that are compressed; `None`: all types.
     pub types: Option<Patterns>,
-    /// The ways to compress, of which a client's `Accept-Encoding` chooses; among those that it likes as much, the
-    /// first. Each encoding is there once.
+    /// The compressors. A client's `Accept-Encoding` selects one; among those that it prefers equally, the first. Each
+    /// encoding appears once.
     pub compressors: Vec<Compressor>,
 }
 
-/// A way to compress.
+/// An encoding, and the responses for which it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressor {
-    /// The encoding, and how hard it is tried.
+    /// The encoding with its level.
     pub encoding: Encoding,
-    /// Shorter bodies stay as they are, in bytes: 0.
+    /// Shorter bodies are not compressed, in bytes. Default: 0.
     pub min_length: u64,
 }
 
-/// An encoding with its level. More is smaller and slower.
+/// An encoding with its level. A higher level is slower and compresses better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// `zstd`, -7 to 22: 3.
+    /// `zstd`, -7 to 22. Default: 3.
     Zstd(i32),
-    /// `br`, 0 to 11: 4, since 11, the format's own default, is far too slow to do while a client waits.
+    /// `br`, 0 to 11. Default: 4, because the format's own default, 11, is far too slow while a client waits.
     Brotli(u32),
-    /// `gzip`, 0 to 9: 6.
+    /// `gzip`, 0 to 9. Default: 6.
     Gzip(u32),
-    /// `deflate`, 0 to 9: 6.
+    /// `deflate`, 0 to 9. Default: 6.
     Deflate(u32),
 }
 
 // === impl Compression ===
 
 impl Compression {
-    /// `compressors` is an object or an array of objects.
+    /// Reads `compression`. Its `compressors` are an object or an array of objects.
     pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
         let compressors = object.read("compressors", |node| {
@@ -62,14 +62,14 @@ impl Compression {
                 let compressor = Compressor::read(&node)?;
                 let encoding = compressor.encoding.as_str();
                 if compressors.iter().any(|other| other.encoding.as_str() == encoding) {
-                    return Err(node.error(format_args!("the encoding {encoding:?} is there twice; remove one")));
+                    return Err(node.error(format_args!("the encoding {encoding:?} appears twice; remove one")));
                 }
                 compressors.push(compressor);
             }
             Ok(compressors)
         })?;
         Ok(Self {
-            types: object.read("types", |node| Patterns::read(node, Subject::MimeType, scope))?,
+            types: object.read("types", |node| Patterns::read(node, PatternSubject::MimeType, scope))?,
             compressors: compressors.unwrap_or_default(),
         })
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn compressors_have_a_level_and_a_least_length() {
+    fn compressors_have_a_level_and_a_minimum_length() {
         let compressor = |encoding, min_length| Compressor { encoding, min_length };
         let cases = [
             ("{}", vec![]),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_compressor_is_refused() {
+    fn an_invalid_compressor_is_rejected() {
         let cases = [
             (
                 r#"{"compressors": "gzip"}"#,
@@ -188,7 +188,7 @@ mod tests {
             ),
             (
                 r#"{"compressors": [{"encoding": "br"}, {"encoding": "br"}]}"#,
-                "compressors/1: the encoding \"br\" is there twice; remove one",
+                "compressors/1: the encoding \"br\" appears twice; remove one",
             ),
             (r#"{"types": {}}"#, "types: expected a string or an array of strings, found an object"),
             (r#"{"type": "text/*"}"#, "type: there is no such option; did you mean \"types\"?"),

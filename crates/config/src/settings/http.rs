@@ -1,4 +1,4 @@
-//! `settings/http`: limits, time-outs and habits of HTTP.
+//! `settings/http`: limits, timeouts and other settings of HTTP.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,11 +29,11 @@ pub(crate) const OPTIONS: Options = Options {
         ("header_buffer_size", HEAD_ADVICE),
         ("large_header_buffer_size", HEAD_ADVICE),
         ("large_header_buffers", HEAD_ADVICE),
-        ("websocket", "WebSockets pass through a \"proxy\" as they are; remove it"),
+        ("websocket", "\"proxy\" passes WebSockets through unchanged; remove it"),
     ],
 };
 
-const HEAD_ADVICE: &str = "the head of a request may have 64 KiB, without any setting; remove it";
+const HEAD_ADVICE: &str = "the head of a request may always have 64 KiB; remove it";
 
 pub(crate) const STATIC_OPTIONS: Options = Options { known: &["mime_types"], refused: &[] };
 
@@ -41,34 +41,35 @@ const MAX_SECONDS: u64 = i32::MAX as u64 / 1000;
 const MAX_BODY_BYTES: u64 = 1 << 40;
 const MAX_BUFFER_BYTES: u64 = 1 << 30;
 
-/// Limits, time-outs and habits of HTTP. The time-outs are 1 to 2,147,483 seconds.
+/// Limits and timeouts of HTTP. Timeouts are 1 to 2,147,483 seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http {
-    /// How long a client may take for the header of a request: 30 s.
+    /// The time that a client has to send the head of a request. Default: 30 s.
     pub header_read_timeout: Duration,
-    /// How long a client may send nothing while its body is read: 30 s.
+    /// The time without any data while a body is read. Default: 30 s.
     pub body_read_timeout: Duration,
-    /// How long a client may take nothing of the response: 30 s.
+    /// The time in which a client reads nothing of a response. Default: 30 s.
     pub send_timeout: Duration,
-    /// How long a connection may stay open between requests: 180 s.
+    /// The time that a connection stays open between requests. Default: 180 s.
     pub idle_timeout: Duration,
-    /// The longest body of a request, in bytes, from 1 to 1 TiB: 8 MiB.
+    /// The largest body of a request, in bytes, from 1 to 1 TiB. Default: 8 MiB.
     pub max_body_size: u64,
-    /// How much of a body is kept in memory before it goes to a file, in bytes, up to 1 GiB: 16 KiB.
+    /// The part of a body that is kept in memory before a file is used, in bytes, up to 1 GiB. Default: 16 KiB.
     pub body_buffer_size: u64,
-    /// The folder of these files, an absolute path; `None` is the system's folder for temporary files.
+    /// The folder of these files, an absolute path; `None`: the system's folder for temporary files.
     pub body_temp_path: Option<PathBuf>,
-    /// Whether headers whose names have other characters than letters, digits and dashes are left out: true.
+    /// Whether headers are dropped if their names have characters other than letters, digits and hyphens. Default:
+    /// true.
     pub discard_unsafe_fields: bool,
-    /// Whether the log tells for each request which steps of routes it took: false.
+    /// Whether the steps that each request takes are logged. Default: false.
     pub log_route: bool,
-    /// Whether the `Server` header has the version: true.
+    /// Whether the `Server` header has the version. Default: true.
     pub server_version: bool,
-    /// Whether bodies of requests that come in chunks are accepted: false.
+    /// Whether request bodies in chunks are accepted. Default: false.
     pub chunked_transform: bool,
-    /// `static/mime_types`: the types of files, before the built-in ones.
+    /// `static/mime_types`: types of files, which override the built-in ones.
     pub mime_types: MimeTypes,
-    /// Which responses are compressed, and how: none.
+    /// Which responses are compressed, and how. Default: no compression.
     pub compression: Compression,
 }
 
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_has_its_default() {
+    fn an_absent_setting_has_its_default() {
         assert_eq!(read("{}"), Ok(Http::default()));
         assert_eq!(read(r#"{"static": {}, "compression": {}}"#), Ok(Http::default()));
     }
@@ -173,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_setting_is_named_with_its_range() {
+    fn an_error_names_the_setting_and_its_range() {
         let seconds = "write 1 to 2147483 seconds";
         let head = "howdah does not have this option of NGINX Unit; \
-                    the head of a request may have 64 KiB, without any setting; remove it";
+                    the head of a request may always have 64 KiB; remove it";
         let cases = [
             (
                 r#"{"header_read_timeout": "30"}"#,
@@ -203,7 +204,7 @@ mod tests {
             (
                 r#"{"websocket": {}}"#,
                 "websocket: howdah does not have this option of NGINX Unit; \
-                 WebSockets pass through a \"proxy\" as they are; remove it"
+                 \"proxy\" passes WebSockets through unchanged; remove it"
                     .into(),
             ),
         ];

@@ -1,23 +1,23 @@
-//! `static/mime_types`: the types of files.
+//! `static/mime_types`: the MIME types of files.
 
 use std::collections::BTreeMap;
 
 use crate::error::{Error, quoted};
 use crate::read::node::Node;
 
-/// The types of files, by name or extension. A type is visible ASCII.
+/// The MIME types of files, by name or extension. A type is visible ASCII.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MimeTypes {
     /// By extension, without the dot and in lower case.
     pub extensions: BTreeMap<String, String>,
-    /// By the whole name of a file, in lower case. These go first.
+    /// By the whole name of a file, in lower case. Names take precedence over extensions.
     pub names: BTreeMap<String, String>,
 }
 
 // === impl MimeTypes ===
 
 impl MimeTypes {
-    /// From types with their extensions and names to these with their type.
+    /// Reads types with their extensions and names, and inverts the mapping.
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let mut types = Self::default();
         for (mime_type, node) in node.named()? {
@@ -31,14 +31,14 @@ impl MimeTypes {
                 };
                 if let Some(other) = map.insert(key.text, mime_type.to_owned()) {
                     let (written, other) = (quoted(&key.written), quoted(&other));
-                    return Err(node.error(format_args!("{written} has the type {other} already; remove one")));
+                    return Err(node.error(format_args!("{written} already has the type {other}; remove one")));
                 }
             }
         }
         Ok(types)
     }
 
-    /// The type of the file with this name, if it is written here.
+    /// The configured type of the file with this name.
     pub fn of(&self, name: &str) -> Option<&str> {
         if self.names.is_empty() && self.extensions.is_empty() {
             return None;
@@ -48,7 +48,7 @@ impl MimeTypes {
     }
 }
 
-/// The keys are in lower case, as most names are.
+/// Looks a key up as it is, because most names are in lower case like the keys, and then in lower case.
 fn in_either_case<'m>(map: &'m BTreeMap<String, String>, key: &str) -> Option<&'m String> {
     map.get(key).or_else(|| map.get(&key.to_lowercase()))
 }
@@ -63,7 +63,8 @@ struct Key {
     written: String,
 }
 
-/// Names with slashes between them, two of them mostly, and perhaps parameters. Visible ASCII, as it becomes a header's value.
+/// Whether the text is a type: names separated by slashes (usually two), and parameters. It must be visible ASCII,
+/// because it becomes the value of a header.
 fn is_mime_type(name: &str) -> bool {
     let essence = name.split(';').next().unwrap_or_default().trim_end();
     name.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
@@ -71,7 +72,7 @@ fn is_mime_type(name: &str) -> bool {
         && essence.split('/').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
-/// An extension begins with a dot.
+/// Reads the name of a file, or an extension, which begins with a dot.
 fn read_file(node: &Node<'_>) -> Result<File, Error> {
     let text = node.nonempty_string()?;
     let key = |part: &str| Key { text: part.to_owned(), written: text.clone() };
@@ -83,7 +84,7 @@ fn read_file(node: &Node<'_>) -> Result<File, Error> {
         return Ok(File::Name(key(&text.to_lowercase())));
     };
     if extension.is_empty() || extension.contains('.') {
-        let advice = "write what comes after a file's last dot, such as \".gz\"";
+        let advice = "write the part after the last dot, such as \".gz\"";
         return Err(node.error(format_args!("{} is not an extension; {advice}", quoted(&text))));
     }
     Ok(File::Extension(key(&extension.to_lowercase())))
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_mime_type_is_refused() {
+    fn an_invalid_mime_type_is_rejected() {
         let cases = [
             (r#"{"text": ".x"}"#, "text: this is not a MIME type; write one such as \"text/plain\""),
             (r#"{"a//c": ".x"}"#, "a%2F%2Fc: this is not a MIME type; write one such as \"text/plain\""),
@@ -133,12 +134,12 @@ mod tests {
                 "a%2Fb/0: \"x/README\" has a slash; \
                  write the name of a file without its folder, or an extension such as \".gz\"",
             ),
-            (r#"{"a/b": "x", "c/d": "X"}"#, "c%2Fd: \"X\" has the type \"a/b\" already; remove one"),
+            (r#"{"a/b": "x", "c/d": "X"}"#, "c%2Fd: \"X\" already has the type \"a/b\"; remove one"),
             (
                 r#"{"a/b": ".tar.gz"}"#,
-                "a%2Fb: \".tar.gz\" is not an extension; write what comes after a file's last dot, such as \".gz\"",
+                "a%2Fb: \".tar.gz\" is not an extension; write the part after the last dot, such as \".gz\"",
             ),
-            (r#"{"a/b": ".x", "c/d": [".y", ".X"]}"#, "c%2Fd: \".X\" has the type \"a/b\" already; remove one"),
+            (r#"{"a/b": ".x", "c/d": [".y", ".X"]}"#, "c%2Fd: \".X\" already has the type \"a/b\"; remove one"),
         ];
         for (json, expected) in cases {
             assert_eq!(read(json), Err(expected.to_owned()), "{json}");

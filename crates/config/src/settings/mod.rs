@@ -1,4 +1,4 @@
-//! `settings`: what holds for every listener.
+//! `settings` and `access_log`: what applies to every listener.
 
 pub(crate) mod access_log;
 pub(crate) mod compression;
@@ -16,21 +16,21 @@ pub(crate) const OPTIONS: Options = Options {
     known: &["listen_threads", "http", "telemetry"],
     refused: &[(
         "js_module",
-        "it does not run JavaScript; write texts with variables, as in \"/srv/$host$uri\", choose by \"match\", \
+        "it does not run JavaScript; use texts with variables, such as \"/srv/$host$uri\", and \"match\" instead, \
          and remove it",
     )],
 };
 
 const MAX_THREADS: u32 = 1024;
 
-/// What holds for every listener.
+/// The settings of all listeners.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// How many threads the router has, from 1 to 1024; `None` is one for each core.
+    /// The number of threads of the router, from 1 to 1024; `None`: one for each core.
     pub listen_threads: Option<u32>,
-    /// Limits, time-outs and habits of HTTP.
+    /// Limits and timeouts of HTTP.
     pub http: Http,
-    /// Where traces go.
+    /// Where traces are sent.
     pub telemetry: Option<Telemetry>,
 }
 
@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_setting_is_named() {
+    fn an_error_names_the_setting() {
         let cases = [
             (r#"{"listen_threads": 0}"#, "listen_threads: 0 is out of range; write 1 to 1024 threads"),
             (r#"{"threads": 1}"#, "threads: there is no such option; remove it"),
             (
                 r#"{"js_module": "next"}"#,
                 "js_module: howdah does not have this option of NGINX Unit; it does not run JavaScript; \
-                 write texts with variables, as in \"/srv/$host$uri\", choose by \"match\", and remove it",
+                 use texts with variables, such as \"/srv/$host$uri\", and \"match\" instead, and remove it",
             ),
         ];
         for (json, expected) in cases {

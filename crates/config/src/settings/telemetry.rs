@@ -1,4 +1,4 @@
-//! `telemetry`: where traces of requests go. It is read and checked, and does nothing yet, as a warning says.
+//! `telemetry`: where traces of requests are sent. It is checked, but has no effect yet; a warning reports that.
 
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Options};
@@ -10,20 +10,20 @@ pub(crate) const OPTIONS: Options =
 const MAX_BATCH: u32 = 65_536;
 const DEFAULT_BATCH: u32 = 128;
 
-/// Where traces go, in OpenTelemetry's form.
+/// Where traces are sent, in OpenTelemetry's protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Telemetry {
     /// The URL of the collector.
     pub endpoint: String,
-    /// How it is spoken to.
+    /// The protocol of the collector.
     pub protocol: TelemetryProtocol,
-    /// How many spans go together, 1 to 65536: 128.
+    /// The number of spans that are sent together, 1 to 65536. Default: 128.
     pub batch_size: u32,
-    /// Which part of the requests is traced, 0 to 1: 1.
+    /// The fraction of the requests that are traced, 0 to 1. Default: 1.
     pub sampling_ratio: f64,
 }
 
-/// How a collector of traces is spoken to.
+/// The protocol of a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TelemetryProtocol {
     /// HTTP.
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_with_a_warning() {
+    fn telemetry_is_read_with_a_warning() {
         let (telemetry, warnings) = parse(
             r#"{"endpoint": "https://x/v1/traces", "protocol": "GRPC", "batch_size": 20, "sampling_ratio": 0.5}"#,
         )
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_is_named() {
+    fn an_error_names_the_option() {
         let with = |option: &str| format!(r#"{{"endpoint": "http://x", "protocol": "http", {option}}}"#);
         let cases = [
             (

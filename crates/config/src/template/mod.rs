@@ -1,4 +1,4 @@
-//! Texts with variables, such as `/srv/$host$uri`.
+//! Texts with variables, such as `https://$host$uri`, and paths with variables, such as `/srv/$host$uri`.
 
 pub(crate) mod path;
 pub(crate) mod text;

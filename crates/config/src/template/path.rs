@@ -1,7 +1,7 @@
-//! A file's path with variables: `/srv/shop$uri`, `/srv/$host$uri`.
+//! Paths of files with variables: `/srv/shop$uri`, `/srv/$host$uri`.
 //!
-//! What clients write into a path must not lead elsewhere. The path begins with a constant folder that a rendered path
-//! never leaves: a value that would climb out with `..` makes it no path at all.
+//! Clients choose the values, so a value must not lead out of the path. The path begins with a constant folder that the
+//! rendered path never leaves: a value that would leave it with `..` gives no path at all.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use crate::template::variable::{TemplateVariable, Variables};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathTemplate {
     source: String,
-    /// No two literals follow each other; the first is a literal that begins with a slash.
+    /// The first piece is a literal that begins with a slash. No two literals follow each other.
     pieces: Vec<Piece>,
-    /// See [`PathTemplate::constant_prefix`]; in bytes of the first piece.
+    /// The length of [`PathTemplate::constant_prefix`] within the first piece.
     constant_prefix_bytes: usize,
 }
 
@@ -27,7 +27,7 @@ impl PathTemplate {
     ///
     /// # Errors
     ///
-    /// A path that is not absolute, an unknown variable, a `..` behind a variable.
+    /// A path that is not absolute, an unknown variable, a `..` after a variable.
     pub fn parse(text: &str) -> Result<Self, Error> {
         parse(text).map_err(|problem| Error::configuration(format!("{} {problem}", quoted(text))))
     }
@@ -37,12 +37,12 @@ impl PathTemplate {
         parse(&text).map_err(|problem| node.error(format_args!("{} {problem}", quoted(&text))))
     }
 
-    /// The path for one request; `None` if the request's values would make it leave
-    /// [`constant_prefix`](Self::constant_prefix), or put a NUL into it. Nothing is to be found there.
+    /// The path for one request; `None` if the request's values would lead out of
+    /// [`constant_prefix`](Self::constant_prefix) or insert a NUL, so that there is no file to find.
     ///
-    /// - A slash before `$uri` and the one with which the URI begins become one.
-    /// - A host that is empty, begins with a dot or has a slash cannot climb: each such dot or slash is a `_`, and
-    ///   the empty host is `_` too, lest a path of one host be read as the name of another.
+    /// - A slash before `$uri` and the slash at the beginning of the URI become one.
+    /// - A host cannot lead out of its folder: leading dots become one `_`, and so does each slash and the empty host.
+    ///   A path below one host's folder is therefore never taken for the name of another host.
     pub fn render<V: Variables + ?Sized>(&self, variables: &V) -> Option<String> {
         let mut path = String::with_capacity(self.source.len() + 128);
         for piece in &self.pieces {
@@ -62,11 +62,11 @@ impl PathTemplate {
             }
         }
         let variable_part = &path[self.constant_prefix_bytes..];
-        let climbs = variable_part.contains("..") && variable_part.split('/').any(|segment| segment == "..");
-        (!climbs && !variable_part.contains('\0')).then_some(path)
+        let leaves = variable_part.contains("..") && variable_part.split('/').any(|segment| segment == "..");
+        (!leaves && !variable_part.contains('\0')).then_some(path)
     }
 
-    /// The path, if it is the same for every request.
+    /// The path, if it has no variables.
     pub fn as_constant(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [Piece::Literal(literal)] => Some(literal),
@@ -74,9 +74,8 @@ impl PathTemplate {
         }
     }
 
-    /// The longest folder that is the same for every request: it ends with a slash, or is followed by the one with
-    /// which `$uri` begins. `/srv/shop` for `/srv/shop$uri`; `/srv/` for `/srv/$host$uri`, `/srv/a$host/x` and
-    /// `/srv/x.html`.
+    /// The longest folder that is the same for every request: it ends with a slash, or `$uri` follows, which begins
+    /// with one. `/srv/shop` for `/srv/shop$uri`; `/srv/` for `/srv/$host$uri`, `/srv/a$host/x` and `/srv/x.html`.
     pub fn constant_prefix(&self) -> &str {
         match self.pieces.first() {
             Some(Piece::Literal(literal)) => &literal[..self.constant_prefix_bytes],
@@ -84,14 +83,14 @@ impl PathTemplate {
         }
     }
 
-    /// Whether a segment is `..`.
+    /// Whether a segment of the text is `..`.
     pub(crate) fn has_parent(&self) -> bool {
         self.pieces.iter().any(has_parent)
     }
 }
 
 impl fmt::Display for PathTemplate {
-    /// As in the configuration.
+    /// Writes the text of the configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.source)
     }
@@ -103,7 +102,7 @@ fn parse(text: &str) -> Result<PathTemplate, String> {
         return Err("is not an absolute path; begin it with \"/\"".into());
     }
     if pieces.iter().skip(1).any(has_parent) {
-        return Err("has a \"..\" behind a variable; write the path without it".into());
+        return Err("has a \"..\" after a variable; write the path without it".into());
     }
     let constant_prefix_bytes = match pieces.as_slice() {
         [Piece::Literal(literal), Piece::Variable(TemplateVariable::Uri), ..] => literal.len(),
@@ -117,7 +116,7 @@ fn has_parent(piece: &Piece) -> bool {
     matches!(piece, Piece::Literal(literal) if literal.split('/').any(|segment| segment == ".."))
 }
 
-/// Makes a host that was written at `start` one name of a folder.
+/// Makes the host that was written at `start` the name of one folder.
 fn tame_host(path: &mut String, start: usize) {
     let host = &path[start..];
     if !host.is_empty() && !host.starts_with('.') && !host.contains(['/', '\0']) {
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_filled_in() {
+    fn variables_are_replaced() {
         let cases = [
             ("/srv/shop$uri", "/srv/shop/a b"),
             ("/srv/shop/$uri", "/srv/shop/a b"),
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_never_climbs() {
+    fn a_host_never_leaves_its_folder() {
         let cases = [
             ("", "/srv/_/x"),
             (".", "/srv/_/x"),
@@ -213,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_path_is_refused() {
+    fn an_invalid_path_is_rejected() {
         let cases = [
             ("srv$uri", "\"srv$uri\" is not an absolute path; begin it with \"/\""),
             ("$uri", "\"$uri\" is not an absolute path; begin it with \"/\""),
-            ("/$host/../x", "\"/$host/../x\" has a \"..\" behind a variable; write the path without it"),
-            ("/$url", "has no variable \"url\" to fill in; did you mean \"uri\"?"),
+            ("/$host/../x", "\"/$host/../x\" has a \"..\" after a variable; write the path without it"),
+            ("/$url", "has the unknown variable \"url\"; did you mean \"uri\"?"),
             ("`/www${vars.uri}`", "is a JavaScript template"),
         ];
         for (template, expected) in cases {

@@ -1,8 +1,8 @@
-//! Text with variables, which each request fills in: `applications/$host`, `https://${host}$request_uri`.
+//! Texts with variables, which are replaced for each request: `applications/$host`, `https://${host}$request_uri`.
 //!
-//! `$name` and `${name}` stand for a [`TemplateVariable`], `$dollar` for a dollar sign. A text without variables is kept as
-//! it is, so that its evaluation costs nothing. A text that begins with a backquote is one of NGINX Unit's JavaScript
-//! templates, which howdah does not have.
+//! `$name` and `${name}` stand for a [`TemplateVariable`], `$dollar` for a dollar sign. A text without variables is
+//! kept as a constant, so that evaluating it costs nothing. A text that begins with a backquote is one of NGINX Unit's
+//! JavaScript templates, which howdah does not have; it is rejected.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,36 +12,36 @@ use crate::error::{Error, quoted};
 use crate::read::node::Node;
 use crate::template::variable::{TemplateVariable, Variables};
 
-/// Room for the values, when a text is evaluated: most values are short.
+/// Space reserved for each value when a text is evaluated; most values are short.
 const BYTES_PER_VARIABLE: usize = 32;
 
 /// Text with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     source: String,
-    text: Text,
+    content: Content,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Text {
+enum Content {
     Constant(String),
-    /// No two literals follow each other, and none is empty. There is a variable.
+    /// At least one variable. Literals are not empty, and no two literals follow each other.
     Pieces(Vec<Piece>),
 }
 
-/// What a text with variables is made of.
+/// A literal or a variable of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Literal(String),
     Variable(TemplateVariable),
 }
 
-/// A part of a template, for those who treat text and values differently.
+/// A part of a template, for callers that treat text and values differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplatePart<'t> {
     /// Text of the configuration.
     Literal(&'t str),
-    /// What a value takes the place of.
+    /// A variable, to be replaced by its value.
     Variable(&'t TemplateVariable),
 }
 
@@ -62,19 +62,19 @@ impl Template {
         parse(&text).map_err(|problem| node.error(format_args!("{} {problem}", quoted(&text))))
     }
 
-    /// The text, if it is the same for every request.
+    /// The text, if it has no variables.
     pub fn as_constant(&self) -> Option<&str> {
-        match &self.text {
-            Text::Constant(constant) => Some(constant),
-            Text::Pieces(_) => None,
+        match &self.content {
+            Content::Constant(constant) => Some(constant),
+            Content::Pieces(_) => None,
         }
     }
 
     /// The text for one request. Without variables, nothing is allocated.
     pub fn render<V: Variables + ?Sized>(&self, variables: &V) -> Cow<'_, str> {
-        match &self.text {
-            Text::Constant(constant) => Cow::Borrowed(constant),
-            Text::Pieces(pieces) => {
+        match &self.content {
+            Content::Constant(constant) => Cow::Borrowed(constant),
+            Content::Pieces(pieces) => {
                 let mut text = String::with_capacity(self.source.len() + BYTES_PER_VARIABLE * pieces.len());
                 write_pieces(pieces, variables, &mut text);
                 Cow::Owned(text)
@@ -84,17 +84,17 @@ impl Template {
 
     /// Appends the text for one request.
     pub fn write<V: Variables + ?Sized>(&self, variables: &V, out: &mut String) {
-        match &self.text {
-            Text::Constant(constant) => out.push_str(constant),
-            Text::Pieces(pieces) => write_pieces(pieces, variables, out),
+        match &self.content {
+            Content::Constant(constant) => out.push_str(constant),
+            Content::Pieces(pieces) => write_pieces(pieces, variables, out),
         }
     }
 
     /// Its parts, in their order.
     pub fn parts(&self) -> impl Iterator<Item = TemplatePart<'_>> {
-        let (constant, pieces) = match &self.text {
-            Text::Constant(constant) => (Some(TemplatePart::Literal(constant)), &[][..]),
-            Text::Pieces(pieces) => (None, pieces.as_slice()),
+        let (constant, pieces) = match &self.content {
+            Content::Constant(constant) => (Some(TemplatePart::Literal(constant)), &[][..]),
+            Content::Pieces(pieces) => (None, pieces.as_slice()),
         };
         let parts = pieces.iter().map(|piece| match piece {
             Piece::Literal(text) => TemplatePart::Literal(text),
@@ -113,7 +113,7 @@ impl FromStr for Template {
 }
 
 impl fmt::Display for Template {
-    /// As in the configuration.
+    /// Writes the text of the configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.source)
     }
@@ -128,22 +128,22 @@ fn write_pieces<V: Variables + ?Sized>(pieces: &[Piece], variables: &V, out: &mu
     }
 }
 
-/// The template, or what is wrong with the text, said of the text.
+/// Parses a template. The error is what is wrong with the text, to follow the text in a message.
 pub(crate) fn parse(text: &str) -> Result<Template, String> {
     let mut pieces = parse_pieces(text)?;
-    let text_parsed = match pieces.as_mut_slice() {
-        [] => Text::Constant(String::new()),
-        [Piece::Literal(literal)] => Text::Constant(std::mem::take(literal)),
-        _ => Text::Pieces(pieces),
+    let content = match pieces.as_mut_slice() {
+        [] => Content::Constant(String::new()),
+        [Piece::Literal(literal)] => Content::Constant(std::mem::take(literal)),
+        _ => Content::Pieces(pieces),
     };
-    Ok(Template { source: text.to_owned(), text: text_parsed })
+    Ok(Template { source: text.to_owned(), content })
 }
 
-/// The pieces: no two literals follow each other, and none is empty.
+/// Parses the pieces of a text. Literals are not empty, and no two literals follow each other.
 pub(crate) fn parse_pieces(text: &str) -> Result<Vec<Piece>, String> {
     if text.starts_with('`') {
-        return Err("is a JavaScript template, which howdah does not run; write it with variables, as in \
-                    \"/srv/$host$uri\", and choose by \"match\""
+        return Err("is a JavaScript template, which howdah does not run; write a text with variables, such as \
+                    \"/srv/$host$uri\", and use \"match\" to choose"
             .into());
     }
     let mut pieces = Vec::new();
@@ -170,13 +170,13 @@ pub(crate) fn parse_pieces(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// The variable's name with which the text begins (`name` or `{name}`), and what follows.
+/// Splits the text after the name of a variable (`name` or `{name}`).
 fn split_name(text: &str) -> Result<(&str, &str), String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if let Some(text) = text.strip_prefix('{') {
         let (name, rest) = text.split_once('}').ok_or("has a \"${\" without a \"}\"; add it")?;
         if !name.chars().all(is_name) {
-            return Err(format!("has no variable {} to fill in; a name has letters, digits and \"_\"", quoted(name)));
+            return Err(format!("has the unknown variable {}; a name has letters, digits and \"_\"", quoted(name)));
         }
         return Ok((name, rest));
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_filled_in() {
+    fn variables_are_replaced() {
         let cases = [
             ("applications/$host", "applications/x.org"),
             ("${host}_x${uri}", "x.org_x/a b"),
@@ -229,15 +229,18 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_variable_is_named() {
+    fn an_error_names_the_wrong_variable() {
         let cases = [
             ("/$", "has a \"$\" without the name of a variable; write ${dollar} for a dollar sign"),
             ("/$/x", "has a \"$\" without the name of a variable"),
             ("/${uri", "has a \"${\" without a \"}\"; add it"),
-            ("/${}", "has no variable \"\" to fill in; write $uri"),
-            ("/${a-b}", "has no variable \"a-b\" to fill in; a name has letters, digits and \"_\""),
-            ("/$url", "has no variable \"url\" to fill in; did you mean \"uri\"?"),
-            ("`/www/html${vars.host}`", "is a JavaScript template, which howdah does not run; write it with variables"),
+            ("/${}", "has the unknown variable \"\"; write $uri"),
+            ("/${a-b}", "has the unknown variable \"a-b\"; a name has letters, digits and \"_\""),
+            ("/$url", "has the unknown variable \"url\"; did you mean \"uri\"?"),
+            (
+                "`/www/html${vars.host}`",
+                "is a JavaScript template, which howdah does not run; write a text with variables",
+            ),
         ];
         for (template, expected) in cases {
             let error = Template::parse(template).expect_err(template).to_string();

@@ -1,4 +1,4 @@
-//! Variables: the parts of a request, and of its response, that a text of the configuration may name.
+//! Variables: the parts of a request and of its response that a text of the configuration may contain.
 
 use crate::error::{did_you_mean, quoted};
 
@@ -17,22 +17,21 @@ const FIXED: [(&str, TemplateVariable); 11] = [
     ("uri", TemplateVariable::Uri),
 ];
 
-/// How the variables begin that have a name of the request in them. `response_header_` is before `header_` nowhere in
-/// question: a variable's name is compared from its beginning.
+/// The prefixes of variables that contain a name, such as that of a header.
 const NAMED: [&str; 4] = ["arg_", "cookie_", "header_", "response_header_"];
 
-/// A part of a request or of its response. What is not there is empty.
+/// A part of a request or of its response. An absent part is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TemplateVariable {
-    /// `$body_bytes_sent`: how many bytes of the response's body were sent.
+    /// `$body_bytes_sent`: the number of bytes of the response's body that were sent.
     BodyBytesSent,
-    /// `$host`: as [`RequestView::host`](crate::RequestView::host).
+    /// `$host`: see [`RequestView::host`](crate::RequestView::host).
     Host,
-    /// `$method`: as [`RequestView::method`](crate::RequestView::method).
+    /// `$method`: see [`RequestView::method`](crate::RequestView::method).
     Method,
     /// `$remote_addr`: the client's IP address without its port; for Unix sockets `unix:`.
     RemoteAddr,
-    /// `$request_id`: 32 hexadecimal digits, drawn anew for each request.
+    /// `$request_id`: 32 random hexadecimal digits for each request.
     RequestId,
     /// `$request_line`: `GET /x?y HTTP/1.1`, as the client sent it.
     RequestLine,
@@ -44,7 +43,7 @@ pub enum TemplateVariable {
     Status,
     /// `$time_local`: the local time, as in `31/Dec/1986:19:40:00 +0300`.
     TimeLocal,
-    /// `$uri`: as [`RequestView::uri`](crate::RequestView::uri).
+    /// `$uri`: see [`RequestView::uri`](crate::RequestView::uri).
     Uri,
     /// `$arg_NAME`: the last argument with this name (in the case written), decoded.
     Argument(String),
@@ -56,16 +55,16 @@ pub enum TemplateVariable {
     ResponseHeader(String),
 }
 
-/// What knows the values of variables: the router, for one request.
+/// The values of variables for one request; the router implements it.
 pub trait Variables {
-    /// Appends the variable's value; nothing if there is none, or none yet.
+    /// Appends the variable's value, or nothing if it is absent or not known yet.
     fn write(&self, variable: &TemplateVariable, out: &mut String);
 }
 
 // === impl TemplateVariable ===
 
 impl TemplateVariable {
-    /// The variable with this name (written without `$`), or what is wrong, said of the text that has it.
+    /// The variable with this name (without the `$`). The error follows the text that contains the name in a message.
     pub(crate) fn named(name: &str) -> Result<Self, String> {
         if let Some((_, variable)) = FIXED.iter().find(|(fixed, _)| *fixed == name) {
             return Ok(variable.clone());
@@ -73,7 +72,7 @@ impl TemplateVariable {
         let header = |name: &str| name.to_ascii_lowercase().replace('_', "-");
         let named = NAMED.iter().find_map(|prefix| Some((*prefix, name.strip_prefix(prefix)?)));
         match named {
-            Some((prefix, "")) => Err(format!("has {prefix} without the name that belongs behind it; add it")),
+            Some((prefix, "")) => Err(format!("has {prefix} without a name after it; add the name")),
             Some(("arg_", name)) => Ok(Self::Argument(name.to_owned())),
             Some(("cookie_", name)) => Ok(Self::Cookie(name.to_owned())),
             Some(("header_", name)) => Ok(Self::Header(header(name))),
@@ -88,20 +87,19 @@ fn unknown(name: &str) -> String {
     if let Some(variable) = names().filter(|variable| name.starts_with(*variable)).max_by_key(|variable| variable.len())
     {
         let rest = &name[variable.len()..];
-        return format!(
-            "has no variable {} to fill in; did you mean ${{{variable}}}{}?",
-            quoted(name),
-            shortened(rest)
-        );
+        return format!("has the unknown variable {}; did you mean ${{{variable}}}{}?", quoted(name), shortened(rest));
     }
     let similar = did_you_mean(name, names());
-    let similar =
-        if similar.is_empty() { "; write $uri, $host, $arg_NAME or another that is documented" } else { &similar };
-    format!("has no variable {} to fill in{similar}", quoted(name))
+    let similar = if similar.is_empty() {
+        "; write $uri, $host, $arg_NAME or another one of docs/configuration.md"
+    } else {
+        &similar
+    };
+    format!("has the unknown variable {}{similar}", quoted(name))
 }
 
 fn shortened(text: &str) -> &str {
-    // Names are ASCII, so that every index is a boundary.
+    // Names are ASCII, so every index is a boundary.
     &text[..text.len().min(40)]
 }
 
@@ -110,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_is_known_by_its_name() {
+    fn a_variable_is_found_by_its_name() {
         let cases = [
             ("uri", TemplateVariable::Uri),
             ("request_time", TemplateVariable::RequestTime),
@@ -128,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn another_name_is_refused_with_what_to_write() {
+    fn an_unknown_name_is_rejected_with_advice() {
         let cases = [
-            ("url", "has no variable \"url\" to fill in; did you mean \"uri\"?"),
-            ("host_name", "has no variable \"host_name\" to fill in; did you mean ${host}_name?"),
+            ("url", "has the unknown variable \"url\"; did you mean \"uri\"?"),
+            ("host_name", "has the unknown variable \"host_name\"; did you mean ${host}_name?"),
             ("request_uris", "did you mean ${request_uri}s?"),
-            ("arg_", "has arg_ without the name that belongs behind it; add it"),
-            ("", "has no variable \"\" to fill in; write $uri"),
-            ("geoip_country", "to fill in; write $uri, $host, $arg_NAME or another"),
+            ("arg_", "has arg_ without a name after it; add the name"),
+            ("", "has the unknown variable \"\"; write $uri"),
+            ("geoip_country", "; write $uri, $host, $arg_NAME or another"),
         ];
         for (name, expected) in cases {
             let problem = TemplateVariable::named(name).expect_err(name);

@@ -1,4 +1,4 @@
-//! `tls`: the certificates of a listener, and how its clients resume their sessions.
+//! `tls`: the certificates of a listener, its TLS policy, and how clients resume sessions.
 
 pub(crate) mod policy;
 
@@ -24,8 +24,8 @@ const MAX_TICKET_KEYS: usize = 1000;
 /// TLS on a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The names of the certificates, one at least, each once. The first that fits the name which the client asks for
-    /// is taken, an exact fit before a wildcard's; if none fits, the first.
+    /// The names of the certificates, at least one, each once. The first certificate that matches the server name of
+    /// the client is used, an exact match before a wildcard; without a match, the first certificate.
     pub certificates: Vec<String>,
     /// `conf_commands`: versions, cipher suites and so on.
     pub policy: TlsPolicy,
@@ -36,26 +36,26 @@ pub struct Tls {
 /// How clients resume TLS sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSession {
-    /// How many sessions are remembered, up to 10,000,000: 0, which is none.
+    /// The number of sessions in the cache, up to 10,000,000. Default: 0, no cache.
     pub cache_size: u32,
-    /// How long a session may be resumed, one second to 7 days: 300 s.
+    /// The time that a session may be resumed, one second to 7 days. Default: 300 s.
     pub timeout: Duration,
-    /// Whether clients remember sessions themselves: no.
+    /// Whether clients store their sessions in tickets. Default: off.
     pub tickets: Tickets,
 }
 
 /// Session tickets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tickets {
-    /// `false`: clients get none.
+    /// `false`: no tickets.
     Off,
-    /// `true`: with a key that howdah draws and changes by itself.
+    /// `true`: with a random key that howdah replaces regularly.
     RandomKey,
-    /// With these keys, one at least. The last one makes tickets, all of them are accepted.
+    /// With these keys, at least one. The last key encrypts new tickets; tickets of all keys are accepted.
     Keys(Vec<TicketKey>),
 }
 
-/// A key for session tickets, in OpenSSL's form. It is a secret, which its `Debug` does not tell.
+/// A key for session tickets, in OpenSSL's format. It is a secret: `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum TicketKey {
     /// A name of 16 bytes, 16 bytes for HMAC-SHA256, 16 bytes for AES-128-CBC.
@@ -76,7 +76,7 @@ impl Tls {
         }
         for (at, name) in certificates.iter().enumerate() {
             if certificates[..at].contains(name) {
-                return Err(certificate.error(format_args!("{} is there twice; remove one", quoted(name))));
+                return Err(certificate.error(format_args!("{} appears twice; remove one", quoted(name))));
             }
         }
         Ok(Self {
@@ -129,7 +129,7 @@ impl Tickets {
         }
         let keys = node.one_or_many(TicketKey::read)?;
         if keys.len() > MAX_TICKET_KEYS {
-            return Err(node.error(format_args!("there are {} keys; write {MAX_TICKET_KEYS} at most", keys.len())));
+            return Err(node.error(format_args!("there are {} keys; write at most {MAX_TICKET_KEYS}", keys.len())));
         }
         Ok(if keys.is_empty() { Self::Off } else { Self::Keys(keys) })
     }
@@ -138,17 +138,17 @@ impl Tickets {
 // === impl TicketKey ===
 
 impl TicketKey {
-    /// No error repeats the text: it may be almost a key.
+    /// Reads a key. Errors do not repeat the text, because it may be nearly a valid key.
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let advice = "write 48 or 80 random bytes in base64, as from: openssl rand -base64 80";
         let text = node.string()?;
         if secrets::is_hidden(&text) {
             return Err(node.error(
-                "this stands for a key that howdah does not show, and the configuration in force has no such key; write \
-                 the key itself, or keep the one that is there with the text that GET shows in its place",
+                "this text stands for a hidden key that the active configuration does not have; write the key itself, or \
+                 the text that GET shows for a key that is to be kept",
             ));
         }
-        let bytes = STANDARD.decode(text).map_err(|_| node.error(format_args!("not base64; {advice}")))?;
+        let bytes = STANDARD.decode(text).map_err(|_| node.error(format_args!("the key is not base64; {advice}")))?;
         if let Ok(key) = <[u8; 48]>::try_from(bytes.as_slice()) {
             return Ok(Self::Aes128(key));
         }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_not_told() {
+    fn a_key_is_not_shown() {
         let key = TicketKey::Aes128([7; 48]);
         assert_eq!(format!("{:?}", Tickets::Keys(vec![key])), "Keys([Aes128(..)])");
         let almost = format!(r#"{{"tickets": "{}"}}"#, STANDARD.encode([7; 47]));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_is_named() {
+    fn an_error_names_the_option() {
         let cases = [
             ("{}", ": \"certificate\" is missing; add the name of a certificate that is stored"),
             (r#"{"certificate": []}"#, "/certificate: the array is empty; add the name of a certificate"),
@@ -237,7 +237,7 @@ mod tests {
                 r#"{"certificate": ["shop", "other"]}"#,
                 "/certificate/1: there is no certificate \"other\"; upload it first: howdah certificate put",
             ),
-            (r#"{"certificate": ["shop", "shop"]}"#, "/certificate: \"shop\" is there twice; remove one"),
+            (r#"{"certificate": ["shop", "shop"]}"#, "/certificate: \"shop\" appears twice; remove one"),
             (r#"{"certificate": "shop", "key": "x"}"#, "/key: there is no such option; remove it"),
             (
                 r#"{"certificate": "shop", "session": {"cache_size": -1}}"#,
@@ -253,7 +253,7 @@ mod tests {
             ),
             (
                 r#"{"certificate": "shop", "session": {"tickets": ["%"]}}"#,
-                "/session/tickets/0: not base64; write 48 or 80 random bytes in base64, as from: openssl rand -base64 80",
+                "/session/tickets/0: the key is not base64; write 48 or 80 random bytes in base64, as from: openssl rand -base64 80",
             ),
         ];
         for (json, expected) in cases {

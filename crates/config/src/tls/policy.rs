@@ -1,8 +1,8 @@
-//! `conf_commands`: which TLS a listener speaks.
+//! `conf_commands`: the TLS versions, cipher suites and groups of a listener.
 //!
-//! The commands are OpenSSL's, as in NGINX Unit, whatever their case. howdah has rustls, which is TLS 1.2 and 1.3 with
-//! forward secrecy and authenticated encryption only. A command without an equivalent there is refused; one that asks
-//! for what is so anyway is accepted.
+//! The commands are those of OpenSSL, as in NGINX Unit; their case is ignored. howdah uses rustls, which has only TLS
+//! 1.2 and 1.3 with forward secrecy and authenticated encryption. A command that rustls cannot follow is rejected; a
+//! command for what rustls always does is accepted.
 
 use crate::error::{Error, quoted};
 use crate::read::node::Node;
@@ -19,19 +19,20 @@ const ALWAYS: [&str; 8] = [
     "extendedmastersecret",
 ];
 
-/// The names of versions that howdah does not speak, so that disabling them changes nothing.
+/// Versions that rustls does not have, so disabling them changes nothing.
 const OLD_VERSIONS: [&str; 4] = ["sslv2", "sslv3", "tlsv1", "tlsv1.1"];
 
-/// Which TLS a listener speaks.
+/// The TLS policy of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsPolicy {
-    /// `MinProtocol`, `MaxProtocol`, `Protocol`: both versions.
+    /// `MinProtocol`, `MaxProtocol`, `Protocol`. Default: both versions.
     pub versions: TlsVersions,
-    /// `Ciphersuites` and `CipherString`, in the order of preference: all. There is one at least for each version.
+    /// `Ciphersuites` and `CipherString`, in the order of preference, at least one for each version. Default: all.
     pub cipher_suites: Vec<CipherSuite>,
-    /// `Groups` or `Curves`, in the order of preference: all. There is one at least.
+    /// `Groups` or `Curves`, in the order of preference, at least one. Default: all.
     pub groups: Vec<KeyExchangeGroup>,
-    /// `Options: ServerPreference`: whether that order goes before the client's. No.
+    /// `Options: ServerPreference`: whether the server's order of suites has priority over the client's. Default:
+    /// false.
     pub prefers_server_order: bool,
 }
 
@@ -55,7 +56,7 @@ macro_rules! named {
         }
 
         impl $name {
-            /// All there are, in the order of preference.
+            /// All values, in the order of preference.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// The name in the configuration.
@@ -95,7 +96,7 @@ named! {
 // === impl CipherSuite ===
 
 impl CipherSuite {
-    /// Whether it is one of TLS 1.3; otherwise of TLS 1.2.
+    /// Whether the suite belongs to TLS 1.3; otherwise it belongs to TLS 1.2.
     pub fn is_tls13(self) -> bool {
         self.as_str().starts_with("TLS_")
     }
@@ -160,21 +161,21 @@ impl TlsPolicy {
             [true, true] => TlsVersions::Both,
             [true, false] => TlsVersions::Tls12,
             [false, true] => TlsVersions::Tls13,
-            [false, false] => return Err(node.error("no version of TLS is left; allow TLSv1.2 or TLSv1.3")),
+            [false, false] => return Err(node.error("all versions of TLS are disabled; allow TLSv1.2 or TLSv1.3")),
         };
         policy.cipher_suites = tls13.into_iter().chain(tls12).collect();
         Ok(policy)
     }
 }
 
-/// Keeps the versions (1.2 and 1.3) for which `keep` holds, asked with the version and the limit.
+/// Disables the versions (1.2 and 1.3) for which `keep`, called with the version and the limit, is false.
 fn limit(value: &str, versions: &mut [bool; 2], keep: fn(usize, usize) -> bool) -> Result<(), String> {
     let limit = match value.to_ascii_lowercase().as_str() {
         "none" => return Ok(()),
         "tlsv1.2" => 0,
         "tlsv1.3" => 1,
         old if OLD_VERSIONS.contains(&old) => {
-            return Err(format!("howdah does not speak {value}; write TLSv1.2 or TLSv1.3"));
+            return Err(format!("howdah does not support {value}; write TLSv1.2 or TLSv1.3"));
         }
         _ => return Err(format!("{} is not a version of TLS; write TLSv1.2 or TLSv1.3", quoted(value))),
     };
@@ -184,7 +185,7 @@ fn limit(value: &str, versions: &mut [bool; 2], keep: fn(usize, usize) -> bool) 
     Ok(())
 }
 
-/// As OpenSSL has it, naming a version enables it, which it is; only a minus sign has an effect.
+/// Reads `Protocol`. As in OpenSSL, naming a version enables it; because both are enabled, only a minus sign matters.
 fn disable(value: &str, versions: &mut [bool; 2]) -> Result<(), String> {
     for item in items(value, ",") {
         let (disables, name) = match item.strip_prefix('-') {
@@ -196,7 +197,7 @@ fn disable(value: &str, versions: &mut [bool; 2]) -> Result<(), String> {
             "tlsv1.2" => versions[0] = !disables,
             "tlsv1.3" => versions[1] = !disables,
             old if OLD_VERSIONS.contains(&old) && disables => {}
-            old if OLD_VERSIONS.contains(&old) => return Err(format!("howdah does not speak {name}; remove it")),
+            old if OLD_VERSIONS.contains(&old) => return Err(format!("howdah does not support {name}; remove it")),
             _ => return Err(format!("{} is not a version of TLS; write -TLSv1.2 or -TLSv1.3", quoted(item))),
         }
     }
@@ -208,19 +209,20 @@ fn suites(value: &str, tls13: bool) -> Result<Vec<CipherSuite>, String> {
     each(value, ":, ", |item| {
         known.iter().copied().find(|suite| suite.as_str().eq_ignore_ascii_case(item)).ok_or_else(|| {
             let names: Vec<&str> = known.iter().map(|suite| suite.as_str()).collect();
-            format!("howdah's TLS has no cipher suite {}; write some of {}", quoted(item), names.join(":"))
+            format!("howdah's TLS has no cipher suite {}; write one or more of {}", quoted(item), names.join(":"))
         })
     })
 }
 
 fn groups(value: &str) -> Result<Vec<KeyExchangeGroup>, String> {
     each(value, ":", |item| {
-        KeyExchangeGroup::named(item)
-            .ok_or_else(|| format!("howdah's TLS has no group {}; write some of X25519:P-256:P-384", quoted(item)))
+        KeyExchangeGroup::named(item).ok_or_else(|| {
+            format!("howdah's TLS has no group {}; write one or more of X25519:P-256:P-384", quoted(item))
+        })
     })
 }
 
-/// Whether the server's order goes first, if the options say so.
+/// Reads `Options`: whether the server's order has priority, if the options name it.
 fn options(value: &str) -> Result<Option<bool>, String> {
     let mut prefers_server_order = None;
     for item in items(value, ",") {
@@ -239,7 +241,7 @@ fn options(value: &str) -> Result<Option<bool>, String> {
     Ok(prefers_server_order)
 }
 
-/// The items, each read once; there is one at least.
+/// Reads the items without duplicates. At least one is required.
 fn each<T: PartialEq>(
     value: &str,
     separators: &str,
@@ -252,7 +254,7 @@ fn each<T: PartialEq>(
             all.push(item);
         }
     }
-    if all.is_empty() { Err("the list is empty; remove the command to have all".into()) } else { Ok(all) }
+    if all.is_empty() { Err("the list is empty; remove the command to allow all".into()) } else { Ok(all) }
 }
 
 fn items<'a>(value: &'a str, separators: &'a str) -> impl Iterator<Item = &'a str> {
@@ -309,20 +311,23 @@ mod tests {
     }
 
     #[test]
-    fn what_rustls_does_not_have_is_refused() {
+    fn an_unsupported_command_is_rejected() {
         let cases = [
-            (r#"{"MinProtocol": "TLSv1"}"#, "MinProtocol: howdah does not speak TLSv1; write TLSv1.2 or TLSv1.3"),
+            (r#"{"MinProtocol": "TLSv1"}"#, "MinProtocol: howdah does not support TLSv1; write TLSv1.2 or TLSv1.3"),
             (r#"{"MinProtocol": "1.2"}"#, "MinProtocol: \"1.2\" is not a version of TLS; write TLSv1.2 or TLSv1.3"),
-            (r#"{"Protocol": "TLSv1"}"#, "Protocol: howdah does not speak TLSv1; remove it"),
-            (r#"{"Protocol": "-ALL"}"#, "no version of TLS is left; allow TLSv1.2 or TLSv1.3"),
-            (r#"{"MinProtocol": "TLSv1.3", "MaxProtocol": "TLSv1.2"}"#, "no version of TLS is left"),
+            (r#"{"Protocol": "TLSv1"}"#, "Protocol: howdah does not support TLSv1; remove it"),
+            (r#"{"Protocol": "-ALL"}"#, "all versions of TLS are disabled; allow TLSv1.2 or TLSv1.3"),
+            (r#"{"MinProtocol": "TLSv1.3", "MaxProtocol": "TLSv1.2"}"#, "all versions of TLS are disabled"),
             (
                 r#"{"CipherString": "HIGH:!aNULL"}"#,
-                "CipherString: howdah's TLS has no cipher suite \"HIGH\"; write some",
+                "CipherString: howdah's TLS has no cipher suite \"HIGH\"; write one",
             ),
             (r#"{"Ciphersuites": "TLS_AES_128_CCM_SHA256"}"#, "Ciphersuites: howdah's TLS has no cipher suite"),
-            (r#"{"Ciphersuites": ":"}"#, "Ciphersuites: the list is empty; remove the command to have all"),
-            (r#"{"Groups": "P-521"}"#, "Groups: howdah's TLS has no group \"P-521\"; write some of X25519:P-256:P-384"),
+            (r#"{"Ciphersuites": ":"}"#, "Ciphersuites: the list is empty; remove the command to allow all"),
+            (
+                r#"{"Groups": "P-521"}"#,
+                "Groups: howdah's TLS has no group \"P-521\"; write one or more of X25519:P-256:P-384",
+            ),
             (
                 r#"{"Options": "-SessionTicket"}"#,
                 "Options: write \"session\": {\"tickets\": true} or false in place of",
