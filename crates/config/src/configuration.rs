@@ -121,6 +121,7 @@ impl Configuration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu_clock::CpuClock;
     use crate::matching::test_request::TestRequest;
     use crate::{ActionKind, LogDestination};
 
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_huge_configuration_is_read_or_rejected_quickly() {
-        let start = std::time::Instant::now();
+        let clock = CpuClock::start();
         let key = "k".repeat(1 << 20);
         let environment: Vec<String> = (0..100_000).map(|i| format!(r#""{i}":"""#)).collect();
         let text = format!(
@@ -240,6 +241,6 @@ mod tests {
         let fallbacks =
             format!(r#"{{"routes":[{{"action":{}{}}}]}}"#, r#"{"share":"/x","fallback":"#.repeat(200), "}".repeat(200));
         assert!(Configuration::parse(&fallbacks).is_err());
-        assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
+        assert!(clock.elapsed() < std::time::Duration::from_secs(20), "{:?}", clock.elapsed());
     }
 }

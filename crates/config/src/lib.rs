@@ -27,6 +27,8 @@
 mod address;
 mod application;
 mod configuration;
+#[cfg(test)]
+mod cpu_clock;
 mod document;
 mod error;
 mod json;

@@ -108,7 +108,9 @@ fn explain(json: &str, error: &serde_json::Error) -> String {
         "trailing comma" => r#"there is a comma before "}" or "]"; remove it"#.into(),
         "trailing characters" => "there is text after the end of the configuration; remove it".into(),
         "key must be a string" => "a key must be written in double quotes".into(),
-        "expected value" => "expected a value: an object, an array, a text in quotes, a number, true, false or null".into(),
+        "expected value" => {
+            "expected a value: an object, an array, a text in quotes, a number, true, false or null".into()
+        }
         "expected `,` or `}`" => r#"expected "," or "}"; add the missing comma or brace"#.into(),
         "expected `,` or `]`" => r#"expected "," or "]"; add the missing comma or bracket"#.into(),
         "expected `:`" => r#"expected ":" between a key and its value; add it"#.into(),

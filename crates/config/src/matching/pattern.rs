@@ -263,9 +263,10 @@ impl PatternSubject {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
+    use crate::cpu_clock::CpuClock;
     use crate::json;
 
     fn read(json: &str, subject: PatternSubject) -> Result<Patterns, String> {
@@ -398,10 +399,10 @@ mod tests {
     fn matching_time_is_bounded_for_every_pattern() {
         let pattern = format!("\"/{}*b\"", "*a".repeat(10_000));
         let patterns = read(&pattern, PatternSubject::Uri).expect("pattern");
-        let start = Instant::now();
+        let clock = CpuClock::start();
         assert!(!patterns.matches(format!("/{}", "a".repeat(100_000)).as_bytes()));
         assert!(!patterns.matches(format!("/{}b", "a".repeat(9_999)).as_bytes()));
         assert!(patterns.matches(format!("/{}b", "a".repeat(10_000)).as_bytes()));
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(clock.elapsed() < Duration::from_secs(5));
     }
 }
