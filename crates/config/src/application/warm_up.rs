@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_a_uri_and_an_object_says_more() {
+    fn a_string_is_a_uri_and_an_object_has_more_options() {
         let plain = WarmUp {
             target: None,
             uri: "/a?b=c%20d".into(),

@@ -48,7 +48,7 @@ const KINDS: [(&str, &[&str]); 4] = [
 pub struct Action {
     /// `rewrite`: the new path of the request, percent-encoded, for this action and all that follow.
     pub rewrite: Option<Template>,
-    /// What is done after the rewrite.
+    /// The kind, carried out after the rewrite.
     pub kind: ActionKind,
     /// `response_headers`: the changes to the headers of the response, in this order. Each name appears once.
     pub response_headers: Vec<HeaderChange>,
