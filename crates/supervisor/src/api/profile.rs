@@ -5,7 +5,7 @@ use crate::api::answer::no_such_application;
 use crate::api::reply::{NOT_PROFILED, Reply};
 use crate::api::request::ControlRequest;
 use crate::control::Control;
-use crate::generation::profile::{ProfileOutcome, ProfileRefusal};
+use crate::generation::profile::ProfileOutcome;
 use howdah_channel::sampling::MAX_RATE;
 use howdah_config::{Refusal, answer};
 use serde_json::Value;
@@ -49,16 +49,14 @@ fn try_begin(
         .generations
         .get_mut(id)
         .ok_or_else(|| Refusal::new(500, NOT_PROFILED, "it stopped or was restarted meanwhile; try again"))?;
+    if let Some(left) = generation.profile_time_left(now) {
+        let detail = format!("another client profiles {name:?} already; try again in {} s", left.as_secs() + 1);
+        return Err(Refusal::new(409, NOT_PROFILED, detail));
+    }
     let options = read(&request.body)?;
-    let duration = Duration::from_secs_f64(options.seconds);
-    generation.begin_profile(duration, options.rate, now).map_err(|refusal| match refusal {
-        ProfileRefusal::Busy(left) => {
-            let left = left.as_secs() + 1;
-            let detail = format!("another client profiles {name:?} already; try again in {left} s");
-            Refusal::new(409, NOT_PROFILED, detail)
-        }
-        ProfileRefusal::Failed(error) => Refusal::new(500, NOT_PROFILED, format!("cannot clear its samples: {error}")),
-    })
+    generation
+        .begin_profile(Duration::from_secs_f64(options.seconds), options.rate, now)
+        .map_err(|error| Refusal::new(500, NOT_PROFILED, format!("cannot clear its samples: {error}")))
 }
 
 fn read(body: &[u8]) -> Result<ProfileOptions, Refusal> {

@@ -34,7 +34,7 @@ use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
 use howdah_protocol::router_messages::{GenerationBoot, ToRouter};
 use overdue::Overdue;
-use profile::{ProfileOutcome, ProfileRefusal, Profiler};
+use profile::{ProfileOutcome, Profiler};
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use silence::Silence;
@@ -232,16 +232,21 @@ impl Generation {
         workers.into_iter().map(report).collect()
     }
 
-    /// Begins a profile.
+    /// The time until the running profile ends; `None` if none is running.
+    pub fn profile_time_left(&self, now: Instant) -> Option<Duration> {
+        self.profiler.time_left(now)
+    }
+
+    /// Begins a profile. A running profile is replaced: see [`Self::profile_time_left`].
     ///
     /// # Errors
-    /// When another one is made, or there is no room for it.
+    /// When there is no room for it.
     pub fn begin_profile(
         &mut self,
         duration: Duration,
         rate: u32,
         now: Instant,
-    ) -> Result<oneshot::Receiver<ProfileOutcome>, ProfileRefusal> {
+    ) -> io::Result<oneshot::Receiver<ProfileOutcome>> {
         let workers = self.workers.alive().map(|(worker, _)| worker);
         self.profiler.begin(&self.control, workers, duration, rate, now)
     }

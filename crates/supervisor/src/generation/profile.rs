@@ -27,15 +27,6 @@ struct Profile {
     outcome: oneshot::Sender<ProfileOutcome>,
 }
 
-/// Why a profile cannot begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProfileRefusal {
-    /// Another one is made, for about this time.
-    Busy(Duration),
-    /// The file cannot be emptied, for this reason.
-    Failed(String),
-}
-
 const LOOK: Duration = Duration::from_secs(1);
 /// The samplers stop at a little less than this.
 const MAX_BYTES: usize = 17 << 20;
@@ -63,10 +54,15 @@ impl Profiler {
         self.samples.try_clone()
     }
 
-    /// Begins a profile of these workers, with this number of samples a second.
+    /// The time until the running profile ends; `None` if none is running.
+    pub fn time_left(&self, now: Instant) -> Option<Duration> {
+        self.profile.as_ref().map(|profile| profile.until.saturating_duration_since(now))
+    }
+
+    /// Begins a profile of these workers, with this number of samples per second. A running profile is replaced.
     ///
     /// # Errors
-    /// When another one is made, or the file cannot be emptied.
+    /// When the file cannot be emptied.
     pub fn begin(
         &mut self,
         control: &ControlEnd,
@@ -74,11 +70,8 @@ impl Profiler {
         duration: Duration,
         rate: u32,
         now: Instant,
-    ) -> Result<oneshot::Receiver<ProfileOutcome>, ProfileRefusal> {
-        if let Some(profile) = &self.profile {
-            return Err(ProfileRefusal::Busy(profile.until.saturating_duration_since(now)));
-        }
-        rustix::fs::ftruncate(&self.samples, 0).map_err(|error| ProfileRefusal::Failed(error.to_string()))?;
+    ) -> io::Result<oneshot::Receiver<ProfileOutcome>> {
+        rustix::fs::ftruncate(&self.samples, 0)?;
         control.sample(rate, workers);
         let (sender, outcome) = oneshot::channel();
         self.profile = Some(Profile { until: now + duration, look_at: now + LOOK, outcome: sender });
