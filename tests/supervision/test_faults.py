@@ -77,7 +77,7 @@ def test_a_stopped_prototype_whose_workers_die_is_replaced(shop):
     time.sleep(2.5)  # Longer than a prototype may take to fork a worker.
     assert server.get("/pid.php").text == before, "a stopped prototype whose workers live is left alone"
     os.kill(int(before), signal.SIGKILL)
-    wait_for(lambda: "tells of no worker that has died" in server.stderr, "the line", 40)
+    wait_for(lambda: "does not report that a worker has died" in server.stderr, "the line", 40)
     wait_for(lambda: server.get("/pid.php").status == 200, "another worker")
     assert server.get("/pid.php").text != before
 

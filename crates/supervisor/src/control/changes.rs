@@ -205,7 +205,7 @@ impl Changes {
         let Some(generation) = runtime.generations.get_mut(id) else { return };
         let name = generation.name();
         let mut reason = format!("the application {name:?} did not pass its warm-up: {refusal}");
-        let output = generation.said_in_warm_up();
+        let output = generation.warm_up_output();
         if !output.is_empty() {
             reason.push_str(":\n");
             reason.push_str(&output);
@@ -321,7 +321,7 @@ impl Changes {
     /// New requests go to the new generations. The former ones only finish the requests that they have.
     fn retire_idle_workers(&self, runtime: &mut Runtime, now: Instant) {
         for generation in runtime.generations.iter_mut().filter(|generation| self.is_former(generation.id())) {
-            generation.let_idle_workers_go(now);
+            generation.on_former(now);
         }
     }
 

@@ -1,56 +1,64 @@
-//! An application whose number of workers is found by itself: what is measured, decided ([`crate::policy::sizing`]), and done.
+//! `"processes": "auto"`: what is measured, and what [`crate::policy::sizing`] decides.
 
-use super::Generation;
-use crate::generation::gauge::{Gauge, Measured};
-use crate::plan::application::Plan;
+use super::gauge::{Gauge, Measured};
+use super::idle::IdleWorkers;
+use super::worker_set::WorkerSet;
+use crate::os::machine::Machine;
 use crate::policy::demand::Demand;
+<<<<<<< HEAD
 use crate::policy::pool::PoolPolicy;
 use crate::policy::sizing::{QUEUED_INTERVAL, Reason, Sample, Sizing};
+=======
+use crate::policy::sizing::{Bounds, Decision, QUICK, Reason, Sample, Sizing};
+>>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
 use std::time::{Duration, Instant};
 
-/// What is remembered from one look to the next.
+/// What is remembered from one decision to the next.
 #[derive(Debug)]
-pub(super) struct Automatic {
+pub struct Automatic {
     sizing: Sizing,
     gauge: Gauge,
-    /// When it was last looked at.
-    looked: Option<Instant>,
-    /// How many requests waited when the router last said so, and when that was.
+    /// When the last decision was made.
+    decided: Option<Instant>,
+    /// The router's last report of requests that wait, with its time.
     waiting: (usize, Instant),
-    /// How much memory the new workers of other applications will take, in bytes, and when that was said.
+    /// How much memory the new workers of other applications will take, in bytes, with the time of that report.
     promised: (u64, Instant),
-    /// How much there was for its own when it was last looked at, in bytes.
+    /// How much memory there was for this application's workers at the last decision, in bytes.
     room: i64,
     /// Since when, and until when, there has been no memory for more workers.
     lacks_memory: Option<(Instant, Instant)>,
-    /// When an operator last heard of that.
-    told_of_memory: Option<Instant>,
+    /// When the log last had a line about that.
+    warned: Option<Instant>,
 }
 
-/// After this, workers that have work have taken the memory for it.
+/// After this time, workers that have work have taken the memory for it.
 const NEW: Duration = Duration::from_secs(1);
-const TELL_OF_MEMORY: Duration = Duration::from_secs(60);
-/// There is no memory for more when that has been so for this long: what workers take is a guess when they are new, and too
-/// much of one.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
+/// A lack of memory that lasts this long is logged. The memory that new workers will take is estimated, and too high.
 const LASTING: Duration = Duration::from_secs(3);
+<<<<<<< HEAD
 /// What the router said is old after this: it says it again while it is so.
 const NEWS: Duration = QUEUED_INTERVAL.saturating_mul(3);
+=======
+/// A report of the router is outdated after this time: the router repeats it while requests wait.
+const OUTDATED: Duration = QUICK.saturating_mul(3);
+>>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
 
 // === impl Automatic ===
 
 impl Automatic {
-    /// Nothing has been looked at yet; `None` if the configuration says how many workers there are.
-    pub(super) fn of(plan: &Plan, now: Instant) -> Option<Automatic> {
-        let PoolPolicy::Automatic(bounds) = plan.pool else { return None };
-        let gauge = Gauge::new(plan.confined.machine(), now);
-        Some(Automatic {
+    /// Nothing has been measured yet.
+    pub fn new(bounds: Bounds, machine: Machine, now: Instant) -> Automatic {
+        Automatic {
             sizing: Sizing::new(bounds),
-            gauge,
-            looked: None,
+            gauge: Gauge::new(machine, now),
+            decided: None,
             waiting: (0, now),
             promised: (0, now),
             room: 0,
             lacks_memory: None,
+<<<<<<< HEAD
             told_of_memory: None,
         })
     }
@@ -82,56 +90,93 @@ impl Generation {
             self.size(now);
         } else {
             self.idle.look_at = Some(self.idle.look_at.map_or(due, |at| at.min(due)));
+=======
+            warned: None,
+>>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
         }
     }
 
-    /// Measures, decides, and has workers started or sent away.
-    pub(super) fn size(&mut self, now: Instant) {
-        let starting = self.look_who_is_idle(now);
-        let measured: Vec<_> = self.measured().collect();
-        let busy: Vec<_> = measured
-            .iter()
-            .filter(|worker| !self.idle.since.contains_key(&worker.worker.index))
-            .map(|worker| worker.process)
-            .collect();
-        let all = self.workers.staying();
-        let leaving = self.workers.leaving();
-        let grown_up = measured.iter().filter(|worker| !worker.is_young()).count();
-        let Some(automatic) = &mut self.automatic else { return };
-        let Automatic { sizing, gauge, looked, waiting, promised, room, lacks_memory, told_of_memory } = automatic;
-        *looked = Some(now);
-        let waiting = if now.saturating_duration_since(waiting.1) < NEWS { waiting.0 } else { 0 };
-        let promised = if now.saturating_duration_since(promised.1) < NEW { promised.0 } else { 0 };
-        let memory = gauge.memory(&measured, promised, now);
-        *room = memory.map_or(0, |memory| memory.room);
-        let usage = gauge.usage(&measured, now);
-        if usage.is_some() {
-            sizing.set_cores(gauge.cores());
+    /// Why there are as many workers as there are.
+    pub fn reason(&self, workers: &WorkerSet, now: Instant) -> Reason {
+        self.sizing.reason(workers.table.staying(), now)
+    }
+
+    /// How much memory the new workers will take, in bytes.
+    pub fn promised(&self, workers: &WorkerSet, now: Instant) -> u64 {
+        let new = workers.table.started_since(now.checked_sub(NEW).unwrap_or(now)).count();
+        // The application's control group may have less.
+        (new as u64 * self.gauge.worker_bytes()).min(u64::try_from(self.room).unwrap_or(0))
+    }
+
+    /// The router reports requests that wait. Returns when to decide.
+    pub fn on_workers_wanted(&mut self, waiting: usize, promised: u64, now: Instant) -> Instant {
+        self.waiting = (waiting, now);
+        self.promised = (promised, now);
+        self.decided.map_or(now, |decided| decided + QUICK)
+    }
+
+    /// Measures the workers, and decides how many there should be.
+    pub fn decide(
+        &mut self,
+        idle: &IdleWorkers,
+        starting: usize,
+        workers: &WorkerSet,
+        application: &str,
+        now: Instant,
+    ) -> Decision {
+        self.decided = Some(now);
+        let is_younger = |at: Instant, age: Duration| now.saturating_duration_since(at) < age;
+        let waiting = if is_younger(self.waiting.1, OUTDATED) { self.waiting.0 } else { 0 };
+        let promised = if is_younger(self.promised.1, NEW) { self.promised.0 } else { 0 };
+        let sample = self.measure(idle, starting, waiting, promised, workers, now);
+        let decision = self.sizing.decide(sample, now);
+        if let Some(allowed) = decision.lacks_memory {
+            self.warn_of_memory(allowed, waiting, application, now);
         }
+        let all = sample.seen.all;
+        if decision.wanted != all || decision.surplus > 0 {
+            let wanted = decision.wanted - decision.surplus;
+            let why = self.sizing.reason(all, now);
+            tracing::debug!(application, ?sample, wanted, %why, "the number of workers changes");
+        }
+        decision
+    }
+
+    fn measure(
+        &mut self,
+        idle: &IdleWorkers,
+        starting: usize,
+        waiting: usize,
+        promised: u64,
+        workers: &WorkerSet,
+        now: Instant,
+    ) -> Sample {
+        let measured: Vec<_> = measured(workers).collect();
+        let busy: Vec<_> =
+            measured.iter().filter(|worker| !idle.contains(worker.worker)).map(|worker| worker.process).collect();
+        let (all, leaving) = (workers.table.staying(), workers.table.leaving());
+        let grown_up = measured.iter().filter(|worker| !worker.is_young()).count();
+        let memory = self.gauge.memory(&measured, promised, now);
+        self.room = memory.map_or(0, |memory| memory.room);
+        let usage = self.gauge.usage(&measured, now);
+        if usage.is_some() {
+            self.sizing.set_cores(self.gauge.cores());
+        }
+<<<<<<< HEAD
         let sample = Sample {
             demand: Demand { idle: self.idle.since.len(), starting, all, waiting },
             runnable: gauge.runnable(&busy),
+=======
+        Sample {
+            seen: Demand { idle: idle.len(), starting, all, waiting },
+            runnable: self.gauge.runnable(&busy),
+>>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
             young: (all + leaving).saturating_sub(grown_up),
             leaving,
             usage,
             memory,
-        };
-        let decision = sizing.decide(sample, now);
-        let is_news = told_of_memory.is_none_or(|told| now.saturating_duration_since(told) >= TELL_OF_MEMORY);
-        *lacks_memory = lacks_memory.filter(|(_, last)| now.saturating_duration_since(*last) < NEW);
-        if let Some(allowed) = decision.lacks_memory {
-            let since = lacks_memory.map_or(now, |(since, _)| since);
-            *lacks_memory = Some((since, now));
-            if is_news && now.saturating_duration_since(since) >= LASTING {
-                *told_of_memory = Some(now);
-                tracing::warn!(
-                    "{waiting} requests wait for a worker of {:?}, and the memory has room for {allowed} workers: raise \
-                     processes/auto/memory if that is set; otherwise add memory, or bound what a request takes \
-                     (memory_limit)",
-                    self.plan.name
-                );
-            }
         }
+<<<<<<< HEAD
         self.workers.set_target(decision.wanted.max(self.least()));
         self.send_away(decision.surplus);
         self.idle.look_at = Some(now + decision.decide_again_in);
@@ -142,25 +187,29 @@ impl Generation {
                 wanted = decision.wanted - decision.surplus,
                 why = %self.reason().expect("it is automatic"),
                 "the number of workers changes"
+=======
+    }
+
+    /// The memory has room for this number of workers only. That is logged if it lasts.
+    fn warn_of_memory(&mut self, allowed: usize, waiting: usize, application: &str, now: Instant) {
+        let known = self.lacks_memory.filter(|(_, last)| now.saturating_duration_since(*last) < NEW);
+        let since = known.map_or(now, |(since, _)| since);
+        self.lacks_memory = Some((since, now));
+        let is_due = self.warned.is_none_or(|warned| now.saturating_duration_since(warned) >= WARN_INTERVAL);
+        if is_due && now.saturating_duration_since(since) >= LASTING {
+            self.warned = Some(now);
+            tracing::warn!(
+                "{waiting} requests wait for a worker of {application:?}, and the memory has room for {allowed} workers: \
+                 raise processes/auto/memory if that is set; otherwise add memory, or bound what a request takes \
+                 (memory_limit)"
+>>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
             );
         }
     }
+}
 
-    fn measured(&self) -> impl Iterator<Item = Measured> {
-        self.workers.alive().filter_map(|(worker, process)| {
-            Some(Measured { worker, process: process?, account: self.control.account(worker).unwrap_or_default() })
-        })
-    }
-
-    /// Those go first that have been idle for longest: the others are warm. Who is busy finishes its request.
-    fn send_away(&mut self, count: usize) {
-        let mut idle: Vec<_> = self.idle.since.values().copied().collect();
-        idle.sort_by_key(|(_, since)| *since);
-        let busy = self.workers.running().filter(|worker| !self.idle.since.contains_key(&worker.index));
-        let leaving: Vec<_> = idle.into_iter().map(|(worker, _)| worker).chain(busy).take(count).collect();
-        for worker in leaving {
-            self.idle.since.remove(&worker.index);
-            self.retire(worker);
-        }
-    }
+fn measured(workers: &WorkerSet) -> impl Iterator<Item = Measured> {
+    workers.table.alive().filter_map(|(worker, process)| {
+        Some(Measured { worker, process: process?, account: workers.control.account(worker).unwrap_or_default() })
+    })
 }

@@ -100,7 +100,7 @@ impl Generations {
         let others = self.all.iter().filter(|other| other.id() != id);
         let promised = others.map(|other| other.promised(now)).sum();
         if let Some(generation) = self.get_mut(id) {
-            generation.on_wanting(waiting, promised, now);
+            generation.on_workers_wanted(waiting, promised, now);
         }
     }
 
@@ -120,12 +120,12 @@ impl Generations {
         for (pid, end) in dead {
             let _ = self.all.iter_mut().any(|generation| generation.on_death(pid, end, now));
         }
-        self.all.iter_mut().for_each(|generation| generation.settle_nameless(now));
+        self.all.iter_mut().for_each(|generation| generation.settle_orphans(now));
     }
 
     /// What the router must know of the workers, once.
     pub fn take_notices(&mut self) -> Vec<ToRouter> {
-        self.all.iter_mut().flat_map(|generation| generation.notices.drain(..)).collect()
+        self.all.iter_mut().flat_map(|generation| generation.take_notices()).collect()
     }
 
     /// Replaces prototypes that missed a message.

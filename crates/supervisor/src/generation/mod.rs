@@ -1,174 +1,126 @@
 //! One application with one configuration: a prototype, its workers, and the channel that they share with the router.
 //!
-//! A worker that dies is started again by the prototype. A prototype that dies is started again by us, on the same
-//! channel; its workers, which are our children then, finish what they do and go. What the router must know about it
-//! is left in [`Generation::notices`].
+//! [`Generation`] owns the parts and passes events from one to the other. Each part owns its state:
+//!
+//! - [`prototype`]: its [process](prototype_process), its start, its death, and whether it [answers](responsiveness)
+//! - [`worker_set`]: the workers, the channel, and the workers' deaths
+//! - [`scaling`]: how many workers there are, from which are [idle] and, with `auto`, what they [use](gauge)
+//! - [`overdue`]: requests that take too long; [`profile`]: samples of where the time goes
+//! - [`boot_output`], [`worker_report`]: what the API shows of a generation
+//! - [`generations`]: all of them
+//!
+//! A worker that dies is started again by the prototype. A prototype that dies is started again by the supervisor, on the
+//! same channel. Its workers become children of the supervisor, finish their requests and exit. A generation that never
+//! forked a worker does not start again: it reports its failure.
 
 mod automatic;
-mod birth;
 pub mod boot_output;
-mod deaths;
-mod elastic;
-mod end;
 pub mod gauge;
 pub mod generations;
+mod idle;
 mod overdue;
 pub mod profile;
-mod release;
-mod silence;
+pub mod prototype;
+mod prototype_process;
+mod responsiveness;
+mod scaling;
 pub mod worker_report;
+mod worker_set;
 
-use crate::generation::boot_output::BootOutput;
-use crate::os::link::ChildLink;
+use crate::os::memory_file::memory_file;
 use crate::os::process::PidClaim;
-use crate::os::reap;
 use crate::os::slow_log::SlowLog;
-use crate::plan::application::Plan;
+use crate::plan::application::{Plan, Release};
 use crate::plan::php::Php;
-use crate::policy::pace::{Backoff, BootStep, BootTimeout, boot_timeout};
+use crate::policy::sizing::Reason;
 use crate::policy::workers::Workers;
-use automatic::Automatic;
-use elastic::Idle;
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
 use howdah_protocol::router_messages::{GenerationBoot, ToRouter};
+<<<<<<< HEAD
 use overdue::Overdue;
 use profile::{ProfileOutcome, Profiler};
+=======
+use overdue::OverdueRequests;
+use profile::{ProfileOutcome, ProfileRefusal, Profiler};
+use prototype::{BrokenRule, LoadedPhp, Prototype, PrototypeDeath};
+use prototype_process::BootResources;
+>>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
-use silence::Silence;
+use scaling::Scaling;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use worker_report::{CpuShares, WorkerReport};
-
-/// What a prototype said of the PHP that it loaded.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// PHP's full version.
-    pub version: String,
-    /// Whether opcache is on.
-    pub opcache: bool,
-}
+use worker_set::{WorkerExit, WorkerSet};
 
 /// A running application.
 #[derive(Debug)]
 pub struct Generation {
     id: u64,
     plan: Plan,
-    control: ControlEnd,
+    /// When it was made.
+    born: Instant,
     /// One eventfd for each router thread.
     bells: Vec<OwnedFd>,
     prototype: Prototype,
-    backoff: Backoff,
-    workers: Workers,
-    idle: Idle,
-    /// If the number of workers is found by itself.
-    automatic: Option<Automatic>,
-    overdue: Overdue,
+    workers: WorkerSet,
+    scaling: Scaling,
+    overdue: OverdueRequests,
     profiler: Profiler,
-    silence: Silence,
-    /// Another one serves its application: what is left to it are the requests under way.
-    is_former: bool,
-    /// When the slow log is looked at again.
-    slow_log_at: Option<Instant>,
     cpu_shares: CpuShares,
-    loaded: Option<Loaded>,
-    /// Why the last prototype could not load PHP.
-    failure: Option<String>,
-    /// The process groups of dead prototypes of which a worker may live whose process is not known.
-    nameless: Vec<Pid>,
-    /// A worker broke the channel's rules: none is started before all are dead.
-    replacing: bool,
-    /// Whether a worker has been forked ever.
-    proven: bool,
-    /// When it was made.
-    born: Instant,
-    /// It was asked to end: what still runs then is killed.
+    /// Another generation serves the application: this one finishes the requests that it has.
+    is_former: bool,
+    /// When to check the length of the slow log.
+    slow_log_at: Option<Instant>,
+    /// It was asked to exit: what still runs then is killed.
     kill_at: Option<Instant>,
-    /// What the router has not been told yet.
-    pub notices: Vec<ToRouter>,
 }
 
-#[derive(Debug)]
-enum Prototype {
-    Up {
-        pid: Pid,
-        /// Its process group.
-        group: Pid,
-        /// The process that goes on in its place, when it has exited.
-        successor: Option<Pid>,
-        since: Instant,
-        booted: bool,
-        /// It has forked a worker.
-        has_forked: bool,
-        /// While it starts.
-        boot_timeout: BootTimeout,
-        /// What it says on standard error while it starts.
-        said: BootOutput,
-        /// It has closed its socket: it must be gone by then.
-        kill_at: Option<Instant>,
-        /// `None` when it has been asked to end.
-        link: Option<ChildLink<ToPrototype, FromPrototype>>,
-    },
-    /// To be started then.
-    Down { again: Instant },
-    /// It has never worked, and is not tried again: the failure is an answer that somebody waits for.
-    Failed,
-    /// Not to be started any more.
-    Ended,
-}
-
-/// More messages than fit into a socket were not there already: somebody sends while they are read.
-const PENDING_AT_MOST: usize = 4096;
-/// How often the length of the slow log is looked at.
-const SLOW_LOG_PAUSE: Duration = Duration::from_secs(60);
+/// How many messages of a dead prototype are read. A socket holds fewer, unless another process still sends.
+const MAX_PENDING: usize = 4096;
+/// How often the length of the slow log is checked.
+const SLOW_LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// How long scripts may go on after the router has released their generation: no client waits for them then.
+const GRACE: Duration = Duration::from_secs(60);
 
 // === impl Generation ===
 
 impl Generation {
     /// Makes the channel. Nothing runs yet.
-    pub fn new(id: u64, plan: Plan, threads: u16, now: Instant) -> io::Result<Generation> {
-        let geometry = Geometry::for_workers(plan.pool.max() as u32, threads);
+    ///
+    /// # Errors
+    /// When there is no memory or no descriptor for it.
+    pub fn new(id: u64, plan: Plan, router_threads: u16, now: Instant) -> io::Result<Generation> {
+        let geometry = Geometry::for_workers(plan.pool.max() as u32, router_threads);
         let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let table = Workers::new(plan.pool.at_start() as u32).at_most(plan.pool.max());
         Ok(Generation {
             id,
-            control: ControlEnd::create(geometry)?,
+            born: now,
+            workers: WorkerSet::new(id, plan.name.clone(), table, ControlEnd::create(geometry)?),
             bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
-            workers: Workers::new(plan.pool.at_start() as u32).at_most(plan.pool.max()),
-            idle: Idle { look_at: plan.pool.spare().map(|_| now), ..Idle::default() },
-            automatic: Automatic::of(&plan, now),
-            overdue: Overdue::default(),
+            prototype: Prototype::new(now),
+            scaling: Scaling::new(&plan, now),
+            overdue: OverdueRequests::new(plan.limits.timeout, plan.name.clone()),
             profiler: Profiler::new()?,
-            silence: Silence::begin(now),
+            cpu_shares: CpuShares::default(),
             is_former: false,
             slow_log_at: None,
-            cpu_shares: CpuShares::default(),
-            prototype: Prototype::Down { again: now },
-            backoff: Backoff::default(),
-            loaded: None,
-            failure: None,
-            nameless: Vec::new(),
-            replacing: false,
-            proven: false,
-            born: now,
             kill_at: None,
-            notices: Vec::new(),
             plan,
         })
     }
 
+    // What it is
+
     /// Its number.
     pub fn id(&self) -> u64 {
         self.id
-    }
-
-    /// The PHP that runs it.
-    pub fn php(&self) -> &Php {
-        &self.plan.php
     }
 
     /// Its application's name.
@@ -176,68 +128,148 @@ impl Generation {
         &self.plan.name
     }
 
-    /// How many workers it shall have.
-    pub fn processes(&self) -> usize {
-        self.workers.target()
+    /// The PHP that runs it.
+    pub fn php(&self) -> &Php {
+        &self.plan.php
     }
 
-    /// How many of its workers run, and how many are being started.
-    pub fn process_counts(&self) -> (usize, usize) {
-        self.workers.counts()
+    /// The PHP that its prototype has loaded.
+    pub fn loaded(&self) -> Option<&LoadedPhp> {
+        self.prototype.loaded()
     }
 
-    /// Where its slow requests are written down.
+    /// Which release it runs.
+    pub fn release(&self) -> &Release {
+        &self.plan.release
+    }
+
+    /// When it was made. It has read all files that were written before.
+    pub fn born(&self) -> Instant {
+        self.born
+    }
+
+    /// Where its slow requests are logged.
     pub fn slow_log(&self) -> Option<&SlowLog> {
         self.plan.slow_log.as_ref()
     }
 
-    /// The PHP that it runs on, once it is loaded.
-    pub fn loaded(&self) -> Option<&Loaded> {
-        self.loaded.as_ref()
-    }
-
-    /// Whether it has been seen to work: PHP is loaded and a worker was forked.
+    /// Whether it works: PHP is loaded, and a worker was forked.
     pub fn is_proven(&self) -> bool {
-        self.proven
+        self.prototype.is_proven()
     }
 
-    /// What a router needs to know, with the descriptors of it.
-    pub fn for_router(&self) -> io::Result<(GenerationBoot, Vec<OwnedFd>)> {
-        let boot = GenerationBoot {
-            id: self.id,
-            application: self.plan.name.clone(),
-            geometry: self.control.geometry(),
-            spare_workers: self.plan.pool.spare().map(|spare| spare as u32),
-            timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
-            queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
-        };
-        let mut descriptors = self.descriptors()?;
-        descriptors.insert(1, self.paths()?);
-        Ok((boot, descriptors))
+    /// Why PHP does not start. `None` while it may still do so.
+    pub fn failure(&self) -> Option<&str> {
+        self.prototype.failure()
     }
 
-    /// The workers that a router must know.
-    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
-        self.workers.alive().map(|(worker, _)| worker)
+    /// How many workers there should be.
+    pub fn processes(&self) -> usize {
+        self.workers.table.target()
     }
 
-    /// What each worker does. They are leaving if the generation drains.
+    /// How many of its workers run, and how many are being started.
+    pub fn process_counts(&self) -> (usize, usize) {
+        self.workers.table.counts()
+    }
+
+    /// Why there are as many workers as there are, with `"processes": "auto"`.
+    pub fn reason(&self) -> Option<Reason> {
+        self.scaling.reason(&self.workers, Instant::now())
+    }
+
+    /// How much memory its new workers will take, in bytes: the kernel does not count it yet.
+    pub fn promised(&self, now: Instant) -> u64 {
+        self.scaling.promised(&self.workers, now)
+    }
+
+    /// What each worker does. All of them are leaving if the generation drains.
     pub fn worker_reports(&mut self, drains: bool, now: Instant) -> Vec<WorkerReport> {
-        let workers: Vec<_> = self.workers.alive().collect();
+        let workers: Vec<_> = self.workers.table.alive().collect();
         self.cpu_shares.retain(&workers);
         let report = |(worker, process)| {
-            let is_leaving = drains || self.workers.is_leaving(worker);
-            WorkerReport::new(&self.control, worker, process, is_leaving, &mut self.cpu_shares, now)
+            let is_leaving = drains || self.workers.table.is_leaving(worker);
+            WorkerReport::new(&self.workers.control, worker, process, is_leaving, &mut self.cpu_shares, now)
         };
         workers.into_iter().map(report).collect()
     }
 
+    // The router
+
+    /// What a router needs to know, with its descriptors.
+    ///
+    /// # Errors
+    /// When there is no memory or no descriptor for it.
+    pub fn for_router(&self) -> io::Result<(GenerationBoot, Vec<OwnedFd>)> {
+        let boot = GenerationBoot {
+            id: self.id,
+            application: self.plan.name.clone(),
+            geometry: self.workers.control.geometry(),
+            spare_workers: self.plan.pool.spare().map(|spare| spare as u32),
+            timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
+            queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
+        };
+        let mut descriptors = self.channel()?;
+        // In a file, because the paths may be long.
+        descriptors.insert(1, memory_file(&serde_json::to_vec(&self.plan.release.paths)?)?);
+        Ok((boot, descriptors))
+    }
+
+    /// The requests of its warm-up, in a file.
+    ///
+    /// # Errors
+    /// When there is no memory or no descriptor for it.
+    pub fn warm_up(&self) -> io::Result<OwnedFd> {
+        memory_file(&serde_json::to_vec(&self.plan.release.warm_up)?)
+    }
+
+    /// The workers that a router must know.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
+        self.workers.ids()
+    }
+
+    /// What the router has not been notified of yet, once.
+    pub fn take_notices(&mut self) -> Vec<ToRouter> {
+        self.workers.take_notices()
+    }
+
+<<<<<<< HEAD
     /// The time until the running profile ends; `None` if none is running.
     pub fn profile_time_left(&self, now: Instant) -> Option<Duration> {
         self.profiler.time_left(now)
     }
 
     /// Begins a profile. A running profile is replaced: see [`Self::profile_time_left`].
+=======
+    /// The router found too few idle workers for the requests that wait. `promised` is the memory that new workers of
+    /// other applications will take, in bytes.
+    pub fn on_workers_wanted(&mut self, waiting: u64, promised: u64, now: Instant) {
+        let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
+        self.scaling.on_workers_wanted(waiting, promised, &mut self.workers, now);
+        self.on_time(now);
+    }
+
+    /// The router reports that a worker takes longer for this request than `limits/timeout` allows.
+    pub fn on_overdue(&mut self, worker: WorkerId, request: (u16, u32), now: Instant) {
+        self.overdue.on_report(worker, request, &self.workers, now);
+    }
+
+    /// A worker broke the channel's rules: all workers are replaced.
+    pub fn replace_workers(&mut self, now: Instant) {
+        self.workers.replace_all(now);
+        self.on_time(now);
+    }
+
+    /// Another generation serves its application: most idle workers are retired.
+    pub fn on_former(&mut self, now: Instant) {
+        self.is_former = true;
+        self.scaling.on_former(&mut self.workers, now);
+    }
+
+    // The API
+
+    /// Begins a profile.
+>>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
     ///
     /// # Errors
     /// When there is no room for it.
@@ -246,247 +278,277 @@ impl Generation {
         duration: Duration,
         rate: u32,
         now: Instant,
+<<<<<<< HEAD
     ) -> io::Result<oneshot::Receiver<ProfileOutcome>> {
         let workers = self.workers.alive().map(|(worker, _)| worker);
         self.profiler.begin(&self.control, workers, duration, rate, now)
+=======
+    ) -> Result<oneshot::Receiver<ProfileOutcome>, ProfileRefusal> {
+        self.profiler.begin(&self.workers.control, self.workers.ids(), duration, rate, now)
+>>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
     }
 
-    /// Does what is due: starts a prototype, starts workers, kills those that should have left.
-    pub fn on_time(&mut self, now: Instant) {
-        if matches!(self.prototype, Prototype::Down { again } if again <= now)
-            && let Err(error) = self.start_prototype(now)
-        {
-            self.failure = Some(error.to_string());
-            self.prototype_died(ProcessEnd::Code(1), now);
-        }
-        if let Prototype::Up { pid, kill_at, .. } = &mut self.prototype
-            && kill_at.take_if(|at| *at <= now).is_some()
-        {
-            reap::kill(*pid);
-        }
-        if let Prototype::Up { link: Some(link), .. } = &mut self.prototype {
-            link.flush();
-        }
-        self.kill_lingering(now);
-        self.wait_for_start(now);
-        self.look_at_silence(now);
-        self.look_at_overdue(now);
-        self.profiler.on_time(&self.control, self.workers.alive().map(|(worker, _)| worker), now);
-        self.look_at_slow_log(now);
-        for (_, process) in self.workers.overdue(now) {
-            match process {
-                Some(process) => process.kill(),
-                None => self.kill_nameless(now),
-            }
-        }
-        if !matches!(self.prototype, Prototype::Up { booted: true, link: Some(_), .. }) {
-            return;
-        }
-        self.look_at_idle(now);
-        let Prototype::Up { booted: true, link: Some(link), .. } = &mut self.prototype else {
-            return;
-        };
-        if !self.replacing {
-            for worker in self.workers.start_due(now) {
-                self.notices.push(ToRouter::WorkerStarted { generation: self.id, worker });
-                link.send(ToPrototype::StartWorker(worker), Vec::new());
-            }
-        }
+    /// The warm-up begins: what the processes wrote before does not concern it.
+    pub fn begin_warm_up(&mut self) {
+        self.prototype.forget_output();
     }
 
-    /// When [`Self::on_time`] has something to do.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        let slow_log_at = self.slow_log_at.filter(|_| !self.is_former);
-        let watches =
-            self.overdue.next_deadline().into_iter().chain(self.profiler.next_deadline()).chain(slow_log_at).min();
-        let next = match self.prototype {
-            Prototype::Down { again } => {
-                Some(again).into_iter().chain(self.workers.next_deadline()).chain(watches).min()
-            }
-            Prototype::Up { kill_at, booted, boot_timeout, link: Some(_), .. } => {
-                let workers =
-                    if self.replacing || !booted { self.workers.next_overdue() } else { self.workers.next_deadline() };
-                let start = match booted && self.proven {
-                    true => self.silence_deadline(),
-                    false => boot_timeout.deadline(),
-                };
-                let look = self.idle.look_at.filter(|_| booted);
-                kill_at.into_iter().chain(workers).chain(start).chain(look).chain(watches).min()
-            }
-            _ => watches,
-        };
-        next.into_iter().chain(self.kill_at).min()
+    /// The last lines that its processes wrote to standard error during the warm-up; empty for none.
+    pub fn warm_up_output(&mut self) -> String {
+        self.prototype.last_output()
     }
+
+    // The prototype
 
     /// The next message of the prototype; `None`, once, when it has closed its socket.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<FromPrototype>> {
-        let Prototype::Up { link, said, .. } = &mut self.prototype else { return Poll::Pending };
-        said.poll(cx);
-        link.as_mut().map_or(Poll::Pending, |link| link.poll_receive(cx))
+        self.prototype.poll_receive(cx)
     }
 
-    /// Takes in all messages that are there already: before a death is looked at, which they may explain.
+    /// Reads all messages that are there already. A prototype that has died may have sent why.
     pub fn receive_pending(&mut self, now: Instant) {
-        for _ in 0..PENDING_AT_MOST {
-            let Prototype::Up { link: Some(link), .. } = &mut self.prototype else { return };
-            let Some(message) = link.try_receive() else { return };
+        for _ in 0..MAX_PENDING {
+            let Some(message) = self.prototype.try_receive() else { return };
             self.on_message(message, now);
         }
     }
 
-    /// The prototype said something.
+    /// The prototype has closed its socket.
+    pub fn on_close(&mut self, now: Instant) {
+        self.prototype.on_close(now);
+    }
+
+    /// A message of the prototype. Code of the application may run in it, so it may send anything: one that breaks the
+    /// protocol is killed.
     pub fn on_message(&mut self, message: FromPrototype, now: Instant) {
-        match message {
+        let handled = match message {
             FromPrototype::Booted { php_version, opcache } => {
-                match &mut self.prototype {
-                    Prototype::Up { booted, .. } if !*booted => *booted = true,
-                    _ => return self.breach("it booted twice"),
-                }
-                if !opcache {
+                let booted = self.prototype.on_booted(LoadedPhp { version: php_version, opcache });
+                if booted.is_ok() && !opcache {
                     tracing::warn!(
                         "the application {:?} runs without opcache, several times slower; is it installed, and \
                          opcache.enable on?",
                         self.plan.name
                     );
                 }
-                self.loaded = Some(Loaded { version: php_version, opcache });
-                self.failure = None;
-                self.on_time(now);
+                booted
             }
-            FromPrototype::Failed { reason } => match self.prototype {
-                Prototype::Up { booted: true, .. } => self.breach("it failed to boot after it had booted"),
-                _ => self.failure = Some(reason),
+            FromPrototype::Failed { reason } => self.prototype.on_failed(reason),
+            FromPrototype::Moved { pid } => self.prototype.on_moved(pid, &self.plan),
+            FromPrototype::WorkerStarted { worker, pid } => self.on_worker_started(worker, pid, now),
+            FromPrototype::WorkerNotForked { worker } => match self.workers.on_not_forked(worker, now) {
+                true => {
+                    self.prototype.on_fork_answer(now);
+                    Ok(())
+                }
+                false => Err("it reported a fork that failed without an order"),
             },
-            FromPrototype::Moved { pid } => self.prototype_moved(pid),
-            FromPrototype::WorkerStarted { worker, pid } => {
-                self.silence.fork_answered(now);
-                self.worker_started(worker, pid);
+            FromPrototype::Pong => {
+                self.prototype.on_pong();
+                Ok(())
             }
-            FromPrototype::WorkerNotForked { worker } => {
-                if !self.workers.not_forked(worker, now) {
-                    return self.breach("it could not fork a worker that nobody asked for");
-                }
-                self.silence.fork_answered(now);
-                self.forget_worker(worker, None, now);
-            }
-            FromPrototype::Pong => self.silence.is_there(),
-            FromPrototype::WorkerExited { worker, pid, end } => {
-                let known = self.workers.alive().find(|(alive, _)| *alive == worker);
-                match known {
-                    None => return self.breach("it told the death of a worker that does not live"),
-                    // It is reaped before it is told. One that still runs would answer a request that is given up.
-                    Some((_, Some(process))) if process.exists() => {
-                        return self.breach("it told the death of a worker that lives");
-                    }
-                    Some(_) => {}
-                }
-                self.worker_ended(worker, pid, end, now);
+            FromPrototype::WorkerExited { worker, pid, end } => self.on_worker_exited(worker, pid, end, now),
+        };
+        match handled {
+            Ok(()) => self.on_time(now),
+            Err(rule) => self.prototype.on_breach(rule, &self.plan.name),
+        }
+    }
+
+    fn on_worker_started(&mut self, worker: WorkerId, pid: i32, now: Instant) -> Result<(), BrokenRule> {
+        self.prototype.on_fork_answer(now);
+        let process = match self.prototype.check_claim(pid) {
+            PidClaim::Valid(process) => Some(process),
+            PidClaim::Gone => None,
+            PidClaim::Invalid => return Err("it reported a pid that is not its child"),
+        };
+        if !self.workers.on_started(worker, process) {
+            return Err("it started a worker without an order");
+        }
+        self.prototype.on_forked();
+        self.scaling.on_proven();
+        Ok(())
+    }
+
+    fn on_worker_exited(
+        &mut self,
+        worker: WorkerId,
+        pid: i32,
+        end: ProcessEnd,
+        now: Instant,
+    ) -> Result<(), BrokenRule> {
+        let known = self.workers.table.alive().find(|(alive, _)| *alive == worker);
+        match known {
+            None => Err("it reported the death of a worker that does not live"),
+            // The prototype reaps a worker before it reports its death. A worker that still runs would answer a request
+            // that is given up.
+            Some((_, Some(process))) if process.exists() => Err("it reported a live worker as dead"),
+            Some(_) => {
+                self.on_worker_exit(worker, pid, end, now);
+                Ok(())
             }
         }
     }
 
-    /// The prototype has closed its socket, as it does when it ends. If it does not, nobody can tell it anything.
-    pub fn on_close(&mut self, now: Instant) {
-        if let Prototype::Up { kill_at, .. } = &mut self.prototype {
-            *kill_at = Some(now + reap::CLOSED_GRACE);
-        }
+    fn on_worker_exit(&mut self, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
+        let exit = WorkerExit {
+            end,
+            is_stopping: self.prototype.is_stopping(),
+            was_overdue: self.overdue.has(worker),
+            has_limits: self.plan.limits.requests.is_some() || self.plan.limits.memory.is_some(),
+        };
+        self.workers.on_exit(worker, pid, exit, now);
     }
+
+    /// Kills a prototype that missed a message. Another one starts.
+    pub fn replace_uninformed_prototype(&mut self) {
+        self.prototype.kill_uninformed(&self.plan.name);
+    }
+
+    // Deaths
 
     /// Whether this is the process of the prototype.
-    pub fn is_prototype(&self, wanted: Pid) -> bool {
-        matches!(self.prototype, Prototype::Up { pid, .. } if pid == wanted)
+    pub fn is_prototype(&self, pid: Pid) -> bool {
+        self.prototype.pid() == Some(pid)
     }
 
-    /// A prototype that could not be told something is killed, and another one started.
-    pub fn replace_uninformed_prototype(&mut self) {
-        let Prototype::Up { link: Some(link), .. } = &mut self.prototype else { return };
-        let Err(error) = link.check() else { return };
-        tracing::error!("the prototype of {:?} does not know what it should ({error}); it is killed", self.plan.name);
-        self.kill_prototype();
+    /// A child of the supervisor is dead. Returns `false` if it is none of this application.
+    pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, now: Instant) -> bool {
+        if self.prototype.pid() == Some(dead) {
+            let death = self.prototype.on_death(end, &self.plan, now);
+            self.on_prototype_death(death, now);
+        } else if let Some(worker) = self.workers.table.with_pid(dead) {
+            self.on_worker_exit(worker, dead.as_raw_pid(), end, now);
+        } else {
+            return false;
+        }
+        self.on_time(now);
+        true
     }
 
-    /// Its workers finish what they do. One that moves to another process is two.
-    fn kill_prototype(&self) {
-        match self.prototype {
-            Prototype::Up { pid, group, successor: Some(_), .. } => reap::kill_group(pid, group),
-            Prototype::Up { pid, .. } => reap::kill(pid),
-            Prototype::Down { .. } | Prototype::Ended | Prototype::Failed => {}
+    fn on_prototype_death(&mut self, death: PrototypeDeath, now: Instant) {
+        match death {
+            PrototypeDeath::Expected => {}
+            PrototypeDeath::OrphansWorkers(group) => self.workers.orphan_all(group, now),
         }
     }
 
-    /// Why PHP does not start. `None` while it may still do so.
-    pub fn failure(&self) -> Option<&str> {
-        match self.prototype {
-            Prototype::Up { .. } => None,
-            _ => self.failure.as_deref(),
-        }
+    /// Counts workers of a dead prototype as dead once no process can be one of them.
+    pub fn settle_orphans(&mut self, now: Instant) {
+        self.workers.settle_orphans(now);
     }
 
-    /// Logs a warning about a prototype that loads no PHP, or forks no worker, for long. Kills it after the timeout.
-    fn wait_for_start(&mut self, now: Instant) {
-        let Prototype::Up { pid, group, booted, boot_timeout, link: Some(_), .. } = &mut self.prototype else { return };
-        if *booted && self.proven {
-            return;
+    // Time
+
+    /// When [`Self::on_time`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let (can_fork, is_down) = (self.prototype.can_fork(), self.prototype.is_down());
+        let has_prototype = self.prototype.is_up() || is_down;
+        let workers = self.workers.next_deadline(can_fork || is_down).filter(|_| has_prototype);
+        let deadlines = [
+            self.prototype.next_deadline(self.workers.table.oldest_fork_order()),
+            workers,
+            self.scaling.next_deadline().filter(|_| can_fork),
+            self.overdue.next_deadline(),
+            self.profiler.next_deadline(),
+            self.slow_log_at.filter(|_| !self.is_former),
+            self.kill_at,
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Does what is due: starts a prototype, orders workers, kills processes that should have exited.
+    pub fn on_time(&mut self, now: Instant) {
+        if self.prototype.is_start_due(now) {
+            self.start_prototype(now);
         }
-        match boot_timeout.step(now) {
-            Some(BootStep::Warn) => {
-                tracing::warn!("still waiting for PHP of the application {:?} to start", self.plan.name);
+        self.kill_lingering(now);
+        let (workers, oldest_order) = (&self.workers, self.workers.table.oldest_fork_order());
+        self.prototype.on_time(&self.plan, oldest_order, || workers.has_dead(), now);
+        self.overdue.on_time(&self.workers, now);
+        self.profiler.on_time(&self.workers.control, self.workers.ids(), now);
+        self.rotate_slow_log(now);
+        self.workers.kill_overdue(now);
+        if self.prototype.can_fork() {
+            self.scaling.on_time(&mut self.workers, now);
+            for worker in self.workers.start_due(now) {
+                self.prototype.send(ToPrototype::StartWorker(worker));
             }
-            Some(BootStep::Fail) => {
-                self.failure = Some(format!(
-                    "it took more than {} s; does its opcache.preload hang?",
-                    boot_timeout::timeout().as_secs()
-                ));
-                reap::kill_group(*pid, *group);
-            }
-            None => {}
         }
     }
 
-    fn look_at_slow_log(&mut self, now: Instant) {
+    fn start_prototype(&mut self, now: Instant) {
+        let resources = self.boot_resources();
+        match self.prototype.start(&self.plan, resources, now) {
+            Ok(()) => self.overdue.begin(now),
+            Err(death) => self.on_prototype_death(death, now),
+        }
+    }
+
+    fn boot_resources(&self) -> io::Result<BootResources> {
+        Ok(BootResources {
+            geometry: self.workers.control.geometry(),
+            channel: self.channel()?,
+            samples: self.profiler.samples()?,
+            // A generation that has run goes on running if a script is missing for a moment.
+            checks_paths: !self.prototype.is_proven(),
+        })
+    }
+
+    /// The channel's memory, and its eventfds.
+    fn channel(&self) -> io::Result<Vec<OwnedFd>> {
+        let memory = self.workers.control.memfd().try_clone_to_owned();
+        std::iter::once(memory).chain(self.bells.iter().map(OwnedFd::try_clone)).collect()
+    }
+
+    fn rotate_slow_log(&mut self, now: Instant) {
         if let Some(log) = &self.plan.slow_log
             && !self.is_former
             && self.slow_log_at.is_none_or(|at| at <= now)
         {
-            self.slow_log_at = Some(now + SLOW_LOG_PAUSE);
+            self.slow_log_at = Some(now + SLOW_LOG_INTERVAL);
             log.rotate_if_long();
         }
     }
 
-    fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
-        let memory = self.control.memfd().try_clone_to_owned();
-        std::iter::once(memory).chain(self.bells.iter().map(OwnedFd::try_clone)).collect()
+    // Its end
+
+    /// Asks all processes to finish what they do and exit. The router has released the generation, so no client waits:
+    /// only scripts still run that go on after their answer, or after their client has left.
+    pub fn stop(&mut self, now: Instant) {
+        self.kill_at.get_or_insert(now + GRACE);
+        self.profiler.abort(&self.workers.control, self.workers.ids());
+        self.workers.control.stop_all();
+        self.prototype.stop();
     }
 
-    /// The prototype says that it has forked this worker. Code of the application runs in it, so it may say anything.
-    fn worker_started(&mut self, worker: WorkerId, pid: i32) {
-        let process = match self.check_claim(pid) {
-            PidClaim::Valid(process) => Some(process),
-            PidClaim::Gone => None,
-            PidClaim::Invalid => return self.breach("it called a process its worker that is none"),
-        };
-        if !self.workers.started(worker, process) {
-            return self.breach("it started a worker that nobody asked for");
-        }
-        self.proven = true;
-        if let Prototype::Up { has_forked, .. } = &mut self.prototype {
-            *has_forked = true;
-        }
-        if let Some(process) = process.filter(|_| self.replacing) {
-            process.kill();
+    /// Kills all processes.
+    pub fn kill(&mut self) {
+        self.stop(Instant::now());
+        self.kill_at = None;
+        self.kill_all();
+    }
+
+    /// Whether no process is left.
+    pub fn is_over(&self) -> bool {
+        self.prototype.is_ended() && self.workers.are_over()
+    }
+
+    /// Kills processes that did not exit in time.
+    fn kill_lingering(&mut self, now: Instant) {
+        if self.kill_at.take_if(|at| *at <= now).is_some() {
+            tracing::warn!(
+                "scripts of the former {:?} still run {} s after their last request; they are killed",
+                self.plan.name,
+                GRACE.as_secs()
+            );
+            self.kill_all();
         }
     }
 
-    /// The prototype broke the rules: it is not listened to any more, and replaced.
-    fn breach(&mut self, rule: &str) {
-        let Prototype::Up { link, .. } = &mut self.prototype else { return };
-        tracing::error!("the prototype of {:?} broke the rules ({rule}); it is killed", self.plan.name);
-        self.failure =
-            Some(format!("its prototype broke the rules: {rule}; does preloaded code write to descriptor 3?"));
-        if let Some(link) = link {
-            link.close();
-        }
-        self.kill_prototype();
+    fn kill_all(&self) {
+        self.prototype.kill_group();
+        self.workers.kill_all();
     }
 }
 

@@ -3,7 +3,9 @@
 use super::*;
 use crate::os::identity::UserAccount;
 use crate::os::logs::Outputs;
+use crate::os::reap;
 use crate::plan::confinement::Confined;
+use crate::policy::pace::boot_timeout;
 use howdah_config::{PhpOptions, PhpVersion};
 use howdah_protocol::confinement::Confinement;
 use std::collections::BTreeMap;
@@ -47,7 +49,7 @@ impl Fake {
     fn booted(script: &str) -> Fake {
         let mut fake = Fake::new(script);
         fake.hear(FromPrototype::Booted { php_version: "8.2.0".to_owned(), opcache: true });
-        assert_eq!(fake.generation.workers.alive().count(), 2);
+        assert_eq!(fake.generation.workers.table.alive().count(), 2);
         fake
     }
 
@@ -56,10 +58,7 @@ impl Fake {
     }
 
     fn prototype(&self) -> Pid {
-        match self.generation.prototype {
-            Prototype::Up { pid, .. } => pid,
-            _ => panic!("there is no prototype"),
-        }
+        self.generation.prototype.pid().expect("there is a prototype")
     }
 
     /// Waits for the prototype's death, and tells the generation of it.
@@ -81,7 +80,7 @@ impl Fake {
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        if let Prototype::Up { pid, .. } = self.generation.prototype {
+        if let Some(pid) = self.generation.prototype.pid() {
             reap::kill_group(pid, pid);
             let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
         }
@@ -223,13 +222,13 @@ async fn a_prototype_that_does_not_say_that_it_is_there_is_killed() {
     }
 }
 
-/// The dead of whom the router has been told.
-fn told_dead(generation: &Generation) -> Vec<WorkerId> {
+/// The workers whose death the router is notified of, since the last call.
+fn reported_dead(generation: &mut Generation) -> Vec<WorkerId> {
     let died = |notice: &ToRouter| match notice {
         ToRouter::WorkerDied { worker, .. } => Some(*worker),
         _ => None,
     };
-    generation.notices.iter().filter_map(died).collect()
+    generation.take_notices().iter().filter_map(died).collect()
 }
 
 #[tokio::test]
@@ -241,14 +240,14 @@ async fn a_worker_of_which_its_prototype_could_not_say_anything_counts_as_alive_
     let worker = Pid::from_raw(pids(&file, 1)[0]).unwrap();
     reap::kill(fake.prototype());
     fake.reap_prototype();
-    fake.generation.settle_nameless(fake.now);
-    assert_eq!(told_dead(&fake.generation), [], "both may be the process that lives");
+    fake.generation.settle_orphans(fake.now);
+    assert_eq!(reported_dead(&mut fake.generation), [], "both may be the process that lives");
 
     fake.generation.on_time(fake.now + Duration::from_secs(60));
     let (_, status) = rustix::process::waitpid(Some(worker), rustix::process::WaitOptions::empty()).unwrap().unwrap();
     assert_eq!(status.terminating_signal(), Some(9), "its time is over");
-    fake.generation.settle_nameless(fake.now);
-    assert_eq!(told_dead(&fake.generation), [FIRST, WorkerId { index: 1, incarnation: 0 }]);
+    fake.generation.settle_orphans(fake.now);
+    assert_eq!(reported_dead(&mut fake.generation), [FIRST, WorkerId { index: 1, incarnation: 0 }]);
 }
 
 #[tokio::test]
@@ -256,7 +255,7 @@ async fn workers_that_were_never_forked_are_dead_with_their_prototype() {
     let mut fake = Fake::booted(SLEEP);
     reap::kill(fake.prototype());
     fake.reap_prototype();
-    assert_eq!(told_dead(&fake.generation).len(), 2);
+    assert_eq!(reported_dead(&mut fake.generation).len(), 2);
 }
 
 /// The process ids that a script writes to its standard output would end in ours: it names them in a file.
@@ -280,7 +279,7 @@ async fn a_worker_that_lives_cannot_be_told_dead() {
     fake.hear(FromPrototype::WorkerStarted { worker: FIRST, pid });
     assert!(fake.generation.is_proven());
     fake.hear(FromPrototype::WorkerExited { worker: FIRST, pid, end: ProcessEnd::Code(0) });
-    assert_eq!(fake.generation.workers.alive().count(), 2, "it counts as alive");
+    assert_eq!(fake.generation.workers.table.alive().count(), 2, "it counts as alive");
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
     let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL);
 }

@@ -1,0 +1,266 @@
+//! The workers of a generation: their table, the channel that they share with the router, and their deaths.
+//!
+//! The router is notified of each worker's start and death, because it answers the request of a dead worker. Workers whose
+//! prototype has died are children of the supervisor. If the prototype died before it reported their pids, they are found
+//! by its process group. When a worker broke the channel's rules, all are killed, and none is started before all are dead.
+
+use crate::os::process::{self, Process};
+use crate::policy::workers::Workers;
+use howdah_channel::account::Current;
+use howdah_channel::{ControlEnd, WorkerId};
+use howdah_protocol::process_end::{EXIT_ROUTER_UNREACHABLE, ProcessEnd};
+use howdah_protocol::router_messages::ToRouter;
+use rustix::process::Pid;
+use std::time::Instant;
+
+/// The workers.
+#[derive(Debug)]
+pub struct WorkerSet {
+    generation: u64,
+    /// The application's name, for the log.
+    application: String,
+    /// Which workers there are, and which are due.
+    pub table: Workers,
+    /// The supervisor's end of the channel.
+    pub control: ControlEnd,
+    /// The process groups of dead prototypes that may have a worker whose pid is not known.
+    orphan_groups: Vec<Pid>,
+    /// A worker broke the channel's rules: none is started before all are dead.
+    is_replacing: bool,
+    /// What the router has not been notified of yet.
+    notices: Vec<ToRouter>,
+}
+
+/// What is known of a worker that has exited.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerExit {
+    /// How it ended.
+    pub end: ProcessEnd,
+    /// Its generation has been asked to exit.
+    pub is_stopping: bool,
+    /// It had been asked to end its request, because that was overdue.
+    pub was_overdue: bool,
+    /// The configuration limits the requests or the memory of a worker, after which it exits by itself.
+    pub has_limits: bool,
+}
+
+// === impl WorkerSet ===
+
+impl WorkerSet {
+    /// Without workers.
+    pub fn new(generation: u64, application: String, table: Workers, control: ControlEnd) -> WorkerSet {
+        WorkerSet {
+            generation,
+            application,
+            table,
+            control,
+            orphan_groups: Vec::new(),
+            is_replacing: false,
+            notices: Vec::new(),
+        }
+    }
+
+    /// All workers that live.
+    pub fn ids(&self) -> impl Iterator<Item = WorkerId> {
+        self.table.alive().map(|(worker, _)| worker)
+    }
+
+    /// What the router has not been notified of yet.
+    pub fn take_notices(&mut self) -> Vec<ToRouter> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// The request that a worker claims to run.
+    pub fn current(&self, worker: WorkerId) -> Option<Current> {
+        self.control.account(worker).and_then(|account| account.current)
+    }
+
+    /// Whether a worker is dead whose death was not reported.
+    pub fn has_dead(&self) -> bool {
+        self.table.alive().any(|(_, process)| process.is_some_and(Process::is_dead))
+    }
+
+    // Starts
+
+    /// When [`Self::start_due`] or [`Self::kill_overdue`] has something to do.
+    pub fn next_deadline(&self, can_start: bool) -> Option<Instant> {
+        if can_start && !self.is_replacing { self.table.next_deadline() } else { self.table.next_overdue() }
+    }
+
+    /// The workers that the prototype must fork now.
+    pub fn start_due(&mut self, now: Instant) -> Vec<WorkerId> {
+        if self.is_replacing {
+            return Vec::new();
+        }
+        let due = self.table.start_due(now);
+        let generation = self.generation;
+        self.notices.extend(due.iter().map(|worker| ToRouter::WorkerStarted { generation, worker: *worker }));
+        due
+    }
+
+    /// The prototype has forked this worker. Returns `false` if it had no such order.
+    pub fn on_started(&mut self, worker: WorkerId, process: Option<Process>) -> bool {
+        let is_known = self.table.started(worker, process);
+        if let Some(process) = process.filter(|_| is_known && self.is_replacing) {
+            process.kill();
+        }
+        is_known
+    }
+
+    /// The prototype could not fork this worker. Returns `false` if it had no such order.
+    pub fn on_not_forked(&mut self, worker: WorkerId, now: Instant) -> bool {
+        let is_known = self.table.not_forked(worker, now);
+        if is_known {
+            self.forget(worker, None, now);
+        }
+        is_known
+    }
+
+    /// Asks this worker to exit when it has finished what it does.
+    pub fn retire(&mut self, worker: WorkerId) {
+        self.table.retire(worker);
+        self.control.stop_worker(worker);
+    }
+
+    // Deaths
+
+    /// A worker has exited.
+    pub fn on_exit(&mut self, worker: WorkerId, pid: i32, exit: WorkerExit, now: Instant) {
+        let WorkerExit { end, is_stopping, was_overdue, has_limits } = exit;
+        // A prototype in a PID namespace reports another pid.
+        let known = self.table.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
+        let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
+        let is_unexpected = !self.is_replacing && !is_stopping && !was_overdue;
+        let by_itself = is_unexpected && !self.table.is_leaving(worker);
+        if end != ProcessEnd::Code(0) && is_unexpected {
+            let cause = match end {
+                ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE) => ", as a script has closed its descriptors",
+                _ => "",
+            };
+            tracing::warn!("worker of {:?} (pid {pid}) {end}{cause}; another worker is started", self.application);
+        }
+        let account = self.control.account(worker);
+        let in_request = account.is_some_and(|account| account.current.is_some());
+        // Between two requests, only the end of its allowance ends a worker like that.
+        let in_order = end == ProcessEnd::Code(0) && (has_limits || was_overdue) && !in_request;
+        let is_known = if in_order || self.is_replacing {
+            self.table.exited(worker, now)
+        } else if account.is_some_and(|account| in_request || account.requests > 0) {
+            self.table.died_in_request(worker, now)
+        } else {
+            self.table.died(worker, now)
+        };
+        if is_known {
+            let killer = account.and_then(|account| account.current).filter(|_| by_itself);
+            self.forget(worker, killer.map(|current| current.name()), now);
+        }
+    }
+
+    /// The prototype is dead: its workers finish their requests and exit.
+    pub fn orphan_all(&mut self, group: Option<Pid>, now: Instant) {
+        for (worker, process) in self.table.orphan_all(now) {
+            match process {
+                // The prototype reaped it, but died before it could report that.
+                Some(process) if !process.is_child() => self.on_death(worker, now),
+                Some(_) => self.control.stop_worker(worker),
+                None => {
+                    self.control.stop_worker(worker);
+                    self.orphan_groups.extend(group);
+                }
+            }
+        }
+        self.settle_orphans(now);
+    }
+
+    /// Counts orphans without a known pid as dead once no process can be one of them. A prototype may die between the fork of
+    /// a worker and the message about it: while its process group has an unknown child of the supervisor, that may be
+    /// this worker.
+    pub fn settle_orphans(&mut self, now: Instant) {
+        if self.orphan_groups.is_empty() || !self.unknown_children().is_empty() {
+            return;
+        }
+        self.orphan_groups.clear();
+        for worker in self.table.unidentified_orphans() {
+            self.on_death(worker, now);
+        }
+    }
+
+    /// Kills workers that should have exited by now.
+    pub fn kill_overdue(&mut self, now: Instant) {
+        for (_, process) in self.table.overdue(now) {
+            match process {
+                Some(process) => process.kill(),
+                None => self.kill_unidentified(now),
+            }
+        }
+    }
+
+    /// Kills all workers, because one broke the channel's rules: all of them may have.
+    pub fn replace_all(&mut self, now: Instant) {
+        self.is_replacing = true;
+        for process in self.table.alive().filter_map(|(_, process)| process) {
+            process.kill();
+        }
+        self.kill_unidentified(now);
+        self.finish_replacing();
+    }
+
+    /// Kills all workers.
+    pub fn kill_all(&self) {
+        for process in self.table.alive().filter_map(|(_, process)| process) {
+            process.kill();
+        }
+        if !self.orphan_groups.is_empty() {
+            self.unknown_children().into_iter().for_each(Process::kill);
+        }
+    }
+
+    /// Whether no worker is a child of the supervisor.
+    pub fn are_over(&self) -> bool {
+        !self.table.alive().any(|(_, process)| process.is_some_and(Process::is_child))
+            && (self.orphan_groups.is_empty() || self.unknown_children().is_empty())
+    }
+
+    fn kill_unidentified(&mut self, now: Instant) {
+        if !self.table.unidentified_orphans().is_empty() {
+            self.unknown_children().into_iter().for_each(Process::kill);
+        }
+        self.settle_orphans(now);
+    }
+
+    /// The children of the supervisor in the groups of dead prototypes that are no known worker.
+    fn unknown_children(&self) -> Vec<Process> {
+        let of_dead = |group: i32| self.orphan_groups.iter().any(|dead| dead.as_raw_pid() == group);
+        let is_known = |process| self.table.alive().any(|(_, worker)| worker == Some(process));
+        let children = process::children().into_iter().filter(|child| !child.dead && of_dead(child.group));
+        children.map(|child| child.process).filter(|process| !is_known(*process)).collect()
+    }
+
+    fn on_death(&mut self, worker: WorkerId, now: Instant) {
+        if self.table.died(worker, now) {
+            self.forget(worker, None, now);
+        }
+    }
+
+    /// Notifies the router of a death. `killer` is the request that killed the worker.
+    fn forget(&mut self, worker: WorkerId, killer: Option<(u16, u32)>, now: Instant) {
+        self.control.worker_died(worker);
+        self.notices.push(ToRouter::WorkerDied { generation: self.generation, worker, killer });
+        // A worker that exits because another worker ordered it to is the first sign of such an order.
+        if let Err(violation) = self.control.check_orders()
+            && !self.is_replacing
+        {
+            tracing::error!("{violation}; all workers of {:?} are replaced", self.application);
+            return self.replace_all(now);
+        }
+        self.finish_replacing();
+    }
+
+    fn finish_replacing(&mut self) {
+        if self.is_replacing && self.table.alive().next().is_none() {
+            self.is_replacing = false;
+            self.control.workers_replaced();
+            self.notices.push(ToRouter::WorkersReplaced { generation: self.generation });
+        }
+    }
+}
