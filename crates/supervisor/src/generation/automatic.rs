@@ -5,12 +5,7 @@ use super::idle::IdleWorkers;
 use super::worker_set::WorkerSet;
 use crate::os::machine::Machine;
 use crate::policy::demand::Demand;
-<<<<<<< HEAD
-use crate::policy::pool::PoolPolicy;
-use crate::policy::sizing::{QUEUED_INTERVAL, Reason, Sample, Sizing};
-=======
-use crate::policy::sizing::{Bounds, Decision, QUICK, Reason, Sample, Sizing};
->>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
+use crate::policy::sizing::{Bounds, Decision, QUEUED_INTERVAL, Reason, Sample, Sizing};
 use std::time::{Duration, Instant};
 
 /// What is remembered from one decision to the next.
@@ -37,13 +32,8 @@ const NEW: Duration = Duration::from_secs(1);
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// A lack of memory that lasts this long is logged. The memory that new workers will take is estimated, and too high.
 const LASTING: Duration = Duration::from_secs(3);
-<<<<<<< HEAD
-/// What the router said is old after this: it says it again while it is so.
-const NEWS: Duration = QUEUED_INTERVAL.saturating_mul(3);
-=======
 /// A report of the router is outdated after this time: the router repeats it while requests wait.
-const OUTDATED: Duration = QUICK.saturating_mul(3);
->>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
+const OUTDATED: Duration = QUEUED_INTERVAL.saturating_mul(3);
 
 // === impl Automatic ===
 
@@ -58,41 +48,7 @@ impl Automatic {
             promised: (0, now),
             room: 0,
             lacks_memory: None,
-<<<<<<< HEAD
-            told_of_memory: None,
-        })
-    }
-}
-
-// === impl Generation ===
-
-impl Generation {
-    /// Why it has as many workers as it has, if that is found by itself.
-    pub fn reason(&self) -> Option<Reason> {
-        self.automatic.as_ref().map(|automatic| automatic.sizing.reason(self.workers.staying(), Instant::now()))
-    }
-
-    /// How much memory its new workers will take: the kernel counts it for nobody yet.
-    pub fn promised(&self, now: Instant) -> u64 {
-        let Some(automatic) = &self.automatic else { return 0 };
-        let new = self.workers.started_since(now.checked_sub(NEW).unwrap_or(now)).count();
-        // Its own control group may have less.
-        (new as u64 * automatic.gauge.worker_bytes()).min(u64::try_from(automatic.room).unwrap_or(0))
-    }
-
-    /// Looks at once, or as soon as may be.
-    pub(super) fn size_soon(&mut self, waiting: usize, promised: u64, now: Instant) {
-        let Some(automatic) = &mut self.automatic else { return };
-        automatic.waiting = (waiting, now);
-        automatic.promised = (promised, now);
-        let due = automatic.looked.map_or(now, |looked| looked + QUEUED_INTERVAL);
-        if due <= now {
-            self.size(now);
-        } else {
-            self.idle.look_at = Some(self.idle.look_at.map_or(due, |at| at.min(due)));
-=======
             warned: None,
->>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
         }
     }
 
@@ -112,7 +68,7 @@ impl Generation {
     pub fn on_workers_wanted(&mut self, waiting: usize, promised: u64, now: Instant) -> Instant {
         self.waiting = (waiting, now);
         self.promised = (promised, now);
-        self.decided.map_or(now, |decided| decided + QUICK)
+        self.decided.map_or(now, |decided| decided + QUEUED_INTERVAL)
     }
 
     /// Measures the workers, and decides how many there should be.
@@ -133,7 +89,7 @@ impl Generation {
         if let Some(allowed) = decision.lacks_memory {
             self.warn_of_memory(allowed, waiting, application, now);
         }
-        let all = sample.seen.all;
+        let all = sample.demand.all;
         if decision.wanted != all || decision.surplus > 0 {
             let wanted = decision.wanted - decision.surplus;
             let why = self.sizing.reason(all, now);
@@ -162,32 +118,14 @@ impl Generation {
         if usage.is_some() {
             self.sizing.set_cores(self.gauge.cores());
         }
-<<<<<<< HEAD
-        let sample = Sample {
-            demand: Demand { idle: self.idle.since.len(), starting, all, waiting },
-            runnable: gauge.runnable(&busy),
-=======
         Sample {
-            seen: Demand { idle: idle.len(), starting, all, waiting },
+            demand: Demand { idle: idle.len(), starting, all, waiting },
             runnable: self.gauge.runnable(&busy),
->>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
             young: (all + leaving).saturating_sub(grown_up),
             leaving,
             usage,
             memory,
         }
-<<<<<<< HEAD
-        self.workers.set_target(decision.wanted.max(self.least()));
-        self.send_away(decision.surplus);
-        self.idle.look_at = Some(now + decision.decide_again_in);
-        if decision.wanted != all || decision.surplus > 0 {
-            tracing::debug!(
-                application = self.plan.name,
-                ?sample,
-                wanted = decision.wanted - decision.surplus,
-                why = %self.reason().expect("it is automatic"),
-                "the number of workers changes"
-=======
     }
 
     /// The memory has room for this number of workers only. That is logged if it lasts.
@@ -202,7 +140,6 @@ impl Generation {
                 "{waiting} requests wait for a worker of {application:?}, and the memory has room for {allowed} workers: \
                  raise processes/auto/memory if that is set; otherwise add memory, or bound what a request takes \
                  (memory_limit)"
->>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
             );
         }
     }

@@ -38,15 +38,10 @@ use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
 use howdah_protocol::router_messages::{GenerationBoot, ToRouter};
-<<<<<<< HEAD
-use overdue::Overdue;
-use profile::{ProfileOutcome, Profiler};
-=======
 use overdue::OverdueRequests;
-use profile::{ProfileOutcome, ProfileRefusal, Profiler};
+use profile::{ProfileOutcome, Profiler};
 use prototype::{BrokenRule, LoadedPhp, Prototype, PrototypeDeath};
 use prototype_process::BootResources;
->>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use scaling::Scaling;
@@ -233,14 +228,6 @@ impl Generation {
         self.workers.take_notices()
     }
 
-<<<<<<< HEAD
-    /// The time until the running profile ends; `None` if none is running.
-    pub fn profile_time_left(&self, now: Instant) -> Option<Duration> {
-        self.profiler.time_left(now)
-    }
-
-    /// Begins a profile. A running profile is replaced: see [`Self::profile_time_left`].
-=======
     /// The router found too few idle workers for the requests that wait. `promised` is the memory that new workers of
     /// other applications will take, in bytes.
     pub fn on_workers_wanted(&mut self, waiting: u64, promised: u64, now: Instant) {
@@ -268,8 +255,12 @@ impl Generation {
 
     // The API
 
-    /// Begins a profile.
->>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
+    /// The time until the running profile ends; `None` if none is running.
+    pub fn profile_time_left(&self, now: Instant) -> Option<Duration> {
+        self.profiler.time_left(now)
+    }
+
+    /// Begins a profile. A running profile is replaced: see [`Self::profile_time_left`].
     ///
     /// # Errors
     /// When there is no room for it.
@@ -278,14 +269,8 @@ impl Generation {
         duration: Duration,
         rate: u32,
         now: Instant,
-<<<<<<< HEAD
     ) -> io::Result<oneshot::Receiver<ProfileOutcome>> {
-        let workers = self.workers.alive().map(|(worker, _)| worker);
-        self.profiler.begin(&self.control, workers, duration, rate, now)
-=======
-    ) -> Result<oneshot::Receiver<ProfileOutcome>, ProfileRefusal> {
         self.profiler.begin(&self.workers.control, self.workers.ids(), duration, rate, now)
->>>>>>> 87577dc (supervisor: a generation is made of parts that own their state)
     }
 
     /// The warm-up begins: what the processes wrote before does not concern it.

@@ -147,7 +147,7 @@ impl PrototypeProcess {
         if current == self.group {
             return self.check_outer_claim(pid);
         }
-        process::within(pid, current)
+        process::outer_pid(pid, current)
             .map_or(PidClaim::Gone, |process| process::check_claim(process, current, self.group))
     }
 
@@ -192,7 +192,7 @@ fn boot_message(plan: &Plan, geometry: Geometry, checks_paths: bool, slow_log: O
         memory_per_worker: plan.limits.memory,
         slow_log,
         has_timeout: plan.limits.timeout.is_some(),
-        descriptors: resources::former_descriptors(),
+        descriptors: resources::initial_descriptors(),
         server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
     }
 }

@@ -125,7 +125,7 @@ impl Scaling {
         }
         let demand = Demand { idle: self.idle.len(), starting, all: workers.table.staying(), waiting };
         workers.table.set_target(pool.wanted(demand).max(self.least()));
-        self.look_at = pool.next_look(workers.table.target(), now);
+        self.look_at = pool.next_check(workers.table.target(), now);
     }
 
     /// Measures, decides, and has workers started or retired.
@@ -136,7 +136,7 @@ impl Scaling {
         let decision = automatic.decide(&self.idle, starting, workers, &self.application, now);
         workers.table.set_target(decision.wanted.max(least));
         self.retire_longest_idle(decision.surplus, workers);
-        self.look_at = Some(now + decision.look_in);
+        self.look_at = Some(now + decision.decide_again_in);
     }
 
     /// Retires the longest-idle workers first, because the others are warm. Busy workers finish their request.
