@@ -132,7 +132,7 @@ def test_many_clients_of_a_script_that_kills_workers_do_not_starve_the_others(sh
     # Without the limit they would queue for longer than that.
     assert slowest[len(slowest) * 9 // 10] < 2, slowest[-20:]
     path = killer.partition("?")[0]
-    assert server.stderr.count(f"requests for {path} kill the workers that run them: 20 a second are run") == 1
+    assert server.stderr.count(f"requests for {path} kill the workers that run them: 20 per second are run") == 1
     server.workers("shop", count=2)
     assert server.get("/pid.php").status == 200
 

@@ -1,21 +1,21 @@
-//! The data plane: an unprivileged process that speaks HTTP, routes, serves files and hands requests to PHP.
+//! The data plane: an unprivileged process that speaks HTTP, routes requests, serves files and runs scripts through PHP
+//! workers.
 //!
-//! [`main`] is what the executable runs when the supervisor starts it as `howdah: router`. A process has one control
-//! thread (`process`) and a few event-loop threads (`thread`), each with connections of its own (`connection`, `socket`):
+//! The executable calls [`main`] when the supervisor starts it as `howdah: router`. The process has one control thread and a
+//! few event-loop threads. Each event loop has its own connections, and answers their requests itself.
 //!
-//! - `tls`: encrypted connections, and their certificates
-//! - `strictness`, `authority`, `unsafe_fields`: what never gets as far as a request, or into it
-//! - `service`: one request → the route's action → a response; `subject`, `forwarded`: the request as routes see it
-//! - `application`: an action that runs PHP
-//! - `warm_up`: the first requests of a generation that nobody else's requests reach yet
-//! - `static_files`: files; `pins`: from the same release as the scripts
-//! - `script`, `cgi`, `request_body`, `slots`, `php`, `spool`: a request's way to PHP and back, over the channel
-//! - `proxy`: requests that other HTTP servers answer, and WebSockets through them
-//! - `compression`: of any response
-//! - `failure`: the answers that are ours
-//! - `access_log`, `log_line`: one line for each answer
+//! The folders, from the outside in; each imports only folders below it in this list:
 //!
-//! It never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
+//! - `process`: the process, its threads, and the commands of the supervisor
+//! - `dispatch`: from a request to its response: routes, actions, the active configuration
+//! - `php`, `proxy`, `static_files`: the actions that produce a response
+//! - `response`: bodies, compression, failures, the access log
+//! - `request`: a request as routes see it: host, path, client, body
+//! - `http1`: connections and their clocks, and the strict reading of requests
+//! - `net`: listening sockets, TLS, the bytes of a connection
+//! - `supervisor_link`: messages to the supervisor; `product`: name and version
+//!
+//! The router never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
 
 #![forbid(unsafe_code)]
 

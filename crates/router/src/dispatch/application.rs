@@ -3,7 +3,7 @@
 use crate::dispatch::view::View;
 use crate::php::script::{self, Resolved};
 use crate::php::{self, PhpBody, ScriptCall};
-use crate::request::incoming::Incoming;
+use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::redirect::{folder_location, redirect};
@@ -16,7 +16,7 @@ use http::StatusCode;
 pub async fn run(
     view: &View,
     subject: &Subject<'_>,
-    body: Incoming,
+    body: IncomingBody,
     name: &str,
     target: Option<&str>,
 ) -> Answer<PhpBody> {

@@ -25,7 +25,7 @@ pub struct Dispatcher {
 // === impl Dispatcher ===
 
 impl Dispatcher {
-    /// The access log of this configuration; `None` if there is none.
+    /// The access log of this configuration; `None` without one.
     pub fn log_sink<'a>(&'a self, configuration: &'a Configuration) -> Option<LogSink<'a>> {
         let settings = configuration.access_log.as_ref()?;
         let is_open = self.access_log.borrow().is_on();

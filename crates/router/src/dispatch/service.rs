@@ -9,7 +9,7 @@ use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
 use crate::product;
 use crate::request::authority;
-use crate::request::incoming::Incoming;
+use crate::request::incoming::IncomingBody;
 use crate::request::path::RequestPath;
 use crate::request::subject::{Origin, Subject};
 use crate::request::unsafe_fields;
@@ -31,10 +31,10 @@ pub async fn answer(
     dispatcher: Rc<Dispatcher>,
     peer: Rc<Peer>,
     clock: Rc<Clock>,
-    request: http::Request<Incoming>,
+    request: http::Request<IncomingBody>,
 ) -> Response<ResponseBody<ActionBody>> {
     let (mut parts, body) = request.into_parts();
-    let rest = body.rest();
+    let unread = body.unread();
     let view = dispatcher.views.of_listener(peer.listener);
     let http = &view.configuration().settings.http;
     authority::take_from_target(&mut parts);
@@ -62,7 +62,7 @@ pub async fn answer(
         }
         failure.response().map(ResponseBody::bytes)
     });
-    if !closes(&response) && !rest.settle(&parts).await {
+    if !closes(&response) && !unread.settle(&parts).await {
         // The next request could not be distinguished from the rest of this one.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -97,7 +97,7 @@ async fn dispatch(
     dispatcher: &Dispatcher,
     view: &View,
     subject: &mut Subject<'_>,
-    body: Incoming,
+    body: IncomingBody,
 ) -> Answer<ResponseBody<ActionBody>> {
     let routed = routing::choose(&dispatcher.static_files, view, subject)?;
     let mut response = match routed.action {

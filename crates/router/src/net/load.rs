@@ -1,4 +1,4 @@
-//! How much a thread has to do, in numbers that other threads may read.
+//! The load of a thread, in counters that other threads may read.
 
 use howdah_protocol::router_messages::RouterLoad;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ pub struct Load {
 // === impl Load ===
 
 impl Load {
-    /// The connections that are open.
+    /// How many connections are open.
     pub fn connections(&self) -> u64 {
-        // Two loads at two moments: the difference may be off by what happens between them.
+        // The two counters are read at two moments: the difference may be off by the changes in between.
         self.accepted.load(Ordering::Relaxed).saturating_sub(self.closed.load(Ordering::Relaxed))
     }
 
-    /// A connection came.
+    /// A connection was accepted.
     pub fn connection_began(&self) {
         self.accepted.fetch_add(1, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl Load {
         self.active.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The last request of a connection made a tunnel of it.
+    /// A connection has become a tunnel.
     pub fn tunnel_began(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
     }
@@ -47,7 +47,7 @@ impl Load {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Adds these numbers to a report.
+    /// Adds the counters to a report.
     pub fn add_to(&self, report: &mut RouterLoad) {
         report.connections_accepted += self.accepted.load(Ordering::Relaxed);
         report.connections_closed += self.closed.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! A generation, as the router's threads share it: its channel, its queue, and its reports to the supervisor.
 
-use crate::php::admission::{Alike, Arrival, Killers, News, Queue, SUSPECTS_PER_SECOND, Slots, TooBusy};
+use crate::php::admission::{Arrival, Killers, News, Queue, RequestKind, SUSPECTS_PER_SECOND, Slots, TooBusy};
 use crate::response::failure::Failure;
 use crate::supervisor_link::{ReportOnDrop, SupervisorLink};
 use howdah_channel::{RouterEnd, Violation, WorkerId};
@@ -177,14 +177,14 @@ impl SharedGeneration {
         arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after))
     }
 
-    /// Whether requests like it kill workers.
-    pub(super) fn is_suspect(&self, alike: Alike) -> bool {
-        self.has_killers.load(Ordering::Relaxed) && self.killers().is_suspect(alike)
+    /// Whether requests of its kind kill workers.
+    pub(super) fn is_suspect(&self, kind: RequestKind) -> bool {
+        self.has_killers.load(Ordering::Relaxed) && self.killers().is_suspect(kind)
     }
 
-    /// Refuses a request if too many like it have killed their workers.
-    pub(super) fn contain(&self, uri: &Uri, alike: Alike, now: Instant) -> Result<(), Failure> {
-        let is_refused = self.has_killers.load(Ordering::Relaxed) && !self.killers().admit(alike, now);
+    /// Refuses a request if too many of its kind have killed their workers.
+    pub(super) fn contain(&self, uri: &Uri, kind: RequestKind, now: Instant) -> Result<(), Failure> {
+        let is_refused = self.has_killers.load(Ordering::Relaxed) && !self.killers().admit(kind, now);
         if is_refused { Err(self.refuse_killer(uri)) } else { Ok(()) }
     }
 
@@ -194,8 +194,8 @@ impl SharedGeneration {
             tracing::warn!(
                 application = self.application,
                 refused_until_now = refused,
-                "requests for {} kill the workers that run them: {} a second are run, more are answered 503; the lines \
-                 above say how the workers died",
+                "requests for {} kill the workers that run them: {} per second are run, the rest is answered 503; the lines \
+                 above have the causes of the deaths",
                 uri.path(),
                 SUSPECTS_PER_SECOND
             );
@@ -204,15 +204,15 @@ impl SharedGeneration {
     }
 
     /// A request killed its worker.
-    pub(super) fn was_killed_by(&self, alike: Alike, was_answered: bool, now: Instant) {
-        self.killers().killed(alike, was_answered, now);
+    pub(super) fn was_killed_by(&self, kind: RequestKind, was_answered: bool, now: Instant) {
+        self.killers().killed(kind, was_answered, now);
         self.has_killers.store(true, Ordering::Relaxed);
     }
 
     /// A request ran to its end.
-    pub(super) fn has_survived(&self, alike: Alike) {
+    pub(super) fn has_survived(&self, kind: RequestKind) {
         if self.has_killers.load(Ordering::Relaxed) {
-            self.killers().survived(alike);
+            self.killers().survived(kind);
         }
     }
 
@@ -238,8 +238,8 @@ impl SharedGeneration {
     }
 
     /// Refuses a request before its body has come, if it would be refused afterwards.
-    pub(super) fn foresee(&self, uri: &Uri, alike: Alike) -> Result<(), Failure> {
-        if self.has_killers.load(Ordering::Relaxed) && !self.killers().foresee(alike, Instant::now()) {
+    pub(super) fn foresee(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
+        if self.has_killers.load(Ordering::Relaxed) && !self.killers().foresee(kind, Instant::now()) {
             return Err(self.refuse_killer(uri));
         }
         let waiting = self.waiting_requests();

@@ -2,7 +2,7 @@
 //! file.
 
 use crate::php::port::Remainder;
-use crate::request::incoming::Incoming;
+use crate::request::incoming::IncomingBody;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_config::Http;
@@ -45,7 +45,7 @@ impl BufferedBody {
 /// # Errors
 /// 413 beyond `max_body_size`, 400 when the client breaks off or its framing is wrong, 408 when it stalls for
 /// `body_read_timeout`, 500 when the file can't be written.
-pub async fn read(mut body: Incoming, limits: &Http) -> Result<BufferedBody, Failure> {
+pub async fn read(mut body: IncomingBody, limits: &Http) -> Result<BufferedBody, Failure> {
     if body.size_hint().lower() > limits.max_body_size {
         return Err(Failure::BodyTooLarge);
     }

@@ -4,13 +4,13 @@
 //! body and `retry` allows it, and is answered 502 otherwise. Both are logged with the request, which may be the one that
 //! kills workers.
 
-use crate::php::admission::Alike;
+use crate::php::admission::RequestKind;
 use crate::php::port::{self, AbandonOnDrop, GenerationPort, Wait};
 use crate::php::request_body::{self, BufferedBody};
 use crate::php::response_body::PhpBody;
 use crate::php::script::Script;
 use crate::php::{cgi, response_head, retry};
-use crate::request::incoming::Incoming;
+use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use howdah_channel::request::HeadWriter;
@@ -41,18 +41,18 @@ pub struct ScriptCall<'a> {
 pub async fn run(
     port: &Rc<GenerationPort>,
     subject: &Subject<'_>,
-    body: Incoming,
+    body: IncomingBody,
     call: ScriptCall<'_>,
 ) -> Answer<PhpBody> {
     let parts = subject.parts;
     if parts.headers.contains_key(TRANSFER_ENCODING) && !call.http.chunked_transform {
         return Err(Failure::LengthRequired);
     }
-    let alike = alike(subject, call.script);
+    let kind = kind_of(subject, call.script);
     let has_body = !body.is_end_stream();
     let body = match has_body {
         true => {
-            port.foresee(&parts.uri, alike)?;
+            port.foresee(&parts.uri, kind)?;
             request_body::read(body, call.http).await?
         }
         false => BufferedBody::EMPTY,
@@ -60,7 +60,7 @@ pub async fn run(
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
     let write_head = |head: &mut _| cgi::write(head, subject, call.root, call.script, body_len);
     let spool_folder = call.http.body_temp_path.as_deref();
-    let wait = port.admit(&parts.uri, alike)?;
+    let wait = port.admit(&parts.uri, kind)?;
     let mut answer = attempt(port, parts, &write_head, body, spool_folder, wait).await;
     if !has_body
         && matches!(answer, Err(Failure::WorkerDied { had_begun: false }))
@@ -77,9 +77,9 @@ pub async fn run(
 }
 
 /// The kind of a request. PHP sees the target as it came and after a rewrite: both count.
-pub fn alike(subject: &Subject<'_>, script: &Script) -> Alike {
+pub fn kind_of(subject: &Subject<'_>, script: &Script) -> RequestKind {
     let uri = &subject.parts.uri;
-    Alike::of(
+    RequestKind::of(
         subject.parts.method.as_str(),
         subject.host,
         [uri.path().as_bytes(), subject.path.bytes()],

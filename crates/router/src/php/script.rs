@@ -1,10 +1,12 @@
-//! Which script a path runs, and what of the path is PATH_INFO.
+//! Which script a path runs, and which part of the path is PATH_INFO.
 //!
 //! Only an existing regular file whose name ends with `.php` is ever run: `/upload/evil.jpg/x.php` has no such prefix.
-//! Nothing below a folder or file that begins with a dot is, except `.well-known`. Paths are bytes, as file names are.
+//! No script below a folder that begins with a dot is run, except below `.well-known`, and no script whose name begins with
+//! one. Paths are bytes, as file names are.
 //!
-//! An application may have another root directory. All its paths are as it sees them; only looking whether a file exists
-//! begins there. They are those of a generation's [`GenerationPaths`](howdah_protocol::generation_paths::GenerationPaths), where links are resolved.
+//! An application may have another root directory. All paths are those inside of it; only the check whether a file exists
+//! starts there. They come from [`GenerationPaths`](howdah_protocol::generation_paths::GenerationPaths), where links are
+//! resolved.
 
 use howdah_protocol::generation_paths::{FixedScript, TargetPaths};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
@@ -13,27 +15,27 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What to run.
+/// A script to run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Script {
     /// SCRIPT_NAME: the script's path below the document root, with a slash before it.
     pub name: Vec<u8>,
     /// SCRIPT_FILENAME.
     pub filename: Vec<u8>,
-    /// PATH_INFO: what follows the script in the path; empty for nothing.
+    /// PATH_INFO: the part of the path after the script; may be empty.
     pub path_info: Vec<u8>,
 }
 
-/// What a path leads to.
+/// The result of looking for a path's script.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Resolved {
     /// A script.
     Script(Script),
-    /// A folder with an index script, asked for without a slash behind it.
+    /// A folder with an index script, and a path without a slash at its end.
     Folder,
     /// No script.
     Nothing,
-    /// A script that may be there, but the router's user can't look.
+    /// The router's user may not look for this script.
     Forbidden(PathBuf),
 }
 
@@ -69,7 +71,7 @@ pub fn resolve(target: &TargetPaths, rootfs: Option<&Path>, path: &[u8]) -> Reso
     }
 }
 
-/// A script's name, and what follows it in the path.
+/// A script's name, and the part of the path after it.
 type Found<'p> = (Vec<u8>, &'p [u8]);
 
 /// The script that the path names, if it exists.
@@ -120,7 +122,7 @@ fn is_file(rootfs: Option<&Path>, path: &[u8]) -> Result<bool, PathBuf> {
     }
 }
 
-/// Symbolic links lead where they do for who has this root directory.
+/// Symbolic links lead to the same files as for a process with this root directory.
 fn is_file_in(rootfs: &Path, path: &Path) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = rustix::fs::openat(CWD, rootfs, flags, Mode::empty())?;

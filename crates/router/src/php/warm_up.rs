@@ -12,7 +12,7 @@ use crate::net::peer::Peer;
 use crate::php::cgi;
 use crate::php::generation::SharedGeneration;
 use crate::php::port::{self, AbandonOnDrop, GenerationPort, Remainder, RunningRequest};
-use crate::php::run::alike;
+use crate::php::run::kind_of;
 use crate::php::script::{self, Resolved};
 use crate::request::authority;
 use crate::request::path::RequestPath;
@@ -132,7 +132,7 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<St
         // It must come last: the worker looks there.
         head.known(code::HOWDAH_WARM_UP, b"1");
     };
-    let wait = port.admit(&parts.uri, alike(&subject, &script))?;
+    let wait = port.admit(&parts.uri, kind_of(&subject, &script))?;
     let running = port::submit(port, write_head, b"", Remainder::None, None, wait).await?;
     let request = AbandonOnDrop { port: Rc::clone(port), running };
     let started = port::head(port, &request.running).await?;

@@ -17,7 +17,7 @@ use crate::php::{SWEEP, Warming};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::connections::Connections;
 use crate::process::ports::Ports;
-use crate::request::incoming::Incoming;
+use crate::request::incoming::IncomingBody;
 use crate::supervisor_link::ReportOnDrop;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -159,7 +159,7 @@ async fn serve_connection(thread: &Rc<Thread>, accepted: Accepted, entrance: Ent
     let remote_addr = Rc::clone(&peer.remote_addr);
     let dispatcher = &thread.dispatcher;
     let answer = |peer, clock: Rc<Clock>, request: hyper::Request<hyper::body::Incoming>| {
-        let request = request.map(|body| Incoming::new(body, &clock));
+        let request = request.map(|body| IncomingBody::new(body, &clock));
         dispatch::answer(Rc::clone(dispatcher), peer, clock, request)
     };
     if let Some(status) = connection::serve(clock, transport, peer, tls, answer).await {

@@ -32,7 +32,7 @@ pub use balance::Balancer;
 pub use response_body::UpstreamBody;
 use response_body::UpstreamStream;
 
-use crate::request::incoming::Incoming;
+use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use exchange::{ExchangeError, exchange};
@@ -81,7 +81,7 @@ impl Proxy {
         &self,
         to: ProxyTarget<'_>,
         subject: &Subject<'_>,
-        body: Incoming,
+        body: IncomingBody,
         limits: &Http,
     ) -> Answer<UpstreamBody> {
         let body = ClientBody::new(body, limits)?;

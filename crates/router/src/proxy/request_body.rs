@@ -5,7 +5,7 @@
 //! that it is not taken for a fault of the upstream. Trailers are dropped.
 
 use crate::proxy::timeout::WaitTimeout;
-use crate::request::incoming::Incoming;
+use crate::request::incoming::IncomingBody;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_config::Http;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// A client's body. Several attempts may send it, one after another, until one has begun to.
 pub struct ClientBody {
-    incoming: RefCell<Option<Incoming>>,
+    incoming: RefCell<Option<IncomingBody>>,
     /// How many bytes were taken from the client.
     taken: Cell<u64>,
     state: Cell<BodyState>,
@@ -51,7 +51,7 @@ impl ClientBody {
     ///
     /// # Errors
     /// 413 if its announced length exceeds `max_body_size`.
-    pub fn new(incoming: Incoming, limits: &Http) -> Result<Rc<ClientBody>, Failure> {
+    pub fn new(incoming: IncomingBody, limits: &Http) -> Result<Rc<ClientBody>, Failure> {
         if incoming.size_hint().lower() > limits.max_body_size {
             return Err(Failure::BodyTooLarge);
         }

@@ -1,7 +1,7 @@
-//! A request's body as it comes from the client, and what becomes of a body that nobody reads.
+//! A request's body as it comes from the client, and the treatment of a body that no action reads.
 //!
-//! Whether all of it was read decides what the connection may do next. What is left of a body that has come already is
-//! read and dropped, so that the connection can go on; what is still to come ends it, and the answer says so.
+//! The connection can go on only after a body that was read to its end. If the rest of a body has already arrived, it is
+//! read and dropped. If it has not, the response announces the end of the connection.
 
 use crate::http1::clock::Clock;
 use bytes::Bytes;
@@ -14,14 +14,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A client's body.
-pub struct Incoming {
-    /// `None`: there is none.
+/// A request's body.
+pub struct IncomingBody {
+    /// `None` for a request without a body.
     received: Option<Rc<Received>>,
 }
 
-/// What is left of a body, once who got it has dropped it.
-pub struct Rest {
+/// The rest of a body, after the action has dropped it.
+pub struct UnreadBody {
     received: Option<Rc<Received>>,
 }
 
@@ -31,26 +31,26 @@ struct Received {
     has_ended: Cell<bool>,
 }
 
-// === impl Incoming ===
+// === impl IncomingBody ===
 
-impl Incoming {
-    /// The body of the request that the connection has begun.
-    pub fn new(body: hyper::body::Incoming, clock: &Rc<Clock>) -> Incoming {
+impl IncomingBody {
+    /// The body of the connection's current request.
+    pub fn new(body: hyper::body::Incoming, clock: &Rc<Clock>) -> IncomingBody {
         if body.is_end_stream() {
             clock.body_ended();
-            return Incoming { received: None };
+            return IncomingBody { received: None };
         }
         let received = Received { body: RefCell::new(body), clock: Rc::clone(clock), has_ended: Cell::new(false) };
-        Incoming { received: Some(Rc::new(received)) }
+        IncomingBody { received: Some(Rc::new(received)) }
     }
 
-    /// For who looks after what is left of it.
-    pub fn rest(&self) -> Rest {
-        Rest { received: self.received.clone() }
+    /// The handle for the rest that the action does not read.
+    pub fn unread(&self) -> UnreadBody {
+        UnreadBody { received: self.received.clone() }
     }
 }
 
-impl Body for Incoming {
+impl Body for IncomingBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -70,19 +70,19 @@ impl Body for Incoming {
     }
 }
 
-// === impl Rest ===
+// === impl UnreadBody ===
 
-impl Rest {
-    /// Sees to it that the connection can go on after this request; `false` if it cannot.
+impl UnreadBody {
+    /// Prepares the connection for the next request; `false` if there cannot be one.
     ///
-    /// Nobody is waited for: only what has come is read.
+    /// It does not wait for the client: it reads only bytes that have arrived.
     pub async fn settle(self, request: &Parts) -> bool {
         let Some(received) = self.received else { return true };
-        // Somebody may still pass it on while the response is sent.
+        // The proxy may still forward the body while the response is sent.
         if received.has_ended.get() || Rc::strong_count(&received) > 1 {
             return true;
         }
-        // To read it would tell a client that asks first that its body is wanted.
+        // Reading would request the body from a client that waits for `100 Continue`.
         if !received.clock.has_come() || request.headers.contains_key(EXPECT) {
             return false;
         }

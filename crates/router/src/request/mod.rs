@@ -1,4 +1,8 @@
 //! A request as routes, logs and applications see it.
+//!
+//! - `subject`: the request on its way through the router
+//! - `authority`, `path`: its host and its path, validated; `unsafe_fields`: headers that are dropped
+//! - `forwarded`: the client behind a trusted proxy; `incoming`: its body; `local_time`: `$time_local`
 
 pub mod authority;
 pub mod forwarded;

@@ -1,4 +1,4 @@
-//! A request as the configuration sees it: what conditions ask for, and what variables stand for.
+//! A request as the configuration sees it: the values of conditions and variables.
 
 use crate::net::peer::Peer;
 use crate::request::forwarded;
@@ -15,40 +15,40 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Who sent a request: the connection's peer, or whom a trusted proxy names.
+/// The client of a request: the connection's peer, or the client that a trusted proxy names.
 pub struct Origin {
     /// The client's address; `unix:` for a unix socket.
     pub address: Rc<str>,
-    /// Its port; empty if nobody says it.
+    /// Its port; empty if unknown.
     pub port: String,
-    /// How the client speaks.
+    /// The scheme of the client's URL.
     pub scheme: Scheme,
     /// When the request began.
     pub since: Instant,
     id: Cell<Option<u128>>,
 }
 
-/// A request. Arguments are split when they are first asked for.
+/// A request, on its way through the router. Arguments are parsed at their first use.
 pub struct Subject<'a> {
-    /// As it came.
+    /// The head, as it came.
     pub parts: &'a Parts,
     /// The connection.
     pub peer: &'a Peer,
-    /// Who sent it.
+    /// The client.
     pub origin: &'a Origin,
-    /// In lower case, without the port.
+    /// The host, in lower case, without the port.
     pub host: &'a str,
-    /// Percent-decoded, without dot segments and doubled slashes.
+    /// The path, percent-decoded, without dot segments and doubled slashes.
     pub path: RequestPath<'a>,
-    /// Whether path and query are not those that came.
+    /// Whether a rewrite has changed the path or the query.
     pub is_rewritten: bool,
-    /// In place of the query that came.
+    /// The query of the rewrite.
     query: Option<String>,
     decoded_query: OnceCell<Vec<u8>>,
     arguments: OnceCell<Vec<Argument<'static>>>,
 }
 
-/// A request whose response has its head.
+/// A request together with the head of its response.
 pub struct Answered<'a> {
     subject: &'a Subject<'a>,
     status: StatusCode,
@@ -58,7 +58,7 @@ pub struct Answered<'a> {
 // === impl Origin ===
 
 impl Origin {
-    /// Who sent this request over this connection.
+    /// The client that sent this request over this connection.
     pub fn of(peer: &Peer, listener: Option<&Listener>, parts: &Parts) -> Origin {
         let mut origin = Origin {
             address: Rc::clone(&peer.remote_addr),
@@ -78,7 +78,7 @@ impl Origin {
         origin
     }
 
-    /// A number of its own, drawn when it is first asked for.
+    /// The request's random number, drawn at its first use.
     fn id(&self) -> u128 {
         let id = self.id.get().unwrap_or_else(|| {
             let mut bytes = [0; 16];
@@ -93,7 +93,7 @@ impl Origin {
 // === impl Subject ===
 
 impl<'a> Subject<'a> {
-    /// The request, with what was made of its host and its path.
+    /// The request, with its validated host and its normalised path.
     pub fn new(parts: &'a Parts, peer: &'a Peer, origin: &'a Origin, host: &'a str, path: RequestPath<'a>) -> Self {
         Self {
             parts,
@@ -108,7 +108,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The request with another target: a path, and with `?` a query in place of its own.
+    /// The request with another target: a path, and after a `?` a query that replaces its own.
     ///
     /// # Errors
     /// For a target that is not a path. A variable may make it so.
@@ -200,7 +200,7 @@ impl Variables for Subject<'_> {
             }
             TemplateVariable::Cookie(name) => self.for_each_cookie(name.as_bytes(), &mut keep),
             TemplateVariable::Header(name) => self.for_each_header(name, &mut keep),
-            // Not known before the response.
+            // Unknown before the response.
             TemplateVariable::Status | TemplateVariable::BodyBytesSent | TemplateVariable::ResponseHeader(_) => {}
         }
         out.push_str(&last.unwrap_or_default());
@@ -221,7 +221,7 @@ impl Variables for Answered<'_> {
     }
 }
 
-/// From CGI variables; what is no IP address is a Unix socket.
+/// The end of a connection, from its CGI variables. An address that is not an IP address is a unix socket.
 fn end_of(address: &str, port: &str) -> config::Peer {
     match address.parse::<IpAddr>() {
         Ok(ip) => config::Peer::Ip(SocketAddr::new(ip, port.parse().unwrap_or_default())),

@@ -1,4 +1,4 @@
-//! The answers that are howdah's own: a status, a short page, and for 5xx a line in the log that says why.
+//! The responses of howdah itself: a status, a short page, and for 5xx a line in the log with the reason.
 
 use crate::http1::strictness::HeadRefusal;
 use crate::request::authority::BadAuthority;
@@ -12,11 +12,11 @@ pub type Answer<B> = Result<Response<B>, Failure>;
 /// Why a request is not answered by an application or a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The request itself is wrong.
+    /// The request is wrong, in this part.
     BadRequest(&'static str),
-    /// Nothing is there.
+    /// There is no such file, script or route.
     NotFound,
-    /// It is there, and the router's user may not read it.
+    /// The router's user may not read the file.
     Forbidden,
     /// TRACE and CONNECT.
     MethodNotAllowed,
@@ -26,31 +26,31 @@ pub enum Failure {
     LengthRequired,
     /// The body is longer than `settings/http/max_body_size`.
     BodyTooLarge,
-    /// The target has no end.
+    /// The target has no end within the limit.
     TargetTooLong,
-    /// The request's head has no end, or does not fit into a slot.
+    /// The request's head has no end within the limit, or does not fit into a slot.
     HeadTooLarge,
-    /// No way to encode the response is one that the client accepts.
+    /// The client accepts no available encoding of the response.
     NotAcceptable,
-    /// A transfer coding that howdah does not have.
+    /// An unknown transfer coding.
     NotImplemented,
     /// Another version of HTTP.
     VersionNotSupported,
-    /// Something of ours failed: a full disk, no descriptors.
+    /// howdah failed: a full disk, no descriptors.
     Internal,
-    /// The worker died, or wrote no response; no upstream did.
+    /// The worker, or the upstream, sent no valid response.
     BadGateway,
     /// The worker died before its response had begun.
     WorkerDied {
-        /// Something of the response had come: the request cannot be run once more.
+        /// Bytes of the response had come: the request cannot be run once more.
         had_begun: bool,
     },
-    /// No worker took it in time, or would.
+    /// No worker took the request in time, or would.
     Unavailable {
         /// When to try again, in seconds.
         retry_after: u32,
     },
-    /// Whoever was to answer, a worker or an upstream, took too long.
+    /// The worker, or the upstream, took too long.
     GatewayTimeout,
 }
 
@@ -79,20 +79,20 @@ impl Failure {
         }
     }
 
-    /// The whole answer.
+    /// The complete response.
     pub fn response(self) -> Response<Bytes> {
         let mut response = page(self.status());
         let headers = response.headers_mut();
         match self {
             Failure::MethodNotAllowed => {
                 headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
-                // Who wants a tunnel does not speak HTTP any more.
+                // A client of CONNECT expects a tunnel, and sends no more HTTP.
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Failure::Unavailable { retry_after } => {
                 headers.insert(RETRY_AFTER, retry_after.into());
             }
-            // What follows on the connection can't be told from the rest of this request.
+            // The next request could not be distinguished from the rest of this one.
             Failure::BadRequest(_)
             | Failure::LengthRequired
             | Failure::BodyTooLarge

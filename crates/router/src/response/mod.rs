@@ -1,4 +1,8 @@
-//! Responses: their bodies, their compression, howdah's own failure pages, and the access log.
+//! Responses, whichever action produces them.
+//!
+//! - `body`: the bytes that hyper sends, from an action's `Source`; `compression`: the same, compressed
+//! - `failure`, `redirect`: responses of howdah itself; `not_modified`: the facts that a 304 leaves out
+//! - `access_log`: the log's file; `log_entry`: a line of it
 
 pub mod access_log;
 pub mod body;

@@ -1,13 +1,16 @@
-//! Which requests kill the workers that run them, and how many of those may run. Pure: it is told what happens and when.
+//! Which requests kill the workers that run them, and how many of those may run. Pure: a function of events and their
+//! times.
 //!
-//! A worker that dies is replaced, and the supervisor replaces so many in a second (`respawn`). A script that kills each
-//! worker that touches it must not use all of that up: then no request would find a worker. So a request is *suspect*
-//! when at least [`SUSPICIOUS`] requests like it, and half of those that ended lately, killed their workers; suspects run
-//! as often as a token bucket allows, and more of them are refused. All others run as if there were no suspects.
+//! A worker that dies is replaced, and the supervisor replaces a limited number per second (`respawn`). A script that kills
+//! each worker must not use up all of that number: no other request would find a worker. A request is therefore *suspect*
+//! when at least [`SUSPICIOUS`] requests of its kind, and half of those that ended lately, killed their workers. Suspects
+//! run as often as a token bucket allows, and the rest of them is refused. All other requests run as if there were no
+//! suspects.
 //!
-//! Requests are alike if they have the same method, host, path and query. If many others with one path kill, and at least
-//! half of those that run, all with this path are alike; likewise all that run one script. So a query that kills does not
-//! condemn its page, and one that is another each time does not escape, unless more with its path and script do no harm.
+//! Requests are of one kind if they have the same method, host, path and query. If many requests with one path kill, and
+//! at least half of those that run, all requests with this path are of one kind; likewise all that run one script. A
+//! query that kills does therefore not condemn its page. Nor does a query that changes with each request escape, unless
+//! more requests with its path and script are harmless.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,56 +18,57 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What requests that are alike have in common, as hashes, from the narrowest to the widest: all of it; host and path; the
-/// script. Each with the method.
+/// The kind of a request, as hashes from the narrowest to the widest: method, host, paths and queries; method, host and
+/// paths; method and script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Alike([u64; 3]);
+pub struct RequestKind([u64; 3]);
 
-/// What is known of those that killed.
+/// The kinds of requests that killed workers.
 #[derive(Debug, Default)]
 pub struct Killers {
-    known: HashMap<u64, Known>,
-    /// Until when what is spent is earned again: by those that are suspect themselves; by all others that kill, so that these
-    /// need not share with those.
+    records: HashMap<u64, KillRecord>,
+    /// When the spent tokens are earned again: for suspects by their own query, and for all others that kill. With two
+    /// buckets, neither group uses up the tokens of the other.
     spent_until: [Option<Instant>; 2],
 }
 
-/// How requests ended that have a hash in common, since the first of them killed: the latest [`REMEMBERED`] count most.
+/// How requests of one kind ended, since the first of them killed. The latest [`REMEMBERED`] count most.
 #[derive(Debug)]
-struct Known {
-    /// After so many deaths it is not chance.
+struct KillRecord {
+    /// The number of deaths that cannot be chance.
     suspicious: u32,
     killed: u32,
     survived: u32,
     last_killed: Instant,
 }
 
-/// So many suspects, at most, may kill in a second for ever, and as many of those that are suspect for what others did. The
-/// supervisor replaces more than both.
+/// How many suspects by their own query may kill per second, and the same for suspects by path or script. The supervisor
+/// replaces more than both.
 pub const SUSPECTS_PER_SECOND: u32 = 20;
-/// The level of those that are suspect for what others did.
+/// The bucket of suspects by path or script.
 const WIDE: usize = 1;
+/// The time in which a token is earned.
 const EACH: Duration = Duration::from_millis(1000 / SUSPECTS_PER_SECOND as u64);
-/// So many may at once.
+/// The tokens of a full bucket.
 const AT_ONCE: u32 = 10;
-/// Before so many have killed, it may be chance: of each likeness, the wider the more.
+/// The number of deaths that make a kind suspect, from the narrowest to the widest. Fewer may be chance.
 const SUSPICIOUS: [u32; 3] = [3, 7, 15];
-/// After so many, what was counts half: a script that is mended is soon free of suspicion.
+/// After this number of requests, the older ones count half: a repaired script is soon free of suspicion.
 const REMEMBERED: u32 = 32;
-/// After this without a death, nothing is remembered.
+/// A record is dropped after this time without a death.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Of so many; an attacker knows more paths.
-const MOST: usize = 256;
+/// The most records. An attacker knows more paths.
+const MAX_RECORDS: usize = 256;
 
-// Not to be guessed: who finds two paths with one hash could have another's page refused.
+// Random: a client that finds two paths with one hash could have another client's page refused.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-// === impl Alike ===
+// === impl RequestKind ===
 
-impl Alike {
-    /// The likeness of a request. Paths and queries are those that came, and those after a rewrite: PHP sees both.
-    pub fn of(method: &str, host: &str, paths: [&[u8]; 2], queries: [&str; 2], script: &[u8]) -> Alike {
-        Alike([
+impl RequestKind {
+    /// The kind of a request. Paths and queries are those that came, and those after a rewrite: PHP sees both.
+    pub fn of(method: &str, host: &str, paths: [&[u8]; 2], queries: [&str; 2], script: &[u8]) -> RequestKind {
+        RequestKind([
             HASHER.hash_one((method, host, paths, queries)),
             HASHER.hash_one((method, host, paths)),
             HASHER.hash_one((method, script)),
@@ -75,81 +79,82 @@ impl Alike {
 // === impl Killers ===
 
 impl Killers {
-    /// Whether nothing is known: then all may run, and nobody need ask.
+    /// Whether there are no records: all requests may run.
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.records.is_empty()
     }
 
-    /// Whether one more of these might run.
-    pub fn foresee(&self, alike: Alike, now: Instant) -> bool {
-        self.suspicion(alike).is_none_or(|level| self.may_spend(level, now))
+    /// Whether another request of this kind would be admitted.
+    pub fn foresee(&self, kind: RequestKind, now: Instant) -> bool {
+        self.suspicion(kind).is_none_or(|level| self.may_spend(level, now))
     }
 
-    /// Whether one more of these may run.
-    pub fn admit(&mut self, alike: Alike, now: Instant) -> bool {
-        self.suspicion(alike).is_none_or(|level| self.spend(level, now))
+    /// Whether another request of this kind may run. If it is suspect, it takes a token.
+    pub fn admit(&mut self, kind: RequestKind, now: Instant) -> bool {
+        self.suspicion(kind).is_none_or(|level| self.spend(level, now))
     }
 
-    /// One of these killed its worker: after its answer, if it seemed to have survived.
-    pub fn killed(&mut self, alike: Alike, was_answered: bool, now: Instant) {
-        for key in alike.0.iter().filter(|_| was_answered) {
-            if let Some(known) = self.known.get_mut(key) {
-                known.survived = known.survived.saturating_sub(1);
+    /// Counts a request that killed its worker. After its answer, it was counted as a survivor before.
+    pub fn killed(&mut self, kind: RequestKind, was_answered: bool, now: Instant) {
+        for key in kind.0.iter().filter(|_| was_answered) {
+            if let Some(record) = self.records.get_mut(key) {
+                record.survived = record.survived.saturating_sub(1);
             }
         }
-        // A suspect's death was counted when it was let in.
-        if !self.is_suspect(alike) {
+        // A suspect has taken its token when it was admitted.
+        if !self.is_suspect(kind) {
             self.spend(WIDE, now);
         }
         self.forget(now);
         let mut explained = None;
-        for (key, suspicious) in alike.0.into_iter().zip(SUSPICIOUS) {
-            let known = self.known.entry(key).or_insert(Known { suspicious, killed: 0, survived: 0, last_killed: now });
-            // What is explained says nothing about those that have less in common with it.
+        for (key, suspicious) in kind.0.into_iter().zip(SUSPICIOUS) {
+            let record =
+                self.records.entry(key).or_insert(KillRecord { suspicious, killed: 0, survived: 0, last_killed: now });
+            // A death that a narrower kind explains does not count for a wider one.
             if let Some(explained) = explained {
-                known.killed = known.killed.saturating_sub(explained);
+                record.killed = record.killed.saturating_sub(explained);
                 continue;
             }
-            let was_suspect = known.is_suspect();
-            (known.killed, known.last_killed) = (known.killed + 1, now);
-            known.age();
-            match (was_suspect, known.is_suspect()) {
+            let was_suspect = record.is_suspect();
+            (record.killed, record.last_killed) = (record.killed + 1, now);
+            record.age();
+            match (was_suspect, record.is_suspect()) {
                 (true, _) => explained = Some(0),
-                // The wider ones have not heard of this one, but of those before.
-                (false, true) => explained = Some(known.killed - 1),
+                // The wider kinds have counted the deaths before this one.
+                (false, true) => explained = Some(record.killed - 1),
                 (false, false) => {}
             }
         }
     }
 
-    /// One of these ran to its end.
-    pub fn survived(&mut self, alike: Alike) {
-        for key in alike.0 {
-            if let Some(known) = self.known.get_mut(&key) {
-                known.survived += 1;
-                known.age();
+    /// Counts a request that ran to its end.
+    pub fn survived(&mut self, kind: RequestKind) {
+        for key in kind.0 {
+            if let Some(record) = self.records.get_mut(&key) {
+                record.survived += 1;
+                record.age();
             }
         }
     }
 
-    /// Forgets what was long ago, and more than that when there is too much to remember.
+    /// Drops old records, and more of them when there are too many.
     pub fn forget(&mut self, now: Instant) {
-        self.known.retain(|_, known| now.saturating_duration_since(known.last_killed) < FORGOTTEN);
-        while self.known.len() > MOST - 3 {
-            let oldest = self.known.iter().min_by_key(|(_, known)| (known.is_suspect(), known.last_killed));
+        self.records.retain(|_, record| now.saturating_duration_since(record.last_killed) < FORGOTTEN);
+        while self.records.len() > MAX_RECORDS - 3 {
+            let oldest = self.records.iter().min_by_key(|(_, record)| (record.is_suspect(), record.last_killed));
             let oldest = oldest.map(|(key, _)| *key);
-            oldest.and_then(|key| self.known.remove(&key));
+            oldest.and_then(|key| self.records.remove(&key));
         }
     }
 
-    /// Whether so many like these have killed that one more probably does.
-    pub fn is_suspect(&self, alike: Alike) -> bool {
-        self.suspicion(alike).is_some()
+    /// Whether another request of this kind probably kills.
+    pub fn is_suspect(&self, kind: RequestKind) -> bool {
+        self.suspicion(kind).is_some()
     }
 
-    /// Whose tokens it takes.
-    fn suspicion(&self, alike: Alike) -> Option<usize> {
-        let level = alike.0.iter().position(|key| self.known.get(key).is_some_and(Known::is_suspect))?;
+    /// The bucket whose tokens a suspect takes; `None` if it is not suspect.
+    fn suspicion(&self, kind: RequestKind) -> Option<usize> {
+        let level = kind.0.iter().position(|key| self.records.get(key).is_some_and(KillRecord::is_suspect))?;
         Some(level.min(WIDE))
     }
 
@@ -166,13 +171,14 @@ impl Killers {
     }
 }
 
-// === impl Known ===
+// === impl KillRecord ===
 
-impl Known {
+impl KillRecord {
     fn is_suspect(&self) -> bool {
         self.killed >= self.suspicious && self.killed >= self.survived
     }
 
+    /// Lets older requests count half.
     fn age(&mut self) {
         if self.killed + self.survived >= REMEMBERED {
             (self.killed, self.survived) = (self.killed / 2, self.survived / 2);
@@ -184,27 +190,27 @@ impl Known {
 mod tests {
     use super::*;
 
-    /// Of a front controller, if the path does not end with `.php`.
-    fn alike(uri: &str) -> Alike {
+    /// The kind of a request. A path that does not end with `.php` runs a front controller.
+    fn kind(uri: &str) -> RequestKind {
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
         let script = if path.ends_with(".php") { path } else { "/index.php" };
-        Alike::of("GET", "shop", [path.as_bytes(), script.as_bytes()], [query; 2], script.as_bytes())
+        RequestKind::of("GET", "shop", [path.as_bytes(), script.as_bytes()], [query; 2], script.as_bytes())
     }
 
     fn after(start: Instant, milliseconds: u64) -> Instant {
         start + Duration::from_millis(milliseconds)
     }
 
-    /// How many of a hundred may run, ten milliseconds after each other. Those that may kill at once, or do not.
+    /// How many of a hundred requests may run, in intervals of ten milliseconds. Each that runs kills, or does not.
     fn let_in(killers: &mut Killers, uri: &str, kills: bool, start: Instant) -> u32 {
         let mut let_in = 0;
         for number in 0..100 {
             let now = after(start, number * 10);
-            if killers.admit(alike(uri), now) {
+            if killers.admit(kind(uri), now) {
                 let_in += 1;
                 match kills {
-                    true => killers.killed(alike(uri), false, now),
-                    false => killers.survived(alike(uri)),
+                    true => killers.killed(kind(uri), false, now),
+                    false => killers.survived(kind(uri)),
                 }
             }
         }
@@ -212,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killer_is_contained_and_nobody_else() {
+    fn a_killer_is_contained_and_other_requests_run() {
         let (mut killers, start) = (Killers::default(), Instant::now());
         assert_eq!(let_in(&mut killers, "/good", false, start), 100);
         assert!(killers.is_empty());
@@ -222,26 +228,26 @@ mod tests {
     }
 
     #[test]
-    fn those_that_come_together_are_let_in_no_more_often() {
+    fn suspects_that_come_together_are_not_admitted_more_often() {
         let (mut killers, now) = (Killers::default(), Instant::now());
         for _ in 0..SUSPICIOUS[0] {
-            killers.killed(alike("/bad"), false, now);
+            killers.killed(kind("/bad"), false, now);
         }
-        let let_in = (0..100).filter(|_| killers.admit(alike("/bad"), now)).count();
+        let let_in = (0..100).filter(|_| killers.admit(kind("/bad"), now)).count();
         assert_eq!(let_in as u32, AT_ONCE);
     }
 
-    /// So many of each in a second, in turn: how many of the good ones are refused.
+    /// How many good requests are refused while good and bad ones come in turn, at these rates per second.
     fn refused(killers: &mut Killers, good: &str, good_rate: u64, bad: impl Fn(u64) -> String, bad_rate: u64) -> u32 {
         let (start, mut refused) = (Instant::now(), 0);
         for millisecond in 0..5000 {
             let now = after(start, millisecond);
-            if millisecond % (1000 / bad_rate) == 0 && killers.admit(alike(&bad(millisecond)), now) {
-                killers.killed(alike(&bad(millisecond)), false, now);
+            if millisecond % (1000 / bad_rate) == 0 && killers.admit(kind(&bad(millisecond)), now) {
+                killers.killed(kind(&bad(millisecond)), false, now);
             }
             if millisecond % (1000 / good_rate) == 0 {
-                match killers.admit(alike(good), now) {
-                    true => killers.survived(alike(good)),
+                match killers.admit(kind(good), now) {
+                    true => killers.survived(kind(good)),
                     false => refused += 1,
                 }
             }
@@ -260,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_or_path_that_is_another_each_time_does_not_escape() {
+    fn a_query_or_path_that_changes_each_time_does_not_escape() {
         for bad in [
             |number| format!("/bad.php?{number}"),
             |number| format!("/bad?{number}"),
@@ -269,9 +275,9 @@ mod tests {
             let (mut killers, start, mut let_in) = (Killers::default(), Instant::now(), 0);
             for number in 0..1000 {
                 let now = after(start, number);
-                if killers.admit(alike(&bad(number)), now) {
+                if killers.admit(kind(&bad(number)), now) {
                     let_in += 1;
-                    killers.killed(alike(&bad(number)), false, now);
+                    killers.killed(kind(&bad(number)), false, now);
                 }
             }
             assert!(let_in <= 15 + 21, "{} {let_in}", bad(0));
@@ -279,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_mended_is_free_of_suspicion_soon() {
+    fn a_repaired_script_is_soon_free_of_suspicion() {
         let (mut killers, start) = (Killers::default(), Instant::now());
         let_in(&mut killers, "/bad", true, start);
         let_in(&mut killers, "/bad", false, after(start, 1000));
@@ -289,11 +295,11 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_remember_without_end() {
+    fn the_number_of_records_is_limited() {
         let (mut killers, now) = (Killers::default(), Instant::now());
         for number in 0..1000 {
-            killers.killed(alike(&format!("/{number}?{number}")), false, now);
+            killers.killed(kind(&format!("/{number}?{number}")), false, now);
         }
-        assert!(killers.known.len() <= MOST && !killers.is_empty());
+        assert!(killers.records.len() <= MAX_RECORDS && !killers.is_empty());
     }
 }

@@ -4,6 +4,6 @@ mod killers;
 mod queue;
 mod slots;
 
-pub use killers::{Alike, Killers, SUSPECTS_PER_SECOND};
+pub use killers::{Killers, RequestKind, SUSPECTS_PER_SECOND};
 pub use queue::{Arrival, News, Queue, TooBusy};
 pub use slots::Slots;

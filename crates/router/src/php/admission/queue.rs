@@ -125,7 +125,7 @@ impl Queue {
             Some(_) => longest.min(self.bound() / 2),
             None => longest,
         };
-        // As many requests as there are workers may always wait, so that no worker is idle.
+        // One request per worker may always wait, so that no worker is idle.
         if wait <= allowed.as_secs_f64() || (self.shedding.is_some() && arrival.waiting < arrival.workers) {
             return Ok(longest);
         }

@@ -1,7 +1,7 @@
 //! The requests of one thread in a generation's channel, by slot.
 
 use super::running::RunningRequest;
-use crate::php::admission::Alike;
+use crate::php::admission::RequestKind;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use std::rc::Rc;
 pub struct ActiveRequests {
     by_slot: RefCell<Vec<Option<Rc<RunningRequest>>>>,
     /// The last request of each slot, with its sequence number. A worker may die of a request after its answer.
-    submitted: RefCell<Vec<(u32, Alike)>>,
+    submitted: RefCell<Vec<(u32, RequestKind)>>,
 }
 
 // === impl ActiveRequests ===
@@ -23,7 +23,7 @@ impl ActiveRequests {
         if submitted.len() <= slot {
             submitted.resize(slot + 1, Default::default());
         }
-        submitted[slot] = (sequence, running.wait.alike);
+        submitted[slot] = (sequence, running.wait.kind);
         let mut by_slot = self.by_slot.borrow_mut();
         if by_slot.len() <= slot {
             by_slot.resize_with(slot + 1, || None);
@@ -49,9 +49,9 @@ impl ActiveRequests {
     }
 
     /// The kind of the request that this slot had under this sequence number, if it was the last one in the slot.
-    pub fn submitted(&self, slot: u16, sequence: u32) -> Option<Alike> {
+    pub fn submitted(&self, slot: u16, sequence: u32) -> Option<RequestKind> {
         let submitted = self.submitted.borrow();
-        submitted.get(usize::from(slot)).filter(|(last, _)| *last == sequence).map(|(_, alike)| *alike)
+        submitted.get(usize::from(slot)).filter(|(last, _)| *last == sequence).map(|(_, kind)| *kind)
     }
 
     /// Visits each request that runs now. The visit may remove requests.

@@ -2,7 +2,7 @@
 
 use super::active::ActiveRequests;
 use super::running::{Outcome, RunningRequest, Trouble, Wait};
-use crate::php::admission::Alike;
+use crate::php::admission::RequestKind;
 use crate::php::generation::SharedGeneration;
 use crate::php::spool::SpoolLimits;
 use crate::response::failure::Failure;
@@ -59,24 +59,24 @@ impl GenerationPort {
     ///
     /// # Errors
     /// 503 when it would be: the client need not send the rest.
-    pub fn foresee(&self, uri: &Uri, alike: Alike) -> Result<(), Failure> {
-        self.generation.foresee(uri, alike)
+    pub fn foresee(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
+        self.generation.foresee(uri, kind)
     }
 
     /// Admits a request to the queue.
     ///
     /// # Errors
-    /// 503 when no worker will take it in time, or requests like it kill workers.
-    pub fn admit(&self, uri: &Uri, alike: Alike) -> Result<Wait, Failure> {
+    /// 503 when no worker will take it in time, or requests of its kind kill workers.
+    pub fn admit(&self, uri: &Uri, kind: RequestKind) -> Result<Wait, Failure> {
         let arrived = Instant::now();
         let longest = self.generation.arrive(arrived)?;
-        self.generation.contain(uri, alike, arrived).inspect_err(|_| self.generation.left())?;
-        Ok(Wait { arrived, alike, longest })
+        self.generation.contain(uri, kind, arrived).inspect_err(|_| self.generation.left())?;
+        Ok(Wait { arrived, kind, longest })
     }
 
-    /// Admits a request again whose worker died. It may wait as long again. `None` if requests like it kill workers.
+    /// Admits a request again whose worker died. It may wait as long again. `None` if requests of its kind kill workers.
     pub fn admit_again(&self, wait: Wait) -> Option<Wait> {
-        let is_suspect = self.generation.is_suspect(wait.alike);
+        let is_suspect = self.generation.is_suspect(wait.kind);
         (!is_suspect).then(|| Wait { arrived: Instant::now(), ..wait })
     }
 
@@ -135,10 +135,10 @@ impl GenerationPort {
     /// if this thread submitted it.
     pub fn worker_died(&self, worker: WorkerId, killer: Option<(u16, u32)>) {
         if let Some((slot, sequence)) = killer
-            && let Some(alike) = self.active.submitted(slot, sequence)
+            && let Some(kind) = self.active.submitted(slot, sequence)
         {
             let was_answered = !self.active.contains(slot);
-            self.generation.was_killed_by(alike, was_answered, Instant::now());
+            self.generation.was_killed_by(kind, was_answered, Instant::now());
         }
         self.active.for_each(|slot, running| {
             self.attend(slot);
@@ -208,7 +208,7 @@ impl GenerationPort {
             self.generation.left();
         } else if running.begun.get() {
             // A response without an end, such as an event stream, always ends like this.
-            self.generation.has_survived(running.wait.alike);
+            self.generation.has_survived(running.wait.kind);
         }
         self.end(slot, running, Outcome::Failed(Failure::BadGateway));
     }
@@ -225,7 +225,7 @@ impl GenerationPort {
             }
             Ok(true) => {
                 self.generation.finished(1);
-                self.generation.has_survived(running.wait.alike);
+                self.generation.has_survived(running.wait.kind);
                 self.end(slot, &running, Outcome::Complete);
             }
             Err(Trouble::Violation(violation)) => self.violated(slot, &running, violation),

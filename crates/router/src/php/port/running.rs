@@ -1,6 +1,6 @@
 //! A request under way in PHP, on the side of the thread that submitted it: the bytes that move, and the outcome.
 
-use crate::php::admission::Alike;
+use crate::php::admission::RequestKind;
 use crate::php::spool::Spool;
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -51,7 +51,7 @@ pub struct Wait {
     pub(super) arrived: Instant,
     pub(super) longest: Duration,
     /// The kind of request, of which others may have killed workers.
-    pub(super) alike: Alike,
+    pub(super) kind: RequestKind,
 }
 
 /// The state of a request.

@@ -3,7 +3,7 @@
 use super::generation_port::SPOOL_LIMITS;
 use super::running::Outcome;
 use super::*;
-use crate::php::admission::Alike;
+use crate::php::admission::RequestKind;
 use crate::php::generation::SharedGeneration;
 use crate::php::spool::SpoolLimits;
 use crate::response::failure::Failure;
@@ -84,7 +84,7 @@ impl Setup {
         spawn_local(submit_one(Rc::clone(&self.port)))
     }
 
-    /// As many requests as there are slots.
+    /// One request per slot.
     async fn fill(&self) -> Vec<Rc<RunningRequest>> {
         let mut all = Vec::new();
         for _ in 0..SLOTS {
@@ -111,7 +111,7 @@ async fn run_others() {
 }
 
 async fn submit_one(port: Rc<GenerationPort>) -> Result<Rc<RunningRequest>, Failure> {
-    let wait = port.admit(&Uri::from_static("/"), Alike::default())?;
+    let wait = port.admit(&Uri::from_static("/"), RequestKind::default())?;
     submit(&port, HeadWriter::restart, b"", Remainder::None, None, wait).await
 }
 
