@@ -3,7 +3,7 @@
 //! Users: tables of redirects after a relaunch, and one host for each customer, with hundreds of steps. Measured with
 //! the last step matching: 50 steps take 0.03 to 0.05 µs instead of 0.4 (exact URIs), 0.6 (prefixes), 2 (regular
 //! expressions) or 4.7 µs (three patterns a step); 500 steps take 0.04 to 0.07 µs instead of 4.5 to 50 µs. The rest of
-//! a request takes about 10 µs. `bench/route_table` measures the effect on throughput.
+//! a request takes about 10 µs. `bench/howdah-bench route_table` measures the effect on throughput.
 //!
 //! A step whose URI or host must equal, begin with or end with one of some literals is found by these literals; the
 //! other steps are always candidates. The literals of a kind are sorted, and each has a link to the longest other
