@@ -143,7 +143,7 @@ def test_a_read_only_state_is_loaded_and_changes_are_rejected(folder, tmp_path):
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         with start([]) as server:
             server.workers("shop", count=1)
-            assert "slow requests are not written" in server.stderr
+            assert "slow requests are not logged" in server.stderr
             assert "is on a read-only file system" in server.stderr and "--state-dir" in server.stderr
             answer = server.api("PUT", "/config/applications/shop/processes", "2")
             assert answer.status == 500 and "Read-only file system" in answer.json()["detail"]

@@ -1,36 +1,24 @@
-//! The control plane: the life of every other process.
+//! The control plane: it starts, watches and stops every other process, and applies changes of the configuration.
 //!
-//! The command line ([`Start::become_supervisor`]) replaces itself with the supervisor ([`main`]), so that `ps` shows
-//! a title and no secrets. The supervisor is one thread, because a child's death signal follows the thread that
-//! forked it, and because everything here happens seldom. Other threads only look at files, which may take long, and
-//! one writes to standard error, if that is a pipe.
+//! The command line ([`Start::become_supervisor`]) replaces itself with the supervisor ([`main`]), so that `ps` shows a
+//! title and no secrets. The supervisor is one thread, because a child's death signal follows the thread that forked it,
+//! and because nothing here is frequent. Other threads only wait for file systems, and one writes to standard error if
+//! that is a pipe.
 //!
-//! - `start`, `boot`: from the command line to a supervisor with its first configuration
-//! - `change`, `switch`: from one configuration to the next, without losing a request
-//! - `control_socket`, `api`, `status`, `state`: the control API, and what outlives the process
-//! - `pid_file`: the file with the process id
-//! - `resources`: what the kernel grants of descriptors and backlogs
-//! - `plan`, `planning`: what an application asks for, checked against the machine; on a thread of its own
-//! - `confinement`, `cgroup`, `readable`: what it may see, what it may take, and what its user must be able to read
-//! - `resolution`, `watch`, `reload`: where its symbolic links lead, what sees that they lead elsewhere or that its files
-//!   change, and what is done then
-//! - `warming`: the first requests of a new generation
-//! - `slow_log`, `processes`, `profile`: what is slow, what runs now, and where the time goes
-//! - `certificates`: chains and keys by name, in memory and on disk
-//! - [`php`], [`identity`], `listen`, `logs`: what a start needs, and what can be wrong with it
-//! - [`system_error`]: errors of the system, in words
-//! - `spawn`, `reap`, `link`, `signals`: how processes are born and die, and how they talk; no policy
-//! - `process`: whose a process is that somebody else started, and how to kill it and no other
-//! - `pool`, `sizing`: how many workers an application has, stated or found; pure
-//! - `gauge`, `machine`: what is measured for that: what its workers use, and what there is
-//! - `backoff`, `respawn`, `patience`, `workers`: the policy, pure: when is which worker started again, how long a start may
-//!   take
-//! - `generation`, `said`: one application: its prototype, its workers, its channel; what it says while it starts
-//! - `router`, `silence`: its birth, what it has been told, its death; when it does not answer
-//! - `supervise`, `shutdown`, `sweep`, `banner`: the event loop, its end, what PHP left running, and the first lines
+//! Each folder imports only those below it:
 //!
-//! What fails before everything is up ends the supervisor with one line. After that nothing ends it but a signal:
-//! children that die are started again, and what they said is in the log.
+//! - `boot`: from the command line to a supervisor with its first configuration
+//! - `event_loop`: messages of children, signals and timers
+//! - `api`: the control socket, its routes, and the format of all answers
+//! - `control`: one change at a time: plan, warm up, switch the router; reloads after deploys; shutdown
+//! - `generation`: one application with one configuration: its prototype, its workers, its channel
+//! - `plan`: checks an application against this machine, on a thread of its own
+//! - `policy`: decisions over numbers and times: how many workers, when to start one again, how long to wait. Pure
+//! - `store`: the configuration and the certificates, on disk
+//! - `os`: processes, sockets, files, accounts and control groups. No decisions
+//!
+//! An error before everything runs ends the supervisor with one line. After that only a signal ends it: children that die
+//! are started again, and the log has the reason.
 
 #![forbid(unsafe_code)]
 

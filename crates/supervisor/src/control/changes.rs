@@ -132,7 +132,7 @@ impl Changes {
         };
         let new = configuration.applications.iter().filter(|(name, application)| !is_kept(name, application));
         let new: Vec<_> = new.map(|(name, application)| (name.clone(), application.clone())).collect();
-        let strictness = if origin.is_stored() { Strictness::AsStored } else { Strictness::AsAsked };
+        let strictness = if origin.is_stored() { Strictness::Lenient } else { Strictness::Strict };
         let progress = match new.is_empty() {
             true => Progress::Planned(Vec::new()),
             false => Progress::Planning(Planning::begin(new, &self.defaults, strictness, now)),

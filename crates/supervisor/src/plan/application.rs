@@ -1,4 +1,4 @@
-//! What an application asks for, checked against this machine: folders, files, users, a PHP.
+//! Plans an application: checks its options against this machine, and finds its folders, files, user and PHP.
 
 use crate::os::identity::UserAccount;
 use crate::os::logs::Outputs;
@@ -16,49 +16,49 @@ use howdah_protocol::warm_up::WarmUpRequest;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What an application asks for, checked against the machine.
+/// Everything that a generation needs, checked against the machine.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The application's name.
     pub name: String,
     /// The PHP that runs it.
     pub php: Php,
-    /// As whom it runs.
+    /// The user as which it runs.
     pub account: UserAccount,
     /// Its php.ini.
     pub options: PhpOptions,
-    /// What of the machine it sees.
+    /// Its isolation.
     pub confined: Confined,
     /// Where its standard output and error go.
     pub outputs: Outputs,
-    /// Variables that are added to our environment.
+    /// Variables that are added to the supervisor's environment.
     pub environment: BTreeMap<String, String>,
-    /// What its user must be able to read.
+    /// The paths that its user must be able to read.
     pub needs: Vec<RequiredPath>,
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.
     pub pool: PoolPolicy,
-    /// What bounds its requests.
+    /// The limits of its requests.
     pub limits: Limits,
-    /// Where its release is, and what it answers first.
+    /// Its release, and the requests of its warm-up.
     pub release: Release,
-    /// Where its slow requests are written down.
+    /// Its slow log, if it has one.
     pub slow_log: Option<SlowLog>,
 }
 
-/// Which release of an application runs, and how it is warmed.
+/// A release of an application.
 #[derive(Clone, Debug, Default)]
 pub struct Release {
     /// Where its scripts are.
     pub paths: GenerationPaths,
     /// Each path of the configuration, and where it led.
     pub led_to: Vec<PinnedLink>,
-    /// What it answers before others turn to it.
+    /// The requests that it must answer before it is used.
     pub warm_up: Vec<WarmUpRequest>,
 }
 
-/// What applies to applications whose configuration does not set it.
+/// The values of options that an application does not set.
 #[derive(Clone, Debug)]
 pub struct Defaults {
     /// The account that an application without `user` runs as.
@@ -69,16 +69,16 @@ pub struct Defaults {
     pub has_configuration: bool,
 }
 
-/// What becomes of a file that an application can do without, and that cannot be opened.
+/// Whether a file that cannot be opened is an error, if the application can run without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
-    /// Somebody has just asked for it: an error.
-    AsAsked,
-    /// It was right once: it is served without, and the start of its prototype says so.
-    AsStored,
+    /// It is an error: an operator has just requested this configuration.
+    Strict,
+    /// It is logged, and the application runs without the file: the configuration was valid when it was stored.
+    Lenient,
 }
 
-/// What an application needs.
+/// Plans an application.
 ///
 /// # Errors
 /// With the path of the option and what to do.
@@ -88,7 +88,7 @@ pub fn plan(
     defaults: &Defaults,
     strictness: Strictness,
 ) -> Result<Plan, String> {
-    // For `howdah serve` there is no configuration that the user knows of.
+    // `howdah serve` has no configuration whose options the user knows.
     let at = |option: &str, problem: String| match defaults.has_configuration {
         true => format!("applications/{name}{option}: {problem}"),
         false => problem,
@@ -113,7 +113,7 @@ pub fn plan(
     }
     let resolution = resolution::resolve(application).map_err(|error| at(&error.option, error.problem))?;
     if let Some(processes) = application.processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
-        return Err(at("/processes", format!("{processes} is more than howdah can run; write {MAX_WORKERS} at most")));
+        return Err(at("/processes", format!("{processes} is more than howdah can run; write at most {MAX_WORKERS}")));
     }
     let account = match (&application.user, &application.group) {
         (Some(user), group) => UserAccount::named(user, group.as_deref()).map_err(|problem| at("/user", problem))?,
@@ -126,8 +126,8 @@ pub fn plan(
     let mut slow_log = SlowLog::of(name, application.slow_log.as_ref(), defaults.state_folder.as_deref())
         .map_err(|problem| at("/slow_log", problem))?;
     match slow_log.as_mut().map(|log| log.open().map_err(|problem| at("/slow_log", problem))) {
-        Some(Err(problem)) if strictness == Strictness::AsAsked => return Err(problem),
-        Some(Err(problem)) => tracing::error!("{problem}; slow requests are not written"),
+        Some(Err(problem)) if strictness == Strictness::Strict => return Err(problem),
+        Some(Err(problem)) => tracing::error!("{problem}; slow requests are not logged"),
         Some(Ok(())) | None => {}
     }
     let outputs = Outputs::open(name, application.stdout.as_deref(), application.stderr.as_deref())?;
@@ -162,7 +162,7 @@ fn request(warm_up: &WarmUp) -> WarmUpRequest {
     }
 }
 
-/// What the router needs of this machine.
+/// Checks the settings of the router against this machine.
 ///
 /// # Errors
 /// With the path of the option and what to do.

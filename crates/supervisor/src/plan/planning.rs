@@ -1,4 +1,4 @@
-//! Planning, on a thread of its own: a file system that hangs must not hang the supervisor.
+//! Plans applications on a thread of its own: a file system that hangs must not block the supervisor.
 
 use crate::plan::application::{Defaults, Plan, Strictness, plan};
 use howdah_config::Application;
@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// How long the machine may take to answer.
-const LONGEST_PLANNING: Duration = Duration::from_secs(60);
+/// How long the plans of one change may take.
+const PLANNING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Plans under way.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Planning {
 // === impl Planning ===
 
 impl Planning {
-    /// Plans these applications. A thread that hangs is left to itself.
+    /// Plans these applications. A thread that hangs is not waited for: it exits when its file system answers.
     pub fn begin(
         applications: Vec<(String, Application)>,
         defaults: &Defaults,
@@ -34,15 +34,15 @@ impl Planning {
             let plans = applications.iter().map(|(name, application)| plan(name, application, &defaults, strictness));
             let _ = sender.send(plans.collect());
         };
-        // Without a thread nobody sends, and that is the result.
+        // If no thread can be started, the sender is dropped, and `poll` returns an error.
         let _ = std::thread::Builder::new().name("planning".to_owned()).spawn(plan_all);
-        Planning { result, until: now + LONGEST_PLANNING }
+        Planning { result, until: now + PLANNING_TIMEOUT }
     }
 
     /// The plans, once.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Plan>, String>> {
         let result = ready!(Pin::new(&mut self.result).poll(cx));
-        Poll::Ready(result.unwrap_or_else(|_| Err("its folders cannot be looked at: no thread starts".to_owned())))
+        Poll::Ready(result.unwrap_or_else(|_| Err("cannot start a thread that checks its folders".to_owned())))
     }
 
     /// When it has taken too long.
@@ -50,11 +50,8 @@ impl Planning {
         self.until
     }
 
-    /// Why it is given up then.
+    /// The error after the deadline.
     pub fn overdue(&self) -> String {
-        format!(
-            "its folders could not be looked at within {} s; does a network file system hang?",
-            LONGEST_PLANNING.as_secs()
-        )
+        format!("cannot check its folders within {} s; does a network file system hang?", PLANNING_TIMEOUT.as_secs())
     }
 }
