@@ -26,7 +26,7 @@ use server_name::CertificateResolver;
 use sessions::SessionCache;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tickets::Ticketer;
+use tickets::SessionTickets;
 
 /// PEM texts by the name of the certificate: a chain, which begins with the certificate of the key, and the key.
 pub type CertificatePems = BTreeMap<String, String>;
@@ -116,8 +116,8 @@ fn server_config(tls: &Tls, certificates: &CertificatePems) -> Result<ServerConf
     };
     match &tls.session.tickets {
         Tickets::Off => {}
-        Tickets::RandomKey => config.ticketer = Arc::new(Ticketer::with_random_keys(tls.session.timeout)?),
-        Tickets::Keys(keys) => config.ticketer = Arc::new(Ticketer::with_keys(keys, tls.session.timeout)),
+        Tickets::RandomKey => config.ticketer = Arc::new(SessionTickets::with_random_keys(tls.session.timeout)?),
+        Tickets::Keys(keys) => config.ticketer = Arc::new(SessionTickets::with_keys(keys, tls.session.timeout)),
     }
     Ok(config)
 }

@@ -1,15 +1,17 @@
 //! Session tickets (RFC 5077, RFC 8446 4.6.1): sessions that clients keep, sealed with a key that only servers have.
 //!
+//! With `"tickets": true`, rustls draws the keys, replaces them every six hours, and seals the tickets. Our own code is
+//! for two users:
+//!
+//! - a site that sets `timeout`: rustls accepts a ticket while its key exists, [`SessionTickets`] accepts it for
+//!   `timeout`. Therefore the time is sealed with the session.
+//! - a site with several servers, which configures the keys (`"tickets": ["KEY", …]`) so that each server accepts the
+//!   tickets of the others. rustls has no tickets with given keys: a [`SealingKey`] seals each ticket with AES-256-GCM
+//!   under a key that HKDF-SHA256 derives from the ticket key and a salt. A given key lasts for any number of tickets.
+//!
 //! ```text
-//! ticket: name of the key, 16 bytes | salt, 16 | sealed: (seconds since 1970, 8 | session) | tag, 16
+//! given keys: name of the key, 16 bytes | salt, 16 | sealed: (seconds since 1970, 8 | session) | tag, 16
 //! ```
-//!
-//! With `"tickets": true`, rustls's [`TicketRotator`] draws the keys and replaces them. Our own code is for two users:
-//!
-//! - a site behind several servers configures the keys (`"tickets": ["KEY", …]`), so that each server accepts the
-//!   tickets of the others. rustls has no tickets with given keys. [`SealingKey`] seals each ticket with AES-256-GCM
-//!   under a key that HKDF-SHA256 derives from the ticket key and a salt: a given key lasts for any number of tickets.
-//! - a site that sets `timeout`: rustls accepts a ticket while its key exists, [`Ticketer`] accepts it for `timeout`.
 //!
 //! A ticket that cannot be made or opened is no error: the handshake is a full one.
 
@@ -17,22 +19,26 @@ use howdah_config::TicketKey;
 use ring::aead::{self, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::rand::{SecureRandom, SystemRandom};
-use rustls::TicketRotator;
-use rustls::crypto::GetRandomFailed;
+use rustls::crypto::ring::Ticketer;
 use rustls::server::ProducesTickets;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Makes tickets, and accepts them for a limited time.
 #[derive(Debug)]
-pub struct Ticketer {
-    keys: Box<dyn ProducesTickets>,
+pub struct SessionTickets {
+    keys: TicketKeys,
     timeout: Duration,
 }
 
-/// The keys of the configuration: the first makes tickets, all are accepted.
 #[derive(Debug)]
-struct GivenKeys(Vec<SealingKey>);
+enum TicketKeys {
+    /// The keys of the configuration: the first makes tickets, all are accepted.
+    Given(Vec<SealingKey>),
+    /// Keys that rustls draws and rotates.
+    Random(Arc<dyn ProducesTickets>),
+}
 
 struct SealingKey {
     name: [u8; NAME_LEN],
@@ -45,41 +51,39 @@ const TIME_LEN: usize = 8;
 const HEAD_LEN: usize = NAME_LEN + SALT_LEN;
 /// No session of rustls comes near this.
 const MAX_TICKET_LEN: usize = 16 * 1024;
-/// The shortest time for which a random key makes tickets. It is accepted for the same time afterwards.
-const ROTATION: Duration = Duration::from_secs(6 * 60 * 60);
 /// The purpose of the derived keys.
 const PURPOSE: &[&[u8]] = &[b"howdah TLS session ticket"];
 
-// === impl Ticketer ===
+// === impl SessionTickets ===
 
-impl Ticketer {
+impl SessionTickets {
     /// With these keys: the last one makes tickets, all are accepted.
-    pub fn with_keys(keys: &[TicketKey], timeout: Duration) -> Ticketer {
-        let keys = GivenKeys(keys.iter().rev().map(SealingKey::given).collect());
-        Ticketer { keys: Box::new(keys), timeout }
+    pub fn with_keys(keys: &[TicketKey], timeout: Duration) -> SessionTickets {
+        SessionTickets { keys: TicketKeys::Given(keys.iter().rev().map(SealingKey::new).collect()), timeout }
     }
 
     /// With keys that no other server has.
     ///
     /// # Errors
     /// When the system has no random numbers.
-    pub fn with_random_keys(timeout: Duration) -> Result<Ticketer, String> {
-        // A key that is replaced earlier would end tickets before their time.
-        let rotation = u32::try_from(timeout.max(ROTATION).as_secs()).unwrap_or(u32::MAX);
-        let keys = TicketRotator::new(rotation, || Ok(Box::new(SealingKey::random()?)));
-        let keys = keys.map_err(|_| "the system has no random numbers for session tickets")?;
-        Ok(Ticketer { keys: Box::new(keys), timeout })
+    pub fn with_random_keys(timeout: Duration) -> Result<SessionTickets, String> {
+        let keys = Ticketer::new().map_err(|_| "the system has no random numbers for session tickets")?;
+        Ok(SessionTickets { keys: TicketKeys::Random(keys), timeout })
     }
 
     fn seal(&self, session: &[u8], time: u64) -> Option<Vec<u8>> {
-        self.keys.encrypt(&[&time.to_le_bytes(), session].concat())
+        let plain = [&time.to_le_bytes(), session].concat();
+        match &self.keys {
+            TicketKeys::Given(keys) => keys.first()?.seal(&plain),
+            TicketKeys::Random(keys) => keys.encrypt(&plain),
+        }
     }
 
     fn open(&self, ticket: &[u8], time: u64) -> Option<Vec<u8>> {
-        if ticket.len() > MAX_TICKET_LEN {
-            return None;
-        }
-        let plain = self.keys.decrypt(ticket)?;
+        let plain = match &self.keys {
+            TicketKeys::Given(keys) => keys.iter().find(|key| ticket.starts_with(&key.name))?.open(ticket)?,
+            TicketKeys::Random(keys) => keys.decrypt(ticket)?,
+        };
         let (made, session) = plain.split_first_chunk::<TIME_LEN>()?;
         // The distance in both directions: a clock that was set back does not make tickets last longer.
         let is_fresh = time.abs_diff(u64::from_le_bytes(*made)) <= self.timeout.as_secs();
@@ -87,7 +91,7 @@ impl Ticketer {
     }
 }
 
-impl ProducesTickets for Ticketer {
+impl ProducesTickets for SessionTickets {
     fn enabled(&self) -> bool {
         true
     }
@@ -105,31 +109,10 @@ impl ProducesTickets for Ticketer {
     }
 }
 
-// === impl GivenKeys ===
-
-impl ProducesTickets for GivenKeys {
-    fn enabled(&self) -> bool {
-        true
-    }
-
-    /// Unlimited: [`Ticketer`] sets the limit.
-    fn lifetime(&self) -> u32 {
-        u32::MAX
-    }
-
-    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.0.first()?.encrypt(plain)
-    }
-
-    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        self.0.iter().find(|key| ticket.starts_with(&key.name))?.decrypt(ticket)
-    }
-}
-
 // === impl SealingKey ===
 
 impl SealingKey {
-    fn given(key: &TicketKey) -> SealingKey {
+    fn new(key: &TicketKey) -> SealingKey {
         let (name, secret) = match key {
             TicketKey::Aes128(bytes) => bytes.split_at(NAME_LEN),
             TicketKey::Aes256(bytes) => bytes.split_at(NAME_LEN),
@@ -139,30 +122,7 @@ impl SealingKey {
         key
     }
 
-    fn random() -> Result<SealingKey, GetRandomFailed> {
-        let mut bytes = [0; 80];
-        SystemRandom::new().fill(&mut bytes).map_err(|_| GetRandomFailed)?;
-        Ok(SealingKey::given(&TicketKey::Aes256(bytes)))
-    }
-
-    fn derive(&self, salt: &[u8]) -> Option<LessSafeKey> {
-        let derived = Salt::new(HKDF_SHA256, salt).extract(&self.secret);
-        let key = UnboundKey::from(derived.expand(PURPOSE, &AES_256_GCM).ok()?);
-        Some(LessSafeKey::new(key))
-    }
-}
-
-impl ProducesTickets for SealingKey {
-    fn enabled(&self) -> bool {
-        true
-    }
-
-    /// Unlimited: [`Ticketer`] sets the limit.
-    fn lifetime(&self) -> u32 {
-        u32::MAX
-    }
-
-    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+    fn seal(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let mut salt = [0; SALT_LEN];
         SystemRandom::new().fill(&mut salt).ok()?;
         let mut ticket = [&self.name[..], &salt, plain].concat();
@@ -172,12 +132,21 @@ impl ProducesTickets for SealingKey {
         Some(ticket)
     }
 
-    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+    fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        if ticket.len() > MAX_TICKET_LEN {
+            return None;
+        }
         let (head, sealed) = ticket.split_at_checked(HEAD_LEN)?;
         let mut sealed = sealed.to_vec();
         let length = self.derive(&head[NAME_LEN..])?.open_in_place(nonce(), Aad::from(head), &mut sealed).ok()?.len();
         sealed.truncate(length);
         Some(sealed)
+    }
+
+    fn derive(&self, salt: &[u8]) -> Option<LessSafeKey> {
+        let derived = Salt::new(HKDF_SHA256, salt).extract(&self.secret);
+        let key = UnboundKey::from(derived.expand(PURPOSE, &AES_256_GCM).ok()?);
+        Some(LessSafeKey::new(key))
     }
 }
 
@@ -204,22 +173,22 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(300);
     const NOON: u64 = 1_700_000_000;
 
-    fn given(keys: &[u8]) -> Ticketer {
+    fn given(keys: &[u8]) -> SessionTickets {
         let keys: Vec<_> = keys.iter().map(|byte| TicketKey::Aes256([*byte; 80])).collect();
-        Ticketer::with_keys(&keys, TIMEOUT)
+        SessionTickets::with_keys(&keys, TIMEOUT)
     }
 
     #[test]
     fn servers_with_the_same_keys_share_tickets() {
         let session = b"a session".to_vec();
         let ticket = given(&[1, 2]).seal(&session, NOON).unwrap();
-        let opens = |ticketer: Ticketer, time| ticketer.open(&ticket, time);
+        let opens = |ticketer: SessionTickets, time| ticketer.open(&ticket, time);
         assert_eq!(opens(given(&[2]), NOON), Some(session.clone()), "the last key makes tickets");
         assert_eq!(opens(given(&[2, 3]), NOON + 300), Some(session.clone()), "all keys are accepted");
         assert_eq!(opens(given(&[1]), NOON), None);
         assert_eq!(opens(given(&[2]), NOON + 301), None, "after its time");
         assert_eq!(opens(given(&[2]), NOON - 301), None, "of the future");
-        let short = Ticketer::with_keys(&[TicketKey::Aes128([2; 48])], TIMEOUT);
+        let short = SessionTickets::with_keys(&[TicketKey::Aes128([2; 48])], TIMEOUT);
         assert_eq!(short.open(&ticket, NOON), None, "the same name, another secret");
         let own = short.seal(&session, NOON).unwrap();
         assert_eq!(short.open(&own, NOON), Some(session));
@@ -227,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_changed_ticket_is_rejected() {
-        for ticketer in [given(&[1]), Ticketer::with_random_keys(TIMEOUT).unwrap()] {
+        for ticketer in [given(&[1]), SessionTickets::with_random_keys(TIMEOUT).unwrap()] {
             let ticket = ticketer.seal(b"a session", NOON).unwrap();
             assert!(ticketer.open(&ticket, NOON).is_some());
             assert!(!ticket.windows(9).any(|window| window == b"a session"));
@@ -244,16 +213,16 @@ mod tests {
 
     #[test]
     fn a_random_key_opens_its_own_tickets_until_the_timeout() {
-        let ticketer = Ticketer::with_random_keys(TIMEOUT).unwrap();
+        let ticketer = SessionTickets::with_random_keys(TIMEOUT).unwrap();
         let ticket = ticketer.seal(b"x", NOON).unwrap();
         assert!(ticketer.open(&ticket, NOON + 300).is_some());
         assert!(ticketer.open(&ticket, NOON + 301).is_none());
-        assert!(Ticketer::with_random_keys(TIMEOUT).unwrap().open(&ticket, NOON).is_none());
+        assert!(SessionTickets::with_random_keys(TIMEOUT).unwrap().open(&ticket, NOON).is_none());
     }
 
     #[test]
     fn debug_does_not_show_a_key() {
         let text = format!("{:?}", given(&[7]));
-        assert_eq!(text, "Ticketer { keys: GivenKeys([SealingKey { .. }]), timeout: 300s }");
+        assert_eq!(text, "SessionTickets { keys: Given([SealingKey { .. }]), timeout: 300s }");
     }
 }
