@@ -1,18 +1,13 @@
-//! The kernel's services: processes, sockets, files, accounts, control groups. No decisions.
+//! The kernel's services: processes, files, sockets, accounts, control groups. No decisions.
 
 pub mod cgroup;
+mod files;
 pub mod identity;
-pub mod link;
 pub mod listen;
-pub mod logs;
 pub mod machine;
-pub mod memory_file;
-pub mod pid_file;
-pub mod process;
-pub mod reap;
+mod processes;
 pub mod resources;
-pub mod signals;
-pub mod slow_log;
-pub mod spawn;
-pub mod sweep;
 pub mod system_error;
+
+pub use files::{logs, memory_file, pid_file, slow_log};
+pub use processes::{link, process, reap, signals, spawn, sweep};

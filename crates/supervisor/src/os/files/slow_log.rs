@@ -3,7 +3,7 @@
 //!
 //! The content of a slow log comes from the application and its clients. It is passed on as it is, and not interpreted.
 
-use crate::os::logs::append_to;
+use super::logs::append_to;
 use crate::os::system_error::error_text;
 use howdah_protocol::prototype_messages::SlowRequests;
 use rustix::fs::OFlags;

@@ -5,7 +5,7 @@
 //! adopts all orphans below it; when the process dies, its own children are adopted too. Children that the process had
 //! before it became a supervisor were not started by PHP, and are left alone.
 
-use crate::os::process::{self, Process};
+use super::process::{self, Process};
 
 /// The background processes, and the children that are not among them.
 #[derive(Debug)]

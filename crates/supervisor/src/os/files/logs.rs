@@ -125,7 +125,7 @@ pub fn write_errors_to(path: &Path) -> Result<(), String> {
 
 /// Opens a file for appending. It never waits: not for the reader of a named pipe, and not for a modem. A symbolic link
 /// is followed if root or we own it: one that an application's user owns may lead to any file that we may write.
-pub(crate) fn append_to(path: &Path) -> io::Result<File> {
+pub fn append_to(path: &Path) -> io::Result<File> {
     let open = |more: OFlags| {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | more).bits() as i32;
         OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
