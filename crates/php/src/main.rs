@@ -19,6 +19,7 @@ mod worker;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    abort_on_panic();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.first().map(String::as_str) {
         Some("--version") => {
@@ -32,4 +33,14 @@ fn main() -> ExitCode {
         log::write(&reason);
         ExitCode::FAILURE
     })
+}
+
+/// A panic must not unwind: PHP's frames lie between Rust's. It is logged, and the process dies of SIGABRT, which the
+/// supervisor reports as the death of a worker.
+fn abort_on_panic() {
+    let log_panic = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        log_panic(panic);
+        std::process::abort();
+    }));
 }
