@@ -19,8 +19,10 @@ use crate::settings::access_log::AccessLog;
 use crate::template::variable::Variables;
 use crate::{application, json, listener};
 
-pub(crate) const OPTIONS: Options =
-    Options { known: &["listeners", "routes", "applications", "upstreams", "settings", "access_log"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options {
+    known: &["listeners", "routes", "applications", "upstreams", "settings", "access_log"],
+    unsupported: &[],
+};
 
 /// A whole, valid configuration.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Object, Options};
 
-pub(crate) const OPTIONS: Options =
-    Options { known: &["namespaces", "uidmap", "gidmap", "rootfs", "automount", "cgroup", "new_privs"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options {
+    known: &["namespaces", "uidmap", "gidmap", "rootfs", "automount", "cgroup", "new_privs"],
+    unsupported: &[],
+};
 pub(crate) const NAMESPACE_OPTIONS: Options =
-    Options { known: &["cgroup", "credential", "mount", "network", "pid", "uname"], refused: &[] };
-pub(crate) const MAP_OPTIONS: Options = Options { known: &["container", "host", "size"], refused: &[] };
-pub(crate) const AUTOMOUNT_OPTIONS: Options = Options { known: &["language_deps", "procfs", "tmpfs"], refused: &[] };
-pub(crate) const CGROUP_OPTIONS: Options = Options { known: &["path"], refused: &[] };
+    Options { known: &["cgroup", "credential", "mount", "network", "pid", "uname"], unsupported: &[] };
+pub(crate) const MAP_OPTIONS: Options = Options { known: &["container", "host", "size"], unsupported: &[] };
+pub(crate) const AUTOMOUNT_OPTIONS: Options =
+    Options { known: &["language_deps", "procfs", "tmpfs"], unsupported: &[] };
+pub(crate) const CGROUP_OPTIONS: Options = Options { known: &["path"], unsupported: &[] };
 
 /// The isolation of an application's processes from the rest of the system. By default, nothing is isolated.
 #[derive(Clone, Debug, PartialEq, Eq)]

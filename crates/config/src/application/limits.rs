@@ -8,7 +8,7 @@ use crate::read::size;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &["timeout", "requests", "memory", "queue_timeout"],
-    refused: &[("shm", "the channel's size follows from \"processes\"; remove it")],
+    unsupported: &[("shm", "the channel's size follows from \"processes\"; remove it")],
 };
 
 const MAX_TIMEOUT_SECONDS: u64 = i32::MAX as u64 / 1000;

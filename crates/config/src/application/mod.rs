@@ -49,7 +49,7 @@ pub(crate) const OPTIONS: Options = Options {
         "resolve_links",
         "slow_log",
     ],
-    refused: &[],
+    unsupported: &[],
 };
 
 /// A PHP application.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Options};
 
-pub(crate) const OPTIONS: Options = Options { known: &["file", "admin", "user"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["file", "admin", "user"], unsupported: &[] };
 
 /// The types of NGINX Unit that are not PHP.
 const OTHER_LANGUAGES: [&str; 10] =

@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::read::node::{Node, Options};
 use crate::read::size;
 
-pub(crate) const OPTIONS: Options = Options { known: &["max", "spare", "idle_timeout", "auto"], refused: &[] };
-pub(crate) const AUTO_OPTIONS: Options = Options { known: &["max", "memory"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["max", "spare", "idle_timeout", "auto"], unsupported: &[] };
+pub(crate) const AUTO_OPTIONS: Options = Options { known: &["max", "memory"], unsupported: &[] };
 
 /// A typing error must not exhaust the machine with processes.
 const MAX_PROCESSES: u32 = 1024;

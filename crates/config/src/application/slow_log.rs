@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::read::node::{Node, Options};
 
-pub(crate) const OPTIONS: Options = Options { known: &["threshold", "path", "samples"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["threshold", "path", "samples"], unsupported: &[] };
 
 const THRESHOLD_SECONDS: std::ops::RangeInclusive<f64> = 0.01..=86400.0;
 const MAX_SAMPLES: u32 = 100;

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::read::node::{Node, Object, Options};
 
-pub(crate) const OPTIONS: Options = Options { known: &["root", "script", "index", "front_controller"], refused: &[] };
+pub(crate) const OPTIONS: Options =
+    Options { known: &["root", "script", "index", "front_controller"], unsupported: &[] };
 
 const DEFAULT_INDEX: &str = "index.php";
 

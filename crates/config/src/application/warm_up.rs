@@ -2,11 +2,12 @@
 
 use crate::application::target::Targets;
 use crate::error::{Error, quoted};
-use crate::matching::fields::is_token;
 use crate::matching::request::Scheme;
+use crate::read::header_name::is_header_name;
 use crate::read::node::{Node, Options};
 
-pub(crate) const OPTIONS: Options = Options { known: &["uri", "target", "host", "scheme", "headers"], refused: &[] };
+pub(crate) const OPTIONS: Options =
+    Options { known: &["uri", "target", "host", "scheme", "headers"], unsupported: &[] };
 
 const DEFAULT_HOST: &str = "localhost";
 /// The characters of a URI besides letters and digits (RFC 3986, 2.2 and 2.3), and the percent sign.
@@ -118,7 +119,7 @@ fn read_scheme(node: &Node<'_>) -> Result<Scheme, Error> {
 
 fn read_headers(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
     let read = |(name, node): (&str, Node<'_>)| {
-        if !is_token(name) {
+        if !is_header_name(name) {
             return Err(node.error(format_args!(
                 "{} is not the name of a header; write one such as \"User-Agent\"",
                 quoted(name)

@@ -2,13 +2,14 @@
 
 use crate::error::{Error, quoted};
 use crate::matching::address_pattern::AddressPatterns;
-use crate::matching::fields::is_token;
+use crate::read::header_name::is_header_name;
 use crate::read::node::{Node, Object, Options};
 
-pub(crate) const OPTIONS: Options = Options { known: &["client_ip", "protocol", "source", "recursive"], refused: &[] };
+pub(crate) const OPTIONS: Options =
+    Options { known: &["client_ip", "protocol", "source", "recursive"], unsupported: &[] };
 
 /// The older form, in which the listener's `client_ip` is an object.
-pub(crate) const CLIENT_IP_OPTIONS: Options = Options { known: &["header", "source", "recursive"], refused: &[] };
+pub(crate) const CLIENT_IP_OPTIONS: Options = Options { known: &["header", "source", "recursive"], unsupported: &[] };
 
 const SOURCE_MEANING: &str = "the addresses of your proxies, as in \"source\": \"10.0.0.0/8\"";
 
@@ -68,7 +69,7 @@ impl Forwarded {
 
 fn read_header(node: &Node<'_>) -> Result<String, Error> {
     let text = node.string()?;
-    if !is_token(&text) {
+    if !is_header_name(&text) {
         let advice = "write one such as \"X-Forwarded-For\"";
         return Err(node.error(format_args!("{} is not the name of a header; {advice}", quoted(&text))));
     }

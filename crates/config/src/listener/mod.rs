@@ -14,7 +14,7 @@ use crate::tls::Tls;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &["pass", "tls", "forwarded", "client_ip", "backlog"],
-    refused: &[("application", "write \"pass\": \"applications/NAME\" instead")],
+    unsupported: &[("application", "write \"pass\": \"applications/NAME\" instead")],
 };
 
 /// The kernel's limit.

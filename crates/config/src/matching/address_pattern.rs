@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_address_is_refused() {
+    fn an_invalid_address_is_rejected() {
         let cases = [
             ("localhost", "\"localhost\" is not a pattern for addresses; write one such as 192.0.2.1"),
             ("192.0.2", "is not a pattern for addresses"),

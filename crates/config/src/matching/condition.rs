@@ -23,7 +23,7 @@ pub(crate) const OPTIONS: Options = Options {
         "scheme",
         "if",
     ],
-    refused: &[],
+    unsupported: &[],
 };
 
 /// The requests that a step is for: every option must match. An empty condition (the default) matches every request.

@@ -6,6 +6,7 @@
 use crate::error::{Error, quoted};
 use crate::matching::pattern::{PatternSubject, Patterns};
 use crate::matching::request::RequestView;
+use crate::read::header_name::is_header_name;
 use crate::read::node::Node;
 use crate::read::percent;
 use crate::read::scope::Scope;
@@ -101,16 +102,10 @@ impl FieldKind {
         match self {
             Self::Arguments => percent::decode_bytes(&name.replace('+', "%20")).map(FieldName::Bytes),
             Self::Cookies => Ok(FieldName::Bytes(name.into())),
-            Self::Headers if is_token(name) => Ok(FieldName::Header(name.to_ascii_lowercase())),
+            Self::Headers if is_header_name(name) => Ok(FieldName::Header(name.to_ascii_lowercase())),
             Self::Headers => Err("is not the name of a header; write one such as \"User-Agent\""),
         }
     }
-}
-
-/// Whether the text may name a header (RFC 9110, 5.6.2).
-pub(crate) fn is_token(text: &str) -> bool {
-    let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(is_token_byte)
 }
 
 #[cfg(test)]

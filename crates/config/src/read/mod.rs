@@ -2,6 +2,7 @@
 //! have, sizes, percent escapes.
 
 pub(crate) mod destination;
+pub(crate) mod header_name;
 pub(crate) mod node;
 pub(crate) mod percent;
 pub(crate) mod scope;

@@ -23,7 +23,7 @@ const KEY_CHARS: usize = 100;
 pub(crate) struct Options {
     pub known: &'static [&'static str],
     /// Options of NGINX Unit that howdah does not have, each with advice.
-    pub refused: &'static [(&'static str, &'static str)],
+    pub unsupported: &'static [(&'static str, &'static str)],
 }
 
 /// A value with its path.
@@ -86,7 +86,7 @@ impl<'a> Node<'a> {
         let members = self.members()?;
         for (key, value) in members {
             let member = Self { value, position: NodePosition::Member(self, key) };
-            if let Some((_, advice)) = options.refused.iter().find(|(name, _)| name == key) {
+            if let Some((_, advice)) = options.unsupported.iter().find(|(name, _)| name == key) {
                 return Err(member.error(format_args!("howdah does not have this option of NGINX Unit; {advice}")));
             }
             if !options.known.contains(&key.as_str()) {

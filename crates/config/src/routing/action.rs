@@ -29,7 +29,7 @@ pub(crate) const OPTIONS: Options = Options {
         "fallback",
         "location",
     ],
-    refused: &[],
+    unsupported: &[],
 };
 
 /// Options of every kind of action.

@@ -1,7 +1,7 @@
 //! `response_headers`: changes to the headers of a response.
 
 use crate::error::{Error, quoted};
-use crate::matching::fields::is_token;
+use crate::read::header_name::is_header_name;
 use crate::read::node::Node;
 use crate::template::text::Template;
 
@@ -21,7 +21,7 @@ pub struct HeaderChange {
 pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<HeaderChange>, Error> {
     let mut changes: Vec<HeaderChange> = Vec::new();
     for (key, node) in node.named()? {
-        if !is_token(key) {
+        if !is_header_name(key) {
             return Err(node.error("this is not the name of a header; write one such as \"Cache-Control\""));
         }
         let name = key.to_ascii_lowercase();

@@ -6,7 +6,7 @@ use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 use crate::routing::action::Action;
 
-pub(crate) const OPTIONS: Options = Options { known: &["match", "action"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["match", "action"], unsupported: &[] };
 
 /// A step of a route.
 #[derive(Clone, Debug, PartialEq)]

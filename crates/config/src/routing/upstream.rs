@@ -6,8 +6,8 @@ use crate::address::{Endpoint, parse_endpoint};
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Options};
 
-pub(crate) const OPTIONS: Options = Options { known: &["servers"], refused: &[] };
-pub(crate) const SERVER_OPTIONS: Options = Options { known: &["weight"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["servers"], unsupported: &[] };
+pub(crate) const SERVER_OPTIONS: Options = Options { known: &["weight"], unsupported: &[] };
 
 const MAX_WEIGHT: f64 = 1_000_000.0;
 

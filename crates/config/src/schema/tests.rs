@@ -53,8 +53,8 @@ fn the_examples_use_every_option() {
     let text = EXAMPLES;
     for table in Schema::new().objects() {
         for (name, option) in object(&table["properties"]) {
-            let refused = object(option).contains_key("not") && !object(option).contains_key("type");
-            assert!(refused || text.contains(&format!("\"{name}\"")), "{}: {name}", string(&table["title"]));
+            let rejected = object(option).contains_key("not") && !object(option).contains_key("type");
+            assert!(rejected || text.contains(&format!("\"{name}\"")), "{}: {name}", string(&table["title"]));
         }
     }
 }
@@ -126,10 +126,10 @@ fn every_option_is_described_and_compared_to_unit() {
                 json::JsonValue::String(word) => assert!(["works", "ours"].contains(&word.as_str()), "{option_path}"),
                 detail => {
                     let (word, detail) = object(detail).first().expect("one word");
-                    assert!(["differs", "refused"].contains(&word.as_str()), "{option_path}");
+                    assert!(["differs", "rejected"].contains(&word.as_str()), "{option_path}");
                     assert!(!string(detail).is_empty(), "{option_path}");
                     let nothing_is_valid = option.get("not").is_some_and(|not| object(not).is_empty());
-                    assert_eq!(word == "refused", nothing_is_valid, "{option_path}");
+                    assert_eq!(word == "rejected", nothing_is_valid, "{option_path}");
                 }
             }
         }
@@ -179,14 +179,14 @@ fn the_schema_and_the_parser_have_the_same_options() {
         }
         let parser = parsers.iter().find(|(parser, _)| *parser == title);
         let (_, parser) = parser.unwrap_or_else(|| panic!("the parser has {title}"));
-        let of_schema = |refused: bool| -> BTreeSet<&str> {
-            let is_refused =
+        let of_schema = |rejected: bool| -> BTreeSet<&str> {
+            let is_rejected =
                 |option: &json::JsonValue| object(option).get("not").is_some_and(|not| object(not).is_empty());
-            let options = object(&table["properties"]).iter().filter(|(_, option)| is_refused(option) == refused);
+            let options = object(&table["properties"]).iter().filter(|(_, option)| is_rejected(option) == rejected);
             options.map(|(name, _)| name.as_str()).collect()
         };
         assert_eq!(of_schema(false), parser.known.iter().copied().collect(), "{title}");
-        assert_eq!(of_schema(true), parser.refused.iter().map(|(name, _)| *name).collect(), "{title}: refused");
+        assert_eq!(of_schema(true), parser.unsupported.iter().map(|(name, _)| *name).collect(), "{title}: rejected");
     }
 }
 

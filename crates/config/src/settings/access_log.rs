@@ -7,7 +7,7 @@ use crate::matching::predicate::Predicate;
 use crate::read::node::{Node, Options};
 use crate::template::text::Template;
 
-pub(crate) const OPTIONS: Options = Options { known: &["path", "format", "if"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["path", "format", "if"], unsupported: &[] };
 
 /// The combined format, as of other servers.
 const COMBINED: &str = "$remote_addr - - [$time_local] \"$request_line\" $status $body_bytes_sent \

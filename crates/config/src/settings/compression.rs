@@ -7,8 +7,9 @@ use crate::matching::pattern::{PatternSubject, Patterns};
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 
-pub(crate) const OPTIONS: Options = Options { known: &["types", "compressors"], refused: &[] };
-pub(crate) const COMPRESSOR_OPTIONS: Options = Options { known: &["encoding", "level", "min_length"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["types", "compressors"], unsupported: &[] };
+pub(crate) const COMPRESSOR_OPTIONS: Options =
+    Options { known: &["encoding", "level", "min_length"], unsupported: &[] };
 
 const MAX_MIN_LENGTH_BYTES: u64 = i64::MAX as u64;
 

@@ -25,7 +25,7 @@ pub(crate) const OPTIONS: Options = Options {
         "static",
         "compression",
     ],
-    refused: &[
+    unsupported: &[
         ("header_buffer_size", HEAD_ADVICE),
         ("large_header_buffer_size", HEAD_ADVICE),
         ("large_header_buffers", HEAD_ADVICE),
@@ -35,7 +35,7 @@ pub(crate) const OPTIONS: Options = Options {
 
 const HEAD_ADVICE: &str = "the head of a request may always have 64 KiB; remove it";
 
-pub(crate) const STATIC_OPTIONS: Options = Options { known: &["mime_types"], refused: &[] };
+pub(crate) const STATIC_OPTIONS: Options = Options { known: &["mime_types"], unsupported: &[] };
 
 const MAX_SECONDS: u64 = i32::MAX as u64 / 1000;
 const MAX_BODY_BYTES: u64 = 1 << 40;

@@ -14,7 +14,7 @@ use crate::settings::telemetry::Telemetry;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &["listen_threads", "http", "telemetry"],
-    refused: &[(
+    unsupported: &[(
         "js_module",
         "it does not run JavaScript; use texts with variables, such as \"/srv/$host$uri\", and \"match\" instead, \
          and remove it",

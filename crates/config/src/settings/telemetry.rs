@@ -5,7 +5,7 @@ use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 
 pub(crate) const OPTIONS: Options =
-    Options { known: &["endpoint", "protocol", "batch_size", "sampling_ratio"], refused: &[] };
+    Options { known: &["endpoint", "protocol", "batch_size", "sampling_ratio"], unsupported: &[] };
 
 const MAX_BATCH: u32 = 65_536;
 const DEFAULT_BATCH: u32 = 128;

@@ -14,8 +14,8 @@ use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 use crate::tls::policy::TlsPolicy;
 
-pub(crate) const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], refused: &[] };
-pub(crate) const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], refused: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], unsupported: &[] };
+pub(crate) const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], unsupported: &[] };
 
 const MAX_CACHED_SESSIONS: u64 = 10_000_000;
 const MAX_TIMEOUT_SECONDS: u64 = 7 * 24 * 60 * 60;
