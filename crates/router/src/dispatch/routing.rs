@@ -111,7 +111,7 @@ pub fn choose<'v>(
 
 fn rewritten<'a>(subject: &Subject<'a>, target: &str) -> Result<Subject<'a>, Failure> {
     subject.rewritten(target).map_err(|problem| {
-        tracing::error!(target, "a rewrite made a target that is no path ({problem}): answered 500");
+        tracing::error!(target, "a rewrite made a target that is not a path ({problem}); answering 500");
         Failure::Internal
     })
 }

@@ -30,7 +30,7 @@ const DEFAULT_BACKLOG: i32 = 4096;
 /// Its user is a client that connects while its listener is removed or howdah shuts down. Without the filter a
 /// connection that arrives between the router's last `accept` and the last `close` is reset after it was established,
 /// perhaps with a request in it. Measured with three clients in a closed loop and 60 removals of a listener: 73 resets
-/// without the filter, none with it. (`tests/control/test_changes.py` fails without it.) With the filter the client's
+/// without the filter, none with it. (`tests/control/test_changes.py` repeats this.) With the filter the client's
 /// kernel repeats its SYN after a second, and the client is refused, or accepted by a server that listens there by
 /// then.
 const NO_NEW_HANDSHAKES: [SockFilter; 5] = [

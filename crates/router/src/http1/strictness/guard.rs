@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_between_requests_only_after_a_whole_one() {
+    fn the_guard_is_between_requests_only_after_a_complete_one() {
         let upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n";
         for (request, is_decided) in [(GET, true), (POST, true), (CHUNKED, true), (&upgrade[..], false)] {
             let mut guard = Guard::new();
