@@ -7,7 +7,7 @@ use std::time::Duration;
 use cpu_clock::CpuClock;
 use howdah_config::{Configuration, Document, DocumentPath, Refusal};
 
-#[path = "../src/cpu_clock.rs"]
+#[path = "../tests/support/cpu_clock.rs"]
 pub mod cpu_clock;
 
 /// CPU time: far more than 4 MiB take without optimisation, and far less than quadratic time.

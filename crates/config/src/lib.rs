@@ -28,6 +28,7 @@ mod address;
 mod application;
 mod configuration;
 #[cfg(test)]
+#[path = "../tests/support/cpu_clock.rs"]
 mod cpu_clock;
 mod document;
 mod error;
