@@ -1,7 +1,8 @@
 //! The control API's socket: HTTP/1.1, one request for each connection, on a unix socket or a loopback port.
 //!
-//! A unix socket is only for its owner and root: its file is 0600, and who connects is asked of the kernel. What comes
-//! in here goes to the event loop as a [`ControlRequest`].
+//! A unix socket is only for its owner and root: its file is 0600, and the kernel names the
+//! user at the other end. Each request goes to the event loop as a [`ControlRequest`]. A connection that cannot be accepted
+//! is logged, and the next one is awaited.
 
 use crate::api::answer::ApiAnswer;
 use crate::api::request::ControlRequest;
@@ -39,16 +40,16 @@ pub enum ControlListener {
     Tcp(TcpListener),
 }
 
-/// Who gets as far as to a socket.
+/// Which programs reach a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// No browser: a file.
+    /// Programs that open files: no browser.
     File,
-    /// Each program on the machine, browsers too.
+    /// All programs on the machine, including browsers.
     Port,
 }
 
-/// Who is at the other end.
+/// The client at the other end.
 struct Client(Option<AsyncFd<OwnedFd>>);
 
 // === impl ControlListener ===
@@ -89,7 +90,7 @@ impl ControlListener {
 // === impl Client ===
 
 impl Client {
-    /// Who cannot be watched counts as there.
+    /// A client that cannot be watched counts as connected.
     fn of(stream: &impl AsFd) -> Client {
         let own = stream.as_fd().try_clone_to_owned();
         #[expect(
@@ -100,8 +101,8 @@ impl Client {
         Client(watched.ok())
     }
 
-    /// Waits until nobody reads at the other end. Who only has no more to send is there still. That a TCP connection is closed
-    /// is seen when something is written.
+    /// Waits until the client has closed its connection. A client that only has no more to send is still connected. The
+    /// end of a TCP connection is noticed at the next write.
     async fn left(&self) {
         let Some(stream) = &self.0 else { return std::future::pending().await };
         while let Ok(mut guard) = stream.ready(Interest::WRITABLE).await
@@ -139,7 +140,7 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(READ_TIMEOUT)
         .keep_alive(false)
-        // Some clients say at once that they have no more to send: socat, nc -N.
+        // Some clients shut down their side at once: socat, nc -N.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -194,7 +195,7 @@ fn is_of_a_web_page(headers: &HeaderMap, reach: Reach) -> bool {
     headers.contains_key(ORIGIN) || is_foreign || (reach == Reach::Port && has_a_name(headers))
 }
 
-/// Whether it asks for a host by a name that somebody else may have given to this machine.
+/// Whether it asks for a host by a name that another party may have given to this machine.
 fn has_a_name(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).to_ascii_lowercase());
     let host = host.unwrap_or_default();
@@ -205,7 +206,7 @@ fn has_a_name(headers: &HeaderMap) -> bool {
     !(name.is_empty() || name == "localhost" || bare.parse::<IpAddr>().is_ok())
 }
 
-/// The whole body. One that is too long is read to its end, too: a client that cannot send hears no answer.
+/// The whole body. A body that is too long is read to its end as well: a client reads no answer while it sends.
 async fn read(mut body: Incoming) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::new();
     let mut length = 0_u64;

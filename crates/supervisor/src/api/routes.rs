@@ -45,7 +45,7 @@ impl Api {
         }
     }
 
-    /// Begins the next change that waits, unless one is in progress. Returns `false` if there is none to begin.
+    /// Begins the next change that waits, unless one is in progress. Returns `false` if no change can begin.
     pub fn begin_next(&mut self, control: &mut Control, now: Instant) -> bool {
         if !control.is_idle() {
             return false;

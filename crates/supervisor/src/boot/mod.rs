@@ -1,4 +1,6 @@
-//! From what the command line asked for to a supervisor that starts its first configuration.
+//! The boot: it makes a supervisor of what the command line passed on, and begins the change to the first configuration.
+//!
+//! A failure is one sentence for the person at the terminal.
 
 pub mod start;
 
@@ -35,7 +37,7 @@ use tokio::sync::mpsc;
 /// One sentence for the person at the terminal.
 pub fn boot(start: Start) -> Result<Supervisor, String> {
     let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
-    // Before the control socket and the file with our process id show others that there is somebody to send them to.
+    // First: once the control socket and the pid file exist, other programs may send signals.
     let signals = Signals::listen().map_err(system)?;
     let sweep = Sweep::new();
     resources::raise_descriptors();

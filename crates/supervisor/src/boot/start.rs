@@ -1,7 +1,7 @@
 //! From the command line to the supervisor: what it needs, and how it gets there.
 //!
-//! The command line replaces itself: same process, a new title. What the supervisor needs travels in a memfd, so that
-//! no argument shows it in `ps`.
+//! The command line replaces itself: same process, a new title. Its settings are in a memfd, so that no argument shows
+//! them in `ps`.
 
 use crate::os::identity::UserAccount;
 use crate::os::memory_file::memory_file;
@@ -18,14 +18,14 @@ use std::process::Command;
 /// The supervisor's `argv[0]`.
 pub const SUPERVISOR_TITLE: &str = "howdah (supervisor)";
 
-/// What a supervisor needs to start.
+/// The settings of a supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The configuration's text; `None` is the stored one, or else an empty one.
     pub configuration: Option<String>,
-    /// Who the router becomes, and each application that does not name a user.
+    /// The account of the router, and of applications that name no user.
     pub account: UserAccount,
-    /// What `howdah serve` recognised, in words; `None` for `howdah run`.
+    /// The kind of application that `howdah serve` recognised, for the first line; `None` for `howdah run`.
     pub recognised: Option<String>,
     /// Where the configuration is stored; `None` is nowhere.
     pub state_dir: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub struct Start {
     pub control: Option<String>,
     /// The file that is to have the supervisor's process id.
     pub pid_file: Option<PathBuf>,
-    /// The file that standard error is, to be opened anew at SIGUSR1.
+    /// The file that standard error is, to be reopened at SIGUSR1.
     pub log_file: Option<PathBuf>,
     /// The folder of temporary files, if it is not the system's.
     pub tmp_dir: Option<PathBuf>,

@@ -50,7 +50,7 @@ pub enum Origin {
 /// A change that the control API requested.
 #[derive(Debug)]
 pub struct ChangeRequest {
-    /// What it changes.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// When it began.
     pub since: Instant,
@@ -58,7 +58,7 @@ pub struct ChangeRequest {
     pub outcome: oneshot::Sender<ChangeOutcome>,
 }
 
-/// What a request changes.
+/// The kind of change that a request makes.
 #[derive(Clone, Debug)]
 pub enum ChangeKind {
     /// The configuration, by this method and path.
@@ -117,7 +117,7 @@ pub enum Progress {
     },
 }
 
-/// What a change does next.
+/// The next step of a change.
 #[derive(Debug)]
 pub enum ChangeStep {
     /// It waits for an event.
@@ -210,7 +210,7 @@ impl Change {
     /// Opens the sockets and the access log, and starts the generations that were planned.
     ///
     /// # Errors
-    /// With the option and what to do. What was started is listed in [`Self::started`].
+    /// With the option and what to do. [`Self::started`] lists the generations that were started before.
     pub fn prepare(
         &mut self,
         plans: Vec<Plan>,

@@ -47,7 +47,7 @@ pub struct EndedDeploy {
     pub rejected: BTreeMap<String, Vec<PinnedLink>>,
 }
 
-/// What a router has reported that serves by a configuration.
+/// The meaning of a router's report that it serves by a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Configured {
     /// That is not the active configuration any more.
@@ -86,8 +86,8 @@ impl Changes {
         self.active.access_log.as_mut()
     }
 
-    /// What is served: until the router has switched, the configuration before. While howdah boots there is none; then
-    /// it is the configuration that boots.
+    /// The configuration that is served: until the router has switched, the one before. While howdah boots, nothing is
+    /// served before; then it is the configuration that boots.
     pub fn served(&self, stage: Stage) -> &ActiveConfiguration {
         match &self.change {
             Some(change) if change.is_switching() != matches!(stage, Stage::Booting) => &change.next,
@@ -107,7 +107,7 @@ impl Changes {
         !is_of_change && !self.active.has_generation(id)
     }
 
-    /// Who chose the addresses of the listeners.
+    /// The origin of the listeners' addresses, for errors.
     fn chosen_by(&self) -> ChosenBy {
         if self.defaults.has_configuration { ChosenBy::Configuration } else { ChosenBy::Option }
     }
@@ -219,7 +219,7 @@ impl Changes {
             return self.fail(reason, runtime, now);
         }
         let Some(warm_up) = self.warm_up_mut() else { return };
-        tracing::error!("{}; as nothing else can be served, it is put in force all the same", first_line(reason));
+        tracing::error!("{}; nothing else can be served, so it serves all the same", first_line(reason));
         match id {
             Some(id) => warm_up.finish(id),
             None => warm_up.finish_all(),
@@ -361,7 +361,7 @@ impl Changes {
             && let Err(error) = runtime.configure_router(&self.active, now)
             && runtime.router.is_running()
         {
-            tracing::error!("the router cannot be told of the configuration before; it is replaced: {error}");
+            tracing::error!("the former configuration cannot be sent to the router ({error}); killing the router");
             runtime.router.kill();
         }
     }
@@ -372,7 +372,7 @@ impl Changes {
         std::mem::swap(&mut self.active, &mut change.next);
         runtime.listeners.unblock_new_connections();
         let other = self.active.version > 0 && self.active.document.compact() != change.next.document.compact();
-        // What the router gets next is newer than what failed.
+        // The next configuration must have a larger version than the one that failed.
         self.active.version = change.next.version + 1;
         if let Some(state) = self.state.as_ref().filter(|_| other)
             && let Err(problem) = state.store_configuration(&self.active.document.compact())
@@ -393,7 +393,7 @@ impl Changes {
         if self.switch_deadline().is_some_and(|at| at <= now) {
             runtime.router.kill_unconfigured();
             let seconds = router_timeouts::switch().as_secs();
-            let reason = format!("no router took it over in {seconds} seconds; howdah's log says more");
+            let reason = format!("no router took it over in {seconds} seconds; see howdah's log");
             self.switch_back(&reason, runtime, now);
         }
     }
@@ -421,8 +421,8 @@ impl Changes {
         }
     }
 
-    /// Ends a switch, because howdah shuts down and there will be no router to finish it. What is stored is active from
-    /// the next start.
+    /// Ends a switch, because howdah shuts down and there will be no router to finish it. The stored
+    /// configuration is active from the next start.
     pub fn finish_switch(&mut self) {
         if let Some(change) = self.change.take_if(|change| change.is_switching())
             && let Origin::Request(request) = change.origin
@@ -436,7 +436,7 @@ impl Changes {
         std::mem::take(&mut self.ended_deploys)
     }
 
-    /// Ends a change that cannot be finished. What was before it is active, and stored.
+    /// Ends a change that cannot be finished. The configuration before is active, and stored.
     pub fn fail(&mut self, reason: &str, runtime: &mut Runtime, now: Instant) {
         let Some(mut change) = self.change.take() else { return };
         if change.is_switching() {
@@ -464,15 +464,13 @@ impl Changes {
         }
     }
 
-    /// Logs what of a new configuration may surprise the user.
+    /// Logs the parts of a new configuration that may surprise the user.
     fn warn(&self, runtime: &Runtime) {
         let configuration = &self.active.configuration;
         configuration.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let threads = runtime.router.threads();
         if configuration.settings.listen_threads.is_some_and(|wanted| wanted != u32::from(threads)) {
-            tracing::warn!(
-                "settings/listen_threads: {threads} threads run; another number holds when howdah is started again"
-            );
+            tracing::warn!("settings/listen_threads: {threads} threads run; restart howdah to change their number");
         }
     }
 }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// What is known of the applications' releases and files.
+/// The state of the applications' releases and files.
 #[derive(Debug)]
 pub struct Deploys {
     watch: Watch,
@@ -54,7 +54,7 @@ impl Deploys {
         Deploys { watch: Watch::new(), due: BTreeMap::new(), unresolved: BTreeMap::new() }
     }
 
-    /// What the watching threads have found.
+    /// The next notice of the watching threads.
     pub fn poll_notice(&mut self, cx: &mut Context<'_>) -> Poll<DeployNotice> {
         self.watch.poll_notice(cx)
     }
@@ -85,7 +85,7 @@ impl Deploys {
         }
     }
 
-    /// Begins the next reload that is due. Returns `false` if there is none. No change must be in progress.
+    /// Begins the next reload that is due. Returns `false` if no reload is due. No change must be in progress.
     pub fn begin_next(&mut self, changes: &mut Changes, runtime: &Runtime, now: Instant) -> bool {
         while let Some((name, due)) = self.due.pop_first() {
             let Some(first) = self.consider(&name, due, changes, runtime) else { continue };

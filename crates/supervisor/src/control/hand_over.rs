@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// What a router has received, and not released.
+/// The generations and sockets that a router has received, and not released.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The generations.
@@ -27,7 +27,7 @@ pub struct Known {
 pub struct HandOver {
     /// The messages, each with its descriptors.
     pub messages: Vec<(ToRouter, Vec<OwnedFd>)>,
-    /// What the router knows when it has received them.
+    /// The state of the router when it has received them.
     pub known: Known,
 }
 

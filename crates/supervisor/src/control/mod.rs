@@ -50,7 +50,7 @@ pub struct Control {
     reads_router_first: bool,
 }
 
-/// What [`Control`] waits for, besides time and signals.
+/// The events of [`Control`], besides time and signals.
 #[derive(Debug)]
 pub enum ControlEvent {
     /// The plans of a change are complete.
@@ -71,7 +71,7 @@ impl Control {
         Control { changes, deploys: Deploys::new(), runtime, reads_router_first: true }
     }
 
-    /// What is served.
+    /// The configuration that is served.
     pub fn served(&self) -> &ActiveConfiguration {
         self.changes.served(self.runtime.stage)
     }
@@ -164,7 +164,7 @@ impl Control {
         }
     }
 
-    /// Reaps all dead children. What they sent before they died is read first.
+    /// Reaps all dead children. The messages that they sent before they died are read first.
     pub fn reap(&mut self, now: Instant) {
         let dead: Vec<_> = std::iter::from_fn(reap::reap).collect();
         self.runtime.generations.receive_pending(&dead, now);
@@ -204,8 +204,8 @@ impl Control {
         }
     }
 
-    /// What every event may have caused: processes that have exited are forgotten, the router is notified of workers, and
-    /// processes that missed a message are replaced.
+    /// Finishes an event: processes that have exited are forgotten, the router is notified of workers, and processes that
+    /// missed a message are replaced.
     pub fn settle(&mut self, now: Instant) {
         let Control { changes, deploys, runtime, .. } = self;
         for ended in changes.take_ended_deploys() {
@@ -230,7 +230,7 @@ impl Control {
         advanced
     }
 
-    /// Begins the next reload that is due. Returns `false` if there is none.
+    /// Begins the next reload that is due. Returns `false` if no reload is due.
     pub fn begin_reload(&mut self, now: Instant) -> bool {
         self.is_idle() && self.deploys.begin_next(&mut self.changes, &self.runtime, now)
     }

@@ -101,7 +101,7 @@ impl RouterHandle {
         self.process.as_ref().is_some_and(|process| process.pid == pid)
     }
 
-    /// What it has received.
+    /// The generations and sockets that it has received.
     pub fn known(&self) -> Known {
         self.process.as_ref().map(|process| process.known.clone()).unwrap_or_default()
     }

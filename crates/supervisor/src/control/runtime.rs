@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::Instant;
 
-/// What a change acts on.
+/// The processes and sockets.
 #[derive(Debug)]
 pub struct Runtime {
     /// Where the supervisor is in its life.

@@ -19,7 +19,7 @@ pub struct WarmUp {
     until: Instant,
 }
 
-/// What a warm-up needs next.
+/// The next step of a warm-up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WarmUpStep {
     /// An event.

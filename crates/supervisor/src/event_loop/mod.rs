@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 pub struct Supervisor {
     /// The signals.
     pub signals: Signals,
-    /// What the control socket receives.
+    /// The requests that the control socket receives.
     pub requests: mpsc::UnboundedReceiver<ControlRequest>,
     /// The listening sockets of the control API.
     pub control_listeners: Listeners,
@@ -34,11 +34,11 @@ pub struct Supervisor {
     pub api: Api,
     /// Everything that runs.
     pub control: Control,
-    /// Kills what PHP left running.
+    /// Kills the processes that PHP left running.
     pub sweep: Sweep,
     /// The file that standard error is, to be reopened.
     pub log_file: Option<PathBuf>,
-    /// What `howdah serve` recognised, for the first lines.
+    /// The kind of application that `howdah serve` recognised, for the first lines.
     pub recognised: Option<String>,
     /// Whether the first lines are printed.
     pub is_announced: bool,

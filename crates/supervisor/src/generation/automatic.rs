@@ -1,4 +1,4 @@
-//! `"processes": "auto"`: what is measured, and what [`crate::policy::sizing`] decides.
+//! `"processes": "auto"`: measures the workers, so that [`crate::policy::sizing`] can decide how many there should be.
 
 use super::gauge::{Gauge, Measured};
 use super::idle::IdleWorkers;
@@ -8,7 +8,7 @@ use crate::policy::demand::Demand;
 use crate::policy::sizing::{Bounds, Decision, QUEUED_INTERVAL, Reason, Sample, Sizing};
 use std::time::{Duration, Instant};
 
-/// What is remembered from one decision to the next.
+/// The state from one decision to the next.
 #[derive(Debug)]
 pub struct Automatic {
     sizing: Sizing,

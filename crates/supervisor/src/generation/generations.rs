@@ -123,7 +123,7 @@ impl Generations {
         self.all.iter_mut().for_each(|generation| generation.settle_orphans(now));
     }
 
-    /// What the router must know of the workers, once.
+    /// The notices for the router about workers, once.
     pub fn take_notices(&mut self) -> Vec<ToRouter> {
         self.all.iter_mut().flat_map(|generation| generation.take_notices()).collect()
     }

@@ -111,7 +111,7 @@ impl Generation {
         })
     }
 
-    // What it is
+    // Properties
 
     /// Its number.
     pub fn id(&self) -> u64 {
@@ -178,7 +178,7 @@ impl Generation {
         self.scaling.promised(&self.workers, now)
     }
 
-    /// What each worker does. All of them are leaving if the generation drains.
+    /// A report of each worker. All of them are leaving if the generation drains.
     pub fn worker_reports(&mut self, drains: bool, now: Instant) -> Vec<WorkerReport> {
         let workers: Vec<_> = self.workers.table.alive().collect();
         self.cpu_shares.retain(&workers);
@@ -191,7 +191,7 @@ impl Generation {
 
     // The router
 
-    /// What a router needs to know, with its descriptors.
+    /// The description for a router, with its descriptors.
     ///
     /// # Errors
     /// When there is no memory or no descriptor for it.
@@ -223,7 +223,7 @@ impl Generation {
         self.workers.ids()
     }
 
-    /// What the router has not been notified of yet, once.
+    /// The notices for the router, once.
     pub fn take_notices(&mut self) -> Vec<ToRouter> {
         self.workers.take_notices()
     }
@@ -397,7 +397,7 @@ impl Generation {
         self.prototype.pid() == Some(pid)
     }
 
-    /// A child of the supervisor is dead. Returns `false` if it is none of this application.
+    /// A child of the supervisor is dead. Returns `false` if it belongs to another application.
     pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, now: Instant) -> bool {
         if self.prototype.pid() == Some(dead) {
             let death = self.prototype.on_death(end, &self.plan, now);

@@ -53,7 +53,7 @@ pub struct LoadedPhp {
     pub opcache: bool,
 }
 
-/// What the death of a prototype process means.
+/// The meaning of a prototype process's death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrototypeDeath {
     /// Nothing: another process has replaced it, or it was asked to exit.
@@ -330,7 +330,7 @@ impl Prototype {
 
     // Warm-up
 
-    /// What it wrote until now does not concern its warm-up.
+    /// Forgets its output until now, because a warm-up begins.
     pub fn forget_output(&mut self) {
         if let Some(process) = self.process_mut() {
             process.output.forget();

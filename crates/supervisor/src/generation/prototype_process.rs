@@ -37,7 +37,7 @@ pub struct PrototypeProcess {
     pub has_forked: bool,
     /// The limit of its start.
     pub boot_timeout: BootTimeout,
-    /// What it writes to standard error while it starts.
+    /// Its standard error while it starts.
     pub output: BootOutput,
     /// It has closed its socket, and must have exited by then.
     pub kill_at: Option<Instant>,
@@ -45,7 +45,7 @@ pub struct PrototypeProcess {
     pub link: Option<ChildLink<ToPrototype, FromPrototype>>,
 }
 
-/// What a prototype gets when it starts.
+/// The resources that a prototype gets when it starts.
 #[derive(Debug)]
 pub struct BootResources {
     /// The shape of the channel.

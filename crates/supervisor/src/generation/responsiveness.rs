@@ -8,7 +8,7 @@
 use crate::policy::pace::{Beat, Heartbeat};
 use std::time::{Duration, Instant};
 
-/// What is known of a prototype's answers.
+/// The answers of a prototype.
 #[derive(Debug)]
 pub struct Responsiveness {
     /// When it last answered an order to fork; `None` once it was killed because it did not.
@@ -19,7 +19,7 @@ pub struct Responsiveness {
     has_unreported_death: bool,
 }
 
-/// What to do with a prototype whose probe is due.
+/// The next step for a prototype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeStep {
     /// Nothing: it is stopped.
@@ -77,7 +77,7 @@ impl Responsiveness {
         true
     }
 
-    /// What to do if a probe is due. A death counts when it is found at two probes: a prototype that was stopped and
+    /// The step that is due. A death counts when it is found at two probes: a prototype that was stopped and
     /// continues reports it by itself.
     pub fn probe(
         &mut self,

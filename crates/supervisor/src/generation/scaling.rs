@@ -17,7 +17,7 @@ pub struct Scaling {
     /// The application's name, for the log.
     application: String,
     idle: IdleWorkers,
-    /// What is measured, with `"processes": "auto"`.
+    /// The measurements, with `"processes": "auto"`.
     automatic: Option<Automatic>,
     /// When to look again.
     look_at: Option<Instant>,

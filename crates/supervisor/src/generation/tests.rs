@@ -1,4 +1,4 @@
-//! What a prototype may say, and what comes of it: with a program in its place that does nothing.
+//! The messages of a prototype, and their effects: a program that does nothing takes the prototype's place.
 
 use super::*;
 use crate::os::identity::UserAccount;
@@ -48,12 +48,12 @@ impl Fake {
     /// One whose workers have been ordered.
     fn booted(script: &str) -> Fake {
         let mut fake = Fake::new(script);
-        fake.hear(FromPrototype::Booted { php_version: "8.2.0".to_owned(), opcache: true });
+        fake.receive(FromPrototype::Booted { php_version: "8.2.0".to_owned(), opcache: true });
         assert_eq!(fake.generation.workers.table.alive().count(), 2);
         fake
     }
 
-    fn hear(&mut self, message: FromPrototype) {
+    fn receive(&mut self, message: FromPrototype) {
         self.generation.on_message(message, self.now);
     }
 
@@ -61,7 +61,7 @@ impl Fake {
         self.generation.prototype.pid().expect("there is a prototype")
     }
 
-    /// Waits for the prototype's death, and tells the generation of it.
+    /// Waits for the prototype's death, and notifies the generation.
     fn reap_prototype(&mut self) -> ProcessEnd {
         let pid = self.prototype();
         let (_, status) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap().unwrap();
@@ -70,7 +70,7 @@ impl Fake {
         end
     }
 
-    /// The prototype is killed for what it said, and nobody else.
+    /// The prototype is killed for its message, and no other process.
     fn assert_breach(mut self) {
         assert_eq!(self.reap_prototype(), ProcessEnd::Signal(9));
         let failure = self.generation.failure().unwrap();
@@ -131,7 +131,7 @@ async fn a_stranger_that_is_called_a_worker_lives_and_the_prototype_dies() {
     for worker in [FIRST, UNKNOWN] {
         let mut neighbour = Neighbour::new();
         let mut fake = Fake::booted(SLEEP);
-        fake.hear(FromPrototype::WorkerStarted { worker, pid: neighbour.pid() });
+        fake.receive(FromPrototype::WorkerStarted { worker, pid: neighbour.pid() });
         fake.assert_breach();
         neighbour.assert_alive();
     }
@@ -142,7 +142,7 @@ async fn a_stranger_is_not_killed_when_all_workers_are_replaced() {
     let mut neighbour = Neighbour::new();
     let mut fake = Fake::booted(SLEEP);
     fake.generation.replace_workers(fake.now);
-    fake.hear(FromPrototype::WorkerStarted { worker: FIRST, pid: neighbour.pid() });
+    fake.receive(FromPrototype::WorkerStarted { worker: FIRST, pid: neighbour.pid() });
     fake.assert_breach();
     neighbour.assert_alive();
 }
@@ -151,13 +151,13 @@ async fn a_stranger_is_not_killed_when_all_workers_are_replaced() {
 async fn numbers_that_name_no_process_are_no_workers() {
     for pid in [0, -1, i32::MIN, 1, std::process::id() as i32] {
         let mut fake = Fake::booted(SLEEP);
-        fake.hear(FromPrototype::WorkerStarted { worker: FIRST, pid });
+        fake.receive(FromPrototype::WorkerStarted { worker: FIRST, pid });
         fake.assert_breach();
     }
 }
 
 #[tokio::test]
-async fn a_prototype_that_boots_twice_or_tells_an_unknown_death_is_killed() {
+async fn a_prototype_that_boots_twice_or_reports_an_unknown_death_is_killed() {
     let end = ProcessEnd::Code(0);
     for message in [
         FromPrototype::Booted { php_version: String::new(), opcache: true },
@@ -165,18 +165,18 @@ async fn a_prototype_that_boots_twice_or_tells_an_unknown_death_is_killed() {
         FromPrototype::WorkerExited { worker: UNKNOWN, pid: 1, end },
     ] {
         let mut fake = Fake::booted(SLEEP);
-        fake.hear(message);
+        fake.receive(message);
         fake.assert_breach();
     }
 }
 
 #[tokio::test]
-async fn what_a_prototype_said_before_its_death_harms_nobody_after_it() {
+async fn a_message_of_a_dead_prototype_harms_no_process() {
     let mut neighbour = Neighbour::new();
     let mut fake = Fake::booted("exit 0");
     let pid = fake.prototype();
     rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
-    fake.hear(FromPrototype::WorkerStarted { worker: UNKNOWN, pid: neighbour.pid() });
+    fake.receive(FromPrototype::WorkerStarted { worker: UNKNOWN, pid: neighbour.pid() });
     fake.generation.on_death(pid, ProcessEnd::Code(0), fake.now);
     neighbour.assert_alive();
 }
@@ -201,18 +201,18 @@ async fn a_prototype_that_forks_no_worker_has_not_started() {
 }
 
 #[tokio::test]
-async fn a_prototype_that_does_not_say_that_it_is_there_is_killed() {
+async fn a_prototype_that_does_not_answer_probes_is_killed() {
     use crate::policy::pace::heartbeat::{MAX_UNANSWERED, interval};
     for answers in [true, false] {
         let mut fake = Fake::booted(SLEEP);
         for index in [0, 1] {
-            fake.hear(FromPrototype::WorkerStarted { worker: WorkerId { index, incarnation: 0 }, pid: GONE });
+            fake.receive(FromPrototype::WorkerStarted { worker: WorkerId { index, incarnation: 0 }, pid: GONE });
         }
         for asked in 1..=MAX_UNANSWERED {
             fake.generation.on_time(fake.now + interval() * asked);
         }
         if answers {
-            fake.hear(FromPrototype::Pong);
+            fake.receive(FromPrototype::Pong);
         }
         fake.generation.on_time(fake.now + interval() * (MAX_UNANSWERED + 1));
         match answers {
@@ -232,7 +232,7 @@ fn reported_dead(generation: &mut Generation) -> Vec<WorkerId> {
 }
 
 #[tokio::test]
-async fn a_worker_of_which_its_prototype_could_not_say_anything_counts_as_alive_until_it_is_dead() {
+async fn a_worker_that_its_dead_prototype_did_not_report_counts_as_alive_until_it_is_dead() {
     reap::adopt_orphans().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
@@ -271,14 +271,14 @@ fn pids(path: &std::path::Path, count: usize) -> Vec<i32> {
 }
 
 #[tokio::test]
-async fn a_worker_that_lives_cannot_be_told_dead() {
+async fn a_live_worker_cannot_be_reported_dead() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let mut fake = Fake::booted(&format!("sleep 1000 & echo $! >> {}; wait", file.display()));
     let pid = pids(&file, 1)[0];
-    fake.hear(FromPrototype::WorkerStarted { worker: FIRST, pid });
+    fake.receive(FromPrototype::WorkerStarted { worker: FIRST, pid });
     assert!(fake.generation.is_proven());
-    fake.hear(FromPrototype::WorkerExited { worker: FIRST, pid, end: ProcessEnd::Code(0) });
+    fake.receive(FromPrototype::WorkerExited { worker: FIRST, pid, end: ProcessEnd::Code(0) });
     assert_eq!(fake.generation.workers.table.alive().count(), 2, "it counts as alive");
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
     let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL);
@@ -288,17 +288,17 @@ async fn a_worker_that_lives_cannot_be_told_dead() {
 async fn a_prototype_that_moves_without_being_asked_to_is_killed() {
     let mut neighbour = Neighbour::new();
     let mut fake = Fake::new(SLEEP);
-    fake.hear(FromPrototype::Moved { pid: neighbour.pid() });
+    fake.receive(FromPrototype::Moved { pid: neighbour.pid() });
     fake.assert_breach();
     neighbour.assert_alive();
 }
 
 #[tokio::test]
-async fn a_prototype_cannot_move_into_somebody_else() {
+async fn a_prototype_cannot_move_into_another_process() {
     let mut neighbour = Neighbour::new();
     let mut fake = Fake::new(SLEEP);
     fake.generation.plan.confined.confinement = Some(Confinement { pid: true, ..Confinement::default() });
-    fake.hear(FromPrototype::Moved { pid: neighbour.pid() });
+    fake.receive(FromPrototype::Moved { pid: neighbour.pid() });
     fake.assert_breach();
     neighbour.assert_alive();
 }
@@ -308,7 +308,7 @@ async fn what_does_not_end_by_itself_is_killed_after_a_while() {
     let mut fake = Fake::booted("trap '' TERM; while true; do sleep 1; done");
     let now = fake.now;
     fake.generation.stop(now);
-    let at = fake.generation.next_deadline().expect("it is waited for, but not for ever");
+    let at = fake.generation.next_deadline().expect("the wait has a deadline");
     assert!(at > now + Duration::from_secs(30));
     fake.generation.on_time(at - Duration::from_secs(1));
     fake.generation.on_time(at);

@@ -1,4 +1,4 @@
-//! What each worker does now, for the status.
+//! A report of what each worker does, for the status.
 //!
 //! A worker's account and its request lie in memory that the worker can write, so they may be wrong. Nothing is decided
 //! by them. Methods, URLs and paths come from clients; they are cut.
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub struct WorkerReport {
     /// Its process id, once that is known.
     pub pid: Option<i32>,
-    /// What it does.
+    /// Its state.
     pub state: WorkerState,
     /// The method of its request.
     pub method: Option<String>,
@@ -35,7 +35,7 @@ pub struct WorkerReport {
     pub requests: Option<u64>,
 }
 
-/// What a worker does.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
     /// It has not reported yet.

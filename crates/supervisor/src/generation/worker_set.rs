@@ -27,11 +27,11 @@ pub struct WorkerSet {
     orphan_groups: Vec<Pid>,
     /// A worker broke the channel's rules: none is started before all are dead.
     is_replacing: bool,
-    /// What the router has not been notified of yet.
+    /// Notices that the router has not received yet.
     notices: Vec<ToRouter>,
 }
 
-/// What is known of a worker that has exited.
+/// The circumstances of a worker's exit.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerExit {
     /// How it ended.
@@ -65,7 +65,7 @@ impl WorkerSet {
         self.table.alive().map(|(worker, _)| worker)
     }
 
-    /// What the router has not been notified of yet.
+    /// The notices for the router, once.
     pub fn take_notices(&mut self) -> Vec<ToRouter> {
         std::mem::take(&mut self.notices)
     }
