@@ -1,6 +1,9 @@
 //! A generation, as the router's threads share it: its channel, its queue, and its reports to the supervisor.
 
-use crate::php::admission::{Arrival, Killers, News, Queue, RequestKind, SUSPECTS_PER_SECOND, Slots, TooBusy};
+use crate::php::admission::{
+    Arrival, News, RequestKind, SUSPECTS_PER_SECOND, SharedKillers, SharedQueue, Slots, TooBusy,
+};
+use crate::php::throttle::Throttle;
 use crate::response::failure::Failure;
 use crate::supervisor_link::{ReportOnDrop, SupervisorLink};
 use howdah_channel::{RouterEnd, Violation, WorkerId};
@@ -9,7 +12,7 @@ use howdah_protocol::router_messages::{FromRouter, GenerationBoot};
 use http::Uri;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -26,23 +29,17 @@ pub struct SharedGeneration {
     /// Its slots: requests wait for them in order.
     pub slots: Slots,
     /// Which requests wait, for how long, and which are refused.
-    queue: Mutex<Queue>,
-    /// How long a request waits at most.
-    queue_timeout: Duration,
-    /// Whether the queue has a state. If not, and no request waits, its lock need not be taken.
-    is_standing: AtomicBool,
+    queue: SharedQueue,
     /// Wakes requests that wait for a slot when their deadlines have come forward.
     pub(super) hurry: Notify,
     /// How many requests were answered 503 since the router started.
     refused: AtomicU64,
-    /// When that was last logged, in milliseconds since `started`.
-    logged_refusal: AtomicU64,
+    /// For the log lines about them.
+    refusal_log: Throttle,
     /// Requests that kill workers.
-    killers: Mutex<Killers>,
-    /// Whether there are any. If not, their lock need not be taken.
-    has_killers: AtomicBool,
-    /// When the log last had a line about refused killers, in milliseconds since `started`.
-    logged_killers: AtomicU64,
+    killers: SharedKillers,
+    /// For the log lines about refused killers.
+    killer_log: Throttle,
     /// How many workers are alive.
     workers: AtomicU64,
     /// The paths of its scripts.
@@ -51,12 +48,10 @@ pub struct SharedGeneration {
     bells: Mutex<Vec<Option<OwnedFd>>>,
     /// More workers are started when fewer than this are idle; `None` for a pool of a fixed size.
     spare_workers: Option<u32>,
-    /// When the supervisor last received a report of too few workers, in milliseconds since `started`.
-    reported_demand: AtomicU64,
+    /// For the reports of too few workers to the supervisor.
+    demand_reports: Throttle,
     /// Whether a task repeats the report while it is true.
     repeats_demand: AtomicBool,
-    /// When the generation came to this router.
-    started: Instant,
     /// How long a worker may take for a request.
     pub(super) timeout: Option<Duration>,
     /// Whether a broken rule was reported, and the supervisor has not replaced the workers yet.
@@ -68,12 +63,12 @@ pub struct SharedGeneration {
     released: ReportOnDrop,
 }
 
-/// Answers of 503 are logged this far apart, in milliseconds.
-const REFUSAL_PAUSE_MS: u64 = 10_000;
+/// The least time between two log lines about refused requests.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 /// The interval in which a report of too few workers is repeated.
 const REPEAT_DEMAND: Duration = Duration::from_millis(10);
-/// The least time between two reports of demand, in milliseconds.
-const DEMAND_PAUSE_MS: u64 = 5;
+/// The least time between two reports of demand.
+const DEMAND_PAUSE: Duration = Duration::from_millis(5);
 
 // === impl SharedGeneration ===
 
@@ -85,7 +80,6 @@ impl SharedGeneration {
         bells: Vec<OwnedFd>,
         supervisor: &SupervisorLink,
     ) -> SharedGeneration {
-        let queue_timeout = Duration::from_millis(boot.queue_timeout_ms);
         SharedGeneration {
             id: boot.id,
             application: boot.application,
@@ -94,19 +88,15 @@ impl SharedGeneration {
             channel,
             bells: Mutex::new(bells.into_iter().map(Some).collect()),
             spare_workers: boot.spare_workers,
-            queue: Mutex::new(Queue::new(queue_timeout)),
-            queue_timeout,
-            is_standing: false.into(),
+            queue: SharedQueue::new(Duration::from_millis(boot.queue_timeout_ms)),
             hurry: Notify::new(),
             refused: 0.into(),
-            logged_refusal: 0.into(),
-            killers: Mutex::default(),
-            has_killers: false.into(),
-            logged_killers: 0.into(),
+            refusal_log: Throttle::new(REFUSAL_PAUSE),
+            killers: SharedKillers::default(),
+            killer_log: Throttle::new(REFUSAL_PAUSE),
             workers: 0.into(),
-            reported_demand: 0.into(),
+            demand_reports: Throttle::new(DEMAND_PAUSE),
             repeats_demand: false.into(),
-            started: Instant::now(),
             timeout: boot.timeout_ms.map(Duration::from_millis),
             violated: false.into(),
             supervisor: supervisor.clone(),
@@ -169,28 +159,72 @@ impl SharedGeneration {
     pub(super) fn arrive(&self, now: Instant) -> Result<Duration, Failure> {
         let waiting = self.waiting_requests();
         self.look(waiting, now);
-        if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
-            return Ok(self.queue_timeout);
-        }
-        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed) };
-        let arrived = self.queue().arrive(arrival);
-        arrived.map_err(|TooBusy { retry_after }| self.refuse(retry_after))
+        self.queue.arrive(self.arrival(waiting)).map_err(|TooBusy { retry_after }| self.refuse(retry_after))
     }
 
-    /// Whether requests of its kind kill workers.
-    pub(super) fn is_suspect(&self, kind: RequestKind) -> bool {
-        self.has_killers.load(Ordering::Relaxed) && self.killers().is_suspect(kind)
+    /// Refuses a request before its body has come, if it would be refused afterwards.
+    pub(super) fn foresee(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
+        if !self.killers.foresee(kind, Instant::now()) {
+            return Err(self.refuse_killer(uri));
+        }
+        match self.queue.foresee(self.arrival(self.waiting_requests())) {
+            Ok(_) => Ok(()),
+            Err(TooBusy { .. }) => self.arrive(Instant::now()).map(drop),
+        }
+    }
+
+    fn arrival(&self, waiting: u64) -> Arrival {
+        Arrival { waiting, workers: self.workers.load(Ordering::Relaxed) }
+    }
+
+    /// A request that waited was taken back.
+    pub(super) fn left(&self) {
+        self.queue.left();
+    }
+
+    /// Workers have finished this number of requests.
+    pub(super) fn finished(&self, count: usize) {
+        self.queue.finished(count);
+    }
+
+    /// How long a request may wait now: no longer than `allowed`, and less under overload.
+    pub(super) fn longest_wait(&self, allowed: Duration) -> Duration {
+        self.queue.longest_wait(allowed)
+    }
+
+    /// Lets the queue measure how fast it moves, and logs the beginning and the end of an overload.
+    pub(super) fn look(&self, waiting: u64, now: Instant) {
+        let Some(news) = self.queue.look(waiting, now) else { return };
+        if matches!(news, News::Overloaded { .. }) {
+            self.hurry.notify_waiters();
+        }
+        tracing::warn!(application = self.application, "{news}");
+    }
+
+    /// Refuses a request that no worker takes in time. One line in the log stands for many.
+    pub(super) fn refuse(&self, retry_after: u32) -> Failure {
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        self.queue.refused();
+        if self.refusal_log.is_due() {
+            tracing::warn!(
+                application = self.application,
+                waiting = self.waiting_requests(),
+                workers = self.workers.load(Ordering::Relaxed),
+                refused_until_now = refused,
+                "no worker takes a request in time: answered 503; `howdah status` and `howdah top` show the workers"
+            );
+        }
+        Failure::Unavailable { retry_after }
     }
 
     /// Refuses a request if too many of its kind have killed their workers.
     pub(super) fn contain(&self, uri: &Uri, kind: RequestKind, now: Instant) -> Result<(), Failure> {
-        let is_refused = self.has_killers.load(Ordering::Relaxed) && !self.killers().admit(kind, now);
-        if is_refused { Err(self.refuse_killer(uri)) } else { Ok(()) }
+        if self.killers.admit(kind, now) { Ok(()) } else { Err(self.refuse_killer(uri)) }
     }
 
     fn refuse_killer(&self, uri: &Uri) -> Failure {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.is_due(&self.logged_killers, REFUSAL_PAUSE_MS) {
+        if self.killer_log.is_due() {
             tracing::warn!(
                 application = self.application,
                 refused_until_now = refused,
@@ -203,117 +237,24 @@ impl SharedGeneration {
         Failure::Unavailable { retry_after: 1 }
     }
 
+    /// Whether requests of its kind kill workers.
+    pub(super) fn is_suspect(&self, kind: RequestKind) -> bool {
+        self.killers.is_suspect(kind)
+    }
+
     /// A request killed its worker.
     pub(super) fn was_killed_by(&self, kind: RequestKind, was_answered: bool, now: Instant) {
-        self.killers().killed(kind, was_answered, now);
-        self.has_killers.store(true, Ordering::Relaxed);
+        self.killers.killed(kind, was_answered, now);
     }
 
     /// A request ran to its end.
     pub(super) fn has_survived(&self, kind: RequestKind) {
-        if self.has_killers.load(Ordering::Relaxed) {
-            self.killers().survived(kind);
-        }
+        self.killers.survived(kind);
     }
 
     /// Forgets killers of long ago.
     pub(super) fn forget(&self, now: Instant) {
-        if self.has_killers.load(Ordering::Relaxed) {
-            let mut killers = self.killers();
-            killers.forget(now);
-            self.has_killers.store(!killers.is_empty(), Ordering::Relaxed);
-        }
-    }
-
-    fn killers(&self) -> MutexGuard<'_, Killers> {
-        self.killers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a message that may come often is due: once in `pause` milliseconds.
-    fn is_due(&self, sent: &AtomicU64, pause: u64) -> bool {
-        // The sum makes the first message due: `sent` begins at zero.
-        let now = self.started.elapsed().as_millis() as u64 + pause;
-        let last = sent.load(Ordering::Relaxed);
-        now >= last + pause && sent.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// Refuses a request before its body has come, if it would be refused afterwards.
-    pub(super) fn foresee(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
-        if self.has_killers.load(Ordering::Relaxed) && !self.killers().foresee(kind, Instant::now()) {
-            return Err(self.refuse_killer(uri));
-        }
-        let waiting = self.waiting_requests();
-        if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let arrival = Arrival { waiting, workers: self.workers.load(Ordering::Relaxed) };
-        // Not in the `if`: the queue would stay locked, and `arrive` locks it again.
-        let is_foreseen = self.queue().foresee(arrival).is_err();
-        if is_foreseen { self.arrive(Instant::now()).map(drop) } else { Ok(()) }
-    }
-
-    /// A request that waited was taken back.
-    pub(super) fn left(&self) {
-        if self.is_standing.load(Ordering::Relaxed) {
-            self.queue().left();
-        }
-    }
-
-    /// Lets the queue measure how fast it moves, and logs the beginning and the end of an overload.
-    pub(super) fn look(&self, waiting: u64, now: Instant) {
-        if waiting == 0 && !self.is_standing.load(Ordering::Relaxed) {
-            return;
-        }
-        let news = {
-            let mut queue = self.queue();
-            let news = queue.look(waiting, now);
-            self.is_standing.store(queue.is_standing(), Ordering::Relaxed);
-            news
-        };
-        match news {
-            Some(News::Overloaded { .. }) => self.hurry.notify_waiters(),
-            Some(News::Recovered { .. }) | None => {}
-        }
-        if let Some(news) = news {
-            tracing::warn!(application = self.application, "{news}");
-        }
-    }
-
-    /// Workers have finished this number of requests.
-    pub(super) fn finished(&self, count: usize) {
-        if count > 0 && self.is_standing.load(Ordering::Relaxed) {
-            self.queue().finished(count as u64);
-        }
-    }
-
-    /// How long a request may wait now: no longer than `allowed`, and less under overload.
-    pub(super) fn longest_wait(&self, allowed: Duration) -> Duration {
-        match self.is_standing.load(Ordering::Relaxed) {
-            true => self.queue().longest_wait(allowed),
-            false => allowed,
-        }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Refuses a request that no worker takes in time. One line in the log stands for many.
-    pub(super) fn refuse(&self, retry_after: u32) -> Failure {
-        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.is_standing.load(Ordering::Relaxed) {
-            self.queue().refused();
-        }
-        if self.is_due(&self.logged_refusal, REFUSAL_PAUSE_MS) {
-            tracing::warn!(
-                application = self.application,
-                waiting = self.waiting_requests(),
-                workers = self.workers.load(Ordering::Relaxed),
-                refused_until_now = refused,
-                "no worker takes a request in time: answered 503; `howdah status` and `howdah top` show the workers"
-            );
-        }
-        Failure::Unavailable { retry_after }
+        self.killers.forget(now);
     }
 
     /// Reports to the supervisor that more workers are needed, and repeats the report while that is true.
@@ -346,7 +287,7 @@ impl SharedGeneration {
             return false;
         }
         // A demand within the pause is reported by the next request, or by the task that repeats the report.
-        if self.is_due(&self.reported_demand, DEMAND_PAUSE_MS) {
+        if self.demand_reports.is_due() {
             let waiting = queued + self.slots.waiting();
             self.supervisor.send(&FromRouter::WorkersWanted { generation: self.id, waiting });
         }

@@ -20,6 +20,7 @@ mod retry;
 mod run;
 pub mod script;
 mod spool;
+mod throttle;
 mod warm_up;
 
 pub use generation::SharedGeneration;

@@ -1,9 +1,17 @@
-//! Which requests of a generation may run, and when: free slots, the queue, and the requests that kill workers.
+//! Which requests of a generation may run, and when.
+//!
+//! - `slots`: a request waits for a free slot, in order
+//! - `queue`: how long requests wait, and which are refused; `shared_queue`: the same for all threads
+//! - `killers`: the requests that kill workers; `shared_killers`: the same for all threads
 
 mod killers;
 mod queue;
+mod shared_killers;
+mod shared_queue;
 mod slots;
 
-pub use killers::{Killers, RequestKind, SUSPECTS_PER_SECOND};
-pub use queue::{Arrival, News, Queue, TooBusy};
+pub use killers::{RequestKind, SUSPECTS_PER_SECOND};
+pub use queue::{Arrival, News, TooBusy};
+pub use shared_killers::SharedKillers;
+pub use shared_queue::SharedQueue;
 pub use slots::Slots;
