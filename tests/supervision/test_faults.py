@@ -124,15 +124,16 @@ def test_many_clients_of_a_script_that_kills_workers_do_not_starve_the_others(sh
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, list(answers) * 4))
     kills, others = (Counter(status for status, _ in answers[path]) for path in answers)
-    assert set(kills) == {502, 503} and set(others) == {200}, (kills, others)
-    # Ten at once and twenty per second run; on a slow machine fewer.
+    assert set(kills) <= {502, 503} and set(others) == {200}, (kills, others)
+    # Ten at once and twenty per second run; on a slow machine fewer, so that none is rejected.
     assert kills[502] <= 20 * (seconds + 1) + 10 + 8, kills
     assert others[200] > 10 * seconds, others
     slowest = sorted(seconds for _, seconds in answers[good])
     # Without the limit they would queue for longer than that.
     assert slowest[len(slowest) * 9 // 10] < 2, slowest[-20:]
     path = killer.partition("?")[0]
-    assert server.stderr.count(f"requests for {path} kill the workers that run them: 20 per second are run") == 1
+    line = f"requests for {path} kill the workers that run them: 20 per second are run"
+    assert server.stderr.count(line) == (1 if kills[503] else 0)
     server.workers("shop", count=2)
     assert server.get("/pid.php").status == 200
 
@@ -142,21 +143,28 @@ def test_pages_of_one_front_controller_are_contained_separately(folder):
     app = {"type": "php", "root": str(folder.root), "processes": 2}
     routes = [{"action": {"rewrite": "/index.php", "pass": "applications/app"}}]
     with Howdah.run({"routes": routes, "applications": {"app": app}}) as server:
+        began = time.monotonic()
         with ThreadPoolExecutor(8) as pool:
             bad = Counter(answer.status for answer in pool.map(server.get, ["/bad"] * 60))
+            seconds = time.monotonic() - began
             good = Counter(answer.status for answer in pool.map(server.get, ["/good"] * 60))
-        assert set(bad) == {502, 503} and good == {200: 60}, (bad, good)
+        assert set(bad) <= {502, 503} and good == {200: 60}, (bad, good)
+        # A slow machine may not reach the rate at which requests are rejected.
+        assert bad[503] or bad[502] <= 10 + 20 * seconds, (bad, seconds)
 
 
 def test_deaths_after_the_response_are_contained(shop, folder):
     folder.php("after.php", "echo 'answered'; fastcgi_finish_request(); posix_kill(getmypid(), SIGKILL); sleep(60);")
     server = shop()
     statuses = Counter()
+    began = time.monotonic()
     # The report of a death may arrive after the next requests.
     for _ in range(4):
         with ThreadPoolExecutor(8) as pool:
             statuses.update(answer.status for answer in pool.map(server.get, ["/after.php"] * 20))
-    assert statuses[200] > 0 and statuses[503] > 0 and set(statuses) == {200, 503}, statuses
+    assert statuses[200] > 0 and set(statuses) <= {200, 503}, statuses
+    # A slow machine may not reach the rate at which requests are rejected.
+    assert statuses[503] or statuses[200] <= 10 + 20 * (time.monotonic() - began), statuses
     assert server.get("/pid.php").status == 200
 
 
