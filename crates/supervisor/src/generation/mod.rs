@@ -401,13 +401,15 @@ impl Generation {
     pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, now: Instant) -> bool {
         if self.prototype.pid() == Some(dead) {
             let death = self.prototype.on_death(end, &self.plan, now);
+            // Another prototype starts when the time is looked at, not now: a change that waits for this generation must
+            // see its failure first.
             self.on_prototype_death(death, now);
         } else if let Some(worker) = self.workers.table.with_pid(dead) {
             self.on_worker_exit(worker, dead.as_raw_pid(), end, now);
+            self.on_time(now);
         } else {
             return false;
         }
-        self.on_time(now);
         true
     }
 
