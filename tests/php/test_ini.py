@@ -207,6 +207,6 @@ def test_settings_that_php_rejects_are_an_error_of_the_api(folder, run):
     options = {"admin": {"a": "1 |", "disable_functions": "shell_exec"}}
     answer = server.api("PUT", "/config/applications/app/options", options)
     assert answer.status == 500
-    assert "applications/app/options: PHP does not understand all of" in answer.json()["detail"]
+    assert "applications/app/options: PHP cannot read all of" in answer.json()["detail"]
     assert "syntax error" in answer.json()["detail"], "the message of PHP is included"
     assert server.get("/").text == "true"
