@@ -24,7 +24,8 @@ def add_options(parser):
     parser.add_argument("--servers", type=list_of(list(SERVERS)), default=list(SERVERS), help=f"of {','.join(SERVERS)}")
     parser.add_argument("--rounds", type=int, help=f"default {ROUNDS}")
     parser.add_argument("--seconds", type=int, help=f"of each measurement; default {SECONDS}")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} round of {QUICK_SECONDS} seconds: does it run?")
+    parser.add_argument("--quick", action="store_true",
+                        help=f"{QUICK_ROUNDS} round of {QUICK_SECONDS} seconds: does it run?")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="PHP processes; default: one per core")
     add_pin(parser)
     parser.add_argument("--json", default=str(pages.BENCH / "results" / "latest.json"), help="the file of all figures")

@@ -81,7 +81,8 @@ def report(rounds):
     rejection_ms = statistics.median(one["503"]["p50"] for one in rounds)
     outcomes = {outcome for one in rounds for outcome in one["outcomes"]}
     lines = [
-        (f"share of the capacity: {median('share') * 100:.1f} % (of {median('before'):.0f}/s)", median("share") >= SHARE),
+        (f"share of the capacity: {median('share') * 100:.1f} % (of {median('before'):.0f}/s)",
+         median("share") >= SHARE),
         (f"p99 of responses 200: {median('p99'):.0f} ms (in 95 % of the seconds; worst second: {median('worst'):.0f})",
          median("p99") < BOUND_MS),
         (f"median of responses 503: {rejection_ms:.1f} ms", rejection_ms < REJECTION_MS),

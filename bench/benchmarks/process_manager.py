@@ -68,7 +68,7 @@ SERVERS = [Automatic, Static4, Static80, Dynamic80]
 
 
 def columns(capacity, seconds):
-    """The steps and the pages of each column. `capacity` is the number of cpu.php per second that the machine can do."""
+    """The steps and the pages of each column. `capacity`: the requests of cpu.php per second that the machine can do."""
     return {
         "cpu": ([f"{capacity * 0.6:.0f}:{seconds}"], ["cpu.php"]),
         "sleep 50 ms": ([f"400:{seconds}"], ["sleep.php"]),

@@ -47,8 +47,8 @@ def measure(bench, page, options):
         profiled, samples = with_profile(bench, options, microseconds)
         after = microseconds()
         ratios.append(profiled / ((before + after) / 2))
-        print(f"{page.name}: {before:,.1f} µs without, {profiled:,.1f} with, {after:,.1f} without: {ratios[-1]:.3f}; {samples}",
-              flush=True)
+        print(f"{page.name}: {before:,.1f} µs without, {profiled:,.1f} with, {after:,.1f} without: {ratios[-1]:.3f}; "
+              f"{samples}", flush=True)
     median = statistics.median(ratios)
     return print_verdict(median <= BAR, f"{page.name} {median:.3f} (median of {options.rounds}); the bar is {BAR}")
 
@@ -56,7 +56,8 @@ def measure(bench, page, options):
 def with_profile(bench, options, act):
     """The result of `act` while a profile runs, and the first line of the profile's output."""
     command = [howdah.program(options.php), "profile", "bench", "--state-dir", bench.run_dir / "howdah-state",
-               "--seconds", str(options.seconds + 1), "--rate", str(options.rate), "--output", bench.run_dir / "profile.svg"]
+               "--seconds", str(options.seconds + 1), "--rate", str(options.rate),
+               "--output", bench.run_dir / "profile.svg"]
     profile = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         time.sleep(0.3)

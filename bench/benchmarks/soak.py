@@ -16,7 +16,7 @@ from lib import load, process_tree
 from lib.one_howdah import OneHowdah
 from lib.verdict import word
 
-# leak.php leaks 10 MB per second into about 80 workers: after a minute and a half they are replaced as fast as they grow.
+# leak.php leaks 10 MB per second into about 80 workers: after 90 seconds they are replaced as fast as they grow.
 LEAK_LIMIT, STEADY_AFTER_SECONDS = "8M", 90
 SAMPLE_SECONDS = 5
 # Requests per second of the other pages.

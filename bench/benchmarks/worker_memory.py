@@ -43,7 +43,8 @@ def measure(bench, server, page):
         figures = load.run("ab", bench.url(server, page), CONNECTIONS, 0, requests=share)
         done = step
         if figures.non_2xx or figures.socket_errors:
-            print(f"{page.name}: of {share} responses, {figures.non_2xx} are not 2xx; {figures.socket_errors} socket errors")
+            print(f"{page.name}: of {share} responses, {figures.non_2xx} are not 2xx; "
+                  f"{figures.socket_errors} socket errors")
         bench.settle(server)
         sizes = {pid: size for pid in server.php_workers() if (size := process_tree.memory(pid))}
         if not sizes:

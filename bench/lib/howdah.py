@@ -24,7 +24,8 @@ class Howdah:
         config_file.write_text(json.dumps(self._config(sites, php, processes, environment), indent=2))
         log = run_dir / "howdah.log"
         self.process = process_tree.start(
-            [command, "run", "--config", config_file, "--state-dir", run_dir / "howdah-state"], env=php.environment(), cores=cores, log=log)
+            [command, "run", "--config", config_file, "--state-dir", run_dir / "howdah-state"],
+            env=php.environment(), cores=cores, log=log)
         stack.callback(self._stop)
         self.roots = [self.process.pid]
         self.logs = [log]

@@ -117,7 +117,7 @@ def _parse_ab(output):
 
 
 def throughput(url, connections, seconds, *, cores=None, may_fail=False):
-    """Requests per second of a server that is busy all the time (wrk); raises on an error unless requests `may_fail`."""
+    """Requests per second of a server that is always busy (wrk). Raises on an error unless requests `may_fail`."""
     figures = run("wrk", url, connections, seconds, cores=cores)
     if not may_fail and (figures.non_2xx or figures.socket_errors):
         raise process_tree.BenchError(
@@ -126,9 +126,10 @@ def throughput(url, connections, seconds, *, cores=None, may_fail=False):
 
 
 def at_constant_rates(urls, steps, *, connections, expect=None, cores=None):
-    """The JSON report of howdah-load: it sends requests at the rates of `steps`, ["RATE:SECONDS", …], whatever the server does.
+    """The JSON report of howdah-load.
 
-    `urls` may have weights, as in "9=http://…". A response 200 without the text `expect` counts as wrong.
+    It sends requests at the rates of `steps`, ["RATE:SECONDS", …], whatever the server does. `urls` may have weights, as
+    in "9=http://…". A response 200 without the text `expect` counts as wrong.
     """
     command = [load_generator(), "--connections", connections, *(["--expect", expect] if expect else []),
                "--steps", ",".join(steps), *urls]

@@ -1,8 +1,8 @@
 """The schedule, and one measurement in it.
 
 A cell is a page at a number of connections with a tool. A round measures each cell once on each server, one directly
-after the other. The first server alternates from cell to cell and from round to round, so that other load of the machine
-affects all servers alike.
+after the other. The first server alternates from cell to cell and from round to round, so that other load of the
+machine affects all servers alike.
 """
 
 import sys
