@@ -61,3 +61,12 @@ fuzz:
 # Finds tests that pass by luck: the unit tests 20 times, the end-to-end tests 3 times, while all cores are busy.
 stress: build-ci
 	scripts/stress
+
+# The C of crates/php/sapi under AddressSanitizer and UBSan, with the tests of PHP pages.
+sanitize: test-packages
+	@scripts/check-rust
+	scripts/sanitize
+
+# The parts of the channel that Miri can run: everything without memfd, futex or eventfd. It needs a nightly toolchain with Miri.
+miri:
+	MIRIFLAGS=-Zmiri-many-seeds=0..4 cargo +nightly miri test --locked --package howdah-channel --lib --target-dir target/miri

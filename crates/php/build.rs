@@ -1,16 +1,18 @@
 //! Compiles the SAPI against one PHP version and links that version's libphp.
 //!
-//! `HOWDAH_PHP_CONFIG` names the php-config (default: `php-config`).
+//! `HOWDAH_PHP_CONFIG` names the php-config (default: `php-config`). `HOWDAH_SANITIZE` names a folder for reports: then the C is
+//! built with AddressSanitizer and UndefinedBehaviorSanitizer (`make sanitize`).
 
 use std::env;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=HOWDAH_PHP_CONFIG");
+    println!("cargo::rerun-if-env-changed=HOWDAH_SANITIZE");
     println!("cargo::rerun-if-changed=sapi");
     let php_config = env::var("HOWDAH_PHP_CONFIG").unwrap_or_else(|_| "php-config".into());
-    let ask = |what: &str| {
-        let output = Command::new(&php_config).arg(what).output().unwrap_or_else(|error| {
+    let ask = |option: &str| {
+        let output = Command::new(&php_config).arg(option).output().unwrap_or_else(|error| {
             panic!("cannot run {php_config}: {error}; install php-dev, or name it with HOWDAH_PHP_CONFIG")
         });
         String::from_utf8(output.stdout).expect("php-config prints text").trim().to_owned()
@@ -21,6 +23,13 @@ fn main() {
     let mut build = cc::Build::new();
     for file in ["backtrace", "howdah_sapi", "process", "sample_log", "sampler", "text", "user_ini"] {
         build.file(format!("sapi/{file}.c"));
+    }
+    if let Ok(reports) = env::var("HOWDAH_SANITIZE") {
+        const SANITIZERS: &str = "-fsanitize=address,undefined";
+        build.file("sapi/sanitize.c").define("HOWDAH_SANITIZE_REPORTS", format!("{reports:?}").as_str());
+        // A report ends the process, so that the test fails, too.
+        build.flag(SANITIZERS).flag("-fno-sanitize-recover=all").flag("-fno-omit-frame-pointer").flag("-g");
+        println!("cargo::rustc-link-arg-bins={SANITIZERS}");
     }
     build.warnings_into_errors(true).extra_warnings(true);
     // php_config.h defines it too, but too late for the C library's headers that were included before.

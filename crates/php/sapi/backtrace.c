@@ -1,8 +1,8 @@
 /* PHP's stack as names.
  *
- * PHP's thread reads its own memory as it is. Another thread reads with process_vm_readv(2), which fails where nothing
- * is mapped; what it reads may be half changed, so that lengths and depth are bounded, and no pointer is believed to be
- * more than an address to look at. */
+ * PHP's thread reads its own memory directly. Another thread reads with process_vm_readv(2), which fails where nothing is
+ * mapped. The other thread may see values that are half changed. Therefore lengths and depth are bounded, and a pointer is
+ * only an address to read from. */
 
 #include "backtrace.h"
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 typedef int (*reader)(void *to, const void *from, size_t len);
 
 static pid_t own_pid;
-/* What the kernel says of where PHP's thread waits: with the number of the system call, or with its own function. */
+/* The file in /proc that shows what PHP's thread waits for: the number of the system call, or the kernel's function. */
 static int wait_file = -1;
 static int wait_is_a_number;
 
@@ -37,8 +37,8 @@ int howdah_peek(void *to, const void *from, size_t len)
 	return from && process_vm_readv(own_pid, &local, 1, &remote, 1, 0) == (ssize_t) len;
 }
 
-/* The end of it, if it is too long: of a path that is what matters. Up to a NUL, with which PHP separates what nobody
- * shall see of an anonymous class's name. */
+/* Reads a string. Of one that is too long it keeps the start, or with `the_end` the end, which matters in a path. The text
+ * ends at a NUL: PHP puts one before the internal part of an anonymous class's name. */
 static void read_string(reader read, char *out, size_t room, const zend_string *from, int the_end)
 {
 	size_t len, skip = 0;
@@ -48,7 +48,7 @@ static void read_string(reader read, char *out, size_t room, const zend_string *
 		return;
 	}
 	if (read != read_own) {
-		/* Mostly there is something behind it, and one system call is enough. */
+		/* Usually the memory behind it is mapped, and one system call is enough. */
 		char whole[offsetof(zend_string, val) + NAME_BYTES];
 		if (room <= NAME_BYTES && read(whole, from, sizeof(whole))) {
 			memcpy(&len, whole + offsetof(zend_string, len), sizeof(len));
@@ -72,7 +72,7 @@ static void read_string(reader read, char *out, size_t room, const zend_string *
 	out[len] = '\0';
 }
 
-/* Whether it is the frame that was read before in this place: who waits is seen again and again. */
+/* Whether it is the frame that was read before at this depth: a thread that waits has the same frames in each sample. */
 static int is_known(const struct howdah_frame *frame, const zend_execute_data *data, const zend_function *head,
 	const zend_string *file)
 {
@@ -87,7 +87,7 @@ static void read_frame(reader read, struct howdah_frame *frame, const zend_execu
 	zend_function head;
 	zend_op opline;
 
-	/* What functions of both kinds begin with. */
+	/* Functions of both kinds begin with the same fields. */
 	if (!read(&head.common, &from->common, sizeof(head.common))
 		|| (ZEND_USER_CODE(head.common.type) && !read(&file, &from->op_array.filename, sizeof(file)))) {
 		frame->function[0] = frame->class_name[0] = frame->file[0] = '\0';
@@ -125,7 +125,7 @@ static void walk(reader read, struct howdah_backtrace *backtrace, const zend_exe
 
 	backtrace->depth = backtrace->is_cut = 0;
 	backtrace->waits_in[0] = '\0';
-	/* Frames without a function are PHP's own: of generators, and of the start. */
+	/* Frames without a function are internal: of generators, and of the start. */
 	for (int frames = 0; at && read(&data, at, sizeof(data)); at = data.prev_execute_data) {
 		if (backtrace->depth == HOWDAH_FRAMES || ++frames > 4 * HOWDAH_FRAMES) {
 			backtrace->is_cut = 1;
@@ -137,7 +137,7 @@ static void walk(reader read, struct howdah_backtrace *backtrace, const zend_exe
 			if (backtrace->known <= backtrace->depth) {
 				backtrace->known = backtrace->depth + 1;
 			}
-			/* Functions of PHP's own without a name do nothing, and stand for constructors that are not there. */
+			/* Internal functions without a name do nothing: they represent constructors that do not exist. */
 			backtrace->depth += frame->function[0] != '\0';
 		}
 	}
@@ -163,8 +163,8 @@ static int open_of_task(const char *name)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The system call is only for who owns the process in the kernel's eyes, which a process that has changed its user does
- * not. The kernel's function is for everyone. Neither is to be read in a rootfs without /proc. */
+/* The system call is readable only by the owner of the process in the kernel's sense, which a process that has changed its
+ * user is not. The kernel's function is readable by all. Neither is readable in a rootfs without /proc. */
 void howdah_backtrace_remember_thread(void)
 {
 	own_pid = getpid();
@@ -228,7 +228,7 @@ static void read_wait(char *out, size_t room)
 	out[0] = '\0';
 	text[len > 0 ? len : 0] = '\0';
 	if (len <= 0 || (wait_is_a_number ? text[0] < '0' || text[0] > '9' : text[0] == '0')) {
-		/* It runs, or nobody knows. */
+		/* It runs, or the kernel does not show it. */
 		return;
 	}
 	if (!wait_is_a_number) {
@@ -259,7 +259,7 @@ int howdah_backtrace_foreign(struct howdah_backtrace *backtrace)
 	int stayed = current() == top && howdah_peek(&after, top, sizeof(after)) && after.func == before.func
 		&& after.prev_execute_data == before.prev_execute_data;
 	if (!stayed) {
-		/* What moved while it was read may be anything. */
+		/* The frames may be wrong: PHP changed them at the same time. */
 		howdah_backtrace_forget(backtrace);
 	}
 	return stayed;

@@ -1,4 +1,4 @@
-/* PHP's stack as names, read by its own thread or, with care, by another one. */
+/* PHP's stack as names, read by PHP's own thread or, with care, by another thread. */
 #ifndef HOWDAH_BACKTRACE_H
 #define HOWDAH_BACKTRACE_H
 
@@ -8,12 +8,12 @@
 
 struct howdah_frame {
 	char function[128];
-	/* Empty if it has none. */
+	/* Empty without a class. */
 	char class_name[128];
-	/* Empty for a function of PHP's own. The end of a path that is too long. */
+	/* Empty for an internal function of PHP. Of a path that is too long, the end. */
 	char file[256];
 	uint32_t line;
-	/* What it was read of. */
+	/* The addresses that it was read from. */
 	const zend_function *from;
 	const zend_op *at;
 	const zend_string *name, *of_file;
@@ -21,29 +21,29 @@ struct howdah_frame {
 };
 
 struct howdah_backtrace {
-	/* The innermost comes first. */
+	/* The innermost frame comes first. */
 	struct howdah_frame frames[HOWDAH_FRAMES];
 	int depth;
-	/* So many frames have been read since it was forgotten, deeper ones included. */
+	/* The number of valid entries in `frames`, which may be more than `depth`: see is_known(). */
 	int known;
-	/* There are more frames. */
+	/* The stack has more frames. */
 	int is_cut;
-	/* The system call that PHP sits in, or the kernel's function, as far as the kernel says so; otherwise empty. */
+	/* The system call that PHP waits in, or the kernel's function, if the kernel shows it; otherwise empty. */
 	char waits_in[32];
 };
 
-/* At the beginning of each request: what lay in some place is not there any more. */
+/* Call it at the start of each request: an address may belong to another function then. */
 void howdah_backtrace_forget(struct howdah_backtrace *backtrace);
-/* By PHP's thread, at a safe point. */
+/* For PHP's thread, at a safe point. */
 void howdah_backtrace_own(struct howdah_backtrace *backtrace, zend_execute_data *top);
-/* By another thread. What is not there any more ends it. 0: PHP moved on meanwhile. */
+/* For another thread. Memory that is not mapped any more ends the walk. 0: PHP moved on at the same time. */
 int howdah_backtrace_foreign(struct howdah_backtrace *backtrace);
-/* Whether PHP's thread is in a function of PHP's own, such as sleep() or preg_match(): it comes to no safe point before
- * that returns. */
+/* Whether PHP's thread is in an internal function, such as sleep() or preg_match(): it reaches no safe point before the
+ * function returns. */
 int howdah_is_in_internal_function(void);
 /* Reads memory that may have been freed or unmapped. */
 int howdah_peek(void *to, const void *from, size_t len);
-/* By another thread: what PHP's thread, which is this one, waits for. */
+/* Call it in PHP's thread: from now on another thread can read what this thread waits for. */
 void howdah_backtrace_remember_thread(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* howdah's SAPI.
  *
- * PHP is started once, in the prototype; each worker is a fork of it and runs one request after another through
- * howdah_php_run(). What PHP reads and writes goes through the functions that howdah_sapi.h calls "C calls Rust". All
- * of PHP's try blocks are on this side. Compiles for PHP 8.1 to 8.5, NTS. */
+ * PHP is started once, in the prototype. Each worker is a fork of it and runs one request after another through
+ * howdah_php_run(). PHP reads and writes through the functions in howdah_sapi.h under "C calls Rust". All of PHP's try
+ * blocks are in C. Compiles for PHP 8.1 to 8.5, NTS. */
 
 #include "howdah_sapi.h"
 #include "sampler.h"
@@ -26,18 +26,18 @@
 # error "howdah runs the distribution's NTS build of PHP: this php-config belongs to a ZTS build"
 #endif
 
-/* NULL while there is none: when scripts are preloaded, and when opcache is asked whether it is on. */
+/* NULL without a request: while scripts are preloaded, and while howdah checks that opcache is on. */
 static const struct howdah_request *request;
 static int response_finished;
-/* The rest of the request's body will never come, and the script has been ended for it. */
+/* The rest of the request's body will not arrive, and the script has been ended for that. */
 static int body_is_lost;
-/* The script is over: what is read now is dropped. */
+/* The script is over: the rest of the body is read only to drop it. */
 static int modules_are_down;
 static const char *server_software;
 static void (*import_process_environment)(zval *array);
 
-/* Whether the exchange with the client is this process's to go on with. A process that a script forked has the same
- * request before its eyes, but it is its parent's: whatever such a child says goes nowhere. */
+/* Whether this process may continue the exchange with the client. A process that a script forked has the same request in
+ * its memory, but the exchange belongs to its parent: the child's output is dropped. */
 static int exchange_is_open(void)
 {
 	return request && !response_finished && !howdah_forked;
@@ -74,8 +74,7 @@ static void register_variable(int source, const char *name, const char *value, s
 	efree(copy);
 }
 
-/* The configured environment, then the request's variables: for $_SERVER, $_ENV and getenv(), whatever variables_order
- * says. */
+/* The configured environment, then the request's variables: for $_SERVER, $_ENV and getenv(), for any variables_order. */
 static void import_environment(zval *array)
 {
 	int source = Z_TYPE(PG(http_globals)[TRACK_VARS_ENV]) == IS_ARRAY
@@ -111,7 +110,7 @@ static size_t sapi_howdah_read_post(char *buffer, size_t len)
 	while (exchange_is_open() && total < len) {
 		long got = howdah_read_body(buffer + total, len - total);
 		if (got < 0 && !body_is_lost && !modules_are_down) {
-			/* A script must not take a part of the body for the whole: it ends here, as with a client that is gone. */
+			/* A script must not use a part of the body as the whole: it ends here, like the script of a client that is gone. */
 			body_is_lost = 1;
 			PG(connection_status) = PHP_CONNECTION_ABORTED;
 			zend_bailout();
@@ -133,7 +132,7 @@ static char *sapi_howdah_read_cookies(void)
 
 static size_t sapi_howdah_ub_write(const char *bytes, size_t len)
 {
-	/* After fastcgi_finish_request() output goes nowhere, and the script goes on. */
+	/* After fastcgi_finish_request() output is dropped, and the script continues. */
 	if (exchange_is_open() && !howdah_write(bytes, len)) {
 		php_handle_aborted_connection();
 		return 0;
@@ -211,7 +210,7 @@ static void finish_response(void)
 	}
 }
 
-/* What php.ini's sections and .user.ini set for this request. */
+/* Applies the settings of php.ini's sections and of .user.ini for this request. */
 static int sapi_howdah_activate_settings(void)
 {
 	if (request) {
@@ -237,7 +236,7 @@ static int sapi_howdah_activate_settings(void)
 	return SUCCESS;
 }
 
-/* Sessions are written and destructors have run: the client may have its answer. */
+/* Sessions are written and destructors have run: the response is complete. */
 static int sapi_howdah_deactivate(void)
 {
 	finish_response();
@@ -254,13 +253,13 @@ static void sapi_howdah_log_message(const char *message, int syslog_type)
 static int sapi_howdah_startup(sapi_module_struct *module);
 
 static sapi_module_struct howdah_sapi = {
-	/* opcache and frameworks know this name, and it promises what we keep: fastcgi_finish_request(), CGI variables. */
+	/* opcache and frameworks know this name. It implies fastcgi_finish_request() and CGI variables, which exist here. */
 	.name = "fpm-fcgi",
 	.pretty_name = "howdah",
 	.startup = sapi_howdah_startup,
 	.shutdown = php_module_shutdown_wrapper,
 #if PHP_VERSION_ID >= 80500
-	/* Before the body is read, so that post_max_size counts. FPM does the same, and until 8.4 comes too late as well. */
+	/* Before the body is read, so that post_max_size applies. FPM does the same, and is also too late up to PHP 8.4. */
 	.pre_request_init = sapi_howdah_activate_settings,
 #else
 	.activate = sapi_howdah_activate_settings,
@@ -369,7 +368,7 @@ static PHP_MINFO_FUNCTION(howdah)
 	php_info_print_table_end();
 }
 
-/* All functions are known, and nothing has been preloaded. */
+/* All functions are registered, and nothing has been preloaded. */
 static PHP_MINIT_FUNCTION(howdah)
 {
 	(void) type;
@@ -402,15 +401,15 @@ static int sapi_howdah_startup(sapi_module_struct *module)
 #endif
 }
 
-/* 0 when PHP can't be started; it has said why on stderr. */
+/* 0 when PHP can't be started; PHP has written the reason to stderr. */
 int howdah_php_startup(const char *ini_file, const char *ini_entries, const char *software)
 {
-	/* The prototype may be a fork itself, of one that has gone: a namespace of processes takes that. */
+	/* The prototype may itself be a fork of a process that has exited: a pid namespace requires that. */
 	howdah_forked = 0;
 	server_software = software;
 	howdah_sapi.php_ini_path_override = (char *) ini_file;
 	signal(SIGPIPE, SIG_IGN);
-	/* Rust's handlers would swallow the first SIGSEGV that is sent, not raised. A crash of PHP must be a crash. */
+	/* Rust's handlers would ignore the first SIGSEGV that another process sends. A crash of PHP must be a crash. */
 	signal(SIGSEGV, SIG_DFL);
 	signal(SIGBUS, SIG_DFL);
 	zend_signal_startup();
@@ -419,13 +418,13 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 	howdah_sapi.ini_entries = (char *) ini_entries;
 	int started = howdah_sapi.startup(&howdah_sapi) == SUCCESS;
 	if (howdah_forked) {
-		/* A preload script forked it. There is one prototype. */
+		/* A preload script forked this process. There is only one prototype. */
 		_exit(EG(exit_status));
 	}
 	if (!started) {
 		return 0;
 	}
-	howdah_sampler_listen();
+	howdah_sampler_install();
 	import_process_environment = php_import_environment_variables;
 	php_import_environment_variables = import_environment;
 	return 1;
@@ -434,14 +433,14 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 static void count_setting(zval *name, zval *value, zval *index, int kind, void *count)
 {
 	(void) index;
-	/* A key of digits alone is one, too; a name without a value is none. */
+	/* A key of digits counts, too; a name without a value does not. */
 	if (kind == ZEND_INI_PARSER_ENTRY && name && value) {
 		++*(int *) count;
 	}
 }
 
-/* How many settings PHP reads from this text; -1 if it does not understand it, and has said so on stderr. Started as it
- * is, PHP goes on without what follows an error. */
+/* The number of settings that PHP reads from this text; -1 after a syntax error, which PHP has written to stderr. PHP's
+ * own start ignores everything after such an error. */
 int howdah_php_count_settings(const char *ini_entries)
 {
 	char *text = strdup(ini_entries);
@@ -452,7 +451,7 @@ int howdah_php_count_settings(const char *ini_entries)
 	return result == SUCCESS ? count : -1;
 }
 
-/* Scripts can't change this setting any more. */
+/* From now on scripts can't change this setting. */
 void howdah_php_lock_setting(const char *name)
 {
 	zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), name, strlen(name));
@@ -462,7 +461,7 @@ void howdah_php_lock_setting(const char *name)
 	}
 }
 
-/* Whether scripts of a request would really be cached. */
+/* Whether opcache really caches the scripts of a request. */
 int howdah_php_opcache_is_on(void)
 {
 	zval *status, arguments[1];
@@ -499,7 +498,7 @@ static void run_script(void)
 	struct stat status;
 
 	if (stat(request->script_filename, &status) != 0 || !S_ISREG(status.st_mode)) {
-		/* The router saw it a moment ago. */
+		/* It was deleted after the router had found it. */
 		SG(sapi_headers).http_response_code = 404;
 		PUTS("File not found.\n");
 		return;
@@ -536,7 +535,7 @@ void howdah_php_run(const struct howdah_request *new_request)
 	}
 	php_request_shutdown(NULL);
 	if (howdah_forked) {
-		/* A script forked it, and its part of the script is done. The next request is its parent's. */
+		/* A script forked this process, and the script is over. The next request belongs to the parent. */
 		_exit(EG(exit_status));
 	}
 	finish_response();
@@ -544,7 +543,7 @@ void howdah_php_run(const struct howdah_request *new_request)
 	SG(server_context) = NULL;
 	request = NULL;
 	howdah_disarm();
-	/* What the script blocked must not stay blocked for the next. */
+	/* Signals that the script blocked must not stay blocked in the next request. */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -560,7 +559,7 @@ const char *howdah_php_version(void)
 	return PHP_VERSION;
 }
 
-/* Where this PHP was built to look: see build-defs.h. */
+/* The folders that were compiled into this PHP: see build-defs.h. */
 const char *howdah_php_extension_dir(void)
 {
 	return PHP_EXTENSION_DIR;

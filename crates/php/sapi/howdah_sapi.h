@@ -1,4 +1,4 @@
-/* howdah's SAPI: what the Rust side and the C side of a PHP worker know of each other. */
+/* howdah's SAPI: the interface between the Rust side and the C side of the PHP processes. */
 #ifndef HOWDAH_SAPI_H
 #define HOWDAH_SAPI_H
 
@@ -28,25 +28,25 @@ struct howdah_request {
 	const char *cookie;
 	const char *authorization;
 	long content_length;
-	/* By CLOCK_MONOTONIC, in nanoseconds: as it is told to the supervisor. */
+	/* The start, by CLOCK_MONOTONIC, in nanoseconds: the value in the worker's account. */
 	uint64_t began;
 };
 
-/* What the sampler needs to know. The words are in shared memory. */
+/* The settings of the sampler. The words are in shared memory. */
 struct howdah_sampler_setup {
 	const char *application;
-	/* Changes when one of the others does. */
+	/* The doorbell: it changes when another word does. */
 	const uint32_t *bell;
-	/* Samples a second, for a profile. */
+	/* Samples per second, for a profile. */
 	const uint32_t *rate;
-	/* When the request began that shall end. */
+	/* The start time of the request to end. */
 	const uint64_t *end;
-	/* Descriptors; -1 is none. */
+	/* Descriptors; -1 without a file. */
 	int slow_log;
 	int profile;
 	/* A request that takes longer, in nanoseconds, is slow. */
 	uint64_t slow_threshold;
-	/* How many times it is looked at. */
+	/* The most samples of it. */
 	uint32_t slow_samples;
 	/* Whether limits/timeout may end a request. */
 	int has_limit;
@@ -73,7 +73,7 @@ int howdah_sampler_start(const struct howdah_sampler_setup *setup); /* 0, or err
 int howdah_sampler_has_ended_a_request(void);
 
 /* C calls Rust. None of these calls PHP, so no bailout (longjmp) ever crosses a Rust frame. */
-long howdah_read_body(char *out, size_t len); /* 0: the end; -1: the rest will never come */
+long howdah_read_body(char *out, size_t len); /* 0: the end; -1: the rest will not arrive */
 int howdah_write(const char *bytes, size_t len); /* 0: the client is gone */
 void howdah_flush(void);
 int howdah_client_is_gone(void);

@@ -1,7 +1,7 @@
-/* What is written of a sample: a line of the slow log, a line on standard error, a record of a profile.
+/* The output of samples: a line of the slow log, a line on standard error, a record of a profile.
  *
- * Each is one write(2) to a file that is open for appending, so that lines of several workers do not mix. What cannot be
- * written is lost. Beyond a size nothing is written any more. */
+ * Each is one write(2) to a file that is open for appending, so that lines of several workers do not mix. A line that cannot
+ * be written is lost. Files that have reached their largest size get no more lines. */
 
 #include "sampler.h"
 #include "text.h"
@@ -18,12 +18,12 @@
 #define SLOW_LOG_BYTES (64 << 20)
 #define PROFILE_BYTES (16 << 20)
 #define LINE_BYTES (96 * 1024)
-/* What a frame may take, at most: its names, with each byte escaped. */
+/* The most bytes of a frame: its names, with each byte escaped. */
 #define FRAME_BYTES (6 * sizeof(struct howdah_frame) + 128)
 #define LIMIT_FRAMES 20
 #define URL_BYTES 1024
 
-/* Between the parts of a profile's record: control characters, which names do not have there. */
+/* Separators in a profile's record: control characters, which are removed from names. */
 #define PART "\x1e"
 #define FRAME "\x1f"
 
@@ -35,7 +35,7 @@ struct string {
 static struct howdah_sampler_setup setup;
 static char lines[HOWDAH_AUTHORS][LINE_BYTES];
 
-/* Of the request that runs: what it is, and what the counters were at its beginning. */
+/* The current request, and the counters at its start. */
 static struct {
 	uint64_t number;
 	uint64_t began;
@@ -87,7 +87,7 @@ static struct string string(const char *text, size_t most)
 void howdah_log_set_up(const struct howdah_sampler_setup *new_setup)
 {
 	setup = *new_setup;
-	/* Here, where no sampler is yet: dlsym() takes a lock. */
+	/* Now, before the sampler runs: dlsym() takes a lock. */
 	queries();
 }
 
@@ -125,7 +125,7 @@ static void write_line(int file, struct howdah_text *line)
 {
 	howdah_text_put(line, "\n");
 	if (write(file, line->bytes, line->len) < 0) {
-		/* A full disk takes samples, not requests. */
+		/* A full disk costs samples, not requests. */
 		return;
 	}
 }
@@ -137,7 +137,7 @@ static struct howdah_text begin_line(enum howdah_author author)
 	return line;
 }
 
-/* The text may belong to the next request already, and its memory to nobody: whoever uses it asks is_current() then. */
+/* The text may belong to the next request already, or its memory may be freed: callers check is_current() after this. */
 static void put(struct howdah_text *line, const struct string *string,
 	void (*how)(struct howdah_text *, const char *, size_t))
 {
@@ -269,7 +269,7 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 	howdah_text_time(&line);
 	howdah_text_put(&line, "\"");
 	put_json(&line, "application", setup.application);
-	/* The same for all lines of a request, and for no other request's. */
+	/* It is the same in all lines of one request, and different in those of others. */
 	put_key(&line, "request");
 	howdah_text_put(&line, "\"");
 	howdah_text_number(&line, (uint64_t) getpid());
@@ -355,7 +355,7 @@ void howdah_log_limit(enum howdah_author author, const struct howdah_backtrace *
 
 /* ---- profiles ---- */
 
-/* The outermost frame comes last: `FRAME`, then its name, file and line. */
+/* Each frame is `FRAME`, then its name, file and line. The outermost frame comes last. */
 void howdah_log_profile(enum howdah_author author, const struct howdah_backtrace *backtrace)
 {
 	struct howdah_text line = begin_line(author);

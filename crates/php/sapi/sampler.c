@@ -1,14 +1,14 @@
 /* The sampler: a thread beside PHP in each worker.
  *
- * It sleeps on its bell, or until a request has run for too long, or until the next sample of a profile. To take a sample
- * it interrupts PHP's virtual machine, and PHP's thread writes down its own stack at its next safe point. A function of
- * PHP's own has none: then, or when PHP has not answered in time, the sampler reads the stack itself. No signal is sent
- * for that: it would cut sleep() short.
+ * It sleeps on its doorbell, until a request has run for too long, or until the next sample of a profile. To take a sample
+ * it interrupts PHP's virtual machine, and PHP's thread records its own stack at its next safe point. An internal function
+ * has no safe point: then, or when PHP does not reach one in time, the sampler reads the stack itself. It sends no signal
+ * for that, because a signal would cut sleep() short.
  *
- * A request that shall end is ended as by PHP's own max_execution_time. Only then a signal wakes PHP from a system call.
+ * A request that is to end is ended like by PHP's own max_execution_time. Only then a signal wakes PHP from a system call.
  *
- * The sampler never allocates, and takes no lock that PHP could find taken after a fork. Without it (too many threads)
- * there are no samples, and the supervisor kills in its place. */
+ * The sampler never allocates, and takes no lock that would stay taken in a fork of PHP's thread. Without it (when no
+ * thread can be started) there are no samples, and the supervisor kills the worker instead. */
 
 #include "sampler.h"
 #include "php_globals.h"
@@ -24,19 +24,19 @@
 
 #define NEVER UINT64_MAX
 #define MILLISECOND UINT64_C(1000000)
-/* So long PHP has for coming to a safe point. */
-#define PATIENCE (20 * MILLISECOND)
-/* How often PHP is woken for the end of its request. */
-#define PUSH (100 * MILLISECOND)
-/* Samples of one slow request are not further apart. */
+/* The time that PHP has to reach a safe point. */
+#define SAFE_POINT_TIMEOUT (20 * MILLISECOND)
+/* The pause between two wake-ups of PHP for the end of its request. */
+#define WAKE_UP_PAUSE (100 * MILLISECOND)
+/* The longest time between two samples of a slow request. */
 #define LONGEST_SPACING (60000 * MILLISECOND)
-/* After so many samples without a request a profile waits for the next one. */
+/* After this number of samples without a request, a profile waits for the next request. */
 #define IDLE_TICKS 10
 #define MOST_PER_SECOND 1000
 #define STACK_BYTES (128 * 1024)
 #define WAKE_UP (SIGRTMIN + 6)
 
-/* What PHP's thread is asked for. */
+/* The tasks of PHP's thread: record its stack for the slow log, for a profile, for limits/timeout; end its request. */
 enum { SLOW = 1, PROFILE = 2, LIMIT = 4, END = 8 };
 
 static struct howdah_sampler_setup setup;
@@ -44,12 +44,12 @@ static bool runs;
 static pid_t process, php_thread;
 static void (*next_interrupt)(zend_execute_data *execute_data);
 
-/* Of both threads. */
+/* Shared by both threads. */
 static _Atomic uint64_t began; /* 0: no request */
-static _Atomic uint32_t asked;
-/* The request that PHP's thread was asked about the last time. */
-static _Atomic uint64_t asked_of;
-/* A request that has to be looked at before this wakes the sampler when it begins. */
+static _Atomic uint32_t tasks;
+/* The request that the tasks in `tasks` belong to. */
+static _Atomic uint64_t tasks_request;
+/* A request wakes the sampler at its start if it is due for a sample before this time. */
 static _Atomic uint64_t sleeps_until;
 static _Atomic uint32_t sample_number;
 static _Atomic uint32_t written;
@@ -64,10 +64,10 @@ static struct {
 	uint64_t began;
 	uint32_t samples;
 	uint64_t next_sample;
-	/* When what PHP was asked for is done without it. */
-	uint64_t patience_ends;
+	/* When the sampler takes the tasks of PHP's thread back. */
+	uint64_t safe_point_deadline;
 	bool is_ending;
-	uint64_t next_push;
+	uint64_t next_wake_up;
 } watched;
 static uint64_t next_tick;
 static uint32_t idle_ticks;
@@ -80,7 +80,7 @@ uint64_t howdah_monotonic(void)
 	return (uint64_t) now.tv_sec * 1000 * MILLISECOND + (uint64_t) now.tv_nsec;
 }
 
-static void write_down(enum howdah_author author, uint32_t what, const struct howdah_backtrace *backtrace,
+static void record(enum howdah_author author, uint32_t what, const struct howdah_backtrace *backtrace,
 	bool (*is_current)(void))
 {
 	if (what & PROFILE) {
@@ -105,27 +105,27 @@ static bool always(void)
 	return true;
 }
 
-/* The supervisor wants this request to end. */
-static bool shall_end(void)
+/* Whether the supervisor has ordered this request to end. */
+static bool is_to_end(void)
 {
 	return __atomic_load_n(setup.end, __ATOMIC_SEQ_CST) == atomic_load(&began);
 }
 
-/* PHP is at a safe point. */
+/* PHP calls this at a safe point. */
 static void interrupted(zend_execute_data *execute_data)
 {
-	uint32_t what = runs && !howdah_forked ? atomic_exchange(&asked, 0) : 0;
+	uint32_t what = runs && !howdah_forked ? atomic_exchange(&tasks, 0) : 0;
 
-	/* The sampler may have meant the request before. */
-	if (what && atomic_load(&asked_of) != atomic_load(&began)) {
+	/* The tasks may belong to the former request. */
+	if (what && atomic_load(&tasks_request) != atomic_load(&began)) {
 		what &= PROFILE;
 	}
-	if (what & (LIMIT | END) && !shall_end()) {
+	if (what & (LIMIT | END) && !is_to_end()) {
 		what &= ~(uint32_t) (LIMIT | END);
 	}
 	if (what & (SLOW | PROFILE | LIMIT)) {
 		howdah_backtrace_own(&php_backtrace, execute_data);
-		write_down(HOWDAH_PHP, what, &php_backtrace, always);
+		record(HOWDAH_PHP, what, &php_backtrace, always);
 	}
 	if (what & END) {
 		ended = true;
@@ -137,7 +137,7 @@ static void interrupted(zend_execute_data *execute_data)
 	}
 }
 
-void howdah_sampler_listen(void)
+void howdah_sampler_install(void)
 {
 	next_interrupt = zend_interrupt_function;
 	zend_interrupt_function = interrupted;
@@ -150,7 +150,7 @@ void howdah_sampler_begin(const struct howdah_request *request)
 	}
 	howdah_log_begin(request);
 	howdah_backtrace_forget(&php_backtrace);
-	atomic_store(&asked, 0);
+	atomic_store(&tasks, 0);
 	atomic_store(&written, 0);
 	atomic_store(&began, request->began);
 	if (request->began + setup.slow_threshold < atomic_load(&sleeps_until)) {
@@ -173,8 +173,8 @@ void howdah_sampler_finish(void)
 		return;
 	}
 	atomic_store(&began, 0);
-	if (atomic_exchange(&asked, 0) & PROFILE) {
-		/* It came to no safe point any more. Without this, short requests would not be seen. */
+	if (atomic_exchange(&tasks, 0) & PROFILE) {
+		/* It reached no safe point. Without this, short requests would be missing. */
 		php_backtrace.depth = php_backtrace.is_cut = 0;
 		php_backtrace.waits_in[0] = '\0';
 		howdah_log_profile(HOWDAH_PHP, &php_backtrace);
@@ -184,7 +184,7 @@ void howdah_sampler_finish(void)
 	}
 }
 
-/* After that a worker is not what it was: a connection to a database may be in the middle of an answer. */
+/* Such a worker is not reusable: a connection to a database may be in the middle of an answer. */
 int howdah_sampler_has_ended_a_request(void)
 {
 	return ended;
@@ -206,29 +206,29 @@ static void interrupt(void)
 #endif
 }
 
-static void ask_php(uint32_t what)
+static void order(uint32_t what)
 {
-	atomic_store(&asked_of, watched.began);
-	atomic_fetch_or(&asked, what);
+	atomic_store(&tasks_request, watched.began);
+	atomic_fetch_or(&tasks, what);
 	interrupt();
 }
 
-static void ask(uint32_t what, uint64_t now)
+static void sample(uint32_t what, uint64_t now)
 {
 	if (howdah_is_in_internal_function() && howdah_backtrace_foreign(&sampler_backtrace) && is_current()) {
-		write_down(HOWDAH_SAMPLER, what, &sampler_backtrace, is_current);
+		record(HOWDAH_SAMPLER, what, &sampler_backtrace, is_current);
 		return;
 	}
-	ask_php(what);
+	order(what);
 	if (what & (SLOW | LIMIT)) {
-		watched.patience_ends = now + PATIENCE;
+		watched.safe_point_deadline = now + SAFE_POINT_TIMEOUT;
 	}
 }
 
-/* What PHP has not answered is done without it. */
+/* The sampler does the tasks that PHP's thread has not done. */
 static void take_back(uint32_t what)
 {
-	uint32_t left = atomic_fetch_and(&asked, ~what) & what;
+	uint32_t left = atomic_fetch_and(&tasks, ~what) & what;
 
 	if (left) {
 		if (!howdah_backtrace_foreign(&sampler_backtrace) && !howdah_backtrace_foreign(&sampler_backtrace)) {
@@ -236,46 +236,46 @@ static void take_back(uint32_t what)
 			sampler_backtrace.is_cut = 1;
 		}
 		if (is_current()) {
-			write_down(HOWDAH_SAMPLER, left, &sampler_backtrace, is_current);
+			record(HOWDAH_SAMPLER, left, &sampler_backtrace, is_current);
 		}
 	}
 }
 
-/* All that is due for the request that runs; returns when something is due again. */
+/* Does what is due for the current request; returns the time when something is due again. */
 static uint64_t look_at_request(uint64_t now)
 {
 	uint64_t next = NEVER;
 
-	if (watched.patience_ends && now >= watched.patience_ends) {
-		watched.patience_ends = 0;
+	if (watched.safe_point_deadline && now >= watched.safe_point_deadline) {
+		watched.safe_point_deadline = 0;
 		take_back(SLOW | LIMIT);
 	}
 	if (!watched.is_ending && __atomic_load_n(setup.end, __ATOMIC_SEQ_CST) == watched.began) {
 		watched.is_ending = true;
-		ask(LIMIT, now);
-		watched.next_push = now + (watched.patience_ends ? PATIENCE : 0);
-		ask_php(END);
+		sample(LIMIT, now);
+		watched.next_wake_up = now + (watched.safe_point_deadline ? SAFE_POINT_TIMEOUT : 0);
+		order(END);
 	}
-	if (watched.is_ending && atomic_load(&asked) & END) {
-		if (now >= watched.next_push && is_current()) {
-			watched.next_push = now + PUSH;
+	if (watched.is_ending && atomic_load(&tasks) & END) {
+		if (now >= watched.next_wake_up && is_current()) {
+			watched.next_wake_up = now + WAKE_UP_PAUSE;
 			interrupt();
 			syscall(SYS_tgkill, process, php_thread, WAKE_UP);
 		}
-		next = watched.next_push;
+		next = watched.next_wake_up;
 	}
 	if (setup.slow_log >= 0 && watched.samples < setup.slow_samples) {
 		if (now >= watched.next_sample) {
 			uint64_t elapsed = now - watched.began;
 			atomic_store(&sample_number, ++watched.samples);
 			watched.next_sample = now + (elapsed < LONGEST_SPACING ? elapsed : LONGEST_SPACING);
-			ask(SLOW, now);
+			sample(SLOW, now);
 		}
 		if (watched.samples < setup.slow_samples && watched.next_sample < next) {
 			next = watched.next_sample;
 		}
 	}
-	return watched.patience_ends && watched.patience_ends < next ? watched.patience_ends : next;
+	return watched.safe_point_deadline && watched.safe_point_deadline < next ? watched.safe_point_deadline : next;
 }
 
 static uint64_t look_at_profile(uint64_t now, uint32_t rate)
@@ -283,14 +283,14 @@ static uint64_t look_at_profile(uint64_t now, uint32_t rate)
 	uint64_t period = 1000 * MILLISECOND / rate;
 
 	if (now >= next_tick + period) {
-		/* It has slept while there was nothing to do: a sample now would tell how requests begin. */
+		/* The sampler has slept while there was nothing to do: a sample now would always show the start of a request. */
 		next_tick = now + period;
 		idle_ticks = 0;
 	} else if (now >= next_tick) {
 		next_tick += period;
 		take_back(PROFILE);
 		if (watched.began) {
-			ask(PROFILE, now);
+			sample(PROFILE, now);
 		}
 		idle_ticks++;
 	}
@@ -300,7 +300,7 @@ static uint64_t look_at_profile(uint64_t now, uint32_t rate)
 	return idle_ticks < IDLE_TICKS ? next_tick : NEVER;
 }
 
-/* Does what is due; returns when something is due again. */
+/* Does what is due; returns the time when something is due again. */
 static uint64_t step(uint64_t now)
 {
 	uint64_t current = atomic_load(&began), next = NEVER;
@@ -316,11 +316,11 @@ static uint64_t step(uint64_t now)
 		next = look_at_request(now);
 	}
 	if (rate > 0) {
-		/* The word can be written by anyone who shares the channel. */
+		/* Any process that shares the channel can write this word. */
 		uint64_t tick = look_at_profile(now, rate < MOST_PER_SECOND ? rate : MOST_PER_SECOND);
 		next = tick < next ? tick : next;
 	}
-	/* What is slept for may be a request that ends before: the next one must not wait for it. A profile has its own beat. */
+	/* The present request may end before `next`: the next request must not wait for that time. A profile has its own times. */
 	if (setup.slow_log >= 0 || (rate > 0 && next == NEVER)) {
 		atomic_store(&sleeps_until, next);
 		if (atomic_load(&began) != watched.began) {
@@ -334,7 +334,7 @@ static void *run(void *unused)
 {
 	(void) unused;
 	for (;;) {
-		/* Before anything is looked at: what changes from here on ends the sleep at once. */
+		/* Load it before the checks: a change from here on ends the sleep immediately. */
 		uint32_t seen = __atomic_load_n(setup.bell, __ATOMIC_SEQ_CST);
 		uint64_t next = step(howdah_monotonic()), now = howdah_monotonic();
 		if (next > now) {
@@ -346,7 +346,7 @@ static void *run(void *unused)
 	return NULL;
 }
 
-/* A system call of PHP's that this interrupts returns: that is all. */
+/* A system call that this interrupts returns: no more is necessary. */
 static void wake_up(int signal)
 {
 	(void) signal;
@@ -365,7 +365,7 @@ int howdah_sampler_start(const struct howdah_sampler_setup *new_setup)
 	howdah_backtrace_remember_thread();
 	howdah_log_set_up(&setup);
 	sigaction(WAKE_UP, &action, NULL);
-	/* Signals to the process are PHP's to handle. */
+	/* PHP's thread handles all signals to the process. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attributes);

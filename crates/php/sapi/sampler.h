@@ -1,4 +1,4 @@
-/* The sampler: a thread beside PHP in each worker, that has PHP's stack written down. */
+/* The sampler: a thread beside PHP in each worker that records PHP's stack. */
 #ifndef HOWDAH_SAMPLER_H
 #define HOWDAH_SAMPLER_H
 
@@ -7,26 +7,26 @@
 #include <stdbool.h>
 
 /* sampler.c, for the SAPI */
-/* After all modules have had their word, before any fork. */
-void howdah_sampler_listen(void);
+/* Call it after the start of all modules and before any fork. */
+void howdah_sampler_install(void);
 void howdah_sampler_begin(const struct howdah_request *request);
-/* PHP's memory is still what the request made of it. */
+/* Call it while PHP still has the request's memory. */
 void howdah_sampler_before_cleaning(void);
 void howdah_sampler_finish(void);
 uint64_t howdah_monotonic(void);
 
-/* What a sample is taken for. */
+/* The reason for a line of the slow log. */
 enum howdah_occasion { HOWDAH_SLOW, HOWDAH_LIMIT, HOWDAH_END };
 
 /* sample_log.c */
-/* Whose buffers are used. */
+/* The thread that writes: each has its own buffers. */
 enum howdah_author { HOWDAH_PHP, HOWDAH_SAMPLER, HOWDAH_AUTHORS };
 void howdah_log_set_up(const struct howdah_sampler_setup *setup);
-/* By PHP's thread: what the counters of a request are compared with. */
+/* For PHP's thread: notes the counters at the start of a request. */
 void howdah_log_begin(const struct howdah_request *request);
-/* By PHP's thread: notes the memory for the line at the end, when there is none any more. */
+/* For PHP's thread: notes the memory, for the last line of the request, which is written after PHP has freed it. */
 void howdah_log_memory(void);
-/* Written only while `is_current` says so: PHP may have gone on to another request. */
+/* Writes only if `is_current` still returns true: PHP may have moved on to another request. */
 void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion, unsigned number,
 	const struct howdah_backtrace *backtrace, bool (*is_current)(void));
 void howdah_log_profile(enum howdah_author author, const struct howdah_backtrace *backtrace);

@@ -1,4 +1,4 @@
-/* Text of a bounded length. No allocator, no locale, no lock: it may be used while another thread forks. */
+/* Text of a bounded length, without allocator, locale or lock: it may be used while another thread forks. */
 
 #include "text.h"
 #include <stdbool.h>
@@ -23,7 +23,7 @@ void howdah_text_put(struct howdah_text *text, const char *string)
 	howdah_text_add(text, string, strlen(string));
 }
 
-/* At least so many digits. */
+/* Adds at least this number of digits. */
 static void put_digits(struct howdah_text *text, uint64_t number, size_t least)
 {
 	char digits[20];
@@ -48,8 +48,8 @@ void howdah_text_seconds(struct howdah_text *text, uint64_t nanoseconds)
 	put_digits(text, nanoseconds / 1000000 % 1000, 3);
 }
 
-/* gmtime_r() takes a lock, which a fork of PHP's thread would find taken for ever. Years are counted from March, so that
- * the leap day is the last one. */
+/* gmtime_r() takes a lock. If PHP's thread forks while the sampler has it, the lock stays taken in the child. Years are
+ * counted from March, so that the leap day is the last one. */
 void howdah_text_time(struct howdah_text *text)
 {
 	struct timespec now;
@@ -79,7 +79,7 @@ void howdah_text_warning(struct howdah_text *text)
 	howdah_text_put(text, "  WARN ");
 }
 
-/* The length of the character of UTF-8 that begins here, if it is a whole one in its shortest form; otherwise 0. */
+/* The length of the UTF-8 character that begins here, if it is complete and in its shortest form; otherwise 0. */
 static size_t character(const unsigned char *at, size_t left)
 {
 	size_t len = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
@@ -97,7 +97,7 @@ static size_t character(const unsigned char *at, size_t left)
 	return wrong ? 0 : len;
 }
 
-/* Of ASCII, and of the C1 set (U+0080 to U+009F). */
+/* Control characters of ASCII, and of the C1 set (U+0080 to U+009F). */
 static bool is_control(const unsigned char *at, size_t len)
 {
 	return len == 1 ? at[0] < 0x20 || at[0] == 0x7f : len == 2 && at[0] == 0xc2 && at[1] < 0xa0;
@@ -108,7 +108,7 @@ void howdah_text_json(struct howdah_text *text, const char *string, size_t len)
 	static const char hex[] = "0123456789abcdef";
 	const unsigned char *at = (const unsigned char *) string, *end = at + len;
 
-	/* The longest escape, and the quote. */
+	/* 8 bytes are enough for the longest escape and the closing quote. */
 	howdah_text_put(text, "\"");
 	while (at < end && howdah_text_left(text) > 8) {
 		size_t bytes = character(at, (size_t) (end - at));

@@ -1,6 +1,6 @@
 /* .user.ini: per-directory settings, from the document root down to the script's folder, as under CGI and FPM.
  *
- * Each folder's file is parsed at most once in user_ini.cache_ttl seconds and worker. */
+ * Each worker parses a folder's file at most once per user_ini.cache_ttl seconds. */
 
 #include "howdah_sapi.h"
 #include "php.h"
@@ -66,7 +66,7 @@ void howdah_activate_user_ini(const char *script_filename, const char *document_
 	while (root_len && document_root[root_len - 1] == '/') {
 		root_len--;
 	}
-	/* A script outside of the document root has the settings of its own folder only. */
+	/* A script outside the document root has only the settings of its own folder. */
 	if (!root_len || root_len > len || memcmp(path, document_root, root_len) != 0
 		|| (path[root_len] != '/' && path[root_len] != '\0')) {
 		activate_folder(path, len);

@@ -1,10 +1,10 @@
-//! Tells whether two executables were built from the same sources of what they share: the layout of a channel, the
-//! states of a slot, what a slot carries, and the messages of the control sockets.
+//! The build id: two executables with the same id agree on the layout of a channel, the states of a slot, the format of
+//! what a slot carries, and the messages of the control sockets.
 //!
-//! howdah and howdah-php8.2 are two files, which an update or a build may leave at two versions. They would not notice: they
-//! would read each other's memory wrongly.
+//! howdah and howdah-php8.2 are two files, and an update or a build may leave them at two versions. Without the id they
+//! would read each other's memory wrongly, and no error would report it.
 
-/// Of this executable: howdah's version, and a hash of the sources.
+/// The id of this executable: howdah's version, and a hash of the shared sources.
 pub const BUILD_ID: &str = {
     match std::str::from_utf8(&TEXT) {
         Ok(text) => text,
@@ -17,7 +17,7 @@ const DIGITS: usize = 16;
 const LEN: usize = VERSION.len() + 1 + DIGITS;
 const TEXT: [u8; LEN] = text();
 
-/// All that both ends of a channel must agree on. Not hashed is what only one end does.
+/// The sources that both executables must agree on. Code of one end only is not hashed.
 const SOURCES: [&str; 20] = [
     include_str!("confinement.rs"),
     include_str!("control_socket.rs"),
@@ -58,7 +58,7 @@ const fn text() -> [u8; LEN] {
     text
 }
 
-/// FNV-1a: nobody tries to deceive it.
+/// FNV-1a: no attacker chooses the sources.
 const fn hash() -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut source = 0;

@@ -1,34 +1,35 @@
-//! What of the machine an application's processes see: what the supervisor asks of a prototype before PHP is loaded.
+//! The confinement of an application's processes: the namespaces and the root directory that a prototype enters before it
+//! loads PHP.
 //!
-//! Everything is decided and checked by the supervisor; the prototype only does it, in the order that the kernel needs.
+//! The supervisor decides and checks everything. The prototype only carries it out, in the order that the kernel requires.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What a prototype, and with it its workers, shall not share with the rest of the machine.
+/// The parts of the machine that a prototype and its workers do not share with other processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// A user namespace of its own.
     pub users: Option<UserNamespace>,
-    /// Processes of its own; [`FromPrototype::Moved`](crate::prototype_messages::FromPrototype::Moved) tells the new one.
+    /// A pid namespace of its own. `FromPrototype::Moved` reports the new process.
     pub pid: bool,
-    /// Mounts of its own.
+    /// A mount namespace of its own.
     pub mount: bool,
-    /// A network of its own.
+    /// A network namespace of its own.
     pub network: bool,
-    /// A host name of its own.
+    /// A namespace for its own host name.
     pub uname: bool,
-    /// A view of control groups of its own.
+    /// A control group namespace of its own.
     pub cgroup: bool,
-    /// What shall be `/`.
+    /// The folder that becomes `/`.
     pub rootfs: Option<Rootfs>,
-    /// Nothing that it executes gains privileges.
+    /// Programs that it executes gain no privileges.
     pub no_new_privs: bool,
-    /// Supplementary groups as seen inside: where it looks them up itself it may be too late.
+    /// Supplementary groups as seen inside: the prototype may not be able to look them up any more.
     pub groups: Vec<u32>,
 }
 
-/// A user namespace, in the kernel's words: lines of the first number within, the first without, and how many.
+/// A user namespace, in the kernel's format: lines of the first id inside, the first id outside, and the count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserNamespace {
     /// For `/proc/PID/uid_map`.

@@ -1,9 +1,9 @@
 //! The control sockets between the supervisor and its children: JSON messages with descriptors.
 //!
-//! One `SOCK_SEQPACKET` pair for each child: a message is one packet, of at most [`MESSAGE_BYTES`], and an end of file
-//! is the other side's death. What the supervisor says may be longer: then the text travels in a memfd, the first of the
-//! descriptors. Nobody else's descriptors are read, as reading them could take for ever. The sockets do not block: both sides
-//! wait with poll(2) or in an event loop.
+//! There is one `SOCK_SEQPACKET` pair for each child. A message is one packet of at most [`MESSAGE_BYTES`]; an end of file
+//! means that the other side is dead. A message of the supervisor may be longer: its text is then in a memfd, the first of
+//! the descriptors. The supervisor reads no descriptor that a child sent, because a read could block without end. The
+//! sockets do not block: both sides wait with poll(2) or in an event loop.
 
 use rustix::fs::MemfdFlags;
 use rustix::net::{
@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 pub const MESSAGE_BYTES: usize = 64 * 1024;
 /// The most descriptors that go with one message (the kernel's `SCM_MAX_FD`).
 pub const MESSAGE_DESCRIPTORS: usize = 253;
-/// In the place of a text that is too long: no JSON.
+/// Replaces a text that is too long. It is not JSON.
 const IN_FIRST_DESCRIPTOR: &[u8] = b"\0";
 
 /// One end of a control socket.
@@ -33,10 +33,10 @@ pub struct ControlSocket {
 // === impl ControlSocket ===
 
 impl ControlSocket {
-    /// Two ends. Both are closed on exec.
+    /// Makes both ends. They are closed on exec.
     ///
     /// # Errors
-    /// When there are no descriptors left.
+    /// When no descriptor is free.
     pub fn pair() -> io::Result<(ControlSocket, ControlSocket)> {
         let (a, b) = rustix::net::socketpair(
             AddressFamily::UNIX,
@@ -50,7 +50,7 @@ impl ControlSocket {
     /// Sends a message.
     ///
     /// # Errors
-    /// `WouldBlock` when the other side does not read; `BrokenPipe` when it is gone; `InvalidInput` when the message is
+    /// `WouldBlock` when the other side does not read; `BrokenPipe` when it is dead; `InvalidInput` when the message is
     /// too long.
     pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.send_text(&serde_json::to_vec(message).map_err(io::Error::other)?, descriptors)
@@ -72,7 +72,7 @@ impl ControlSocket {
     /// Sends a message of any length, for [`Self::receive_long`].
     ///
     /// # Errors
-    /// As for [`Self::send`]; and when there is no memory, or no descriptor for it.
+    /// Those of [`Self::send`], and when there is no memory or no descriptor for it.
     pub fn send_long(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let text = serde_json::to_vec(message).map_err(io::Error::other)?;
         if text.len() <= MESSAGE_BYTES {
@@ -84,10 +84,10 @@ impl ControlSocket {
         self.send_text(IN_FIRST_DESCRIPTOR, &all)
     }
 
-    /// Receives a message, one of [`Self::send_long`] too: of somebody who is trusted.
+    /// Receives a message of any length from a sender that is trusted.
     ///
     /// # Errors
-    /// As for [`Self::receive`].
+    /// Those of [`Self::receive`].
     pub fn receive_long<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let Some((mut text, mut descriptors)) = self.receive_text()? else { return Ok(None) };
         if text == IN_FIRST_DESCRIPTOR && !descriptors.is_empty() {
@@ -99,10 +99,10 @@ impl ControlSocket {
         Ok(Some((serde_json::from_slice(&text).map_err(io::Error::other)?, descriptors)))
     }
 
-    /// Receives a message; `Ok(None)` when the other side is gone.
+    /// Receives a message; `Ok(None)` when the other side is dead.
     ///
     /// # Errors
-    /// `WouldBlock` when there is none; `InvalidData` when it is not such a message.
+    /// `WouldBlock` when there is no message. Other kinds when the message is not a `T`.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let Some((text, descriptors)) = self.receive_text()? else { return Ok(None) };
         Ok(Some((serde_json::from_slice(&text).map_err(io::Error::other)?, descriptors)))
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_any_length_arrives_where_its_sender_is_trusted() {
+    fn a_message_of_any_length_arrives_from_a_trusted_sender() {
         let (a, b) = ControlSocket::pair().unwrap();
         let long = "x".repeat(3 * MESSAGE_BYTES);
         let file = tempfile::tempfile().unwrap();
@@ -173,7 +173,7 @@ mod tests {
         assert!(text == long && descriptors.len() == 1);
         assert_eq!(b.receive_long::<String>().unwrap().unwrap().0, "short");
         a.send_long(&long, &[]).unwrap();
-        assert!(b.receive::<String>().is_err(), "of others it is no message");
+        assert!(b.receive::<String>().is_err(), "a sender that is not trusted can't send a long message");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! Where a generation of an application finds its scripts: decided once, when it is planned, and the same for as long as
-//! it lives. Symbolic links are resolved then, so that a deploy that swaps one is never half seen.
+//! The paths of a generation's scripts. They are resolved once, when the generation is planned, and do not change while it
+//! lives: a deploy that swaps a symbolic link is never seen half done.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// The places of a generation. All paths are absolute and, but for those of [`PinnedLink`], as the application sees them.
+/// The paths of a generation. All are absolute, and as the application sees them, except those of [`PinnedLink`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationPaths {
-    /// There is one at least.
+    /// At least one.
     pub targets: Vec<TargetPaths>,
     /// The folder that is `/` for the application.
     pub rootfs: Option<PathBuf>,
@@ -15,18 +15,18 @@ pub struct GenerationPaths {
     pub pins: Vec<PinnedLink>,
 }
 
-/// Where the scripts of a target are.
+/// The scripts of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetPaths {
-    /// Its name; `None` for that of an application without named targets.
+    /// Its name; `None` in an application without named targets.
     pub name: Option<String>,
     /// DOCUMENT_ROOT.
     pub root: PathBuf,
     /// The script that runs for every request.
     pub script: Option<FixedScript>,
-    /// The script that runs for a folder, a path below it.
+    /// The script that runs for a folder: a path below the folder.
     pub index: String,
-    /// The script that runs for what is not a script itself.
+    /// The script that runs for paths that are not scripts.
     pub front_controller: Option<FixedScript>,
 }
 
@@ -39,12 +39,12 @@ pub struct FixedScript {
     pub filename: PathBuf,
 }
 
-/// A link, and where it led: files below the one are those below the other, for as long as the generation lives.
+/// A link and its target when the generation was planned: while the generation lives, paths below the link lead there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PinnedLink {
     /// The configured path.
     pub link: PathBuf,
-    /// Without links.
+    /// The path without links.
     pub leads_to: PathBuf,
 }
 
@@ -56,7 +56,7 @@ impl GenerationPaths {
         self.targets.iter().find(|target| target.name.as_deref() == name)
     }
 
-    /// The folder that is `/` for the application, if it is another one.
+    /// The folder that is `/` for the application, if that is not `/`.
     pub fn rootfs(&self) -> Option<&Path> {
         self.rootfs.as_deref()
     }

@@ -5,21 +5,21 @@ use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::io;
 
-/// Who a child becomes, before it does anything else. Nothing changes for `None`.
+/// The user and group of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// User and group id.
+    /// User and group id; `None` keeps those of the supervisor.
     pub ids: Option<(u32, u32)>,
 }
 
 // === impl Identity ===
 
 impl Identity {
-    /// Becomes this user, for good: groups first, while that is still allowed. Only while the process has one thread. Clears
-    /// the death signal: see [`die_with_supervisor`].
+    /// Becomes this user, permanently: first the groups, while that is still allowed. Call it while the process has one
+    /// thread. It clears the death signal: see [`parent_death`](crate::parent_death).
     ///
     /// # Errors
-    /// When the process may not.
+    /// When the process lacks the privilege.
     pub fn assume(self, user: Option<&str>) -> io::Result<()> {
         let Some((uid, gid)) = self.ids else { return Ok(()) };
         let gid = Gid::from_raw(gid);
@@ -32,10 +32,10 @@ impl Identity {
         Ok(())
     }
 
-    /// The same with these supplementary groups, for a process that sees no /etc/group, or another one.
+    /// Like [`Identity::assume`], with these supplementary groups, for a process that sees another /etc/group or none.
     ///
     /// # Errors
-    /// When the process may not.
+    /// When the process lacks the privilege.
     pub fn assume_with(self, groups: &[u32]) -> io::Result<()> {
         let Some((uid, gid)) = self.ids else { return Ok(()) };
         let groups: Vec<_> = groups.iter().copied().map(Gid::from_raw).collect();

@@ -1,4 +1,4 @@
-//! The descriptors that a process inherits from the one that started it.
+//! The descriptors that a child inherits from the process that started it.
 //!
 //! The only unsafe code outside of `channel` and `php`: a number becomes an owned descriptor, which no safe function does.
 
@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
-/// Where a child finds its control socket.
+/// The number of a child's control socket.
 pub const CONTROL_FD: RawFd = 3;
 const STANDARD_ERROR: RawFd = 2;
 
@@ -16,14 +16,14 @@ const STANDARD_ERROR: RawFd = 2;
 /// # Errors
 /// When no descriptor is open at that number.
 pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: only reads and sets a flag of the number; nothing is owned yet.
+    // SAFETY: only reads and sets a flag of the number; nothing takes ownership of it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
-    // SAFETY: it is open (just asked), and the parent passed it for this call alone: nothing else in this process owns it.
+    // SAFETY: it is open (just checked), and the parent passed it for this call alone: nothing else in this process owns it.
     Ok(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) })
 }
 
-/// Marks every open descriptor above the standard streams close-on-exec: children inherit none of them by accident.
+/// Marks every open descriptor above the standard streams close-on-exec, so that children inherit no descriptor by accident.
 ///
 /// # Errors
 /// When /proc/self/fd cannot be read.

@@ -4,7 +4,8 @@ use nix::sys::signal::Signal;
 use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 
-/// The exit code of a worker that the router does not hear, as a script has closed its descriptors: EX_IOERR of sysexits.h.
+/// The exit code of a worker that can't notify the router, because a script has closed its descriptors: EX_IOERR of
+/// sysexits.h.
 pub const EXIT_ROUTER_UNREACHABLE: i32 = 74;
 
 /// How a process ended.
@@ -19,7 +20,7 @@ pub enum ProcessEnd {
 // === impl ProcessEnd ===
 
 impl ProcessEnd {
-    /// What wait(2) says; `None` if the process lives. Real-time signals have no names, and are signals all the same.
+    /// From the status of wait(2); `None` if the process lives. Real-time signals count, although they have no names.
     pub fn of(status: WaitStatus) -> Option<ProcessEnd> {
         status.exit_status().map(ProcessEnd::Code).or_else(|| status.terminating_signal().map(ProcessEnd::Signal))
     }

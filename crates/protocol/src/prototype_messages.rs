@@ -12,19 +12,19 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// Supervisor to prototype.
+/// From the supervisor to a prototype.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToPrototype {
-    /// Load PHP. Descriptors: the channel's memory, standard error for what comes after, the file of profiles, the slow
-    /// log if there is one, then one eventfd for each router thread.
+    /// Load PHP. Descriptors: the channel's memory, standard error after the boot, the file of profiles, the slow log if
+    /// there is one, then one eventfd for each router thread.
     Boot(Box<PrototypeBoot>),
     /// Fork this worker.
     StartWorker(WorkerId),
-    /// Say that you are there.
+    /// Answer [`FromPrototype::Pong`].
     Ping,
 }
 
-/// What a prototype needs to know.
+/// The boot message of a prototype.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PrototypeBoot {
     /// [`BUILD_ID`] of the supervisor.
@@ -37,7 +37,7 @@ pub struct PrototypeBoot {
     pub identity: Identity,
     /// User's name, for supplementary groups.
     pub user: Option<String>,
-    /// What it does not share with the machine; before it becomes the user, who is meant as seen inside then.
+    /// Its namespaces and root directory, which it enters before it becomes the user. `identity` is as seen inside.
     pub confinement: Option<Confinement>,
     /// The php.ini to read instead of the distribution's.
     pub php_ini: Option<PathBuf>,
@@ -45,45 +45,46 @@ pub struct PrototypeBoot {
     pub admin_values: BTreeMap<String, String>,
     /// Settings that scripts may change.
     pub user_values: BTreeMap<String, String>,
-    /// What it must be able to read once it is the user, before it loads PHP.
+    /// The paths that it must be able to read as the user, before it loads PHP.
     pub required_paths: Vec<RequiredPath>,
-    /// Where scripts that ask for relative paths begin.
+    /// The working directory of scripts.
     pub working_directory: Option<PathBuf>,
-    /// After how many requests a worker ends; another one takes its place.
+    /// The number of requests after which a worker exits for a replacement.
     pub requests_per_worker: Option<u32>,
-    /// When it has grown by more than this since its birth, in bytes, a worker ends; another one takes its place.
+    /// The growth since its start, in bytes, beyond which a worker exits for a replacement.
     pub memory_per_worker: Option<u64>,
-    /// What is written to the slow log.
+    /// The requests that are written to the slow log.
     pub slow_log: Option<SlowRequests>,
-    /// Whether a request may be ended for its time.
+    /// Whether `limits/timeout` may end a request.
     pub has_timeout: bool,
-    /// How many descriptors its processes may have, if not as many as the supervisor.
+    /// The limit of descriptors of its processes; `None` keeps the supervisor's.
     pub descriptors: Option<u64>,
     /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
     pub server_software: String,
 }
 
-/// Which requests are slow, and what is written of them.
+/// Which requests are slow, and how they are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlowRequests {
-    /// Those that take longer, in milliseconds.
+    /// Slow requests take longer than this, in milliseconds.
     pub threshold_ms: u64,
-    /// How many times PHP's stack is looked at, at most.
+    /// The most samples of PHP's stack for one request.
     pub samples: u32,
 }
 
 /// A folder or a file of an application, at a path as the application sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequiredPath {
-    /// The option that names it, with its path in the configuration: for errors.
+    /// The option that names it, as a path in the configuration, for errors.
     pub option: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Whether it is a folder, which must let the user pass, or else a regular file, which the user must be able to read.
+    /// Whether it is a folder, which the user must be able to enter. Otherwise it is a regular file, which the user must be
+    /// able to read.
     pub is_folder: bool,
 }
 
-/// Prototype to supervisor.
+/// From a prototype to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromPrototype {
     /// PHP is loaded: workers can be forked.
@@ -95,13 +96,13 @@ pub enum FromPrototype {
     },
     /// PHP can't be loaded. The prototype exits.
     Failed {
-        /// Why, in a sentence.
+        /// The reason, as a sentence.
         reason: String,
     },
-    /// Another process, its only child, goes on in its place, as the first one of a namespace of processes. This one
-    /// exits. Once at most, before PHP is loaded.
+    /// Its only child continues as the prototype, as the first process of a pid namespace, and this process exits. At most
+    /// once, before PHP is loaded.
     Moved {
-        /// The other one's process id.
+        /// The child's process id.
         pid: i32,
     },
     /// A worker was forked.
@@ -111,14 +112,14 @@ pub enum FromPrototype {
         /// Its process id, as the prototype sees it.
         pid: i32,
     },
-    /// A worker cannot be forked now: there is no process, or no memory, for it.
+    /// A worker can't be forked now, because there is no process or no memory for it.
     WorkerNotForked {
         /// Its name.
         worker: WorkerId,
     },
-    /// Still there.
+    /// The answer to [`ToPrototype::Ping`].
     Pong,
-    /// A worker ended, and was reaped.
+    /// A worker ended and was reaped.
     WorkerExited {
         /// Its name.
         worker: WorkerId,
@@ -132,11 +133,11 @@ pub enum FromPrototype {
 // === impl PrototypeBoot ===
 
 impl PrototypeBoot {
-    /// A prototype's first message, and its descriptors. `None` when the supervisor is gone.
+    /// Receives a prototype's first message and its descriptors; `None` when the supervisor is dead.
     ///
     /// # Errors
-    /// When there is another message, or none yet; or when the supervisor is of another build, whose messages may not even
-    /// look like ours: then it says what to do.
+    /// When it is another message, or no message has arrived yet. When the supervisor is of another build, whose messages may have
+    /// another format: then the error names what to do.
     pub fn receive(control: &ControlSocket) -> io::Result<Option<(PrototypeBoot, Vec<OwnedFd>)>> {
         let Some((message, descriptors)) = control.receive_long::<serde_json::Value>()? else { return Ok(None) };
         let build = message.pointer("/Boot/build").and_then(|build| build.as_str()).unwrap_or("of an older version");
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_supervisor_of_another_build_is_told_what_to_do_whatever_its_messages_look_like() {
+    fn a_supervisor_of_another_build_is_rejected_with_advice_for_any_format_of_its_messages() {
         for text in [
             serde_json::json!({"Boot": {"application": "shop"}}),
             serde_json::json!({"Boot": {"build": "0.0.9-0123456789abcdef", "application": "shop"}}),

@@ -15,6 +15,8 @@ use std::mem::MaybeUninit;
 
 /// Bytes of a word.
 const WORD: usize = 8;
+/// Words of a block: the compiler unrolls the loop over a block, but not the loop over all words.
+const BLOCK: usize = 8;
 
 /// Copies `bytes` into the words, from byte number `start` on.
 ///
@@ -28,12 +30,20 @@ pub(crate) fn copy_in(words: &[AtomicU64], start: usize, bytes: &[u8]) {
         store_part(&words[0], skip, head);
         words = &words[1..];
     }
-    let mut chunks = bytes.chunks_exact(WORD);
     let (whole, rest) = words.split_at(bytes.len() / WORD);
-    for (word, chunk) in whole.iter().zip(&mut chunks) {
+    let (bytes, tail) = bytes.split_at(whole.len() * WORD);
+    let store = |word: &AtomicU64, chunk: &[u8]| {
         word.store(u64::from_ne_bytes(chunk.try_into().expect("8 bytes")), Ordering::Relaxed);
+    };
+    let (mut blocks, mut of_bytes) = (whole.chunks_exact(BLOCK), bytes.chunks_exact(BLOCK * WORD));
+    for (block, bytes) in (&mut blocks).zip(&mut of_bytes) {
+        for (word, chunk) in block.iter().zip(bytes.chunks_exact(WORD)) {
+            store(word, chunk);
+        }
     }
-    let tail = chunks.remainder();
+    for (word, chunk) in blocks.remainder().iter().zip(of_bytes.remainder().chunks_exact(WORD)) {
+        store(word, chunk);
+    }
     if !tail.is_empty() {
         store_part(&rest[0], 0, tail);
     }
@@ -71,11 +81,20 @@ fn copy_out(words: &[AtomicU64], start: usize, out: &mut [MaybeUninit<u8>]) {
         words = &words[1..];
     }
     let (whole, rest) = words.split_at(out.len() / WORD);
-    let mut chunks = out.chunks_exact_mut(WORD);
-    for (word, chunk) in whole.iter().zip(&mut chunks) {
-        load_part(word, 0, chunk);
+    let (out, tail) = out.split_at_mut(whole.len() * WORD);
+    let load = |word: &AtomicU64, chunk: &mut [MaybeUninit<u8>]| {
+        // SAFETY: the chunk has the 8 bytes of a word. The compiler would not join 8 stores of a byte.
+        unsafe { chunk.as_mut_ptr().cast::<u64>().write_unaligned(word.load(Ordering::Relaxed)) };
+    };
+    let (mut blocks, mut of_bytes) = (whole.chunks_exact(BLOCK), out.chunks_exact_mut(BLOCK * WORD));
+    for (block, bytes) in (&mut blocks).zip(&mut of_bytes) {
+        for (word, chunk) in block.iter().zip(bytes.chunks_exact_mut(WORD)) {
+            load(word, chunk);
+        }
     }
-    let tail = chunks.into_remainder();
+    for (word, chunk) in blocks.remainder().iter().zip(of_bytes.into_remainder().chunks_exact_mut(WORD)) {
+        load(word, chunk);
+    }
     if !tail.is_empty() {
         load_part(&rest[0], 0, tail);
     }
@@ -87,7 +106,6 @@ fn store_part(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
 }
 
-#[inline]
 fn load_part(word: &AtomicU64, skip: usize, out: &mut [MaybeUninit<u8>]) {
     let whole = word.load(Ordering::Relaxed).to_ne_bytes();
     out.iter_mut().zip(&whole[skip..]).for_each(|(to, from)| {

@@ -25,7 +25,7 @@ pub struct SupervisorProcess {
     pub pid: c_int,
 }
 
-/// What a prototype has after its boot.
+/// The result of a boot.
 pub struct Loaded {
     pub channel: WorkerChannel,
     pub sampling: Sampling,

@@ -1,4 +1,4 @@
-//! What can fail in the confinement, as a sentence: the option, the step, the error, and what to do.
+//! Failures of the confinement, as sentences: the option, the step, the error, and what to do.
 
 use nix::unistd::geteuid;
 use std::{fmt, io};

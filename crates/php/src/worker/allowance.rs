@@ -93,12 +93,12 @@ mod tests {
         assert_eq!(both.reached(4, 300, || false), Some(Limit::Memory));
         assert_eq!(both.reached(5, 3, || false), Some(Limit::Requests));
         let many = Allowance::new(Some(1000), Some(100), 0);
-        assert_eq!(many.reached(950, 300, || false), Some(Limit::Memory), "it may end early, and must now");
+        assert_eq!(many.reached(950, 300, || false), Some(Limit::Memory), "it may exit early, and must now");
     }
 
     #[test]
     fn without_limits_a_worker_goes_on() {
-        let is_turn = || panic!("nobody asks");
+        let is_turn = || panic!("no limit takes the turn");
         assert_eq!(Allowance::new(None, None, 0).reached(u64::MAX, u64::MAX, is_turn), None);
     }
 }
