@@ -29,7 +29,6 @@ fn main() {
         build.file("sapi/sanitize.c").define("HOWDAH_SANITIZE_REPORTS", format!("{reports:?}").as_str());
         // A report ends the process, so that the test fails, too.
         build.flag(SANITIZERS).flag("-fno-sanitize-recover=all").flag("-fno-omit-frame-pointer").flag("-g");
-        println!("cargo::rustc-link-arg-bins={SANITIZERS}");
     }
     build.warnings_into_errors(true).extra_warnings(true);
     // php_config.h defines it too, but too late for the C library's headers that were included before.
@@ -40,6 +39,11 @@ fn main() {
     }
     build.flag("-std=gnu11").compile("howdah_sapi");
 
+    if env::var_os("HOWDAH_SANITIZE").is_some() {
+        // rustc links without the compiler's default libraries. The sanitizers must be loaded before libphp.
+        println!("cargo::rustc-link-lib=dylib=asan");
+        println!("cargo::rustc-link-lib=dylib=ubsan");
+    }
     println!("cargo::rustc-link-search=native={}/lib", ask("--prefix"));
     println!("cargo::rustc-link-lib=dylib=php{short}");
     // PHP's extensions are shared objects that expect PHP's symbols in the process: libphp exports them.

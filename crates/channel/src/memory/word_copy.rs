@@ -6,7 +6,14 @@
 //! not from here. All accesses have the size of a word, because atomic accesses of mixed sizes may not race either. A
 //! word of which only a part is written is loaded and stored whole: each region has only one honest writer.
 //!
-//! The cost is measured by `cargo bench -p howdah-channel`: see the end of this file's head.
+//! The cost, in nanoseconds for each direction, against `copy_nonoverlapping`: best of 300 runs of each copy alone, on two
+//! busy cores of x86-64. `cargo bench -p howdah-channel` measures it within a whole round trip.
+//!
+//! | bytes  | plain copy | word copy |
+//! |--------|------------|-----------|
+//! | 16     | 4          | 7 to 10   |
+//! | 1,024  | 19         | 50        |
+//! | 65,536 | 1,500 to 1,700 | 3,330 |
 
 #![allow(unsafe_code)] // the bytes that were copied become initialised bytes of a vector
 
