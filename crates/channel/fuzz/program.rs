@@ -1,9 +1,9 @@
 //! Bytes as a program on a channel: steps of the router, of an honest worker, and of a hostile one.
 //!
-//! [`run`] panics when a step of the router's panics, reads more than a ring, or when a slot is lost after all workers have
-//! died, or the queue is stuck, and nothing was found in about a second for which they would be replaced. It hangs when an
-//! honest worker waits for ever. What the honest worker makes of garbage is not checked, but that it does not panic or read too
-//! much is.
+//! [`run`] panics when a step of the router panics or reads more than a ring. It also panics when, after all workers
+//! have died, a slot is lost or the queue is stuck, although the router found no violation within about a second.
+//! (After a violation, all workers are replaced.) It hangs when an honest worker never wakes. An honest worker may
+//! answer garbage with any response, but it must not panic, and it must not read more than a ring.
 
 use crate::hostile::HostileMemory;
 use howdah_channel::{
@@ -58,7 +58,7 @@ struct Stage {
     memory: HostileMemory,
     exchanges: Vec<Exchange>,
     out: Vec<u8>,
-    /// What the sweeps take for the time.
+    /// The time that the sweeps see.
     now: Instant,
 }
 
@@ -180,7 +180,7 @@ impl Stage {
         }
     }
 
-    /// A step after which an exchange is gone if it says so.
+    /// Drops an exchange when `step` returns `true`.
     fn over(&mut self, program: &mut Program<'_>, step: impl FnOnce(&mut Exchange, &mut Program<'_>) -> bool) {
         if self.exchanges.is_empty() {
             return;
@@ -199,7 +199,7 @@ impl Stage {
         }
     }
 
-    /// What gets past the first check: a state with the right sequence number, mostly.
+    /// Writes a state that passes the first check: its sequence number is mostly right.
     fn plausible_state(&self, program: &mut Program<'_>) {
         let slot = self.some_slot(program);
         let sequence = self.memory.sequence(slot);
@@ -229,7 +229,7 @@ impl Stage {
                 assert!(head.len() <= REQUEST_HEAD_BYTES);
                 let _ = request::parse_head(&head, &mut Vec::new());
             }
-            // Less than a ring: it waits only if somebody wrote the router's words, and the router frees it.
+            // Less than a ring: it waits only if a step wrote the router's words. The router then wakes it.
             let _ = claim.write(&vec![3; len]);
             claim.flush();
             if finishes {
@@ -263,7 +263,7 @@ impl Stage {
         }
     }
 
-    /// What a router's thread does four times a second.
+    /// The checks that a router's thread runs four times a second.
     fn sweep(&mut self) -> Result<(), Violation> {
         self.now += Duration::from_millis(250);
         let mut result = self.router.sweep(0, self.now).map(drop);
@@ -288,7 +288,7 @@ impl Stage {
         }
     }
 
-    /// All workers are killed, and the supervisor says so.
+    /// Kills all workers; the supervisor notifies the router.
     fn replace_workers(&mut self) {
         self.workers_die();
         self.control.workers_replaced();
@@ -299,7 +299,7 @@ impl Stage {
 
     fn assert_recovers(mut self) {
         self.exchanges.clear();
-        // As all workers do some day. What is wrong besides must be found.
+        // All workers die some day. The sweeps must find everything that their deaths do not repair.
         self.workers_die();
         let found = (0..SECOND).filter(|_| self.sweep().is_err()).count();
         if found > 0 || self.control.check_orders().is_err() {
@@ -312,7 +312,7 @@ impl Stage {
         let end = self.workers.worker(WorkerId { index: 1, incarnation: 2 });
         for n in 0..SLOTS {
             let mut exchange = self.router.submit(0, &[n as u8], b"", true).expect("a slot");
-            let Next::Run(mut claim) = end.next(|| false) else { panic!("told to stop") };
+            let Next::Run(mut claim) = end.next(|| false) else { panic!("ordered to stop") };
             claim.write(&[n as u8; 3]).expect("a client");
             claim.finish();
             self.out.clear();

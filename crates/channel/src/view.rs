@@ -106,7 +106,7 @@ impl View {
         self.memory.u64(self.layout.worker(index) + worker::END)
     }
 
-    /// Samples per second of all stacks, for a profile; 0 is none.
+    /// Samples per second of all stacks, for a profile; 0 turns them off.
     pub fn profile_rate(&self) -> &AtomicU32 {
         self.memory.u32(self.layout.profile_rate())
     }

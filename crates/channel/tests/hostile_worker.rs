@@ -22,7 +22,7 @@ struct Channel {
     router: RouterEnd,
     hostile: HostileMemory,
     bell: OwnedFd,
-    /// What the sweeps take for the time.
+    /// The time that the sweeps see.
     now: Cell<Instant>,
 }
 
@@ -39,13 +39,13 @@ impl Channel {
         Channel { control, router, hostile, bell, now: Cell::new(Instant::now()) }
     }
 
-    /// What a router's thread does four times a second.
+    /// The checks that a router's thread runs four times a second.
     fn sweep(&self) -> Result<(), Violation> {
         self.now.set(self.now.get() + Duration::from_millis(250));
         self.router.sweep(0, self.now.get()).map(drop)
     }
 
-    /// What is found wrong within a second or so.
+    /// The first violation that the sweeps and the exchanges' checks find within about a second.
     fn found_in_a_second(&self, exchanges: &mut [Exchange]) -> Option<Violation> {
         (0..SECOND).find_map(|_| {
             let checked = exchanges.iter_mut().try_for_each(Exchange::check);
@@ -627,7 +627,7 @@ fn words_of_the_routers_that_a_worker_wrote_are_a_violation() {
 }
 
 #[test]
-fn a_worker_that_is_told_that_its_client_is_back_is_noticed() {
+fn withdrawing_the_notice_that_the_client_has_left_is_a_violation() {
     let channel = Channel::new();
     let (exchange, _) = channel.claimed_by_mallory();
     let slot = exchange.slot();

@@ -1,6 +1,6 @@
 //! `kill -9` at random points of many requests: each is answered rightly, or lost with the worker that ran it.
 //!
-//! The workers are processes: this executable again, told by its environment to be one.
+//! The workers are processes: they run this executable, with an environment variable that makes it a worker.
 
 mod hostile;
 
@@ -25,7 +25,7 @@ const THREADS: u16 = 2;
 const WINDOW: usize = 12;
 const GEOMETRY: Geometry = Geometry { slots: 64, threads: THREADS };
 const SLOTS: usize = 64;
-/// Tells this executable that it is a worker: `index incarnation memfd bell …`.
+/// The environment variable that makes this executable a worker: `index incarnation memfd bell …`.
 const ROLE: &str = "HOWDAH_TEST_WORKER";
 
 // === the request and its answer, known to both sides ===
@@ -74,14 +74,14 @@ fn next_random(state: &mut u64) -> u64 {
 
 // === the worker ===
 
-/// Not a test: what a worker process runs. Does nothing unless the environment says so.
+/// Not a test: the program of a worker process. It does nothing unless [`ROLE`] is in the environment.
 #[test]
 fn worker_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let numbers: Vec<i32> = role.split(' ').map(|number| number.parse().expect("a number")).collect();
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("prctl");
     let mut descriptors = numbers[2..].iter().map(|fd| {
-        // SAFETY: the parent left these descriptors open for this process, and nobody else here owns them.
+        // SAFETY: the parent left these descriptors open for this process, and nothing else in this process owns them.
         unsafe { OwnedFd::from_raw_fd(*fd) }
     });
     let memfd = descriptors.next().expect("the channel's memory");
@@ -113,7 +113,7 @@ fn worker_process() {
         }
         claim.finish();
     }
-    // Not through the harness: nothing of it shall run after a worker's end.
+    // Not through the harness: no code of the harness may run after the worker has finished.
     std::process::exit(0);
 }
 
@@ -169,8 +169,8 @@ struct UnderWay {
     body: Vec<u8>,
     response: Vec<u8>,
     body_ended: bool,
-    /// The client leaves after so many looks at it.
-    patience: u64,
+    /// The client leaves after this number of calls of `advance`.
+    calls_left: u64,
 }
 
 impl UnderWay {
@@ -207,8 +207,8 @@ fn run_router_thread(thread: u16, router: &RouterEnd, bell: &OwnedFd, deaths: &R
                 Err(refused) => panic!("{refused:?}"),
             };
             let body_ended = exchange.body_taken() as usize == body.len();
-            let patience = if request.id.is_multiple_of(61) { request.id >> 32 & 7 } else { u64::MAX };
-            under_way.push(UnderWay { request, exchange, body, response: Vec::new(), body_ended, patience });
+            let calls_left = if request.id.is_multiple_of(61) { request.id >> 32 & 7 } else { u64::MAX };
+            under_way.push(UnderWay { request, exchange, body, response: Vec::new(), body_ended, calls_left });
             left -= 1;
         }
         for worker in deaths.try_iter() {
@@ -231,10 +231,10 @@ fn run_router_thread(thread: u16, router: &RouterEnd, bell: &OwnedFd, deaths: &R
             if done {
                 assert!(one.response == one.request.response(), "a wrong response was delivered");
                 tally.answered.fetch_add(1, Ordering::Relaxed);
-            } else if one.patience == 0 {
+            } else if one.calls_left == 0 {
                 tally.abandoned.fetch_add(1, Ordering::Relaxed);
             } else {
-                one.patience -= 1;
+                one.calls_left -= 1;
                 return true;
             }
             tally.over.fetch_add(1, Ordering::Relaxed);
@@ -257,7 +257,7 @@ fn run_router_thread(thread: u16, router: &RouterEnd, bell: &OwnedFd, deaths: &R
         router.drain(thread, |_| {});
     }
     tally.threads_done.fetch_add(1, Ordering::SeqCst);
-    // Deaths are still to be heard, for the slots of clients that left.
+    // Deaths still free the slots of clients that left.
     while let Ok(worker) = deaths.recv() {
         router.worker_died(worker);
     }
@@ -269,7 +269,7 @@ struct Supervisor {
     control: ControlEnd,
     router: RouterEnd,
     workers: Vec<Worker>,
-    /// What workers inherit: the memory, then the bells.
+    /// The descriptors that workers inherit: the memory, then the bells.
     descriptors: Vec<OwnedFd>,
     notices: Vec<Sender<WorkerId>>,
     bells: Vec<OwnedFd>,
@@ -327,7 +327,7 @@ fn killed_workers_lose_their_own_request_only() {
             if over != last.0 {
                 last = (over, Instant::now());
             } else if last.1.elapsed() > Duration::from_secs(30) {
-                // Not an assertion: the scope would wait for threads that wait for ever.
+                // Not an assertion: the scope would wait for threads that never finish.
                 eprintln!("after {over} requests and {kills} kills, nothing moves any more");
                 std::process::abort();
             }
@@ -356,8 +356,8 @@ fn killed_workers_lose_their_own_request_only() {
     assert!(lost <= kills, "a kill cost more than one request");
     assert!(lost > 0 && abandoned > 0 && kills >= KILLS / 4, "the test did not try what it should");
     router.sweep(0, Instant::now()).unwrap();
-    // Hints of requests that were taken back may still be queued: nobody is left to take them. A worker in this process
-    // that stops at once does not; the next router would forget them.
+    // The hints of cancelled requests may still be queued, and no worker is left that takes them. A worker in this
+    // process could not: it has the order to stop. The next router would drop these hints.
     let memory = HostileMemory::map(supervisor.control.memfd(), GEOMETRY);
     memory.queue_head().fetch_add(router.queued(), Ordering::SeqCst);
     assert_eq!(router.free_slots(), SLOTS, "a slot is lost");

@@ -78,10 +78,10 @@ impl Setup {
         Setup { control, router, bell }
     }
 
-    /// The worker of one plan; tells what it has read of the body.
+    /// The worker of one plan; sends the part of the body that it has read.
     fn work(channel: WorkerChannel, plan: &Plan, read: &mpsc::Sender<Vec<u8>>) {
         let end = channel.worker(WorkerId { index: 0, incarnation: 0 });
-        let Next::Run(mut claim) = end.next(|| false) else { panic!("told to stop") };
+        let Next::Run(mut claim) = end.next(|| false) else { panic!("ordered to stop") };
         let response = pattern(2, plan.response);
         let (early, late) = response.split_at(if plan.answer_first { plan.response / 2 } else { 0 });
         let write = |claim: &mut howdah_channel::Claim<'_>, bytes: &[u8]| {
@@ -122,7 +122,7 @@ impl Setup {
         if self.router.prepare_to_sleep(0) {
             let mut polled = [PollFd::new(&self.bell, PollFlags::IN)];
             let ready = poll(&mut polled, Some(&Timespec { tv_sec: 20, tv_nsec: 0 })).unwrap();
-            assert_eq!(ready, 1, "nobody rings, and the request is not done");
+            assert_eq!(ready, 1, "no worker rings, and the request is not done");
             rustix::io::read(&self.bell, &mut [0; 8]).unwrap();
         }
         self.router.woke(0);
@@ -177,7 +177,7 @@ proptest! {
         let exchange = setup.router.submit(0, b"head", &body[..plan.first], complete).unwrap();
         let response = setup.send(&plan, exchange, &body);
         if plan.leaves_after.is_some() {
-            // A client that leaves before its request is claimed takes it along: the worker is then told to stop.
+            // A client that leaves before its request is claimed cancels it: the worker then gets the order to stop.
             prop_assert_eq!(&response, &pattern(2, plan.response)[..response.len()]);
             setup.control.stop_all();
             let _ = worker.join();
@@ -189,7 +189,7 @@ proptest! {
             prop_assert_eq!(setup.router.free_slots(), 64);
         }
         setup.router.sweep(0, Instant::now()).unwrap();
-        // Whoever left while queued left a hint behind: the slot comes back when a worker has seen it.
+        // A client that leaves while its request is queued leaves a hint: the worker that takes it frees the slot.
         if setup.router.queued() > 0 {
             prop_assert_eq!(setup.router.free_slots(), 63);
         } else {

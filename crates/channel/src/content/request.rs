@@ -1,4 +1,4 @@
-//! What a request's head looks like in a slot: its CGI variables, ready for PHP.
+//! The format of a request's head in a slot: its CGI variables, ready for PHP.
 //!
 //! ```text
 //! head:     count u32 | variable …

@@ -1,4 +1,4 @@
-//! What a response looks like in a slot's ring: its head, then its body to the end.
+//! The format of a response in a slot's ring: its head, then its body to the end.
 //!
 //! ```text
 //! length u32 | status u16 | reason length u16 | reason | header …      header: length u32 | "Name: value"

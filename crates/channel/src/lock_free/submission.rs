@@ -45,7 +45,7 @@ impl SubmissionQueue<'_> {
         self.cell(ticket).store(cell_word(ticket, hint), Ordering::Release);
     }
 
-    /// Takes the oldest hint; `None` when there is none, or when the oldest is not published yet.
+    /// Takes the oldest hint; `None` when the queue is empty, or when the oldest is not published yet.
     pub fn take(&self) -> Option<Hint> {
         let mut head = self.head.load(Ordering::Acquire);
         loop {

@@ -1,5 +1,5 @@
-//! What the router's end and its exchanges share: the mapping, the router's side of the submission queue, and the register
-//! of slots.
+//! The state that the router's end and its exchanges share: the mapping, the router's side of the submission queue, and
+//! the register of slots.
 
 use super::slot_register::SlotRegister;
 use crate::lock_free::submission::Hint;

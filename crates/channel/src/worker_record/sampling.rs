@@ -10,7 +10,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 pub struct SamplerWords<'w> {
     /// Rung when another word has changed.
     pub bell: &'w AtomicU32,
-    /// Samples of the stack per second, for a profile; 0 is none.
+    /// Samples of the stack per second, for a profile; 0 turns them off.
     pub rate: &'w AtomicU32,
     /// The start time of the request to end, in nanoseconds.
     pub end: &'w AtomicU64,

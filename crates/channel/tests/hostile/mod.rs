@@ -1,4 +1,4 @@
-//! What a hostile worker can do: write to the channel's memory through a mapping of its own, as it likes.
+//! The means of a hostile worker: it writes anything to the channel's memory, through a mapping of its own.
 
 use howdah_channel::{Geometry, SlotState, offsets};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -45,12 +45,12 @@ impl HostileMemory {
         self.u64(offsets::queue_cells(self.geometry) + n % (2 * usize::from(self.geometry.slots)) * 8)
     }
 
-    /// Tells all workers to stop, or (`false`) to go on.
+    /// Orders all workers to stop, or (`false`) to go on.
     pub fn order_all_to_stop(&self, stop: bool) {
         self.u64(offsets::drain_word(self.geometry)).store(stop.into(), Ordering::SeqCst);
     }
 
-    /// Tells one worker to stop, or (`None`) whoever has this place to go on.
+    /// Orders the worker of this index and incarnation to stop, or (`None`) removes the order of this index.
     pub fn order_to_stop(&self, index: u16, incarnation: Option<u16>) {
         let order = incarnation.map_or(0, |incarnation| u64::from(incarnation) + 1);
         let word = self.u64(offsets::worker(self.geometry, index));
