@@ -177,7 +177,7 @@ def test_a_file_is_checked_without_a_server(tmp_path):
     result = howdah("config", "check", file)
     assert result.returncode == 0 and "howdah: warning: " in result.stderr and "telemetry" in result.stderr
     result = howdah("config", "check", "-", stdin=b"{\n  \xff}")
-    assert result.returncode == 1 and "standard input:2:3: a byte that is not UTF-8" in result.stderr
+    assert result.returncode == 1 and "standard input:2:3: the text has a byte that is not UTF-8" in result.stderr
 
 
 def test_the_schema_is_json():
@@ -389,7 +389,7 @@ def test_an_application_is_restarted(folder, run, name):
 
 def test_the_restart_of_a_missing_application_is_an_error(fail):
     assert fail("restart", "shop") == 'Value doesn\'t exist. there is no application "shop"\n'
-    assert "not empty" in fail("restart", "")
+    assert "is empty; write the name" in fail("restart", "")
 
 
 # --- certificate

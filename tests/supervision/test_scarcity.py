@@ -232,7 +232,7 @@ def test_a_short_backlog_is_logged_at_the_start(shop):
     if subprocess.run(["unshare", "--net", "sh", "-c", script, "sh", "true"], capture_output=True).returncode:
         pytest.skip("no network namespaces here")
     server = shop(how={"prefix": ("unshare", "--net", "sh", "-c", script, "sh")})
-    assert "no more than 128 connections may wait" in server.stderr
+    assert "at most 128 connections may wait" in server.stderr
     assert "sysctl -w net.core.somaxconn=4096" in server.stderr
 
 
