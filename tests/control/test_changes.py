@@ -322,7 +322,7 @@ def test_an_application_that_does_not_boot_is_rejected(scripts, stable, code, ou
         assert output in detail and len(lines) <= 10 and len(detail) < 8000
         for line in lines:
             assert line.replace(" [31m", "\x1b[31m") in stable.stderr, "the log has the output, too"
-    (logged, _) = [line for line in stable.stderr.splitlines() if "was not put in force" in line]
+    (logged, _) = [line for line in stable.stderr.splitlines() if "the configuration change failed" in line]
     assert output not in logged or not lines, "the log has the line once"
 
 

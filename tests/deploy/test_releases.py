@@ -145,7 +145,7 @@ def test_a_rejected_release_is_not_tried_again(site):
         site.swap("nothing")
         wait_for(lambda: "is not known where the paths" in server.stderr, "the warning")
         site.swap("bad")
-        wait_for(lambda: "lead again to the release that was refused" in server.stderr, "the return of the paths")
+        wait_for(lambda: "lead again to the rejected release" in server.stderr, "the return of the paths")
         assert server.stderr.count("was not reloaded") == 1 and server.get("/").text == "slow"
         site.swap("2")
         wait_for_version(server, "2")

@@ -43,7 +43,7 @@ def test_a_worker_without_descriptors_answers_its_request_and_exits(shop):
         assert server.get("/closes.php").status in (200, 502)
         wait_for(lambda: server.get("/pid.php").text != before, "another worker")
         assert time.monotonic() - began < 5
-    wait_for(lambda: "exited with code 74, as a script has closed its descriptors" in server.stderr, "the line")
+    wait_for(lambda: "exited with code 74 because a script closed its descriptors" in server.stderr, "the line")
     assert "replaced" not in server.stderr, "the prototype broke no rule"
 
 

@@ -104,7 +104,7 @@ def test_a_restart_needs_no_disk(folder, tmp_path):
             assert server.get("/pid.php").text != before
             ballast.unlink()
             assert 'the application "shop" was restarted after' in server.stderr
-            assert "a new configuration was not put in force (PUT /config/applications/shop/processes): " in server.stderr
+            assert "the configuration change failed (PUT /config/applications/shop/processes): " in server.stderr
 
 
 def test_missing_logs_do_not_stop_requests(folder, tmp_path):

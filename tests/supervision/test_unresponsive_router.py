@@ -82,7 +82,7 @@ def test_a_change_that_no_router_applies_fails(folder, run):
         answer = server.api("PUT", COLOUR, {"COLOUR": "red"})
     for router in server.titled("howdah: router"):
         router.kill(signal.SIGCONT)
-    assert answer.status == 500 and "no router took it over" in answer.json()["detail"], answer
+    assert answer.status == 500 and "no router applied the configuration" in answer.json()["detail"], answer
     after = server.api("GET", "/config")
     assert (after.text, after.header("ETag")) == (before.text, before.header("ETag"))
     assert "COLOUR" not in (server.directory / "state" / "conf.json").read_text()

@@ -9,8 +9,8 @@ pub fn get(name: &str, control: &Control) -> Result<ApiAnswer, Refusal> {
     let generation = control.served_generation(name).ok_or_else(|| no_such_application(name))?;
     let log = generation.slow_log().ok_or_else(|| {
         let detail = format!(
-            "applications/{name}/slow_log is not set; {{\"threshold\": 1}} has requests written down that take longer than a \
-             second"
+            "applications/{name}/slow_log is not set; to log requests that take longer than one second, set it to \
+             {{\"threshold\": 1}}"
         );
         Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
     })?;

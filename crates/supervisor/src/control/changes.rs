@@ -47,12 +47,12 @@ pub struct EndedDeploy {
     pub rejected: BTreeMap<String, Vec<PinnedLink>>,
 }
 
-/// The meaning of a router's report that it serves by a configuration.
+/// The meaning of a router's report that it has applied a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Configured {
     /// That is not the active configuration any more.
     Outdated,
-    /// It serves by the configuration that was active before.
+    /// No change was waiting for it: the configuration was active before.
     Unchanged,
     /// A change is complete.
     Switched,
@@ -286,7 +286,7 @@ impl Changes {
         self.on_router_lost(runtime, now);
     }
 
-    /// The router serves by the configuration with this version.
+    /// The router has applied the configuration with this version.
     pub fn on_configured(&mut self, version: u64, runtime: &mut Runtime, now: Instant) -> Configured {
         if version != self.active.version {
             return Configured::Outdated;
@@ -325,12 +325,12 @@ impl Changes {
         }
     }
 
-    /// The router cannot serve by the configuration: a bug, because it was validated before.
+    /// The router rejected the configuration: a bug, because it was validated before.
     pub fn on_rejected(&mut self, version: u64, reason: &str, runtime: &mut Runtime, now: Instant) {
         if version == self.active.version {
             runtime.router.on_rejected();
-            tracing::error!("the router refused the configuration: {reason}");
-            self.switch_back(&format!("the router refused the configuration: {reason}"), runtime, now);
+            tracing::error!("the router rejected the configuration: {reason}");
+            self.switch_back(&format!("the router rejected the configuration: {reason}"), runtime, now);
         }
     }
 
@@ -342,7 +342,8 @@ impl Changes {
             Some(Progress::Switching { routers_lost, .. }) => {
                 *routers_lost += 1;
                 if *routers_lost >= MAX_ROUTERS_LOST {
-                    let reason = format!("the router ended {MAX_ROUTERS_LOST} times before it served by it");
+                    let reason =
+                        format!("the router exited {MAX_ROUTERS_LOST} times before it applied the configuration");
                     self.switch_back(&reason, runtime, now);
                 }
             }
@@ -350,13 +351,13 @@ impl Changes {
         }
     }
 
-    /// The router does not serve by the new configuration: the one before is active again.
+    /// The router did not apply the new configuration: the one before is active again.
     fn switch_back(&mut self, reason: &str, runtime: &mut Runtime, now: Instant) {
         if !self.change.as_ref().is_some_and(Change::is_switching) {
             return;
         }
         self.fail(reason, runtime, now);
-        // The router may be another one than the one that served by it before.
+        // The router may be another process than the one that applied it before.
         if matches!(runtime.stage, Stage::Serving)
             && let Err(error) = runtime.configure_router(&self.active, now)
             && runtime.router.is_running()
@@ -377,7 +378,7 @@ impl Changes {
         if let Some(state) = self.state.as_ref().filter(|_| other)
             && let Err(problem) = state.store_configuration(&self.active.document.compact())
         {
-            tracing::error!("the configuration that was not put in force stays stored: {problem}");
+            tracing::error!("the configuration that failed stays stored: {problem}");
         }
     }
 
@@ -393,7 +394,7 @@ impl Changes {
         if self.switch_deadline().is_some_and(|at| at <= now) {
             runtime.router.kill_unconfigured();
             let seconds = router_timeouts::switch().as_secs();
-            let reason = format!("no router took it over in {seconds} seconds; see howdah's log");
+            let reason = format!("no router applied the configuration within {seconds} s; see howdah's log");
             self.switch_back(&reason, runtime, now);
         }
     }
@@ -483,7 +484,7 @@ impl ChangeRequest {
         let took = self.since.elapsed().as_millis();
         match &self.kind {
             ChangeKind::Configuration(how) => {
-                tracing::info!("a new configuration is in force ({how}) after {took} ms");
+                tracing::info!("the configuration is active ({how}) after {took} ms");
             }
             ChangeKind::Restart(name) => tracing::info!("the application {name:?} was restarted after {took} ms"),
         }
@@ -495,7 +496,7 @@ impl ChangeRequest {
         let line = first_line(reason);
         match &self.kind {
             ChangeKind::Configuration(how) => {
-                tracing::error!("a new configuration was not put in force ({how}): {line}");
+                tracing::error!("the configuration change failed ({how}): {line}");
             }
             ChangeKind::Restart(name) => {
                 tracing::error!("the application {name:?} was not restarted; what ran before goes on: {line}");

@@ -145,8 +145,8 @@ impl Deploys {
         if std::mem::take(&mut unresolved.is_lost) {
             let cause = DeployCause::Swapped(link.clone());
             tracing::warn!(
-                "the paths of the application {name:?} lead again to the release that was refused: {cause}; what runs \
-                 goes on until they lead elsewhere, or until `howdah restart {name}`"
+                "the paths of the application {name:?} lead again to the rejected release ({cause}); the running \
+                 release stays until they lead elsewhere, or until `howdah restart {name}`"
             );
         }
         None

@@ -7,7 +7,8 @@
 //! - [`runtime`]: the generations, the [router], the listening sockets, and what the router [is sent](hand_over) of them
 //! - [`shutdown`]: the [stages](stage) in which everything exits
 //!
-//! A change that fails leaves what ran before. The first one that fails ends the supervisor, with one line.
+//! A change that fails leaves what ran before. If the configuration of the command line fails, the supervisor exits, with
+//! one line; if a stored one fails, it starts with an empty one.
 
 pub mod active;
 pub mod change;
@@ -153,7 +154,7 @@ impl Control {
         }
     }
 
-    /// The router serves by the configuration with this version.
+    /// The router has applied the configuration with this version.
     fn on_configured(&mut self, version: u64, now: Instant) {
         let configured = self.changes.on_configured(version, &mut self.runtime, now);
         if configured != Configured::Outdated && matches!(self.runtime.stage, Stage::Booting) {

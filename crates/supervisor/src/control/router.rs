@@ -1,6 +1,6 @@
 //! The router process: its start, its load, its silence, and its death.
 //!
-//! A router that misses a message is killed, because it would serve by an incomplete state. A router that does not
+//! A router that misses a message is killed, because it would work with an incomplete state. A router that does not
 //! report its load, or does not apply a configuration in time, is killed as well. A router that dies is started again,
 //! after a pause that grows if routers die young.
 
@@ -118,7 +118,7 @@ impl RouterHandle {
 
     // Its process
 
-    /// Starts a router that serves by a configuration.
+    /// Starts a router with a configuration.
     ///
     /// # Errors
     /// When no process can be started, or it misses a message. There is no router then.

@@ -30,7 +30,7 @@ pub struct Runtime {
 // === impl Runtime ===
 
 impl Runtime {
-    /// Starts a router that serves by this configuration.
+    /// Starts a router with this configuration.
     ///
     /// # Errors
     /// When that fails. There is no router then.

@@ -1,7 +1,7 @@
 //! The event loop: it waits for signals, requests, messages of children and the clock, and passes each to its part.
 //!
-//! [`Control`] has everything that runs, [`Api`] the requests that wait. The loop ends when a shutdown is complete. It
-//! fails if the first configuration does not run.
+//! [`Control`] has everything that runs, [`Api`] the requests that wait. The loop ends when a shutdown is complete. If
+//! the configuration of the command line fails, the supervisor exits; if a stored one fails, it starts with an empty one.
 
 mod banner;
 

@@ -9,8 +9,8 @@
 //! - [`boot_output`], [`worker_report`]: what the API shows of a generation
 //! - [`generations`]: all of them
 //!
-//! A worker that dies is started again by the prototype. A prototype that dies is started again by the supervisor, on the
-//! same channel. Its workers become children of the supervisor, finish their requests and exit. A generation that never
+//! When a worker dies, [`policy::workers`](crate::policy::workers) decides when the next one starts, and the prototype
+//! forks it on order. A prototype that dies is started again by the supervisor, on the same channel. Its workers become children of the supervisor, finish their requests and exit. A generation that never
 //! forked a worker does not start again: it reports its failure.
 
 mod automatic;
@@ -525,7 +525,7 @@ impl Generation {
     fn kill_lingering(&mut self, now: Instant) {
         if self.kill_at.take_if(|at| *at <= now).is_some() {
             tracing::warn!(
-                "scripts of the former {:?} still run {} s after their last request; they are killed",
+                "killing scripts of a drained generation of {:?}, {} s after the router released it",
                 self.plan.name,
                 GRACE.as_secs()
             );

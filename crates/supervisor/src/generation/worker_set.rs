@@ -133,11 +133,7 @@ impl WorkerSet {
         let is_unexpected = !self.is_replacing && !is_stopping && !was_overdue;
         let by_itself = is_unexpected && !self.table.is_leaving(worker);
         if end != ProcessEnd::Code(0) && is_unexpected {
-            let cause = match end {
-                ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE) => ", as a script has closed its descriptors",
-                _ => "",
-            };
-            tracing::warn!("worker of {:?} (pid {pid}) {end}{cause}; another worker is started", self.application);
+            tracing::warn!("worker of {:?} (pid {pid}) {}", self.application, self.describe_exit(worker, end));
         }
         let account = self.control.account(worker);
         let in_request = account.is_some_and(|account| account.current.is_some());
@@ -154,6 +150,16 @@ impl WorkerSet {
             let killer = account.and_then(|account| account.current).filter(|_| by_itself);
             self.forget(worker, killer.map(|current| current.name()), now);
         }
+    }
+
+    /// How a worker ended, and what follows, for the log. A worker that was asked to exit is not replaced.
+    fn describe_exit(&self, worker: WorkerId, end: ProcessEnd) -> String {
+        let cause = match end {
+            ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE) => " because a script closed its descriptors",
+            _ => "",
+        };
+        let next = if self.table.is_leaving(worker) { "" } else { "; another worker is started" };
+        format!("{end}{cause}{next}")
     }
 
     /// The prototype is dead: its workers finish their requests and exit.
@@ -262,5 +268,34 @@ impl WorkerSet {
             self.control.workers_replaced();
             self.notices.push(ToRouter::WorkersReplaced { generation: self.generation });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_channel::Geometry;
+
+    #[test]
+    fn only_a_worker_that_is_replaced_is_logged_as_replaced() {
+        let now = Instant::now();
+        let control = ControlEnd::create(Geometry::for_workers(1, 1)).unwrap();
+        let mut workers = WorkerSet::new(1, "shop".to_owned(), Workers::new(1), control);
+        let worker = workers.start_due(now)[0];
+        assert!(workers.on_started(worker, None));
+        let (segfault, unreachable) = (ProcessEnd::Signal(11), ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE));
+        assert_eq!(
+            workers.describe_exit(worker, segfault),
+            "was killed by signal 11 (SIGSEGV); another worker is started"
+        );
+        assert_eq!(
+            workers.describe_exit(worker, unreachable),
+            "exited with code 74 because a script closed its descriptors; another worker is started"
+        );
+        workers.retire(worker);
+        assert_eq!(workers.describe_exit(worker, segfault), "was killed by signal 11 (SIGSEGV)");
+        let exit = WorkerExit { end: segfault, is_stopping: false, was_overdue: false, has_limits: false };
+        workers.on_exit(worker, 1, exit, now);
+        assert_eq!(workers.table.next_deadline(), None, "no other worker is due");
     }
 }

@@ -20,8 +20,7 @@ pub struct Group(Arc<Folder>);
 #[derive(Debug)]
 struct Folder(PathBuf);
 
-/// The groups that we created, of all applications, and that still exist: a new generation takes over those of the old
-/// one.
+/// The groups that we created, of all applications, and that still exist: a new generation uses those of the old one.
 static CREATED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 // === impl Group ===
