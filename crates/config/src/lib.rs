@@ -84,5 +84,5 @@ pub use settings::telemetry::{Telemetry, TelemetryProtocol};
 pub use template::path::PathTemplate;
 pub use template::text::{Template, TemplatePart};
 pub use template::variable::{TemplateVariable, Variables};
-pub use tls::policy::{CipherSuite, KeyExchangeGroup, TlsPolicy, TlsVersions};
+pub use tls::conf_commands::{CipherSuite, KeyExchangeGroup, TlsPolicy, TlsVersions};
 pub use tls::{TicketKey, Tickets, Tls, TlsSession};

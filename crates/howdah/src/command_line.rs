@@ -88,6 +88,7 @@ pub fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::error::ErrorKind;
     use std::path::Path;
 
     fn serve_options(arguments: &[&str]) -> Result<ServeOptions, clap::Error> {
@@ -123,15 +124,15 @@ mod tests {
 
     #[test]
     fn wrong_options_are_rejected() {
-        for wrong in [
-            &["--processes", "0"][..],
-            &["--processes", "x"],
-            &["--listen", "24010"],
-            &["--ini", "a"],
-            &["--env", "=x"],
-            &["a", "b"],
+        for (wrong, kind) in [
+            (&["--processes", "0"][..], ErrorKind::ValueValidation),
+            (&["--processes", "x"], ErrorKind::ValueValidation),
+            (&["--listen", "24010"], ErrorKind::ValueValidation),
+            (&["--ini", "a"], ErrorKind::ValueValidation),
+            (&["--env", "=x"], ErrorKind::ValueValidation),
+            (&["a", "b"], ErrorKind::UnknownArgument),
         ] {
-            assert!(serve_options(wrong).is_err(), "{wrong:?}");
+            assert_eq!(serve_options(wrong).map_err(|error| error.kind()).err(), Some(kind), "{wrong:?}");
         }
     }
 }

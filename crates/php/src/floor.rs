@@ -6,7 +6,7 @@
 #![allow(unsafe_code)] // runs PHP
 
 use crate::sapi;
-use crate::worker::callbacks::{self, Exchange};
+use crate::worker::callbacks::{self, CurrentRequest};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::ffi::CString;
 use std::ptr::null;
@@ -33,7 +33,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         return Err("PHP does not start".into());
     }
     let script = c(script)?;
-    let request = sapi::Request {
+    let request = sapi::SapiRequest {
         variables: null(),
         count: 0,
         method: c"GET".as_ptr(),
@@ -51,7 +51,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     };
     let run = |count: u32| {
         for _ in 0..count {
-            callbacks::begin(Exchange::Discard);
+            callbacks::begin(CurrentRequest::Discard);
             // SAFETY: PHP is started; the pointers outlive the call.
             unsafe { sapi::howdah_php_run(&request) };
         }

@@ -18,7 +18,7 @@ pub struct Variable {
 
 /// `struct howdah_request`.
 #[repr(C)]
-pub struct Request {
+pub struct SapiRequest {
     pub variables: *const Variable,
     pub count: usize,
     pub method: *const c_char,
@@ -68,7 +68,7 @@ unsafe extern "C" {
     pub fn howdah_php_lock_setting(name: *const c_char);
     pub fn howdah_php_opcache_is_on() -> c_int;
     pub fn howdah_php_after_fork();
-    pub fn howdah_php_run(request: *const Request);
+    pub fn howdah_php_run(request: *const SapiRequest);
     pub fn howdah_sampler_start(setup: *const SamplerSetup) -> c_int;
     fn howdah_sampler_has_ended_a_request() -> c_int;
     pub fn howdah_php_shutdown();

@@ -13,8 +13,8 @@ pub enum ToRouter {
     /// Prepare a generation that a configuration will name. Descriptors: its channel's memory, the text of its
     /// [`GenerationPaths`](crate::generation_paths::GenerationPaths), then one eventfd for each thread.
     AddGeneration(GenerationBoot),
-    /// Send these requests to a generation that no configuration names yet: [`FromRouter::Warmed`]. Descriptors: the text
-    /// of the requests, an array of [`WarmUpRequest`](crate::warm_up::WarmUpRequest)s.
+    /// Send these requests to a generation that no configuration names yet: [`FromRouter::WarmUpEnded`]. Descriptors: the
+    /// text of the requests, an array of [`WarmUpRequest`](crate::warm_up::WarmUpRequest)s.
     WarmUp {
         /// The generation.
         generation: u64,
@@ -32,7 +32,8 @@ pub enum ToRouter {
     /// Serve with this configuration from now on. Descriptors: its text; the certificates, a JSON object of names and PEM
     /// bundles; the access log, if there is one.
     Configure(RouterConfiguration),
-    /// A worker is started: it may claim requests. Sent for each living worker after the boot message, and for each start.
+    /// A worker is started: it may claim requests. Sent for each living worker after the `AddGeneration` of its
+    /// generation, and for each later start.
     WorkerStarted {
         /// The generation it belongs to.
         generation: u64,
@@ -81,7 +82,8 @@ pub struct GenerationBoot {
     pub application: String,
     /// The size of its channel.
     pub geometry: Geometry,
-    /// The number of idle workers below which the router sends [`FromRouter::WorkersWanted`]; `None` never.
+    /// The number of idle workers below which the router sends [`FromRouter::WorkersWanted`]; the
+    /// router also sends it when requests wait and no worker is idle. `None`: never.
     pub spare_workers: Option<u32>,
     /// The limit of a request's run time, in milliseconds: [`FromRouter::Overdue`].
     pub timeout_ms: Option<u64>,
@@ -117,12 +119,12 @@ pub enum FromRouter {
         /// The reason, as a sentence.
         reason: String,
     },
-    /// A generation has answered its warm-up.
-    Warmed {
+    /// The warm-up of a generation has ended.
+    WarmUpEnded {
         /// The generation.
         generation: u64,
-        /// Why it must not become active, as a sentence.
-        refusal: Option<String>,
+        /// The reason that the generation must not become active, as a sentence; `None` after a successful warm-up.
+        failure: Option<String>,
     },
     /// No request uses this generation, and none will.
     Released {
@@ -136,7 +138,7 @@ pub enum FromRouter {
         /// The rule.
         rule: String,
     },
-    /// Fewer workers are idle than `spare_workers`.
+    /// Fewer workers are idle than `spare_workers`, or requests wait and none is idle.
     WorkersWanted {
         /// The generation.
         generation: u64,
@@ -171,6 +173,6 @@ pub struct RouterLoad {
     pub requests_active: BTreeMap<u64, u64>,
     /// Requests that wait for a worker, by generation.
     pub requests_waiting: BTreeMap<u64, u64>,
-    /// Requests that were answered 503 because no worker claimed them in time, by generation.
-    pub requests_refused: BTreeMap<u64, u64>,
+    /// Requests that were answered 503 by the queue, or because requests of the same kind kill workers, by generation.
+    pub requests_rejected: BTreeMap<u64, u64>,
 }

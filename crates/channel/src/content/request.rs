@@ -95,7 +95,7 @@ pub mod code {
 
 /// Collects the variables of a request. Reused from one request to the next.
 #[derive(Debug, Default)]
-pub struct HeadWriter {
+pub struct RequestHeadWriter {
     bytes: Vec<u8>,
     count: u32,
 }
@@ -111,9 +111,9 @@ pub struct Variable {
     pub value: (u32, u32),
 }
 
-// === impl HeadWriter ===
+// === impl RequestHeadWriter ===
 
-impl HeadWriter {
+impl RequestHeadWriter {
     /// Begins the head of another request.
     pub fn restart(&mut self) {
         self.bytes.clear();
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn texts_are_for_a_person_to_read() {
-        let mut writer = HeadWriter::default();
+        let mut writer = RequestHeadWriter::default();
         writer.restart();
         writer.known(code::REQUEST_METHOD, b"GET");
         writer.known(code::REQUEST_URI, b"/\xff");
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn variables_come_back_as_they_were_written() {
-        let mut writer = HeadWriter::default();
+        let mut writer = RequestHeadWriter::default();
         writer.restart();
         writer.known(code::REQUEST_METHOD, b"GET");
         writer.named(b"HTTP_HOST", b"example.org");

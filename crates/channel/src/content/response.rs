@@ -13,7 +13,7 @@ pub const HEAD_LIMIT: usize = 1024 * 1024;
 
 /// Collects the head of a response. Reused from one request to the next.
 #[derive(Debug, Default)]
-pub struct HeadWriter {
+pub struct ResponseHeadWriter {
     bytes: Vec<u8>,
 }
 
@@ -27,9 +27,9 @@ pub struct Head<'b> {
     headers: &'b [u8],
 }
 
-// === impl HeadWriter ===
+// === impl ResponseHeadWriter ===
 
-impl HeadWriter {
+impl ResponseHeadWriter {
     /// Begins a head.
     pub fn restart(&mut self, status: u16, reason: &[u8]) {
         let reason = &reason[..reason.len().min(512)];
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_head_comes_back_as_it_was_written() {
-        let mut writer = HeadWriter::default();
+        let mut writer = ResponseHeadWriter::default();
         writer.restart(404, b"Nowhere");
         writer.header(b"Content-Type: text/html");
         writer.header(b"X-Empty:");
@@ -119,10 +119,13 @@ mod tests {
 
     #[test]
     fn impossible_lengths_are_violations() {
-        assert!(parse(&[3, 0, 0, 0, 0, 0, 0]).is_err());
-        assert!(parse(&u32::MAX.to_le_bytes()).is_err());
-        assert!(parse(&[4, 0, 0, 0, 200, 0, 1, 0]).is_err());
-        assert!(parse(&[9, 0, 0, 0, 200, 0, 0, 0, 9, 0, 0, 0, b'x']).is_err());
+        let length = "the length of a response's head is impossible";
+        let reason = "a response's reason phrase leaves its head";
+        let header = "a response's header leaves its head";
+        assert_eq!(parse(&[3, 0, 0, 0, 0, 0, 0]), Err(Violation(length)));
+        assert_eq!(parse(&u32::MAX.to_le_bytes()), Err(Violation(length)));
+        assert_eq!(parse(&[4, 0, 0, 0, 200, 0, 1, 0]), Err(Violation(reason)));
+        assert_eq!(parse(&[9, 0, 0, 0, 200, 0, 0, 0, 9, 0, 0, 0, b'x']), Err(Violation(header)));
     }
 
     proptest::proptest! {

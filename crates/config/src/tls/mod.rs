@@ -1,6 +1,6 @@
 //! `tls`: the certificates of a listener, its TLS policy, and how clients resume sessions.
 
-pub(crate) mod policy;
+pub(crate) mod conf_commands;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::document::secrets;
 use crate::error::{Error, did_you_mean, quoted};
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
-use crate::tls::policy::TlsPolicy;
+use crate::tls::conf_commands::TlsPolicy;
 
 pub(crate) const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], unsupported: &[] };
 pub(crate) const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], unsupported: &[] };

@@ -125,7 +125,7 @@ mod tests {
             ("/status/applications/shop/processes", (200, r#"{"workers": []}"#)),
         ]);
         assert_eq!(fetch(&api, None).map(Value::Object), Ok(json!({ "shop": { "workers": [] } })));
-        assert!(fetch(&api, Some("blog")).is_err());
+        assert_eq!(fetch(&api, Some("blog")), Err("None.".to_owned()));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)] // called from C with pointers
 
 use crate::log;
-use howdah_channel::response::HeadWriter;
+use howdah_channel::response::ResponseHeadWriter;
 use howdah_channel::{BodyError, Claim, Violation};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_long};
@@ -14,8 +14,8 @@ use std::ffi::{c_char, c_int, c_long};
 /// The exit code of a worker whose slot another worker has overwritten: EX_SOFTWARE of sysexits.h.
 const EXIT_VIOLATION: c_int = 70;
 
-/// Where a request's bytes come from and go to.
-pub enum Exchange {
+/// The request that the worker runs: where its bytes come from and go to.
+pub enum CurrentRequest {
     /// Through the channel.
     Channel(Claim<'static>),
     /// Nowhere: `--floor` measures PHP alone.
@@ -23,18 +23,18 @@ pub enum Exchange {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Exchange>> = const { RefCell::new(None) };
-    static HEAD: RefCell<HeadWriter> = RefCell::new(HeadWriter::default());
+    static CURRENT: RefCell<Option<CurrentRequest>> = const { RefCell::new(None) };
+    static HEAD: RefCell<ResponseHeadWriter> = RefCell::new(ResponseHeadWriter::default());
 }
 
 /// Makes this the current request.
-pub fn begin(exchange: Exchange) {
-    CURRENT.with_borrow_mut(|current| *current = Some(exchange));
+pub fn begin(request: CurrentRequest) {
+    CURRENT.with_borrow_mut(|current| *current = Some(request));
 }
 
 fn with_claim<T>(default: T, act: impl FnOnce(&mut Claim<'static>) -> T) -> T {
     CURRENT.with_borrow_mut(|current| match current {
-        Some(Exchange::Channel(claim)) => act(claim),
+        Some(CurrentRequest::Channel(claim)) => act(claim),
         _ => default,
     })
 }
@@ -103,7 +103,7 @@ extern "C" fn howdah_head_end() {
 
 #[unsafe(no_mangle)]
 extern "C" fn howdah_finish() {
-    if let Some(Exchange::Channel(claim)) = CURRENT.with_borrow_mut(Option::take) {
+    if let Some(CurrentRequest::Channel(claim)) = CURRENT.with_borrow_mut(Option::take) {
         claim.finish();
     }
 }

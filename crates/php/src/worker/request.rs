@@ -12,15 +12,15 @@ use std::time::Duration;
 
 /// The buffers of a request, reused for the next one.
 #[derive(Default)]
-pub struct Request {
+pub struct RequestBuffers {
     head: Vec<u8>,
     variables: Vec<Variable>,
     pointers: Vec<sapi::Variable>,
 }
 
-// === impl Request ===
+// === impl RequestBuffers ===
 
-impl Request {
+impl RequestBuffers {
     /// Whether it is a request of a warm-up. The router writes this variable last.
     pub fn is_warm_up(&self) -> bool {
         self.variables.last().is_some_and(|variable| variable.code == code::HOWDAH_WARM_UP)
@@ -35,7 +35,7 @@ impl Request {
     }
 
     /// The request for PHP. Its pointers point into `self` and `c_names`.
-    pub fn for_php(&mut self, c_names: &[CString], began: Duration) -> sapi::Request {
+    pub fn for_php(&mut self, c_names: &[CString], began: Duration) -> sapi::SapiRequest {
         let head = &self.head;
         let at = |start: u32| head[start as usize..].as_ptr().cast::<c_char>();
         let mut by_code = [null::<c_char>(); NAMES.len()];
@@ -60,7 +60,7 @@ impl Request {
             unsafe { CStr::from_ptr(length) }.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0)
         };
         let or_empty = |text: *const c_char| if text.is_null() { c"".as_ptr() } else { text };
-        sapi::Request {
+        sapi::SapiRequest {
             variables: self.pointers.as_ptr(),
             count: self.pointers.len(),
             method: or_empty(known(code::REQUEST_METHOD)),

@@ -6,9 +6,9 @@
 #![allow(unsafe_code)] // runs PHP
 
 use super::allowance::{Allowance, Limit};
-use super::callbacks::{self, Exchange};
+use super::callbacks::{self, CurrentRequest};
 use super::growth::Growth;
-use super::request::Request;
+use super::request::RequestBuffers;
 use super::stderr::Stderr;
 use crate::{log, sapi};
 use howdah_channel::account::{monotonic, process_cpu_time};
@@ -37,7 +37,7 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[CString], limits: &WorkerLimits
     let allowance = Allowance::new(limits.requests, limits.memory, end.index());
     let mut growth = Growth::begin();
     let mut served = 0;
-    let mut request = Request::default();
+    let mut request = RequestBuffers::default();
     let mut since_reaped = 0;
     let ledger = end.open_ledger();
     let cpu_at_start = process_cpu_time();
@@ -49,7 +49,7 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[CString], limits: &WorkerLimits
         let for_php = request.for_php(c_names, began);
         let (slot, sequence) = claim.name();
         ledger.begin(slot, sequence, began);
-        callbacks::begin(Exchange::Channel(claim));
+        callbacks::begin(CurrentRequest::Channel(claim));
         // SAFETY: PHP was started in the prototype; all pointers point into `request` and `c_names`, which outlive the call.
         let run = || unsafe { sapi::howdah_php_run(&for_php) };
         if request.is_warm_up() {

@@ -4,7 +4,7 @@ use crate::php::script::Script;
 use crate::product;
 use crate::request::subject::Subject;
 use crate::request::unsafe_fields::is_safe;
-use howdah_channel::request::{HeadWriter, code};
+use howdah_channel::request::{RequestHeadWriter, code};
 use howdah_config::Scheme;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, USER_AGENT};
 use http::request::Parts;
@@ -15,7 +15,7 @@ use std::path::Path;
 /// If several headers map to the same variable, a header with a safe name has priority, or else the first header; a header
 /// with an unsafe name arrives here only if the configuration keeps it. `Proxy` is left out: programs take HTTP_PROXY for
 /// their own setting (CVE-2016-5385).
-pub fn write(head: &mut HeadWriter, subject: &Subject<'_>, root: &Path, script: &Script, body_len: Option<u64>) {
+pub fn write(head: &mut RequestHeadWriter, subject: &Subject<'_>, root: &Path, script: &Script, body_len: Option<u64>) {
     let Subject { parts, peer, origin, host, path, .. } = subject;
     let root = root.as_os_str().as_encoded_bytes();
     let uri = parts.uri.path_and_query().map_or("/", |target| target.as_str());
@@ -56,7 +56,7 @@ pub fn write(head: &mut HeadWriter, subject: &Subject<'_>, root: &Path, script: 
     headers(head, parts);
 }
 
-fn headers(head: &mut HeadWriter, parts: &Parts) {
+fn headers(head: &mut RequestHeadWriter, parts: &Parts) {
     let mut name = Vec::with_capacity(64);
     for key in parts.headers.keys() {
         let mut values = parts.headers.get_all(key).iter();

@@ -151,7 +151,7 @@ impl SharedGeneration {
     }
 
     /// How many requests were answered 503 because no worker took them in time, or would.
-    pub fn refused_requests(&self) -> u64 {
+    pub fn rejected_requests(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 

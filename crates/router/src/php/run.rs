@@ -13,7 +13,7 @@ use crate::php::{cgi, response_head, retry};
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
-use howdah_channel::request::HeadWriter;
+use howdah_channel::request::RequestHeadWriter;
 use howdah_config::{Http, Retry};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -91,7 +91,7 @@ pub fn kind_of(subject: &Subject<'_>, script: &Script) -> RequestKind {
 async fn attempt(
     port: &Rc<GenerationPort>,
     parts: &Parts,
-    write_head: impl Fn(&mut HeadWriter),
+    write_head: impl Fn(&mut RequestHeadWriter),
     body: BufferedBody,
     spool_folder: Option<&Path>,
     wait: Wait,

@@ -1,12 +1,13 @@
 //! The first requests of a generation: the supervisor orders them, before any configuration names the generation.
 //!
 //! One thread sends them, one after the other, as GET requests from 127.0.0.1, with the CGI variables of any request and
-//! `HOWDAH_WARM_UP=1`. opcache is shared by the workers of a generation, so each request is sent once, to whichever
-//! worker takes it. They appear in no log and no count. The thread keeps its port until a configuration names the
-//! generation or the supervisor takes it back: a port's eventfd is given out once.
+//! `HOWDAH_WARM_UP=1`. The workers of a generation share one opcache, so each request is sent once, and any worker may
+//! run it. Warm-up requests are neither logged nor counted. The thread keeps its port until a configuration names the
+//! generation or the supervisor drops the generation: a generation gives each thread its eventfd only once.
 //!
-//! A status of 500 or more, a worker that dies, a response that breaks off and a timeout make the generation unfit:
-//! the supervisor receives the reason. A status of 400 or more is a warning: the URI is probably mistaken, the application is not.
+//! A status of 500 or more, a worker that dies, a response that breaks off and a timeout make the warm-up fail:
+//! the supervisor receives the reason. Any other status of 400 or more is logged as a warning: then the URI is probably
+//! wrong, not the application.
 
 use crate::net::peer::Peer;
 use crate::php::cgi;
@@ -19,7 +20,7 @@ use crate::request::path::RequestPath;
 use crate::request::subject::{Origin, Subject};
 use crate::response::failure::Failure;
 use crate::supervisor_link::SupervisorLink;
-use howdah_channel::request::{HeadWriter, code};
+use howdah_channel::request::{RequestHeadWriter, code};
 use howdah_channel::response;
 use howdah_config::Scheme;
 use howdah_protocol::router_messages::FromRouter;
@@ -76,7 +77,7 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
     let all = async {
         for request in &order.requests {
             current = Some(request);
-            judge(&port, request).await?;
+            check(&port, request).await?;
         }
         Ok(())
     };
@@ -85,11 +86,11 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
         let name = current.map(name).unwrap_or_default();
         Err(format!("{name} had no answer when the warm-up had taken {} s", LONGEST_WARM_UP.as_secs()))
     });
-    order.supervisor.send(&FromRouter::Warmed { generation: port.generation.id, refusal: result.err() });
+    order.supervisor.send(&FromRouter::WarmUpEnded { generation: port.generation.id, failure: result.err() });
 }
 
-/// Whether the generation is fit, as far as this request shows.
-async fn judge(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<(), String> {
+/// Sends a request, and decides whether the warm-up has failed.
+async fn check(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<(), String> {
     let name = name(request);
     match answer(port, request).await {
         Ok(status) if status.is_server_error() => Err(format!("{name} was answered {}", status.as_u16())),
@@ -127,9 +128,9 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<St
         Resolved::Nothing => return Ok(StatusCode::NOT_FOUND),
         Resolved::Forbidden(_) => return Ok(StatusCode::FORBIDDEN),
     };
-    let write_head = |head: &mut HeadWriter| {
+    let write_head = |head: &mut RequestHeadWriter| {
         cgi::write(head, &subject, &target.root, &script, None);
-        // It must come last: the worker looks there.
+        // It must be the last variable: the worker looks only at that one.
         head.known(code::HOWDAH_WARM_UP, b"1");
     };
     let wait = port.admit(&parts.uri, kind_of(&subject, &script))?;

@@ -48,7 +48,7 @@ impl Ports {
         let bell = generation.take_bell(usize::from(self.thread)).and_then(|bell| match watch(bell) {
             Ok(bell) => Some(spawn_local(answer_bell(bell)).abort_handle()),
             Err(error) => {
-                tracing::error!(%error, "a thread cannot watch its workers (see `ulimit -n`); it looks after them seldom");
+                tracing::error!(%error, "a thread cannot watch its workers (see `ulimit -n`); it polls them every 250 ms");
                 None
             }
         });

@@ -252,7 +252,7 @@ impl RouterProcess {
         for generation in self.each_generation() {
             report.requests_active.insert(generation.id, generation.active_requests());
             report.requests_waiting.insert(generation.id, generation.waiting_requests());
-            report.requests_refused.insert(generation.id, generation.refused_requests());
+            report.requests_rejected.insert(generation.id, generation.rejected_requests());
         }
         report
     }

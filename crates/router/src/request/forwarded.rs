@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ForwardedClient {
     /// Its address.
-    pub client: Option<IpAddr>,
+    pub address: Option<IpAddr>,
     /// Its protocol.
     pub scheme: Option<Scheme>,
 }
@@ -23,7 +23,7 @@ pub fn read(trusted: &Forwarded, peer: Peer, headers: &HeaderMap) -> ForwardedCl
         return ForwardedClient::default();
     }
     ForwardedClient {
-        client: trusted.client_ip.as_deref().and_then(|name| client(trusted, headers, name)),
+        address: trusted.client_ip.as_deref().and_then(|name| client(trusted, headers, name)),
         scheme: trusted.protocol.as_deref().and_then(|name| scheme(headers, name)),
     }
 }
@@ -80,7 +80,7 @@ mod tests {
             headers.append("x-forwarded-for", HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         let peer = Peer::Ip(SocketAddr::new(peer.parse().unwrap(), 5));
-        read(&trusted(recursive), peer, &headers).client.map(|client| client.to_string())
+        read(&trusted(recursive), peer, &headers).address.map(|address| address.to_string())
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Origin {
         };
         if let Some(forwarded) = listener.and_then(|listener| listener.forwarded.as_ref()) {
             let named = forwarded::read(forwarded, end_of(&peer.remote_addr, &peer.remote_port), &parts.headers);
-            if let Some(address) = named.client {
+            if let Some(address) = named.address {
                 origin.address = address.to_string().into();
                 origin.port = String::new();
             }

@@ -91,7 +91,7 @@ struct ActiveRequests {
     active: u64,
     /// Ours: in the queue.
     waiting: u64,
-    /// Ours: answered 503 because of the queue.
+    /// Ours: answered 503 by the queue, or because requests of the same kind kill workers.
     refused: u64,
 }
 
@@ -107,7 +107,7 @@ pub fn of(control: &Control) -> Status {
         let idle = running.saturating_sub(usize::try_from(active).unwrap_or(usize::MAX));
         let processes = Processes { running, starting, idle, auto: generation.reason().map(Auto::from) };
         let of_router = |numbers: &BTreeMap<u64, u64>| numbers.get(id).copied().unwrap_or_default();
-        let (waiting, refused) = (of_router(&load.requests_waiting), of_router(&load.requests_refused));
+        let (waiting, refused) = (of_router(&load.requests_waiting), of_router(&load.requests_rejected));
         applications
             .insert(name.clone(), Application { processes, requests: ActiveRequests { active, waiting, refused } });
     }

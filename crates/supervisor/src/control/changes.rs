@@ -198,13 +198,13 @@ impl Changes {
     }
 
     /// The router reports the result of a warm-up.
-    pub fn on_warmed_up(&mut self, id: u64, refusal: Option<String>, runtime: &mut Runtime, now: Instant) {
+    pub fn on_warm_up_ended(&mut self, id: u64, failure: Option<String>, runtime: &mut Runtime, now: Instant) {
         // It may be the result of a change that has ended.
         let Some(warm_up) = self.warm_up_mut().filter(|warm_up| warm_up.pending().contains(&id)) else { return };
-        let Some(refusal) = refusal else { return warm_up.finish(id) };
+        let Some(failure) = failure else { return warm_up.finish(id) };
         let Some(generation) = runtime.generations.get_mut(id) else { return };
         let name = generation.name();
-        let mut reason = format!("the application {name:?} did not pass its warm-up: {refusal}");
+        let mut reason = format!("the application {name:?} did not pass its warm-up: {failure}");
         let output = generation.warm_up_output();
         if !output.is_empty() {
             reason.push_str(":\n");

@@ -128,8 +128,8 @@ impl Control {
         match message {
             FromRouter::Configured { version } => self.on_configured(version, now),
             FromRouter::Rejected { version, reason } => self.changes.on_rejected(version, &reason, runtime, now),
-            FromRouter::Warmed { generation, refusal } => {
-                self.changes.on_warmed_up(generation, refusal, runtime, now);
+            FromRouter::WarmUpEnded { generation, failure } => {
+                self.changes.on_warm_up_ended(generation, failure, runtime, now);
             }
             FromRouter::Released { generation } => {
                 runtime.router.on_released(generation);

@@ -7,7 +7,7 @@ use crate::php::generation::SharedGeneration;
 use crate::php::spool::SpoolLimits;
 use crate::response::failure::Failure;
 use bytes::Bytes;
-use howdah_channel::request::{HeadWriter, code, texts};
+use howdah_channel::request::{RequestHeadWriter, code, texts};
 use howdah_channel::{Exchange, Progress, Violation, WorkerId};
 use howdah_protocol::router_messages::FromRouter;
 use http::Uri;
@@ -27,7 +27,7 @@ pub struct GenerationPort {
     pub(super) thread: u16,
     pub(super) active: ActiveRequests,
     /// A head is written and submitted without a pause: one buffer is enough for all requests.
-    pub(super) head: RefCell<HeadWriter>,
+    pub(super) head: RefCell<RequestHeadWriter>,
     /// How much of a response may wait for its client.
     pub(super) spool_limits: SpoolLimits,
 }

@@ -6,7 +6,7 @@ use crate::php::generation::SharedGeneration;
 use crate::php::spool::Spool;
 use crate::response::failure::Failure;
 use bytes::Bytes;
-use howdah_channel::request::HeadWriter;
+use howdah_channel::request::RequestHeadWriter;
 use howdah_channel::{Exchange, Refused};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -31,7 +31,7 @@ const KEPT_HEAD_BYTES: usize = 8 * 1024;
 /// 431 for a head that does not fit into a slot; 503 when no worker takes the request in time; 502 for a broken channel.
 pub async fn submit(
     port: &Rc<GenerationPort>,
-    write_head: impl Fn(&mut HeadWriter),
+    write_head: impl Fn(&mut RequestHeadWriter),
     body: &[u8],
     remainder: Remainder,
     spool_folder: Option<&Path>,
@@ -114,7 +114,7 @@ async fn in_time<T>(port: &GenerationPort, wait: Wait, something: impl Future<Ou
 
 fn write_and_submit(
     port: &GenerationPort,
-    write_head: impl Fn(&mut HeadWriter),
+    write_head: impl Fn(&mut RequestHeadWriter),
     body: &[u8],
     complete: bool,
 ) -> Result<Exchange, Refused> {
@@ -123,7 +123,7 @@ fn write_and_submit(
     let head = writer.finish();
     let submitted = port.generation.channel.submit(port.thread, head, body, complete);
     if head.len() > KEPT_HEAD_BYTES {
-        *writer = HeadWriter::default();
+        *writer = RequestHeadWriter::default();
     }
     submitted
 }

@@ -10,7 +10,7 @@ use crate::response::failure::Failure;
 use crate::supervisor_link::SupervisorLink;
 use howdah_channel::RouterEnd;
 use howdah_channel::WorkerId;
-use howdah_channel::request::HeadWriter;
+use howdah_channel::request::RequestHeadWriter;
 use howdah_channel::{Claim, ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd};
 use howdah_protocol::control_socket::ControlSocket;
 use howdah_protocol::router_messages::GenerationBoot;
@@ -112,12 +112,12 @@ async fn run_others() {
 
 async fn submit_one(port: Rc<GenerationPort>) -> Result<Rc<RunningRequest>, Failure> {
     let wait = port.admit(&Uri::from_static("/"), RequestKind::default())?;
-    submit(&port, HeadWriter::restart, b"", Remainder::None, None, wait).await
+    submit(&port, RequestHeadWriter::restart, b"", Remainder::None, None, wait).await
 }
 
 fn begin(worker: &WorkerEnd) -> Claim<'_> {
     let Next::Run(mut claim) = worker.next(|| false) else { panic!("asked to stop") };
-    let mut head = howdah_channel::response::HeadWriter::default();
+    let mut head = howdah_channel::response::ResponseHeadWriter::default();
     head.restart(200, b"");
     claim.write(head.finish()).unwrap();
     claim
