@@ -1,7 +1,7 @@
 //! A generation, as the router's threads share it: its channel, its queue, and its reports to the supervisor.
 
 use crate::php::admission::{
-    Arrival, News, RequestKind, SUSPECTS_PER_SECOND, SharedKillers, SharedQueue, Slots, TooBusy,
+    Arrival, OverloadEvent, RequestKind, SUSPECTS_PER_SECOND, SharedKillers, SharedQueue, Slots, TooBusy,
 };
 use crate::php::throttle::Throttle;
 use crate::response::failure::Failure;
@@ -28,17 +28,17 @@ pub struct SharedGeneration {
     pub channel: RouterEnd,
     /// Its slots: requests wait for them in order.
     pub slots: Slots,
-    /// Which requests wait, for how long, and which are refused.
+    /// Which requests wait, for how long, and which are rejected.
     queue: SharedQueue,
-    /// Wakes requests that wait for a slot when their deadlines have come forward.
-    pub(super) hurry: Notify,
+    /// Wakes the requests that wait for a slot when an overload has shortened their deadlines.
+    pub(super) deadlines_shortened: Notify,
     /// How many requests were answered 503 since the router started.
-    refused: AtomicU64,
+    rejected: AtomicU64,
     /// For the log lines about them.
-    refusal_log: Throttle,
+    rejection_log: Throttle,
     /// Requests that kill workers.
     killers: SharedKillers,
-    /// For the log lines about refused killers.
+    /// For the log lines about rejected killers.
     killer_log: Throttle,
     /// How many workers are alive.
     workers: AtomicU64,
@@ -63,8 +63,8 @@ pub struct SharedGeneration {
     released: ReportOnDrop,
 }
 
-/// The least time between two log lines about refused requests.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
+/// The least time between two log lines about rejected requests.
+const REJECTION_PAUSE: Duration = Duration::from_secs(10);
 /// The interval in which a report of too few workers is repeated.
 const REPEAT_DEMAND: Duration = Duration::from_millis(10);
 /// The least time between two reports of demand.
@@ -89,11 +89,11 @@ impl SharedGeneration {
             bells: Mutex::new(bells.into_iter().map(Some).collect()),
             spare_workers: boot.spare_workers,
             queue: SharedQueue::new(Duration::from_millis(boot.queue_timeout_ms)),
-            hurry: Notify::new(),
-            refused: 0.into(),
-            refusal_log: Throttle::new(REFUSAL_PAUSE),
+            deadlines_shortened: Notify::new(),
+            rejected: 0.into(),
+            rejection_log: Throttle::new(REJECTION_PAUSE),
             killers: SharedKillers::default(),
-            killer_log: Throttle::new(REFUSAL_PAUSE),
+            killer_log: Throttle::new(REJECTION_PAUSE),
             workers: 0.into(),
             demand_reports: Throttle::new(DEMAND_PAUSE),
             repeats_demand: false.into(),
@@ -150,26 +150,26 @@ impl SharedGeneration {
         self.channel.requests_waiting() + self.slots.waiting()
     }
 
-    /// How many requests were answered 503 because no worker took them in time, or would.
+    /// How many requests were answered 503 by the queue, or because requests of the same kind kill workers.
     pub fn rejected_requests(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+        self.rejected.load(Ordering::Relaxed)
     }
 
     /// Admits a request to the queue. Returns how long it may wait.
-    pub(super) fn arrive(&self, now: Instant) -> Result<Duration, Failure> {
+    pub(super) fn enqueue(&self, now: Instant) -> Result<Duration, Failure> {
         let waiting = self.waiting_requests();
-        self.look(waiting, now);
-        self.queue.arrive(self.arrival(waiting)).map_err(|TooBusy { retry_after }| self.refuse(retry_after))
+        self.measure(waiting, now);
+        self.queue.enqueue(self.arrival(waiting)).map_err(|TooBusy { retry_after }| self.reject(retry_after))
     }
 
-    /// Refuses a request before its body has come, if it would be refused afterwards.
-    pub(super) fn foresee(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
-        if !self.killers.foresee(kind, Instant::now()) {
-            return Err(self.refuse_killer(uri));
+    /// Rejects a request before its body has come, if it would be rejected afterwards.
+    pub(super) fn reject_early(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
+        if !self.killers.would_admit(kind, Instant::now()) {
+            return Err(self.reject_killer(uri));
         }
-        match self.queue.foresee(self.arrival(self.waiting_requests())) {
+        match self.queue.forecast(self.arrival(self.waiting_requests())) {
             Ok(_) => Ok(()),
-            Err(TooBusy { .. }) => self.arrive(Instant::now()).map(drop),
+            Err(TooBusy { .. }) => self.enqueue(Instant::now()).map(drop),
         }
     }
 
@@ -177,9 +177,9 @@ impl SharedGeneration {
         Arrival { waiting, workers: self.workers.load(Ordering::Relaxed) }
     }
 
-    /// A request that waited was taken back.
-    pub(super) fn left(&self) {
-        self.queue.left();
+    /// Counts a request that was cancelled while it waited.
+    pub(super) fn cancel(&self) {
+        self.queue.cancel();
     }
 
     /// Workers have finished this number of requests.
@@ -193,41 +193,41 @@ impl SharedGeneration {
     }
 
     /// Lets the queue measure how fast it moves, and logs the beginning and the end of an overload.
-    pub(super) fn look(&self, waiting: u64, now: Instant) {
-        let Some(news) = self.queue.look(waiting, now) else { return };
-        if matches!(news, News::Overloaded { .. }) {
-            self.hurry.notify_waiters();
+    pub(super) fn measure(&self, waiting: u64, now: Instant) {
+        let Some(event) = self.queue.measure(waiting, now) else { return };
+        if matches!(event, OverloadEvent::Overloaded { .. }) {
+            self.deadlines_shortened.notify_waiters();
         }
-        tracing::warn!(application = self.application, "{news}");
+        tracing::warn!(application = self.application, "{event}");
     }
 
-    /// Refuses a request that no worker takes in time. One line in the log stands for many.
-    pub(super) fn refuse(&self, retry_after: u32) -> Failure {
-        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
-        self.queue.refused();
-        if self.refusal_log.is_due() {
+    /// Rejects a request that no worker takes in time. One line in the log stands for many.
+    pub(super) fn reject(&self, retry_after: u32) -> Failure {
+        let rejected = self.rejected.fetch_add(1, Ordering::Relaxed) + 1;
+        self.queue.rejected();
+        if self.rejection_log.is_due() {
             tracing::warn!(
                 application = self.application,
                 waiting = self.waiting_requests(),
                 workers = self.workers.load(Ordering::Relaxed),
-                refused_until_now = refused,
+                rejected_until_now = rejected,
                 "no worker takes a request in time: answered 503; `howdah status` and `howdah top` show the workers"
             );
         }
         Failure::Unavailable { retry_after }
     }
 
-    /// Refuses a request if too many of its kind have killed their workers.
-    pub(super) fn contain(&self, uri: &Uri, kind: RequestKind, now: Instant) -> Result<(), Failure> {
-        if self.killers.admit(kind, now) { Ok(()) } else { Err(self.refuse_killer(uri)) }
+    /// Rejects a request if too many of its kind have killed their workers; otherwise takes a token of a suspect.
+    pub(super) fn check_killer(&self, uri: &Uri, kind: RequestKind, now: Instant) -> Result<(), Failure> {
+        if self.killers.admit(kind, now) { Ok(()) } else { Err(self.reject_killer(uri)) }
     }
 
-    fn refuse_killer(&self, uri: &Uri) -> Failure {
-        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+    fn reject_killer(&self, uri: &Uri) -> Failure {
+        let rejected = self.rejected.fetch_add(1, Ordering::Relaxed) + 1;
         if self.killer_log.is_due() {
             tracing::warn!(
                 application = self.application,
-                refused_until_now = refused,
+                rejected_until_now = rejected,
                 "requests for {} kill the workers that run them: {} per second are run, the rest is answered 503; the lines \
                  above have the causes of the deaths",
                 uri.path(),

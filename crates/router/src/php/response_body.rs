@@ -1,6 +1,6 @@
 //! The body of a script's response: complete in memory, or streamed while PHP writes it.
 
-use crate::php::port::{self, AbandonOnDrop};
+use crate::php::port::{self, CancelOnDrop};
 use crate::response::body::Source;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -13,7 +13,7 @@ pub struct PhpBody {
     /// The bytes that came with the head.
     first: Bytes,
     /// The rest of the response; `None` once there is no more.
-    rest: Option<AbandonOnDrop>,
+    rest: Option<CancelOnDrop>,
     is_streamed: bool,
 }
 
@@ -26,7 +26,7 @@ impl PhpBody {
     }
 
     /// A body that begins with these bytes, and goes on with the bytes that the request still produces.
-    pub fn streamed(first: Bytes, rest: AbandonOnDrop) -> PhpBody {
+    pub fn streamed(first: Bytes, rest: CancelOnDrop) -> PhpBody {
         PhpBody { first, rest: Some(rest), is_streamed: true }
     }
 }

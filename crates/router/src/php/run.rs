@@ -5,7 +5,7 @@
 //! kills workers.
 
 use crate::php::admission::RequestKind;
-use crate::php::port::{self, AbandonOnDrop, GenerationPort, Wait};
+use crate::php::port::{self, CancelOnDrop, GenerationPort, Wait};
 use crate::php::request_body::{self, BufferedBody};
 use crate::php::response_body::PhpBody;
 use crate::php::script::Script;
@@ -52,7 +52,7 @@ pub async fn run(
     let has_body = !body.is_end_stream();
     let body = match has_body {
         true => {
-            port.foresee(&parts.uri, kind)?;
+            port.reject_early(&parts.uri, kind)?;
             request_body::read(body, call.http).await?
         }
         false => BufferedBody::EMPTY,
@@ -98,7 +98,7 @@ async fn attempt(
 ) -> Answer<PhpBody> {
     let (memory, remainder) = body.into_parts();
     let running = port::submit(port, write_head, &memory, remainder, spool_folder, wait).await?;
-    let request = AbandonOnDrop { port: Rc::clone(port), running };
+    let request = CancelOnDrop { port: Rc::clone(port), running };
     let started = port::head(port, &request.running).await?;
     let (head, first) = response_head::read(&started, parts)?;
     let body = if started.complete { PhpBody::complete(first) } else { PhpBody::streamed(first, request) };

@@ -12,7 +12,7 @@
 use crate::net::peer::Peer;
 use crate::php::cgi;
 use crate::php::generation::SharedGeneration;
-use crate::php::port::{self, AbandonOnDrop, GenerationPort, Remainder, RunningRequest};
+use crate::php::port::{self, CancelOnDrop, GenerationPort, Remainder, RunningRequest};
 use crate::php::run::kind_of;
 use crate::php::script::{self, Resolved};
 use crate::request::authority;
@@ -135,7 +135,7 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<St
     };
     let wait = port.admit(&parts.uri, kind_of(&subject, &script))?;
     let running = port::submit(port, write_head, b"", Remainder::None, None, wait).await?;
-    let request = AbandonOnDrop { port: Rc::clone(port), running };
+    let request = CancelOnDrop { port: Rc::clone(port), running };
     let started = port::head(port, &request.running).await?;
     let (head, _) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
     let status = StatusCode::from_u16(head.status).map_err(|_| Failure::BadGateway)?;

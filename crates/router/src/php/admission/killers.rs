@@ -4,8 +4,8 @@
 //! A worker that dies is replaced, and the supervisor replaces a limited number per second (`respawn`). A script that kills
 //! each worker must not use up all of that number: no other request would find a worker. A request is therefore *suspect*
 //! when at least [`SUSPICIOUS`] requests of its kind, and half of those that ended lately, killed their workers. Suspects
-//! run as often as a token bucket allows, and the rest of them is refused. All other requests run as if there were no
-//! suspects.
+//! run as often as a token bucket allows, and the rest of them is rejected with 503. All other requests run as if there
+//! were no suspects.
 //!
 //! Requests are of one kind if they have the same method, host, path and query. If many requests with one path kill, and
 //! at least half of those that run, all requests with this path are of one kind; likewise all that run one script. A
@@ -60,7 +60,7 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 /// The most records. An attacker knows more paths.
 const MAX_RECORDS: usize = 256;
 
-// Random: a client that finds two paths with one hash could have another client's page refused.
+// Random: a client that finds two paths with one hash could have another client's page rejected.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 // === impl RequestKind ===
@@ -85,7 +85,7 @@ impl Killers {
     }
 
     /// Whether another request of this kind would be admitted.
-    pub fn foresee(&self, kind: RequestKind, now: Instant) -> bool {
+    pub fn would_admit(&self, kind: RequestKind, now: Instant) -> bool {
         self.suspicion(kind).is_none_or(|level| self.may_spend(level, now))
     }
 
@@ -237,9 +237,9 @@ mod tests {
         assert_eq!(let_in as u32, AT_ONCE);
     }
 
-    /// How many good requests are refused while good and bad ones come in turn, at these rates per second.
-    fn refused(killers: &mut Killers, good: &str, good_rate: u64, bad: impl Fn(u64) -> String, bad_rate: u64) -> u32 {
-        let (start, mut refused) = (Instant::now(), 0);
+    /// How many good requests are rejected while good and bad ones come in turn, at these rates per second.
+    fn rejected(killers: &mut Killers, good: &str, good_rate: u64, bad: impl Fn(u64) -> String, bad_rate: u64) -> u32 {
+        let (start, mut rejected) = (Instant::now(), 0);
         for millisecond in 0..5000 {
             let now = after(start, millisecond);
             if millisecond % (1000 / bad_rate) == 0 && killers.admit(kind(&bad(millisecond)), now) {
@@ -248,11 +248,11 @@ mod tests {
             if millisecond % (1000 / good_rate) == 0 {
                 match killers.admit(kind(good), now) {
                     true => killers.survived(kind(good)),
-                    false => refused += 1,
+                    false => rejected += 1,
                 }
             }
         }
-        refused
+        rejected
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         for (good, bad) in [("/?page=good", "/?page=bad"), ("/good", "/bad"), ("/post.php", "/post.php?bad")] {
             for many in [1, 5, 50] {
                 let bad = |number| format!("{bad}{}", number % many);
-                assert_eq!(refused(&mut Killers::default(), good, 5, bad, 1000), 0, "{good} {many}");
+                assert_eq!(rejected(&mut Killers::default(), good, 5, bad, 1000), 0, "{good} {many}");
             }
         }
     }

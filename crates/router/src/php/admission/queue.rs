@@ -1,14 +1,15 @@
-//! How long requests wait for a worker, and which of them are refused. Pure: a function of events and their times.
+//! How long requests wait for a worker, and which of them are rejected with 503. Pure: a function of events and their
+//! times.
 //!
-//! The queue is bounded in time. A request that cannot start within `limits/queue_timeout` is refused: at once if the
+//! The queue is bounded in time. A request that cannot start within `limits/queue_timeout` is rejected: at once if the
 //! speed of the queue shows it, and at the latest when the time has passed.
 //!
 //! Under lasting overload, when more requests come than are finished, a long queue makes all of them slow and completes
 //! no more. The standing delay is therefore kept low, as CoDel does ("Controlling Queue Delay", K. Nichols and V. Jacobson,
 //! ACM Queue 10(5), 2012): once the delay has stood above a bound while the queue grew for [`LASTING`] windows, new
-//! requests are refused while half the bound is queued, and requests that have waited for the whole bound are given up.
-//! Unlike CoDel's packets, requests are refused when they come: no client waits for a refusal. A burst is queued, and
-//! so are clients that wait for each answer before they ask again: they do not come faster than they are answered.
+//! requests are rejected while half the bound is queued, and requests that have waited for the whole bound are rejected
+//! too. Unlike CoDel's packets, requests are rejected when they come: no client waits for a rejection. A burst is queued,
+//! and so are clients that wait for each answer before the next request: they do not come faster than they are answered.
 //!
 //! `coming` and `finished` are counted in windows of [`WINDOW`], and only while requests wait: then the number of finished
 //! requests per second is the capacity. At other times the capacity is unknown. A worker also finishes the request of a
@@ -25,7 +26,7 @@ pub struct Queue {
     timeout: Duration,
     /// The measurements, while requests wait.
     standing: Option<Standing>,
-    /// The overload, while requests are refused because of it.
+    /// The overload, while requests are rejected because of it.
     shedding: Option<Shedding>,
 }
 
@@ -44,7 +45,7 @@ struct Standing {
 #[derive(Clone, Copy, Debug)]
 struct Shedding {
     since: Instant,
-    refused: u64,
+    rejected: u64,
 }
 
 /// The state of a generation when a request comes.
@@ -63,13 +64,13 @@ pub struct TooBusy {
     pub retry_after: u32,
 }
 
-/// A change that an operator should know of.
+/// The beginning or the end of an overload. The operator should know of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum News {
-    /// Requests are refused from now on; this number is completed per second.
+pub enum OverloadEvent {
+    /// Requests are rejected from now on; this number is completed per second.
     Overloaded { per_second: f64 },
     /// The overload is over.
-    Recovered { after: Duration, refused: u64 },
+    Recovered { after: Duration, rejected: u64 },
 }
 
 /// The time over which requests are counted.
@@ -95,29 +96,29 @@ impl Queue {
         Queue { timeout, standing: None, shedding: None }
     }
 
-    /// Counts a request that comes, after a [`look`](Queue::look). Returns how long it may wait.
+    /// Counts a request that comes, after a [`measure`](Queue::measure). Returns how long it may wait.
     ///
     /// # Errors
     /// When its turn will not come in time.
-    pub fn arrive(&mut self, arrival: Arrival) -> Result<Duration, TooBusy> {
+    pub fn enqueue(&mut self, arrival: Arrival) -> Result<Duration, TooBusy> {
         if let Some(standing) = &mut self.standing {
             standing.coming += 1;
         }
-        self.foresee(arrival)
+        self.forecast(arrival)
     }
 
-    /// Counts a request that was refused, when it came or after it had waited.
-    pub fn refused(&mut self) {
+    /// Counts a request that was rejected, when it came or after it had waited.
+    pub fn rejected(&mut self) {
         if let Some(shedding) = &mut self.shedding {
-            shedding.refused += 1;
+            shedding.rejected += 1;
         }
     }
 
-    /// The result that [`Queue::arrive`] would have.
+    /// The result that [`Queue::enqueue`] would have.
     ///
     /// # Errors
     /// When the request's turn will not come in time.
-    pub fn foresee(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
+    pub fn forecast(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
         let longest = self.timeout;
         let Some(rate) = self.standing.and_then(|standing| standing.rate) else { return Ok(longest) };
         let wait = arrival.waiting as f64 / rate;
@@ -133,8 +134,8 @@ impl Queue {
     }
 
     /// Measures how the queue moves while this number of requests waits.
-    pub fn look(&mut self, waiting: u64, now: Instant) -> Option<News> {
-        // The end of an overload is the result of a window. That late requests have been given up is not enough.
+    pub fn measure(&mut self, waiting: u64, now: Instant) -> Option<OverloadEvent> {
+        // The end of an overload is the result of a window. It is not enough that late requests have been rejected.
         if waiting == 0 && self.shedding.is_none() {
             self.standing = None;
             return None;
@@ -159,8 +160,8 @@ impl Queue {
         *standing = Standing { window: now, coming: 0, finished: 0, rate, overloaded };
         match (self.shedding, rate) {
             (None, Some(per_second)) if overloaded >= LASTING => {
-                self.shedding = Some(Shedding { since: now, refused: 0 });
-                Some(News::Overloaded { per_second })
+                self.shedding = Some(Shedding { since: now, rejected: 0 });
+                Some(OverloadEvent::Overloaded { per_second })
             }
             (Some(_), _) if !is_growing => self.recover(now),
             _ => None,
@@ -174,8 +175,8 @@ impl Queue {
         }
     }
 
-    /// Takes back a request that waited: its client left.
-    pub fn left(&mut self) {
+    /// Removes a request from the count of those that came: it was cancelled while it waited, because its client left.
+    pub fn cancel(&mut self) {
         if let Some(standing) = &mut self.standing {
             standing.coming = standing.coming.saturating_sub(1);
         }
@@ -190,29 +191,30 @@ impl Queue {
         self.timeout / BOUND
     }
 
-    /// Whether requests have been waiting, or are refused. If not, and none wait, a request may wait for the whole timeout.
+    /// Whether requests have been waiting, or are rejected. If not, and none wait, a request may wait for the whole
+    /// timeout.
     pub fn is_standing(&self) -> bool {
         self.standing.is_some() || self.shedding.is_some()
     }
 
-    fn recover(&mut self, now: Instant) -> Option<News> {
-        let Shedding { since, refused } = self.shedding.take()?;
-        Some(News::Recovered { after: now.saturating_duration_since(since), refused })
+    fn recover(&mut self, now: Instant) -> Option<OverloadEvent> {
+        let Shedding { since, rejected } = self.shedding.take()?;
+        Some(OverloadEvent::Recovered { after: now.saturating_duration_since(since), rejected })
     }
 }
 
-impl fmt::Display for News {
+impl fmt::Display for OverloadEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            News::Overloaded { per_second } => write!(
+            OverloadEvent::Overloaded { per_second } => write!(
                 f,
                 "overloaded: completing {per_second:.0} requests/s, rejecting the excess with 503; `howdah status` shows \
                  the workers"
             ),
-            News::Recovered { after, refused } => {
+            OverloadEvent::Recovered { after, rejected } => {
                 write!(
                     f,
-                    "the overload is over after {:.0} s: {refused} requests were answered 503",
+                    "the overload is over after {:.0} s: {rejected} requests were answered 503",
                     after.as_secs_f64()
                 )
             }

@@ -21,9 +21,9 @@ impl SharedKillers {
         !self.exist() || self.lock().admit(kind, now)
     }
 
-    /// See [`Killers::foresee`].
-    pub fn foresee(&self, kind: RequestKind, now: Instant) -> bool {
-        !self.exist() || self.lock().foresee(kind, now)
+    /// See [`Killers::would_admit`].
+    pub fn would_admit(&self, kind: RequestKind, now: Instant) -> bool {
+        !self.exist() || self.lock().would_admit(kind, now)
     }
 
     /// See [`Killers::is_suspect`].

@@ -1,6 +1,6 @@
 //! The queue's policy, as all threads share it. While no request waits, the lock is not taken.
 
-use super::queue::{Arrival, News, Queue, TooBusy};
+use super::queue::{Arrival, OverloadEvent, Queue, TooBusy};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub struct SharedQueue {
     queue: Mutex<Queue>,
     /// The longest wait.
     timeout: Duration,
-    /// Whether the queue has a state: requests have been waiting, or are refused.
+    /// Whether the queue has a state: requests have been waiting, or are rejected.
     is_standing: AtomicBool,
 }
 
@@ -24,31 +24,31 @@ impl SharedQueue {
         SharedQueue { queue: Mutex::new(Queue::new(timeout)), timeout, is_standing: false.into() }
     }
 
-    /// See [`Queue::arrive`].
-    pub fn arrive(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
-        if self.is_empty(arrival.waiting) { Ok(self.timeout) } else { self.lock().arrive(arrival) }
+    /// See [`Queue::enqueue`].
+    pub fn enqueue(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
+        if self.is_empty(arrival.waiting) { Ok(self.timeout) } else { self.lock().enqueue(arrival) }
     }
 
-    /// See [`Queue::foresee`].
-    pub fn foresee(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
-        if self.is_empty(arrival.waiting) { Ok(self.timeout) } else { self.lock().foresee(arrival) }
+    /// See [`Queue::forecast`].
+    pub fn forecast(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
+        if self.is_empty(arrival.waiting) { Ok(self.timeout) } else { self.lock().forecast(arrival) }
     }
 
-    /// See [`Queue::look`].
-    pub fn look(&self, waiting: u64, now: Instant) -> Option<News> {
+    /// See [`Queue::measure`].
+    pub fn measure(&self, waiting: u64, now: Instant) -> Option<OverloadEvent> {
         if self.is_empty(waiting) {
             return None;
         }
         let mut queue = self.lock();
-        let news = queue.look(waiting, now);
+        let event = queue.measure(waiting, now);
         self.is_standing.store(queue.is_standing(), Ordering::Relaxed);
-        news
+        event
     }
 
-    /// See [`Queue::refused`].
-    pub fn refused(&self) {
+    /// See [`Queue::rejected`].
+    pub fn rejected(&self) {
         if self.is_standing.load(Ordering::Relaxed) {
-            self.lock().refused();
+            self.lock().rejected();
         }
     }
 
@@ -59,10 +59,10 @@ impl SharedQueue {
         }
     }
 
-    /// See [`Queue::left`].
-    pub fn left(&self) {
+    /// See [`Queue::cancel`].
+    pub fn cancel(&self) {
         if self.is_standing.load(Ordering::Relaxed) {
-            self.lock().left();
+            self.lock().cancel();
         }
     }
 

@@ -55,12 +55,12 @@ impl GenerationPort {
         }
     }
 
-    /// Checks, before the body is read, whether the request would be refused.
+    /// Rejects a request before its body is read, if it would be rejected afterwards.
     ///
     /// # Errors
-    /// 503 when it would be: the client need not send the rest.
-    pub fn foresee(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
-        self.generation.foresee(uri, kind)
+    /// 503: the client need not send the rest.
+    pub fn reject_early(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
+        self.generation.reject_early(uri, kind)
     }
 
     /// Admits a request to the queue.
@@ -69,8 +69,8 @@ impl GenerationPort {
     /// 503 when no worker will take it in time, or requests of its kind kill workers.
     pub fn admit(&self, uri: &Uri, kind: RequestKind) -> Result<Wait, Failure> {
         let arrived = Instant::now();
-        let longest = self.generation.arrive(arrived)?;
-        self.generation.contain(uri, kind, arrived).inspect_err(|_| self.generation.left())?;
+        let longest = self.generation.enqueue(arrived)?;
+        self.generation.check_killer(uri, kind, arrived).inspect_err(|_| self.generation.cancel())?;
         Ok(Wait { arrived, kind, longest })
     }
 
@@ -85,22 +85,22 @@ impl GenerationPort {
         wait.arrived + self.generation.longest_wait(wait.longest)
     }
 
-    /// Takes a request back at its deadline, if that comes before the next sweep.
-    pub(super) fn give_up_in_time(self: &Rc<Self>, slot: u16, running: &Rc<RunningRequest>) {
+    /// Cancels a request at its deadline, if no worker has claimed it by then. For deadlines before the next sweep.
+    pub(super) fn cancel_at_deadline(self: &Rc<Self>, slot: u16, running: &Rc<RunningRequest>) {
         if !running.is_timed.replace(true) {
             let (port, running, deadline) = (Rc::clone(self), Rc::clone(running), self.deadline(running.wait));
             spawn_local(async move {
                 sleep_until(deadline).await;
                 running.is_timed.set(false);
-                port.give_up_if_late(slot, &running);
+                port.cancel_if_late(slot, &running);
             });
         }
     }
 
-    fn give_up_if_late(&self, slot: u16, running: &Rc<RunningRequest>) {
+    fn cancel_if_late(&self, slot: u16, running: &Rc<RunningRequest>) {
         let is_late = Instant::now() >= self.deadline(running.wait);
         if is_late && running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
-            let failure = self.generation.refuse(1);
+            let failure = self.generation.reject(1);
             self.end(slot, running, Outcome::Failed(failure));
         }
     }
@@ -109,14 +109,14 @@ impl GenerationPort {
     pub(super) fn take(&self, running: &Rc<RunningRequest>) -> io::Result<Bytes> {
         let bytes = running.spool.borrow_mut().take().inspect_err(|error| self.disk_failed(running, error))?;
         if running.held_back.get() && running.spool.borrow().has_room() {
-            running.slot().into_iter().for_each(|slot| self.attend(slot));
+            running.slot().into_iter().for_each(|slot| self.service_slot(slot));
         }
         Ok(bytes)
     }
 
     /// Moves the bytes of each slot in the thread's mailbox.
     pub fn drain(&self) {
-        self.generation.channel.drain(self.thread, |slot| self.attend(slot));
+        self.generation.channel.drain(self.thread, |slot| self.service_slot(slot));
     }
 
     /// Announces in the mailbox that the thread is about to sleep; `false` if the mailbox is not empty.
@@ -141,7 +141,7 @@ impl GenerationPort {
             self.generation.was_killed_by(kind, was_answered, Instant::now());
         }
         self.active.for_each(|slot, running| {
-            self.attend(slot);
+            self.service_slot(slot);
             let (lost, name) = match running.exchange.borrow_mut().as_mut() {
                 Some(exchange) => {
                     let is_its = exchange.progress() == Ok(Progress::Running(worker));
@@ -178,13 +178,13 @@ impl GenerationPort {
 
     /// Repairs the traces of dead workers and lost wake-ups, and ends requests that waited too long.
     pub fn sweep(self: &Rc<Self>) {
-        self.mend();
+        self.repair();
         self.generation.report_demand();
         let now = Instant::now();
-        self.generation.look(self.generation.waiting_requests(), now);
+        self.generation.measure(self.generation.waiting_requests(), now);
         self.generation.forget(now);
         self.active.for_each(|slot, running| {
-            self.attend(slot);
+            self.service_slot(slot);
             self.end_if_overdue(running);
             let progress = running.exchange.borrow_mut().as_mut().map(|exchange| {
                 exchange.check()?;
@@ -193,7 +193,7 @@ impl GenerationPort {
             });
             match progress {
                 Some(Ok(Progress::Queued)) if self.deadline(running.wait) < now + SWEEP => {
-                    self.give_up_in_time(slot, running);
+                    self.cancel_at_deadline(slot, running);
                 }
                 Some(Ok(_)) | None => {}
                 Some(Err(violation)) => self.violated(slot, running, violation),
@@ -201,11 +201,11 @@ impl GenerationPort {
         });
     }
 
-    /// The client left: the request is taken back, or its response dropped.
-    pub fn abandon(&self, running: &Rc<RunningRequest>) {
+    /// The client left: the request is cancelled, or its response dropped.
+    pub fn cancel(&self, running: &Rc<RunningRequest>) {
         let Some(slot) = running.slot() else { return };
         if running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
-            self.generation.left();
+            self.generation.cancel();
         } else if running.begun.get() {
             // A response without an end, such as an event stream, always ends like this.
             self.generation.has_survived(running.wait.kind);
@@ -213,9 +213,10 @@ impl GenerationPort {
         self.end(slot, running, Outcome::Failed(Failure::BadGateway));
     }
 
-    fn attend(&self, slot: u16) {
+    /// Moves the bytes of a slot, and ends its request if the response is complete.
+    fn service_slot(&self, slot: u16) {
         // A slot without a request: its client left, and its worker has finished.
-        let Some(running) = self.active.get(slot) else { return self.mend() };
+        let Some(running) = self.active.get(slot) else { return self.repair() };
         match running.advance() {
             Ok(false) => running.wake(),
             // The response of a request that was ended is not the answer that its client waits for.
@@ -254,7 +255,7 @@ impl GenerationPort {
     }
 
     /// Repairs what dead workers left behind in the channel.
-    fn mend(&self) {
+    fn repair(&self) {
         match self.generation.channel.sweep(self.thread, Instant::now().into_std()) {
             Ok(finished) => self.generation.finished(finished),
             Err(violation) => self.generation.report_violation(violation),

@@ -8,8 +8,8 @@
 //! Failures are answered and logged: a dead worker (502, or a cut response if it had begun), a worker that breaks the
 //! channel's rules (502; the supervisor replaces the generation's workers), a full disk (500).
 
-mod abandon;
 mod active;
+mod cancel;
 mod generation_port;
 mod receive;
 mod running;
@@ -17,7 +17,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 
-pub use abandon::AbandonOnDrop;
+pub use cancel::CancelOnDrop;
 pub use generation_port::{GenerationPort, SWEEP};
 pub use receive::{Started, head, poll_body};
 pub use running::{Remainder, RunningRequest, Wait};

@@ -37,7 +37,7 @@ pub struct RunningRequest {
     pub(super) outcome: Cell<Outcome>,
     pub(super) waker: RefCell<Option<Waker>>,
     pub(super) wait: Wait,
-    /// A task takes the request back at its deadline.
+    /// A task cancels the request at its deadline.
     pub(super) is_timed: Cell<bool>,
     /// Since when a worker has been seen to run it.
     pub(super) running_since: Cell<Option<Instant>>,

@@ -15,8 +15,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// A request that waits for a slot. Dropping it takes the request out of the queue.
-struct Leaving<'g>(Cell<Option<&'g SharedGeneration>>);
+/// A request that waits for a slot. Dropping it before the wait has ended cancels the request.
+struct QueuedRequest<'g>(Cell<Option<&'g SharedGeneration>>);
 
 /// The pause before another attempt to get a slot that should be free.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
@@ -37,14 +37,14 @@ pub async fn submit(
     spool_folder: Option<&Path>,
     wait: Wait,
 ) -> Result<Rc<RunningRequest>, Failure> {
-    let leaving = Leaving(Cell::new(Some(&*port.generation)));
+    let queued = QueuedRequest(Cell::new(Some(&*port.generation)));
     let complete = matches!(remainder, Remainder::None);
     let exchange = loop {
         let permit = match port.generation.slots.try_acquire() {
             Some(permit) => permit,
             None => {
                 let permit = in_time(port, wait, port.generation.slots.acquire()).await;
-                permit.inspect_err(|_| leaving.no_more())?
+                permit.inspect_err(|_| queued.wait_ended())?
             }
         };
         match write_and_submit(port, &write_head, body, complete) {
@@ -56,7 +56,7 @@ pub async fn submit(
             // A permit stands for a free slot, unless a worker spoiled the queue: the sweep notices that, or it passes.
             Err(Refused::NoSlot) => {
                 drop(permit);
-                in_time(port, wait, sleep(ASK_AGAIN)).await.inspect_err(|_| leaving.no_more())?;
+                in_time(port, wait, sleep(ASK_AGAIN)).await.inspect_err(|_| queued.wait_ended())?;
             }
             Err(Refused::Broken(violation)) => {
                 port.generation.report_violation(violation);
@@ -64,7 +64,7 @@ pub async fn submit(
             }
         }
     };
-    leaving.no_more();
+    queued.wait_ended();
     let taken = exchange.body_taken() as usize;
     let remainder = match remainder {
         Remainder::None if taken < body.len() => Remainder::Memory(Bytes::copy_from_slice(&body[taken..])),
@@ -86,28 +86,28 @@ pub async fn submit(
     });
     port.active.insert(slot, sequence, &running);
     if port.deadline(wait) < wait.arrived + SWEEP {
-        port.give_up_in_time(slot, &running);
+        port.cancel_at_deadline(slot, &running);
     }
     port.generation.report_demand();
     Ok(running)
 }
 
-/// Waits for something, up to the request's deadline. An overload may bring the deadline forward meanwhile.
+/// Waits for something, up to the request's deadline. An overload may shorten the deadline meanwhile.
 async fn in_time<T>(port: &GenerationPort, wait: Wait, something: impl Future<Output = T>) -> Result<T, Failure> {
     let generation = &port.generation;
     let mut something = pin!(something);
     loop {
-        let hurry = generation.hurry.notified();
+        let deadlines_shortened = generation.deadlines_shortened.notified();
         let deadline = port.deadline(wait);
         if deadline <= Instant::now() {
-            return Err(generation.refuse(1));
+            return Err(generation.reject(1));
         }
         tokio::select! {
             biased;
             done = &mut something => return Ok(done),
-            // The deadline may have moved back meanwhile.
+            // The deadline may be later again, after the end of an overload.
             () = sleep_until(deadline) => {}
-            () = hurry => {}
+            () = deadlines_shortened => {}
         }
     }
 }
@@ -128,19 +128,19 @@ fn write_and_submit(
     submitted
 }
 
-// === impl Leaving ===
+// === impl QueuedRequest ===
 
-impl Leaving<'_> {
-    /// The request is submitted, or refused.
-    fn no_more(&self) {
+impl QueuedRequest<'_> {
+    /// The request is submitted, or rejected.
+    fn wait_ended(&self) {
         self.0.set(None);
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         if let Some(generation) = self.0.get() {
-            generation.left();
+            generation.cancel();
         }
     }
 }

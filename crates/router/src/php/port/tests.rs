@@ -137,7 +137,7 @@ async fn slots_of_clients_that_left_do_not_outlast_the_deadline_of_those_that_wa
         .run_until(async {
             // No worker takes anything: the hints of these stay in the queue.
             for running in setup.fill().await {
-                setup.port.abandon(&running);
+                setup.port.cancel(&running);
             }
             let clients: Vec<_> = (0..3).map(|_| setup.client()).collect();
             setup.pass(QUEUE_TIMEOUT - A_SECOND).await;
@@ -260,7 +260,7 @@ async fn a_client_that_leaves_while_the_death_of_its_worker_is_reported_breaks_n
             let _never_finished = begin(&worker);
             // The generation learns of it first, then the client leaves, then the thread learns of it.
             generation.worker_died(dead);
-            setup.port.abandon(&running);
+            setup.port.cancel(&running);
             setup.port.worker_died(dead, None);
             assert_eq!(generation.channel.free_slots(), SLOTS);
             for _ in 0..20 {
@@ -277,8 +277,8 @@ async fn a_request_whose_client_left_is_neither_waiting_nor_active() {
     let all = [setup.submit().await.unwrap(), setup.submit().await.unwrap(), setup.submit().await.unwrap()];
     let generation = &setup.port.generation;
     assert_eq!((generation.waiting_requests(), generation.active_requests()), (3, 3));
-    setup.port.abandon(&all[0]);
-    setup.port.abandon(&all[2]);
+    setup.port.cancel(&all[0]);
+    setup.port.cancel(&all[2]);
     assert_eq!((generation.waiting_requests(), generation.active_requests()), (1, 1));
     // A worker passes what is left of the first one.
     let worker = setup.worker(7);
@@ -295,7 +295,7 @@ async fn a_generation_that_wants_workers_can_still_be_released() {
             let running = setup.submit().await.unwrap();
             setup.pass(Duration::from_millis(50)).await;
             let generation = Arc::downgrade(&setup.port.generation);
-            setup.port.abandon(&running);
+            setup.port.cancel(&running);
             drop(running);
             let Setup { port, .. } = setup;
             drop(port);
