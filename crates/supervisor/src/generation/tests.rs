@@ -70,11 +70,20 @@ impl Fake {
         end
     }
 
-    /// The prototype is killed for its message, and no other process.
-    fn assert_breach(mut self) {
+    /// The prototype lives, and no kill is under way.
+    fn assert_prototype_alive(&self) {
+        assert_eq!(self.generation.failure(), None);
+        // A kill takes a moment.
+        std::thread::sleep(Duration::from_millis(50));
+        let exited = rustix::process::waitpid(Some(self.prototype()), rustix::process::WaitOptions::NOHANG).unwrap();
+        assert!(exited.is_none(), "the prototype is dead: {exited:?}");
+    }
+
+    /// The prototype is killed because its message broke this rule.
+    fn assert_breach(mut self, rule: BrokenRule) {
         assert_eq!(self.reap_prototype(), ProcessEnd::Signal(9));
         let failure = self.generation.failure().unwrap();
-        assert!(failure.contains("broke the rules"), "{failure}");
+        assert!(failure.contains(&format!("broke the rules: {rule};")), "{failure}");
     }
 }
 
@@ -123,6 +132,8 @@ impl Drop for Neighbour {
 const FIRST: WorkerId = WorkerId { index: 0, incarnation: 0 };
 const UNKNOWN: WorkerId = WorkerId { index: 7, incarnation: 7 };
 const SLEEP: &str = "exec sleep 1000";
+const NOT_ITS_CHILD: BrokenRule = "it reported a pid that is not its child";
+const MOVED_ELSEWHERE: BrokenRule = "it moved to a process that is not its child";
 /// Beyond the most that Linux gives out.
 const GONE: i32 = i32::MAX;
 
@@ -132,7 +143,7 @@ async fn a_stranger_that_is_called_a_worker_lives_and_the_prototype_dies() {
         let mut neighbour = Neighbour::new();
         let mut fake = Fake::booted(SLEEP);
         fake.receive(FromPrototype::WorkerStarted { worker, pid: neighbour.pid() });
-        fake.assert_breach();
+        fake.assert_breach(NOT_ITS_CHILD);
         neighbour.assert_alive();
     }
 }
@@ -143,7 +154,7 @@ async fn a_stranger_is_not_killed_when_all_workers_are_replaced() {
     let mut fake = Fake::booted(SLEEP);
     fake.generation.replace_workers(fake.now);
     fake.receive(FromPrototype::WorkerStarted { worker: FIRST, pid: neighbour.pid() });
-    fake.assert_breach();
+    fake.assert_breach(NOT_ITS_CHILD);
     neighbour.assert_alive();
 }
 
@@ -152,21 +163,24 @@ async fn numbers_that_name_no_process_are_no_workers() {
     for pid in [0, -1, i32::MIN, 1, std::process::id() as i32] {
         let mut fake = Fake::booted(SLEEP);
         fake.receive(FromPrototype::WorkerStarted { worker: FIRST, pid });
-        fake.assert_breach();
+        fake.assert_breach(NOT_ITS_CHILD);
     }
 }
 
 #[tokio::test]
 async fn a_prototype_that_boots_twice_or_reports_an_unknown_death_is_killed() {
     let end = ProcessEnd::Code(0);
-    for message in [
-        FromPrototype::Booted { php_version: String::new(), opcache: true },
-        FromPrototype::Failed { reason: String::new() },
-        FromPrototype::WorkerExited { worker: UNKNOWN, pid: 1, end },
+    for (message, rule) in [
+        (FromPrototype::Booted { php_version: String::new(), opcache: true }, "it booted twice"),
+        (FromPrototype::Failed { reason: String::new() }, "it failed to boot after it had booted"),
+        (
+            FromPrototype::WorkerExited { worker: UNKNOWN, pid: 1, end },
+            "it reported the death of a worker that does not live",
+        ),
     ] {
         let mut fake = Fake::booted(SLEEP);
         fake.receive(message);
-        fake.assert_breach();
+        fake.assert_breach(rule);
     }
 }
 
@@ -182,11 +196,11 @@ async fn a_message_of_a_dead_prototype_harms_no_process() {
 }
 
 #[tokio::test]
-async fn a_prototype_that_does_not_start_is_killed_after_a_minute_and_its_application_named() {
+async fn a_prototype_that_does_not_boot_within_a_minute_is_killed() {
     let mut fake = Fake::new(SLEEP);
     fake.generation.on_time(fake.now + Duration::from_secs(59));
     assert_eq!(fake.generation.next_deadline(), Some(fake.now + boot_timeout::timeout()));
-    assert_eq!(fake.generation.failure(), None);
+    fake.assert_prototype_alive();
     fake.generation.on_time(fake.now + boot_timeout::timeout());
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
     assert!(fake.generation.failure().unwrap().contains("more than 60 s"));
@@ -195,9 +209,11 @@ async fn a_prototype_that_does_not_start_is_killed_after_a_minute_and_its_applic
 #[tokio::test]
 async fn a_prototype_that_forks_no_worker_has_not_started() {
     let mut fake = Fake::booted(SLEEP);
-    fake.generation.on_time(fake.now + boot_timeout::timeout());
+    fake.generation.on_time(fake.now + boot_timeout::timeout() - Duration::from_secs(1));
+    fake.assert_prototype_alive();
     fake.generation.on_time(fake.now + boot_timeout::timeout());
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
+    assert!(fake.generation.failure().unwrap().contains("more than 60 s"));
 }
 
 #[tokio::test]
@@ -216,7 +232,7 @@ async fn a_prototype_that_does_not_answer_probes_is_killed() {
         }
         fake.generation.on_time(fake.now + interval() * (MAX_UNANSWERED + 1));
         match answers {
-            true => assert!(rustix::process::test_kill_process(fake.prototype()).is_ok()),
+            true => fake.assert_prototype_alive(),
             false => assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9)),
         }
     }
@@ -289,7 +305,7 @@ async fn a_prototype_that_moves_without_being_asked_to_is_killed() {
     let mut neighbour = Neighbour::new();
     let mut fake = Fake::new(SLEEP);
     fake.receive(FromPrototype::Moved { pid: neighbour.pid() });
-    fake.assert_breach();
+    fake.assert_breach(MOVED_ELSEWHERE);
     neighbour.assert_alive();
 }
 
@@ -299,18 +315,20 @@ async fn a_prototype_cannot_move_into_another_process() {
     let mut fake = Fake::new(SLEEP);
     fake.generation.plan.confined.confinement = Some(Confinement { pid: true, ..Confinement::default() });
     fake.receive(FromPrototype::Moved { pid: neighbour.pid() });
-    fake.assert_breach();
+    fake.assert_breach(MOVED_ELSEWHERE);
     neighbour.assert_alive();
 }
 
 #[tokio::test]
-async fn what_does_not_end_by_itself_is_killed_after_a_while() {
+async fn a_prototype_that_does_not_exit_after_a_stop_is_killed_at_the_deadline() {
     let mut fake = Fake::booted("trap '' TERM; while true; do sleep 1; done");
     let now = fake.now;
     fake.generation.stop(now);
     let at = fake.generation.next_deadline().expect("the wait has a deadline");
     assert!(at > now + Duration::from_secs(30));
     fake.generation.on_time(at - Duration::from_secs(1));
+    fake.assert_prototype_alive();
+    assert_eq!(fake.generation.next_deadline(), Some(at));
     fake.generation.on_time(at);
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
     assert!(fake.generation.next_deadline().is_none());
