@@ -73,8 +73,8 @@ impl Api {
 
     /// Answers requests for the status whose router does not report its load.
     pub fn on_time(&mut self, now: Instant) {
-        let overdue = self.status.iter().take_while(|(since, _)| *since + router_timeouts::STATUS <= now).count();
-        for (_, request) in self.status.drain(..overdue) {
+        let expired = self.status.iter().take_while(|(since, _)| *since + router_timeouts::STATUS <= now).count();
+        for (_, request) in self.status.drain(..expired) {
             let detail = "the router does not answer; it may be overloaded, or stopped: ask again";
             request.answer(Refusal::new(500, answer::text::NO_STATUS, detail));
         }

@@ -14,7 +14,7 @@ pub struct Status {
     modules: Modules,
     connections: Connections,
     requests: Requests,
-    applications: BTreeMap<String, Application>,
+    applications: BTreeMap<String, ApplicationStatus>,
     /// Ours: former generations that still finish requests.
     draining: BTreeMap<String, Draining>,
 }
@@ -61,13 +61,13 @@ struct Requests {
 }
 
 #[derive(Debug, Serialize)]
-struct Application {
-    processes: Processes,
+struct ApplicationStatus {
+    processes: ProcessesStatus,
     requests: ActiveRequests,
 }
 
 #[derive(Debug, Serialize)]
-struct Processes {
+struct ProcessesStatus {
     running: usize,
     starting: usize,
     idle: usize,
@@ -105,11 +105,13 @@ pub fn of(control: &Control) -> Status {
         let active = load.requests_active.get(id).copied().unwrap_or_default();
         let (running, starting) = generation.process_counts();
         let idle = running.saturating_sub(usize::try_from(active).unwrap_or(usize::MAX));
-        let processes = Processes { running, starting, idle, auto: generation.reason().map(Auto::from) };
+        let processes = ProcessesStatus { running, starting, idle, auto: generation.reason().map(Auto::from) };
         let of_router = |numbers: &BTreeMap<u64, u64>| numbers.get(id).copied().unwrap_or_default();
         let (waiting, refused) = (of_router(&load.requests_waiting), of_router(&load.requests_rejected));
-        applications
-            .insert(name.clone(), Application { processes, requests: ActiveRequests { active, waiting, refused } });
+        applications.insert(
+            name.clone(),
+            ApplicationStatus { processes, requests: ActiveRequests { active, waiting, refused } },
+        );
     }
     let mut draining = BTreeMap::<String, Draining>::new();
     let is_former = |generation: &&Generation| control.changes.is_former(generation.id());

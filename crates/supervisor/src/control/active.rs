@@ -1,6 +1,6 @@
 //! A configuration, and what serves it.
 
-use crate::os::logs::AccessLog;
+use crate::os::logs::AccessLogFile;
 use howdah_config::{Configuration, Document};
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct ActiveConfiguration {
     /// The listening sockets, in the order of the configuration.
     pub listeners: Vec<u64>,
     /// The access log while one is configured. A router that is started again writes to the same file.
-    pub access_log: Option<AccessLog>,
+    pub access_log: Option<AccessLogFile>,
 }
 
 // === impl ActiveConfiguration ===

@@ -8,7 +8,7 @@ use crate::control::runtime::Runtime;
 use crate::control::warm_up::{WarmUp, WarmUpStep};
 use crate::generation::Generation;
 use crate::os::listen::{ChosenBy, Listeners};
-use crate::os::logs::AccessLog;
+use crate::os::logs::AccessLogFile;
 use crate::plan::application::{Plan, check_settings};
 use crate::plan::planning::Planning;
 use howdah_config::Configuration;
@@ -179,7 +179,9 @@ impl Change {
     /// The next step.
     pub fn next_step(&mut self, runtime: &Runtime, now: Instant) -> ChangeStep {
         match &mut self.progress {
-            Progress::Planning(planning) if planning.deadline() <= now => return ChangeStep::Fail(planning.overdue()),
+            Progress::Planning(planning) if planning.deadline() <= now => {
+                return ChangeStep::Fail(planning.timeout_reason());
+            }
             Progress::Planning(_) | Progress::Switching { .. } => return ChangeStep::Wait,
             Progress::Planned(plans) => return ChangeStep::Prepare(std::mem::take(plans)),
             Progress::Booting | Progress::WarmingUp(_) => {}
@@ -242,11 +244,14 @@ impl Change {
     }
 }
 
-fn open_access_log(configuration: &Configuration, active: &ActiveConfiguration) -> Result<Option<AccessLog>, String> {
+fn open_access_log(
+    configuration: &Configuration,
+    active: &ActiveConfiguration,
+) -> Result<Option<AccessLogFile>, String> {
     let Some(wanted) = &configuration.access_log else { return Ok(None) };
     match active.access_log.as_ref().filter(|log| log.writes_to(&wanted.destination)) {
         Some(log) => Ok(Some(log.clone())),
-        None => AccessLog::open(&wanted.destination).map(Some),
+        None => AccessLogFile::open(&wanted.destination).map(Some),
     }
 }
 

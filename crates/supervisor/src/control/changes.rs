@@ -11,7 +11,7 @@ use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
 use crate::control::warm_up::WarmUp;
 use crate::os::listen::ChosenBy;
-use crate::os::logs::AccessLog;
+use crate::os::logs::AccessLogFile;
 use crate::plan::application::{Defaults, Plan, Strictness};
 use crate::plan::planning::Planning;
 use crate::policy::pace::router_timeouts;
@@ -82,7 +82,7 @@ impl Changes {
     }
 
     /// The access log of the active configuration.
-    pub fn access_log_mut(&mut self) -> Option<&mut AccessLog> {
+    pub fn access_log_mut(&mut self) -> Option<&mut AccessLogFile> {
         self.active.access_log.as_mut()
     }
 

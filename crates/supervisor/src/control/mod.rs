@@ -214,8 +214,8 @@ impl Control {
         }
         runtime.generations.remove_ended();
         runtime.router.forward(runtime.generations.take_notices(), now);
-        runtime.router.kill_uninformed();
-        runtime.generations.replace_uninformed_prototypes();
+        runtime.router.kill_if_send_failed();
+        runtime.generations.kill_prototypes_if_send_failed();
     }
 
     /// Takes the steps of a change that are due.

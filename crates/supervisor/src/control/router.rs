@@ -241,8 +241,8 @@ impl RouterHandle {
         }
     }
 
-    /// Kills a process that missed a message. Another one receives everything.
-    pub fn kill_uninformed(&mut self) {
+    /// Kills the process if a message to it failed. Another one receives everything.
+    pub fn kill_if_send_failed(&mut self) {
         if let Some(process) = &mut self.process
             && let Err(error) = process.link.check()
         {

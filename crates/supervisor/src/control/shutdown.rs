@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How long requests may take to finish.
-const ROUTER_GRACE: Duration = Duration::from_secs(30);
+const DRAIN_GRACE: Duration = Duration::from_secs(30);
 /// How long workers may take to exit when there are no requests any more.
 const WORKER_GRACE: Duration = Duration::from_secs(10);
 /// How long the kernel may take to end what was killed.
@@ -21,8 +21,8 @@ pub fn drain(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
     if !matches!(runtime.stage, Stage::Serving) {
         return quit(changes, runtime, now);
     }
-    tracing::info!("shutting down; draining requests for up to {} s", ROUTER_GRACE.as_secs());
-    runtime.stage = Stage::Draining(now + ROUTER_GRACE);
+    tracing::info!("shutting down; draining requests for up to {} s", DRAIN_GRACE.as_secs());
+    runtime.stage = Stage::Draining(now + DRAIN_GRACE);
     // A change that the router switches to already is finished.
     changes.fail_unswitched("howdah is shutting down", runtime, now);
     runtime.router.cancel_start();
@@ -61,7 +61,7 @@ pub fn quit(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
 pub fn on_time(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
     match runtime.stage {
         Stage::Draining(until) if until <= now => {
-            tracing::warn!("requests did not finish in {} seconds; they are cut off", ROUTER_GRACE.as_secs());
+            tracing::warn!("requests did not finish in {} seconds; they are cut off", DRAIN_GRACE.as_secs());
             runtime.stage = Stage::Draining(now + KILL_GRACE);
             if runtime.router.is_running() {
                 runtime.router.kill();

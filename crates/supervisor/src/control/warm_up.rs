@@ -33,14 +33,14 @@ pub enum WarmUpStep {
 }
 
 /// How much longer than the requests the router may take.
-const GRACE: Duration = Duration::from_secs(5);
+const ROUTER_GRACE: Duration = Duration::from_secs(5);
 
 // === impl WarmUp ===
 
 impl WarmUp {
     /// The warm-up of these generations.
     pub fn new(generations: BTreeSet<u64>, now: Instant) -> WarmUp {
-        WarmUp { pending: generations, is_ordered: false, until: now + LONGEST_WARM_UP + GRACE }
+        WarmUp { pending: generations, is_ordered: false, until: now + LONGEST_WARM_UP + ROUTER_GRACE }
     }
 
     /// When it has taken too long.

@@ -128,9 +128,9 @@ impl Generations {
         self.all.iter_mut().flat_map(|generation| generation.take_notices()).collect()
     }
 
-    /// Replaces prototypes that missed a message.
-    pub fn replace_uninformed_prototypes(&mut self) {
-        self.all.iter_mut().for_each(Generation::replace_uninformed_prototype);
+    /// Kills the prototypes to which a message failed. Others start.
+    pub fn kill_prototypes_if_send_failed(&mut self) {
+        self.all.iter_mut().for_each(Generation::kill_prototype_if_send_failed);
     }
 
     /// Asks all generations but these to finish what they do and exit.

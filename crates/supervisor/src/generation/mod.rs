@@ -29,7 +29,7 @@ mod worker_set;
 
 use crate::os::memory_file::memory_file;
 use crate::os::process::PidClaim;
-use crate::os::slow_log::SlowLog;
+use crate::os::slow_log::SlowLogFile;
 use crate::plan::application::{Plan, Release};
 use crate::plan::php::Php;
 use crate::policy::sizing::Reason;
@@ -81,7 +81,7 @@ const MAX_PENDING: usize = 4096;
 /// How often the length of the slow log is checked.
 const SLOW_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How long scripts may go on after the router has released their generation: no client waits for them then.
-const GRACE: Duration = Duration::from_secs(60);
+const SCRIPT_GRACE: Duration = Duration::from_secs(60);
 
 // === impl Generation ===
 
@@ -144,7 +144,7 @@ impl Generation {
     }
 
     /// Where its slow requests are logged.
-    pub fn slow_log(&self) -> Option<&SlowLog> {
+    pub fn slow_log(&self) -> Option<&SlowLogFile> {
         self.plan.slow_log.as_ref()
     }
 
@@ -385,9 +385,9 @@ impl Generation {
         self.workers.on_exit(worker, pid, exit, now);
     }
 
-    /// Kills a prototype that missed a message. Another one starts.
-    pub fn replace_uninformed_prototype(&mut self) {
-        self.prototype.kill_uninformed(&self.plan.name);
+    /// Kills the prototype if a message to it failed. Another one starts.
+    pub fn kill_prototype_if_send_failed(&mut self) {
+        self.prototype.kill_if_send_failed(&self.plan.name);
     }
 
     // Deaths
@@ -455,7 +455,7 @@ impl Generation {
         self.overdue.on_time(&self.workers, now);
         self.profiler.on_time(&self.workers.control, self.workers.ids(), now);
         self.rotate_slow_log(now);
-        self.workers.kill_overdue(now);
+        self.workers.kill_expired_orphans(now);
         if self.prototype.can_fork() {
             self.scaling.on_time(&mut self.workers, now);
             for worker in self.workers.start_due(now) {
@@ -503,7 +503,7 @@ impl Generation {
     /// Asks all processes to finish what they do and exit. The router has released the generation, so no client waits:
     /// only scripts still run that go on after their answer, or after their client has left.
     pub fn stop(&mut self, now: Instant) {
-        self.kill_at.get_or_insert(now + GRACE);
+        self.kill_at.get_or_insert(now + SCRIPT_GRACE);
         self.profiler.abort(&self.workers.control, self.workers.ids());
         self.workers.control.stop_all();
         self.prototype.stop();
@@ -527,7 +527,7 @@ impl Generation {
             tracing::warn!(
                 "killing scripts of a drained generation of {:?}, {} s after the router released it",
                 self.plan.name,
-                GRACE.as_secs()
+                SCRIPT_GRACE.as_secs()
             );
             self.kill_all();
         }

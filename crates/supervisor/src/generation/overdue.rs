@@ -35,7 +35,7 @@ struct EndingRequest {
 }
 
 /// How long PHP has for its shutdown functions.
-const GRACE: Duration = Duration::from_secs(2);
+const SHUTDOWN_FUNCTION_GRACE: Duration = Duration::from_secs(2);
 /// The time between two looks at the accounts.
 const LOOK: Duration = Duration::from_secs(1);
 /// A report of the router that is older than this is independent of the next one.
@@ -114,7 +114,7 @@ impl OverdueRequests {
             }
             _ => {
                 let began = current.map(|current| current.began);
-                let ending = EndingRequest { worker, request, began, kill_at: now + GRACE };
+                let ending = EndingRequest { worker, request, began, kill_at: now + SHUTDOWN_FUNCTION_GRACE };
                 self.ending.insert(worker.index, ending);
                 if let Some(current) = current {
                     workers.control.end_request(worker, current);
@@ -125,7 +125,7 @@ impl OverdueRequests {
 
     fn kill(&mut self, overdue: WorkerId, workers: &WorkerSet, now: Instant) {
         if let Some(ending) = self.ending.get_mut(&overdue.index) {
-            ending.kill_at = now + GRACE;
+            ending.kill_at = now + SHUTDOWN_FUNCTION_GRACE;
         }
         let process = workers.table.alive().find(|(worker, _)| *worker == overdue).and_then(|(_, process)| process);
         let Some(process) = process else { return };
@@ -136,7 +136,7 @@ impl OverdueRequests {
              within {} s; it is killed",
             self.application,
             process.pid.as_raw_pid(),
-            GRACE.as_secs()
+            SHUTDOWN_FUNCTION_GRACE.as_secs()
         );
         process.kill();
     }

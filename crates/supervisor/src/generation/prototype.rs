@@ -320,8 +320,8 @@ impl Prototype {
             Some(format!("its prototype broke the rules: {rule}; does preloaded code write to descriptor 3?"));
     }
 
-    /// Kills it if it missed a message. Another one starts.
-    pub fn kill_uninformed(&mut self, application: &str) {
+    /// Kills it if a message to it failed. Another one starts.
+    pub fn kill_if_send_failed(&mut self, application: &str) {
         let Some(process) = self.process_mut() else { return };
         let Some(Err(error)) = process.link.as_mut().map(|link| link.check()) else { return };
         tracing::error!("a message to the prototype of {application:?} failed ({error}); it is killed");
@@ -399,7 +399,7 @@ impl Prototype {
     }
 
     fn check_forks(&mut self, plan: &Plan, oldest_order: Option<Instant>, now: Instant) {
-        if self.responsiveness.is_fork_overdue(oldest_order, now)
+        if self.responsiveness.is_fork_late(oldest_order, now)
             && let Some(process) = self.process()
         {
             let (name, seconds) = (&plan.name, FORK_TIMEOUT.as_secs());

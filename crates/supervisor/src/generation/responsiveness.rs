@@ -66,7 +66,7 @@ impl Responsiveness {
     }
 
     /// Whether it has not forked in time. Returned once.
-    pub fn is_fork_overdue(&mut self, oldest_order: Option<Instant>, now: Instant) -> bool {
+    pub fn is_fork_late(&mut self, oldest_order: Option<Instant>, now: Instant) -> bool {
         let Some(deadline) = self.fork_deadline(oldest_order).filter(|deadline| *deadline <= now) else { return false };
         if now - deadline >= LATE {
             // Its answers may be there already.
@@ -108,16 +108,16 @@ mod tests {
     use crate::policy::pace::heartbeat::interval;
 
     #[test]
-    fn a_fork_is_overdue_once_and_not_if_the_check_comes_late() {
+    fn a_fork_is_late_once_and_not_if_the_check_comes_late() {
         let now = Instant::now();
         let mut prompt = Responsiveness::new(now);
-        assert!(!prompt.is_fork_overdue(None, now + FORK_TIMEOUT));
-        assert!(!prompt.is_fork_overdue(Some(now), now + FORK_TIMEOUT - Duration::from_millis(1)));
-        assert!(prompt.is_fork_overdue(Some(now), now + FORK_TIMEOUT));
-        assert!(!prompt.is_fork_overdue(Some(now), now + FORK_TIMEOUT), "it is killed already");
+        assert!(!prompt.is_fork_late(None, now + FORK_TIMEOUT));
+        assert!(!prompt.is_fork_late(Some(now), now + FORK_TIMEOUT - Duration::from_millis(1)));
+        assert!(prompt.is_fork_late(Some(now), now + FORK_TIMEOUT));
+        assert!(!prompt.is_fork_late(Some(now), now + FORK_TIMEOUT), "it is killed already");
         let mut late = Responsiveness::new(now);
-        assert!(!late.is_fork_overdue(Some(now), now + FORK_TIMEOUT + LATE));
-        assert!(late.is_fork_overdue(Some(now), now + FORK_TIMEOUT + LATE + LATE));
+        assert!(!late.is_fork_late(Some(now), now + FORK_TIMEOUT + LATE));
+        assert!(late.is_fork_late(Some(now), now + FORK_TIMEOUT + LATE + LATE));
     }
 
     #[test]

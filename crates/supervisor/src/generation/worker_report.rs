@@ -16,7 +16,7 @@ pub struct WorkerReport {
     /// Its process id, once that is known.
     pub pid: Option<i32>,
     /// Its state.
-    pub state: WorkerState,
+    pub state: ReportedState,
     /// The method of its request.
     pub method: Option<String>,
     /// The URL of its request.
@@ -37,7 +37,7 @@ pub struct WorkerReport {
 
 /// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkerState {
+pub enum ReportedState {
     /// It has not reported yet.
     Starting,
     /// It exits when it has nothing more to do.
@@ -83,11 +83,11 @@ impl WorkerReport {
         let account: Option<Account> = control.account(worker);
         let current = account.and_then(|account| account.current);
         let state = match (account.and(process), current) {
-            (None, _) => WorkerState::Starting,
-            _ if is_leaving => WorkerState::Leaving,
-            (_, Some(current)) if control.is_answering(current) => WorkerState::Busy,
-            (_, Some(_)) => WorkerState::Finishing,
-            (_, None) => WorkerState::Idle,
+            (None, _) => ReportedState::Starting,
+            _ if is_leaving => ReportedState::Leaving,
+            (_, Some(current)) if control.is_answering(current) => ReportedState::Busy,
+            (_, Some(_)) => ReportedState::Finishing,
+            (_, None) => ReportedState::Idle,
         };
         let [method, url, script] = current.map(|current| request_texts(control, current)).unwrap_or_default();
         let pid = process.map(|process| process.pid.as_raw_pid());
@@ -108,17 +108,17 @@ impl WorkerReport {
     }
 }
 
-// === impl WorkerState ===
+// === impl ReportedState ===
 
-impl WorkerState {
+impl ReportedState {
     /// Its name in the status.
     pub fn name(self) -> &'static str {
         match self {
-            WorkerState::Starting => "starting",
-            WorkerState::Leaving => "leaving",
-            WorkerState::Busy => "busy",
-            WorkerState::Finishing => "finishing",
-            WorkerState::Idle => "idle",
+            ReportedState::Starting => "starting",
+            ReportedState::Leaving => "leaving",
+            ReportedState::Busy => "busy",
+            ReportedState::Finishing => "finishing",
+            ReportedState::Idle => "idle",
         }
     }
 }

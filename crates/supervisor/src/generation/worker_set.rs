@@ -82,9 +82,9 @@ impl WorkerSet {
 
     // Starts
 
-    /// When [`Self::start_due`] or [`Self::kill_overdue`] has something to do.
+    /// When [`Self::start_due`] or [`Self::kill_expired_orphans`] has something to do.
     pub fn next_deadline(&self, can_start: bool) -> Option<Instant> {
-        if can_start && !self.is_replacing { self.table.next_deadline() } else { self.table.next_overdue() }
+        if can_start && !self.is_replacing { self.table.next_deadline() } else { self.table.next_orphan_deadline() }
     }
 
     /// The workers that the prototype must fork now.
@@ -191,9 +191,9 @@ impl WorkerSet {
         }
     }
 
-    /// Kills workers that should have exited by now.
-    pub fn kill_overdue(&mut self, now: Instant) {
-        for (_, process) in self.table.overdue(now) {
+    /// Kills workers of a dead prototype that should have exited by now.
+    pub fn kill_expired_orphans(&mut self, now: Instant) {
+        for (_, process) in self.table.expired_orphans(now) {
             match process {
                 Some(process) => process.kill(),
                 None => self.kill_unidentified(now),

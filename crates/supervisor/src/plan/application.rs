@@ -2,7 +2,7 @@
 
 use crate::os::identity::UserAccount;
 use crate::os::logs::Outputs;
-use crate::os::slow_log::SlowLog;
+use crate::os::slow_log::SlowLogFile;
 use crate::plan::confinement::{self, Confined, inside};
 use crate::plan::php::{self, Php};
 use crate::plan::readable;
@@ -44,7 +44,7 @@ pub struct Plan {
     /// Its release, and the requests of its warm-up.
     pub release: Release,
     /// Its slow log, if it has one.
-    pub slow_log: Option<SlowLog>,
+    pub slow_log: Option<SlowLogFile>,
 }
 
 /// A release of an application.
@@ -123,7 +123,7 @@ pub fn plan(
     let confined =
         confinement::of(&application.isolation, &account).map_err(|error| at(&error.option, error.problem))?;
     let cores = confined.machine().cores();
-    let mut slow_log = SlowLog::of(name, application.slow_log.as_ref(), defaults.state_folder.as_deref())
+    let mut slow_log = SlowLogFile::of(name, application.slow_log.as_ref(), defaults.state_folder.as_deref())
         .map_err(|problem| at("/slow_log", problem))?;
     match slow_log.as_mut().map(|log| log.open().map_err(|problem| at("/slow_log", problem))) {
         Some(Err(problem)) if strictness == Strictness::Strict => return Err(problem),

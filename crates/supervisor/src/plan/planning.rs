@@ -51,7 +51,7 @@ impl Planning {
     }
 
     /// The error after the deadline.
-    pub fn overdue(&self) -> String {
+    pub fn timeout_reason(&self) -> String {
         format!("cannot check its folders within {} s; does a network file system hang?", PLANNING_TIMEOUT.as_secs())
     }
 }

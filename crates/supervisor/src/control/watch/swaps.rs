@@ -116,7 +116,7 @@ fn round(
         findings.extend(accept(all, answer));
     }
     for followed in all.iter_mut() {
-        findings.extend(followed.check_overdue(began).map(|finding| (followed.watched.name.clone(), finding)));
+        findings.extend(followed.check_timeout(began).map(|finding| (followed.watched.name.clone(), finding)));
         followed.resolver.ask(&followed.watched.application, sender, began);
     }
     // A question of an earlier round is not waited for.
@@ -155,7 +155,7 @@ impl Followed {
     }
 
     /// Whether the open question has had no answer for too long. Reported once.
-    fn check_overdue(&mut self, now: Instant) -> Option<Finding> {
+    fn check_timeout(&mut self, now: Instant) -> Option<Finding> {
         let asked = self.resolver.asked?;
         if now.saturating_duration_since(asked) < divided(LOST_AFTER)
             || self.trouble.is_some_and(|trouble| trouble.is_reported)
@@ -289,7 +289,7 @@ mod tests {
         let mut reported = Vec::new();
         for second in 0..100 {
             let now = began + Duration::from_secs(second);
-            reported.extend(followed.check_overdue(now).map(|_| second));
+            reported.extend(followed.check_timeout(now).map(|_| second));
             followed.resolver.ask(&followed.watched.application, &sender, now);
         }
         assert_eq!(reported, [5]);

@@ -27,7 +27,7 @@ pub struct Outputs {
 
 /// An access log that is open.
 #[derive(Clone, Debug)]
-pub struct AccessLog {
+pub struct AccessLogFile {
     destination: LogDestination,
     file: Arc<OwnedFd>,
 }
@@ -60,14 +60,14 @@ impl Outputs {
     }
 }
 
-// === impl AccessLog ===
+// === impl AccessLogFile ===
 
-impl AccessLog {
+impl AccessLogFile {
     /// Opens the access log.
     ///
     /// # Errors
     /// With the path of the option, the path of the file and the reason.
-    pub fn open(destination: &LogDestination) -> Result<AccessLog, String> {
+    pub fn open(destination: &LogDestination) -> Result<AccessLogFile, String> {
         let file = match destination {
             LogDestination::Stdout => io::stdout()
                 .as_fd()
@@ -77,7 +77,7 @@ impl AccessLog {
                 format!("access_log: {path:?} cannot be opened: {}; choose another file", explain(path, &error))
             })?,
         };
-        Ok(AccessLog { destination: destination.clone(), file: Arc::new(file) })
+        Ok(AccessLogFile { destination: destination.clone(), file: Arc::new(file) })
     }
 
     /// Whether the log has this destination.
@@ -86,7 +86,7 @@ impl AccessLog {
     }
 
     /// Whether both have the same destination.
-    pub fn is_same_as(&self, other: &AccessLog) -> bool {
+    pub fn is_same_as(&self, other: &AccessLogFile) -> bool {
         self.writes_to(&other.destination)
     }
 
@@ -96,7 +96,7 @@ impl AccessLog {
         if matches!(self.destination, LogDestination::Stdout) {
             return false;
         }
-        match AccessLog::open(&self.destination) {
+        match AccessLogFile::open(&self.destination) {
             Ok(fresh) => *self = fresh,
             Err(reason) => tracing::error!("cannot reopen the access log; the old file is still written: {reason}"),
         }
@@ -173,7 +173,7 @@ mod tests {
     fn a_pipe_without_a_reader_is_an_error_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = pipe_in(folder.path());
-        let error = AccessLog::open(&LogDestination::Path(path.clone())).unwrap_err();
+        let error = AccessLogFile::open(&LogDestination::Path(path.clone())).unwrap_err();
         assert!(error.contains("it is a pipe without a reader"), "{error}");
         let error = Outputs::open("shop", None, Some(&path)).unwrap_err();
         assert!(error.starts_with("applications/shop/stderr: ") && error.contains("without a reader"), "{error}");
@@ -201,7 +201,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/access.log");
         std::fs::create_dir(folder.path().join("logs")).unwrap();
-        let mut log = AccessLog::open(&LogDestination::Path(path.clone())).unwrap();
+        let mut log = AccessLogFile::open(&LogDestination::Path(path.clone())).unwrap();
         let outputs = Outputs::open("shop", Some(&path), None).unwrap();
         std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
         assert!(log.reopen());
@@ -229,7 +229,7 @@ mod tests {
     fn a_missing_folder_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("none/x.log");
-        let error = AccessLog::open(&LogDestination::Path(path.clone())).unwrap_err();
+        let error = AccessLogFile::open(&LogDestination::Path(path.clone())).unwrap_err();
         let missing = path.parent().unwrap();
         assert!(error.contains(&format!("there is no folder {missing:?}; choose another file")), "{error}");
     }

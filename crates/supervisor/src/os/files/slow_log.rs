@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A slow log.
 #[derive(Clone, Debug)]
-pub struct SlowLog {
+pub struct SlowLogFile {
     /// The file, in howdah's own folder, or at a configured path.
     path: PathBuf,
     is_in_our_folder: bool,
@@ -33,9 +33,9 @@ const ROTATE_BYTES: u64 = 16 << 20;
 /// How much of the end the API returns.
 const TAIL_BYTES: u64 = 4 << 20;
 
-// === impl SlowLog ===
+// === impl SlowLogFile ===
 
-impl SlowLog {
+impl SlowLogFile {
     /// The slow log of an application, if its configuration has one.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl SlowLog {
         name: &str,
         wanted: Option<&howdah_config::SlowLog>,
         state_folder: Option<&Path>,
-    ) -> Result<Option<SlowLog>, String> {
+    ) -> Result<Option<SlowLogFile>, String> {
         let Some(wanted) = wanted else { return Ok(None) };
         let path = match (&wanted.path, state_folder) {
             (Some(path), _) => path.clone(),
@@ -54,7 +54,7 @@ impl SlowLog {
         let threshold_ms = u64::try_from(wanted.threshold.as_millis()).unwrap_or(u64::MAX);
         let requests = SlowRequests { threshold_ms, samples: wanted.samples };
         let is_in_our_folder = wanted.path.is_none();
-        Ok(Some(SlowLog { path, is_in_our_folder, file: None, requests, is_rotating: Arc::default() }))
+        Ok(Some(SlowLogFile { path, is_in_our_folder, file: None, requests, is_rotating: Arc::default() }))
     }
 
     /// Opens the file for its writers. The file system may hang.
@@ -201,9 +201,9 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn log(path: PathBuf) -> SlowLog {
+    fn log(path: PathBuf) -> SlowLogFile {
         let requests = SlowRequests { threshold_ms: 1, samples: 1 };
-        SlowLog { path, is_in_our_folder: false, file: None, requests, is_rotating: Arc::default() }
+        SlowLogFile { path, is_in_our_folder: false, file: None, requests, is_rotating: Arc::default() }
     }
 
     #[test]

@@ -55,11 +55,11 @@ struct Entry {
     /// The incarnation of the next worker with this index.
     incarnation: u16,
     backoff: Backoff,
-    state: WorkerState,
+    state: EntryState,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum WorkerState {
+enum EntryState {
     #[default]
     Vacant,
     /// A worker is to be started at this time.
@@ -94,14 +94,14 @@ impl Workers {
     pub fn set_target(&mut self, target: usize) {
         self.target = target.min(usize::from(MAX_WORKERS));
         let surplus = self.ordered().saturating_sub(self.target);
-        let due = self.entries.iter_mut().rev().filter(|entry| matches!(entry.state, WorkerState::Due(_)));
-        due.take(surplus).for_each(|entry| entry.state = WorkerState::Vacant);
+        let due = self.entries.iter_mut().rev().filter(|entry| matches!(entry.state, EntryState::Due(_)));
+        due.take(surplus).for_each(|entry| entry.state = EntryState::Vacant);
     }
 
     /// The running workers whose processes are known.
     pub fn running(&self) -> impl Iterator<Item = WorkerId> {
         self.entries.iter().filter_map(|entry| match entry.state {
-            WorkerState::Running { worker, process: Some(_), .. } => Some(worker),
+            EntryState::Running { worker, process: Some(_), .. } => Some(worker),
             _ => None,
         })
     }
@@ -109,8 +109,8 @@ impl Workers {
     /// The workers that are not started yet, or were ordered after this moment.
     pub fn started_since(&self, moment: Instant) -> impl Iterator<Item = WorkerId> {
         (0..MAX_WORKERS).zip(&self.entries).filter_map(move |(index, entry)| match entry.state {
-            WorkerState::Due(_) if self.scarcity.is_none() => Some(WorkerId { index, incarnation: entry.incarnation }),
-            WorkerState::Running { worker, is_forked, since, .. } if !is_forked || since > moment => Some(worker),
+            EntryState::Due(_) if self.scarcity.is_none() => Some(WorkerId { index, incarnation: entry.incarnation }),
+            EntryState::Running { worker, is_forked, since, .. } if !is_forked || since > moment => Some(worker),
             _ => None,
         })
     }
@@ -118,20 +118,20 @@ impl Workers {
     /// How many workers run or are being started, without those that leave. Workers that cannot be forked do not count.
     pub fn staying(&self) -> usize {
         match self.scarcity {
-            Some(_) => self.entries.iter().filter(|entry| matches!(entry.state, WorkerState::Running { .. })).count(),
+            Some(_) => self.entries.iter().filter(|entry| matches!(entry.state, EntryState::Running { .. })).count(),
             None => self.ordered(),
         }
     }
 
     fn ordered(&self) -> usize {
-        let is_ordered = |entry: &&Entry| matches!(entry.state, WorkerState::Due(_) | WorkerState::Running { .. });
+        let is_ordered = |entry: &&Entry| matches!(entry.state, EntryState::Due(_) | EntryState::Running { .. });
         self.entries.iter().filter(is_ordered).count()
     }
 
     /// When the oldest fork order was sent that the prototype has not answered yet.
     pub fn oldest_fork_order(&self) -> Option<Instant> {
         let unanswered = |entry: &Entry| match entry.state {
-            WorkerState::Running { is_forked: false, since, .. } => Some(since),
+            EntryState::Running { is_forked: false, since, .. } => Some(since),
             _ => None,
         };
         self.entries.iter().filter_map(unanswered).min()
@@ -139,16 +139,16 @@ impl Workers {
 
     /// How many workers were retired, and still live.
     pub fn leaving(&self) -> usize {
-        self.entries.iter().filter(|entry| matches!(entry.state, WorkerState::Leaving { .. })).count()
+        self.entries.iter().filter(|entry| matches!(entry.state, EntryState::Leaving { .. })).count()
     }
 
     /// The worker was asked to exit when it is idle. It is not replaced.
     pub fn retire(&mut self, retired: WorkerId) {
         for entry in &mut self.entries {
-            if let WorkerState::Running { worker, process, .. } = entry.state
+            if let EntryState::Running { worker, process, .. } = entry.state
                 && worker == retired
             {
-                entry.state = WorkerState::Leaving { worker, process, until: None };
+                entry.state = EntryState::Leaving { worker, process, until: None };
                 self.target = self.target.saturating_sub(1);
             }
         }
@@ -159,11 +159,11 @@ impl Workers {
         let running = |entry: &&Entry| {
             matches!(
                 entry.state,
-                WorkerState::Running { process: Some(_), .. } | WorkerState::Leaving { process: Some(_), .. }
+                EntryState::Running { process: Some(_), .. } | EntryState::Leaving { process: Some(_), .. }
             )
         };
         let starting =
-            |entry: &&Entry| matches!(entry.state, WorkerState::Running { process: None, .. } | WorkerState::Due(_));
+            |entry: &&Entry| matches!(entry.state, EntryState::Running { process: None, .. } | EntryState::Due(_));
         (self.entries.iter().filter(running).count(), self.entries.iter().filter(starting).count())
     }
 
@@ -181,10 +181,10 @@ impl Workers {
         };
         let mut started = Vec::new();
         for (index, entry) in (0..MAX_WORKERS).zip(&mut self.entries) {
-            if started.len() < at_once && matches!(entry.state, WorkerState::Due(at) if at <= now) {
+            if started.len() < at_once && matches!(entry.state, EntryState::Due(at) if at <= now) {
                 let worker = WorkerId { index, incarnation: entry.incarnation };
                 entry.incarnation = entry.incarnation.wrapping_add(1);
-                entry.state = WorkerState::Running { worker, process: None, is_forked: false, since: now };
+                entry.state = EntryState::Running { worker, process: None, is_forked: false, since: now };
                 started.push(worker);
             }
         }
@@ -198,7 +198,7 @@ impl Workers {
     fn fill_vacancies(&mut self, now: Instant) {
         // Orphans only finish their requests. If they counted, no request would be answered until they are gone.
         let counts =
-            |entry: &&Entry| !entry.is_vacant() && !matches!(entry.state, WorkerState::Leaving { until: Some(_), .. });
+            |entry: &&Entry| !entry.is_vacant() && !matches!(entry.state, EntryState::Leaving { until: Some(_), .. });
         let room = self.max.saturating_sub(self.entries.iter().filter(counts).count());
         let mut missing = self.target.saturating_sub(self.ordered()).min(room);
         for index in 0..usize::from(MAX_WORKERS) {
@@ -209,7 +209,7 @@ impl Workers {
                 self.entries.push(Entry::default());
             }
             if self.entries[index].is_vacant() {
-                self.entries[index].state = WorkerState::Due(now);
+                self.entries[index].state = EntryState::Due(now);
                 missing -= 1;
             }
         }
@@ -218,7 +218,7 @@ impl Workers {
     /// The prototype has forked the worker, as this process, if that still lives. `false` if this fork was not ordered.
     pub fn started(&mut self, started: WorkerId, forked: Option<Process>) -> bool {
         self.entries.iter_mut().any(|entry| match &mut entry.state {
-            WorkerState::Running { worker, process: process @ None, is_forked, .. } if *worker == started => {
+            EntryState::Running { worker, process: process @ None, is_forked, .. } if *worker == started => {
                 *process = forked;
                 *is_forked = true;
                 self.scarcity = None;
@@ -231,11 +231,11 @@ impl Workers {
     /// The worker could not be forked. Until one can be, one is tried at a time. `false` if this fork was not ordered.
     pub fn not_forked(&mut self, failed: WorkerId, now: Instant) -> bool {
         let is_ordered = |entry: &&mut Entry| match entry.state {
-            WorkerState::Running { worker, is_forked, .. } => worker == failed && !is_forked,
+            EntryState::Running { worker, is_forked, .. } => worker == failed && !is_forked,
             _ => false,
         };
         let Some(entry) = self.entries.iter_mut().find(is_ordered) else { return false };
-        entry.state = WorkerState::Due(now);
+        entry.state = EntryState::Due(now);
         let scarcity = self.scarcity.get_or_insert_default();
         // Of forks that were ordered together, only the first failure counts.
         if scarcity.retry_at.is_none() {
@@ -250,12 +250,12 @@ impl Workers {
             return false;
         };
         match entry.state {
-            WorkerState::Running { worker, since, .. } if worker == dead => {
-                entry.state = WorkerState::Due(now + entry.backoff.after_death(now - since, false));
+            EntryState::Running { worker, since, .. } if worker == dead => {
+                entry.state = EntryState::Due(now + entry.backoff.after_death(now - since, false));
                 true
             }
-            WorkerState::Leaving { worker, .. } if worker == dead => {
-                entry.state = WorkerState::Vacant;
+            EntryState::Leaving { worker, .. } if worker == dead => {
+                entry.state = EntryState::Vacant;
                 true
             }
             _ => false,
@@ -266,7 +266,7 @@ impl Workers {
     pub fn died_in_request(&mut self, dead: WorkerId, now: Instant) -> bool {
         let is_known = self.exited(dead, now);
         let burst = REPLACEMENT_BURST.max(u32::try_from(self.target).unwrap_or(u32::MAX));
-        if let Some(Entry { state: WorkerState::Due(at), .. }) = self.entries.get_mut(usize::from(dead.index))
+        if let Some(Entry { state: EntryState::Due(at), .. }) = self.entries.get_mut(usize::from(dead.index))
             && is_known
         {
             *at = self.replacement.spend(burst, now);
@@ -280,10 +280,10 @@ impl Workers {
         let is_known = self.died(exited, now);
         if let Some(entry) = self.entries.get_mut(usize::from(exited.index))
             && is_known
-            && matches!(entry.state, WorkerState::Due(_))
+            && matches!(entry.state, EntryState::Due(_))
         {
             // The worker did not fail, so the next one starts without delay.
-            entry.state = WorkerState::Due(now);
+            entry.state = EntryState::Due(now);
             entry.backoff = Backoff::default();
         }
         is_known
@@ -296,35 +296,35 @@ impl Workers {
         self.scarcity = None;
         for entry in &mut self.entries {
             match entry.state {
-                WorkerState::Due(_) => entry.state = WorkerState::Vacant,
-                WorkerState::Running { worker, process, .. } => {
-                    entry.state = WorkerState::Leaving { worker, process, until: Some(now + ORPHAN_TIMEOUT) };
+                EntryState::Due(_) => entry.state = EntryState::Vacant,
+                EntryState::Running { worker, process, .. } => {
+                    entry.state = EntryState::Leaving { worker, process, until: Some(now + ORPHAN_TIMEOUT) };
                     orphans.push((worker, process));
                 }
-                WorkerState::Vacant | WorkerState::Leaving { .. } => {}
+                EntryState::Vacant | EntryState::Leaving { .. } => {}
             }
         }
         orphans
     }
 
     /// The orphans that should have exited by now. Each is returned once in [`ORPHAN_TIMEOUT`].
-    pub fn overdue(&mut self, now: Instant) -> Vec<(WorkerId, Option<Process>)> {
-        let mut overdue = Vec::new();
+    pub fn expired_orphans(&mut self, now: Instant) -> Vec<(WorkerId, Option<Process>)> {
+        let mut expired = Vec::new();
         for entry in &mut self.entries {
-            if let WorkerState::Leaving { worker, process, until } = &mut entry.state
+            if let EntryState::Leaving { worker, process, until } = &mut entry.state
                 && until.is_some_and(|until| until <= now)
             {
                 *until = Some(now + ORPHAN_TIMEOUT);
-                overdue.push((*worker, *process));
+                expired.push((*worker, *process));
             }
         }
-        overdue
+        expired
     }
 
     /// The orphans whose process is not known: their prototype died before it could report it.
     pub fn unidentified_orphans(&self) -> Vec<WorkerId> {
         let unidentified = |entry: &Entry| match entry.state {
-            WorkerState::Leaving { worker, process: None, .. } => Some(worker),
+            EntryState::Leaving { worker, process: None, .. } => Some(worker),
             _ => None,
         };
         self.entries.iter().filter_map(unidentified).collect()
@@ -333,7 +333,7 @@ impl Workers {
     /// Whether the worker was asked to exit.
     pub fn is_leaving(&self, wanted: WorkerId) -> bool {
         let entry = self.entries.get(usize::from(wanted.index));
-        entry.is_some_and(|entry| matches!(entry.state, WorkerState::Leaving { worker, .. } if worker == wanted))
+        entry.is_some_and(|entry| matches!(entry.state, EntryState::Leaving { worker, .. } if worker == wanted))
     }
 
     /// The worker with this process id.
@@ -344,14 +344,14 @@ impl Workers {
     /// All workers that run or leave.
     pub fn alive(&self) -> impl Iterator<Item = (WorkerId, Option<Process>)> {
         self.entries.iter().filter_map(|entry| match entry.state {
-            WorkerState::Running { worker, process, .. } | WorkerState::Leaving { worker, process, .. } => {
+            EntryState::Running { worker, process, .. } | EntryState::Leaving { worker, process, .. } => {
                 Some((worker, process))
             }
-            WorkerState::Vacant | WorkerState::Due(_) => None,
+            EntryState::Vacant | EntryState::Due(_) => None,
         })
     }
 
-    /// When [`Self::start_due`] or [`Self::overdue`] will return something.
+    /// When [`Self::start_due`] or [`Self::expired_orphans`] will return something.
     pub fn next_deadline(&self) -> Option<Instant> {
         // Not before this time: `None` while a trial is under way.
         let not_before = match &self.scarcity {
@@ -359,19 +359,19 @@ impl Workers {
             Some(scarcity) => scarcity.retry_at.map(Some),
         };
         let due = |entry: &Entry| match (entry.state, not_before) {
-            (WorkerState::Due(at), Some(not_before)) => Some(not_before.map_or(at, |retry_at| retry_at.max(at))),
+            (EntryState::Due(at), Some(not_before)) => Some(not_before.map_or(at, |retry_at| retry_at.max(at))),
             _ => None,
         };
-        self.entries.iter().filter_map(due).chain(self.next_overdue()).min()
+        self.entries.iter().filter_map(due).chain(self.next_orphan_deadline()).min()
     }
 
-    /// When [`Self::overdue`] will return something.
-    pub fn next_overdue(&self) -> Option<Instant> {
-        let overdue = |entry: &Entry| match entry.state {
-            WorkerState::Leaving { until, .. } => until,
+    /// When [`Self::expired_orphans`] will return something.
+    pub fn next_orphan_deadline(&self) -> Option<Instant> {
+        let deadline = |entry: &Entry| match entry.state {
+            EntryState::Leaving { until, .. } => until,
             _ => None,
         };
-        self.entries.iter().filter_map(overdue).min()
+        self.entries.iter().filter_map(deadline).min()
     }
 }
 
@@ -379,7 +379,7 @@ impl Workers {
 
 impl Entry {
     fn is_vacant(&self) -> bool {
-        matches!(self.state, WorkerState::Vacant)
+        matches!(self.state, EntryState::Vacant)
     }
 }
 

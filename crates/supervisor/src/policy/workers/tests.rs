@@ -84,9 +84,9 @@ fn the_index_of_a_leaving_worker_is_not_reused() {
     assert_eq!(workers.start_due(now), [id(2, 0), id(3, 0)]);
     assert!(workers.died(id(0, 0), now));
     assert_eq!(workers.start_due(now), []);
-    assert_eq!(workers.overdue(now), []);
-    assert_eq!(workers.overdue(now + ORPHAN_TIMEOUT), [(id(1, 0), None)]);
-    assert_eq!(workers.overdue(now + ORPHAN_TIMEOUT), []);
+    assert_eq!(workers.expired_orphans(now), []);
+    assert_eq!(workers.expired_orphans(now + ORPHAN_TIMEOUT), [(id(1, 0), None)]);
+    assert_eq!(workers.expired_orphans(now + ORPHAN_TIMEOUT), []);
 }
 
 #[test]
