@@ -36,8 +36,9 @@ use howdah_background_writer::standard_error;
 use std::process::ExitCode;
 
 pub use boot::start::{SUPERVISOR_TITLE, Start};
-pub use os::spawn::ROUTER_TITLE;
-pub use os::{identity, logs, system_error};
+pub use os::files::logs;
+pub use os::processes::spawn::ROUTER_TITLE;
+pub use os::{identity, system_error};
 pub use plan::php;
 
 /// The supervisor, in the process that [`Start::become_supervisor`] made.

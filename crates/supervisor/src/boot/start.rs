@@ -3,8 +3,8 @@
 //! The command line replaces itself: same process, a new title. Its settings are in a memfd, so that no argument shows
 //! them in `ps`.
 
+use crate::os::files::memory_file::memory_file;
 use crate::os::identity::UserAccount;
-use crate::os::memory_file::memory_file;
 use command_fds::{CommandFdExt, FdMapping};
 use howdah_protocol::inherited;
 use howdah_protocol::inherited::CONTROL_FD;

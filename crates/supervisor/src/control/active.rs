@@ -1,6 +1,6 @@
 //! A configuration, and what serves it.
 
-use crate::os::logs::AccessLogFile;
+use crate::os::files::logs::AccessLogFile;
 use howdah_config::{Configuration, Document};
 use std::collections::BTreeMap;
 

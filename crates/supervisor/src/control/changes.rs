@@ -10,8 +10,8 @@ use crate::control::change::{Change, ChangeKind, ChangeRequest, ChangeStep, Depl
 use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
 use crate::control::warm_up::WarmUp;
+use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::ChosenBy;
-use crate::os::logs::AccessLogFile;
 use crate::plan::application::{Defaults, Plan, Strictness};
 use crate::plan::planning::Planning;
 use crate::policy::pace::router_timeouts;

@@ -5,8 +5,8 @@
 use crate::control::active::ActiveConfiguration;
 use crate::generation::Generation;
 use crate::generation::generations::Generations;
+use crate::os::files::memory_file::memory_file;
 use crate::os::listen::Listeners;
-use crate::os::memory_file::memory_file;
 use crate::store::certificates::{self, Certificates};
 use howdah_protocol::router_messages::{RouterConfiguration, ToRouter};
 use std::collections::BTreeSet;

@@ -23,7 +23,7 @@ pub mod warm_up;
 pub mod watch;
 
 use crate::generation::Generation;
-use crate::os::reap;
+use crate::os::processes::reap;
 use crate::os::system_error::error_text;
 use crate::plan::application::Plan;
 use active::ActiveConfiguration;

@@ -6,9 +6,9 @@
 
 use crate::control::hand_over::{HandOver, Known};
 use crate::os::identity::UserAccount;
-use crate::os::link::ChildLink;
-use crate::os::reap;
-use crate::os::spawn;
+use crate::os::processes::link::ChildLink;
+use crate::os::processes::reap;
+use crate::os::processes::spawn;
 use crate::os::system_error::error_text;
 use crate::policy::pace::router_timeouts;
 use crate::policy::pace::{Backoff, Beat, Heartbeat, heartbeat};

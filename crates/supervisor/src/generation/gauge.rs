@@ -4,7 +4,7 @@
 //! kernel, from /proc. A worker that is gone by the time it is measured is left out.
 
 use crate::os::machine::Machine;
-use crate::os::process::Process;
+use crate::os::processes::process::Process;
 use crate::policy::sizing::{Memory, Usage};
 use howdah_channel::{Account, WorkerId, account};
 use std::collections::BTreeMap;

@@ -27,9 +27,9 @@ mod scaling;
 pub mod worker_report;
 mod worker_set;
 
-use crate::os::memory_file::memory_file;
-use crate::os::process::PidClaim;
-use crate::os::slow_log::SlowLogFile;
+use crate::os::files::memory_file::memory_file;
+use crate::os::files::slow_log::SlowLogFile;
+use crate::os::processes::process::PidClaim;
 use crate::plan::application::{Plan, Release};
 use crate::plan::php::Php;
 use crate::policy::sizing::Reason;

@@ -7,8 +7,8 @@
 use super::prototype_process::{BootResources, PrototypeProcess};
 use super::responsiveness::{FORK_TIMEOUT, ProbeStep, Responsiveness};
 use crate::os::cgroup::Group;
-use crate::os::process::PidClaim;
-use crate::os::reap;
+use crate::os::processes::process::PidClaim;
+use crate::os::processes::reap;
 use crate::plan::application::Plan;
 use crate::plan::php::Php;
 use crate::policy::pace::{Backoff, BootStep, boot_timeout, heartbeat};

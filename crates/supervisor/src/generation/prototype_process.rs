@@ -7,9 +7,10 @@
 //! prototype may send anything: a pid that it claims is looked up before it is used.
 
 use super::boot_output::BootOutput;
-use crate::os::link::ChildLink;
-use crate::os::process::{self, PidClaim, Process};
-use crate::os::{reap, resources, spawn};
+use crate::os::processes::link::ChildLink;
+use crate::os::processes::process::{self, PidClaim, Process};
+use crate::os::processes::{reap, spawn};
+use crate::os::resources;
 use crate::plan::application::Plan;
 use crate::policy::pace::BootTimeout;
 use howdah_channel::Geometry;

@@ -1,9 +1,9 @@
 //! The messages of a prototype, and their effects: a program that does nothing takes the prototype's place.
 
 use super::*;
+use crate::os::files::logs::Outputs;
 use crate::os::identity::UserAccount;
-use crate::os::logs::Outputs;
-use crate::os::reap;
+use crate::os::processes::reap;
 use crate::plan::confinement::Confined;
 use crate::policy::pace::boot_timeout;
 use howdah_config::{PhpOptions, PhpVersion};

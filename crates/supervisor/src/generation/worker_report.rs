@@ -3,7 +3,7 @@
 //! A worker's account and its request lie in memory that the worker can write, so they may be wrong. Nothing is decided
 //! by them. Methods, URLs and paths come from clients; they are cut.
 
-use crate::os::process::Process;
+use crate::os::processes::process::Process;
 use howdah_channel::account::{Account, Current, monotonic};
 use howdah_channel::request::{code, texts};
 use howdah_channel::{ControlEnd, WorkerId};

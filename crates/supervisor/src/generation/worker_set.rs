@@ -4,7 +4,7 @@
 //! prototype has died are children of the supervisor. If the prototype died before it reported their pids, they are found
 //! by its process group. When a worker broke the channel's rules, all are killed, and none is started before all are dead.
 
-use crate::os::process::{self, Process};
+use crate::os::processes::process::{self, Process};
 use crate::policy::workers::Workers;
 use howdah_channel::account::Current;
 use howdah_channel::{ControlEnd, WorkerId};

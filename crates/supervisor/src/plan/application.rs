@@ -1,8 +1,8 @@
 //! Plans an application: checks its options against this machine, and finds its folders, files, user and PHP.
 
+use crate::os::files::logs::Outputs;
+use crate::os::files::slow_log::SlowLogFile;
 use crate::os::identity::UserAccount;
-use crate::os::logs::Outputs;
-use crate::os::slow_log::SlowLogFile;
 use crate::plan::confinement::{self, Confined, inside};
 use crate::plan::php::{self, Php};
 use crate::plan::readable;

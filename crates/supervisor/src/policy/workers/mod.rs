@@ -9,7 +9,7 @@
 //! starts again with a growing delay. While the machine has no memory or no process for one more worker, one fork at a
 //! time is tried, also with a growing delay: an application with hundreds of workers must not fork in a loop then.
 
-use crate::os::process::Process;
+use crate::os::processes::process::Process;
 use crate::policy::pace::backoff::Delays;
 use crate::policy::pace::{Backoff, RateLimit};
 use howdah_channel::{MAX_WORKERS, WorkerId};
