@@ -5,7 +5,6 @@
 //! still has processes cannot be removed, and is left.
 
 use crate::os::system_error::error_text;
-use howdah_config::{Cgroup, CgroupBase};
 use procfs_core::process::MountInfo;
 use procfs_core::{FromRead, ProcessCGroups};
 use rustix::process::Pid;
@@ -26,23 +25,12 @@ static CREATED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 // === impl Group ===
 
 impl Group {
-    /// The group that the configuration names.
-    ///
-    /// # Errors
-    /// A sentence without the path of the option.
-    pub fn find(wanted: &Cgroup) -> Result<Group, String> {
-        let root = root().ok_or(
-            "no hierarchy of control groups, version 2, is mounted; mount one (mount -t cgroup2 none /sys/fs/cgroup) \
-             or remove the option",
-        )?;
-        let base = match wanted.base {
-            CgroupBase::Root => PathBuf::new(),
-            CgroupBase::Own => own_group(),
-        };
-        Ok(Group(Arc::new(Folder(root.join(base).join(&wanted.path)))))
+    /// The group with this folder, which may not exist yet.
+    pub fn new(folder: PathBuf) -> Group {
+        Group(Arc::new(Folder(folder)))
     }
 
-    /// Its folder, which may not exist yet.
+    /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.0.0
     }
@@ -108,11 +96,13 @@ fn folders(root: &Path, group: &Path) -> Vec<PathBuf> {
     group.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
 }
 
-fn root() -> Option<PathBuf> {
+/// The folder of the root group; `None` if no hierarchy of version 2 is mounted.
+pub fn root() -> Option<PathBuf> {
     mount_point(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
-fn own_group() -> PathBuf {
+/// The path of this process's group below [`root`].
+pub fn own_group() -> PathBuf {
     group_of(&fs::read("/proc/self/cgroup").unwrap_or_default())
 }
 
@@ -151,7 +141,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let operators = folder.path().join("operators");
         fs::create_dir(&operators).unwrap();
-        let group = |path: &str| Group(Arc::new(Folder(operators.join(path))));
+        let group = |path: &str| Group::new(operators.join(path));
         let (first, second) = (group("a/b"), group("a/b"));
         let pid = rustix::process::getpid();
         first.admit(pid).unwrap();

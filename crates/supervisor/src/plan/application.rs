@@ -7,6 +7,7 @@ use crate::plan::confinement::{self, Confined, inside};
 use crate::plan::php::{self, Php};
 use crate::plan::readable;
 use crate::plan::resolution;
+use crate::plan::slow_log;
 use crate::policy::pool::PoolPolicy;
 use howdah_channel::MAX_WORKERS;
 use howdah_config::{Application, Limits, PhpOptions, Scheme, Settings, WarmUp};
@@ -123,8 +124,9 @@ pub fn plan(
     let confined =
         confinement::of(&application.isolation, &account).map_err(|error| at(&error.option, error.problem))?;
     let cores = confined.machine().cores();
-    let mut slow_log = SlowLogFile::of(name, application.slow_log.as_ref(), defaults.state_folder.as_deref())
-        .map_err(|problem| at("/slow_log", problem))?;
+    let slow_log = application.slow_log.as_ref();
+    let slow_log = slow_log.map(|wanted| slow_log::of(name, wanted, defaults.state_folder.as_deref()));
+    let mut slow_log = slow_log.transpose().map_err(|problem| at("/slow_log", problem))?;
     match slow_log.as_mut().map(|log| log.open().map_err(|problem| at("/slow_log", problem))) {
         Some(Err(problem)) if strictness == Strictness::Strict => return Err(problem),
         Some(Err(problem)) => tracing::error!("{problem}; slow requests are not logged"),

@@ -6,7 +6,7 @@ use crate::os::cgroup::{self, Group};
 use crate::os::identity::UserAccount;
 use crate::os::machine::Machine;
 use crate::plan::option_error::OptionError;
-use howdah_config::{IdRange, Isolation};
+use howdah_config::{Cgroup, CgroupBase, IdRange, Isolation};
 use howdah_protocol::confinement::{Confinement, Rootfs, UserNamespace};
 use howdah_protocol::identity::Identity;
 use nix::unistd::{Gid, Uid, getgrouplist};
@@ -38,8 +38,7 @@ struct Ids {
 /// # Errors
 /// With the option and what to do.
 pub fn of(wanted: &Isolation, account: &UserAccount) -> Result<Confined, OptionError> {
-    let cgroup =
-        wanted.cgroup.as_ref().map(Group::find).transpose().map_err(|problem| error("cgroup/path", problem))?;
+    let cgroup = wanted.cgroup.as_ref().map(group).transpose()?;
     // `automount` only applies to a rootfs.
     let without_process = Isolation { cgroup: None, automount: Default::default(), ..wanted.clone() };
     if without_process == Isolation::default() {
@@ -96,6 +95,22 @@ pub fn inside(rootfs: Option<&Path>, path: &Path) -> Option<PathBuf> {
 
 fn error(option: &str, problem: impl Into<String>) -> OptionError {
     OptionError::new(format!("/isolation/{option}"), problem)
+}
+
+/// The control group that the configuration names.
+fn group(wanted: &Cgroup) -> Result<Group, OptionError> {
+    let root = cgroup::root().ok_or_else(|| {
+        error(
+            "cgroup/path",
+            "no hierarchy of control groups, version 2, is mounted; mount one (mount -t cgroup2 none /sys/fs/cgroup) \
+             or remove the option",
+        )
+    })?;
+    let base = match wanted.base {
+        CgroupBase::Root => PathBuf::new(),
+        CgroupBase::Own => cgroup::own_group(),
+    };
+    Ok(Group::new(root.join(base).join(&wanted.path)))
 }
 
 fn ids(account: &UserAccount) -> Ids {

@@ -7,3 +7,4 @@ pub mod php;
 pub mod planning;
 pub mod readable;
 pub mod resolution;
+mod slow_log;

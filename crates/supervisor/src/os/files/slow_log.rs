@@ -26,7 +26,6 @@ pub struct SlowLogFile {
     is_rotating: Arc<AtomicBool>,
 }
 
-const FOLDER: &str = "slow";
 const FOLDER_MODE: u32 = 0o700;
 /// A longer file is renamed to `.1`. Workers stop writing at four times this length.
 const ROTATE_BYTES: u64 = 16 << 20;
@@ -36,25 +35,9 @@ const TAIL_BYTES: u64 = 4 << 20;
 // === impl SlowLogFile ===
 
 impl SlowLogFile {
-    /// The slow log of an application, if its configuration has one.
-    ///
-    /// # Errors
-    /// With the option and what to do.
-    pub fn of(
-        name: &str,
-        wanted: Option<&howdah_config::SlowLog>,
-        state_folder: Option<&Path>,
-    ) -> Result<Option<SlowLogFile>, String> {
-        let Some(wanted) = wanted else { return Ok(None) };
-        let path = match (&wanted.path, state_folder) {
-            (Some(path), _) => path.clone(),
-            (None, Some(folder)) => folder.join(FOLDER).join(file_name(name)),
-            (None, None) => return Err("without a state directory it needs a \"path\"".to_owned()),
-        };
-        let threshold_ms = u64::try_from(wanted.threshold.as_millis()).unwrap_or(u64::MAX);
-        let requests = SlowRequests { threshold_ms, samples: wanted.samples };
-        let is_in_our_folder = wanted.path.is_none();
-        Ok(Some(SlowLogFile { path, is_in_our_folder, file: None, requests, is_rotating: Arc::default() }))
+    /// A slow log that is not open yet. Its folder is created if it is ours.
+    pub fn new(path: PathBuf, is_in_our_folder: bool, requests: SlowRequests) -> SlowLogFile {
+        SlowLogFile { path, is_in_our_folder, file: None, requests, is_rotating: Arc::default() }
     }
 
     /// Opens the file for its writers. The file system may hang.
@@ -183,19 +166,6 @@ fn not_regular() -> io::Error {
     io::Error::other("it is not a regular file")
 }
 
-/// The name of an application's file. An application may have any name, so other characters are escaped.
-fn file_name(application: &str) -> String {
-    let mut name = String::new();
-    for byte in application.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
-            b'.' if !name.is_empty() => name.push('.'),
-            byte => name.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    name + ".jsonl"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,19 +173,7 @@ mod tests {
 
     fn log(path: PathBuf) -> SlowLogFile {
         let requests = SlowRequests { threshold_ms: 1, samples: 1 };
-        SlowLogFile { path, is_in_our_folder: false, file: None, requests, is_rotating: Arc::default() }
-    }
-
-    #[test]
-    fn every_application_has_its_own_file_in_the_folder() {
-        for (application, file) in [
-            ("shop", "shop.jsonl"),
-            ("a.b-c_d", "a.b-c_d.jsonl"),
-            ("../etc", "%2E.%2Fetc.jsonl"),
-            ("ä %", "%C3%A4%20%25.jsonl"),
-        ] {
-            assert_eq!(file_name(application), file);
-        }
+        SlowLogFile::new(path, false, requests)
     }
 
     #[test]
