@@ -1,6 +1,6 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint clippy packages test-packages build-ci unit loom e2e fuzz stress
+.PHONY: run build test lint clippy packages test-packages build-ci unit loom e2e fuzz stress sanitize miri
 
 # Clippy and the unit tests compile crates/php against this one.
 export HOWDAH_PHP_CONFIG ?= php-config8.2
@@ -69,4 +69,6 @@ sanitize: test-packages
 
 # The parts of the channel that Miri can run: everything without memfd, futex or eventfd. It needs a nightly toolchain with Miri.
 miri:
+	@cargo +nightly miri --version >/dev/null 2>&1 || \
+	{ echo "no Miri: rustup toolchain install nightly --component miri --component rust-src" >&2; exit 1; }
 	MIRIFLAGS=-Zmiri-many-seeds=0..4 cargo +nightly miri test --locked --package howdah-channel --lib --target-dir target/miri

@@ -29,6 +29,8 @@ fn main() {
         build.file("sapi/sanitize.c").define("HOWDAH_SANITIZE_REPORTS", format!("{reports:?}").as_str());
         // A report ends the process, so that the test fails, too.
         build.flag(SANITIZERS).flag("-fno-sanitize-recover=all").flag("-fno-omit-frame-pointer").flag("-g");
+        // No object refers to the functions of sanitize.c: the linker would leave it out of the executable.
+        build.link_lib_modifier("+whole-archive");
     }
     build.warnings_into_errors(true).extra_warnings(true);
     // php_config.h defines it too, but too late for the C library's headers that were included before.

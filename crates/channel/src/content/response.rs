@@ -129,6 +129,10 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            cases: if cfg!(miri) { 8 } else { 256 }, failure_persistence: None, ..Default::default()
+        })]
+
         #[test]
         fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(0u8.., 0..200)) {
             if let Ok(Some((head, body))) = parse(&bytes) {
