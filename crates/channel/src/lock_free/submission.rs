@@ -196,7 +196,7 @@ mod tests {
         #[test]
         fn hints_come_out_as_they_went_in(
             first in prop_oneof![0u64..100, u64::from(u32::MAX) - 40..u64::from(u32::MAX) + 40],
-            steps in prop::collection::vec(queue_step(), 0..400),
+            steps in prop::collection::vec(queue_step(), 0..if cfg!(miri) { 40 } else { 400 }),
         ) {
             let owned = Owned::starting_at(first);
             let queue = owned.queue();
