@@ -142,8 +142,9 @@ mod tests {
 
     #[test]
     fn a_copy_changes_its_own_bytes_only() {
-        for start in 0..20 {
-            for len in 0..=(40 - start) {
+        let step = if cfg!(miri) { 5 } else { 1 };
+        for start in (0..20).step_by(step) {
+            for len in (0..=(40 - start)).step_by(step) {
                 let words = words(5);
                 let mut expected = bytes_of(&words);
                 assert_eq!(read(&words, start, len), expected[start..start + len], "{len} bytes at {start}");
