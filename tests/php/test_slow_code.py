@@ -241,7 +241,7 @@ def test_the_slow_command_shows_the_last_slow_requests(site):
 
 def test_without_a_slow_log_the_command_names_the_option(site):
     with Howdah.run(application(site, processes=1)) as server:
-        assert 'applications/app/slow_log is not set; {"threshold": 1}' in command(server, "slow", expect=1)
+        assert 'set it to {"threshold": 1}' in command(server, "slow", expect=1)
         assert 'no application "shop"' in command(server, "slow", "shop", expect=1)
         assert server.get("/pid.php").status == 200
 

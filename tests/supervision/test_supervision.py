@@ -204,7 +204,7 @@ def test_a_configuration_that_kills_routers_is_rolled_back(folder, run):
         wait_for(lambda: stored(server)["applications"]["app"].get("environment"), "the switch")
         with each_new_child(server.pid, "howdah: router", signal.SIGKILL):
             answer = change.result()
-    assert answer.status == 500 and "router ended 3 times" in answer.json()["detail"], answer
+    assert answer.status == 500 and "the router exited 3 times" in answer.json()["detail"], answer
     assert "environment" not in stored(server)["applications"]["app"]
     assert server.get("/who.php").text == old, "its processes were kept"
     assert server.api("PUT", "/config/applications/app/environment", {"X": "new"}).json() == OK
