@@ -46,7 +46,8 @@ pub struct SharedGeneration {
     pub paths: GenerationPaths,
     /// The eventfd of each thread, until the thread takes it.
     bells: Mutex<Vec<Option<OwnedFd>>>,
-    /// More workers are started when fewer than this are idle; `None` for a pool of a fixed size.
+    /// More workers are requested when fewer than this are idle, or when requests wait and none is idle; `None` for a pool of a
+    /// fixed size.
     spare_workers: Option<u32>,
     /// For the reports of too few workers to the supervisor.
     demand_reports: Throttle,
