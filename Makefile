@@ -1,6 +1,6 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint clippy packages test-packages build-ci unit loom e2e fuzz stress sanitize miri
+.PHONY: run build test lint quick-checks clippy packages test-packages build-ci unit loom e2e fuzz stress sanitize miri
 
 # Clippy and the unit tests compile crates/php against this one.
 export HOWDAH_PHP_CONFIG ?= php-config8.2
@@ -27,7 +27,9 @@ test-packages: packages
 test:
 	scripts/test-all
 
-lint: clippy
+lint: clippy quick-checks
+
+quick-checks:
 	cargo fmt --all --check
 	scripts/check-modules
 	scripts/check-words
