@@ -21,6 +21,8 @@
 mod content;
 #[cfg(not(loom))]
 mod control_end;
+// Its users are not built under loom, and the explorations need only a part of it.
+#[cfg_attr(loom, allow(dead_code))]
 mod lock_free;
 #[cfg(not(loom))]
 mod memory;

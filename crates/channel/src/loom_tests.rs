@@ -104,7 +104,9 @@ fn loom_a_queue_is_stuck_only_while_a_thread_is_about_to_publish() {
         };
         let taker = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || drop(shared.queue().take()))
+            thread::spawn(move || {
+                let _ = shared.queue().take();
+            })
         };
         let stuck = shared.queue().stuck_at(&shared.tail);
         assert!(stuck.is_none_or(|ticket| ticket == 0));
