@@ -31,12 +31,19 @@ def dead_file_system(folder: Path) -> Iterator[Path]:
         if daemon.poll() is not None:
             pytest.skip(f"nothing can be mounted: {daemon.stderr.read()}")
         daemon.send_signal(signal.SIGSTOP)
+        # A thread that still runs could accept a request; who waits for an accepted one cannot even be killed.
+        wait_for(lambda: set(thread_states(daemon.pid)) == {"T"}, "all threads to stop")
         yield point
     finally:
         daemon.kill()
         daemon.wait()
         # Accesses fail from now on. The mount itself goes with its last user.
         subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
+
+
+def thread_states(pid: int) -> list[str]:
+    """The states of a process's threads, each a letter as in proc(5)."""
+    return [stat.read_text().rpartition(") ")[2][0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
 
 
 @contextlib.contextmanager
