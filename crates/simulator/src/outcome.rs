@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What happened.
+/// The events of a simulation, counted.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// In each [`PERIOD`] of the simulation.
@@ -17,7 +17,7 @@ pub struct Outcome {
     pub waiting: usize,
 }
 
-/// What happened in one [`PERIOD`].
+/// The counts of one [`PERIOD`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Period {
     /// How many requests were answered 200.

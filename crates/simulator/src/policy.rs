@@ -88,7 +88,7 @@ pub trait Admission: Debug {
 /// The queue, as an [`Admission`] sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueView {
-    /// How many requests wait for a worker. Those that are held do not count.
+    /// How many requests wait for a worker. Held requests do not count.
     pub waiting: usize,
     /// How many requests are held.
     pub held: usize,

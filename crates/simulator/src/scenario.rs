@@ -51,7 +51,7 @@ pub struct Clients {
     pub arrivals: Arrivals,
     /// The pages that they request, each with its weight.
     pub pages: Vec<(u32, Page)>,
-    /// What a client does after a 503.
+    /// The reaction of a client to a 503.
     pub retry: Retry,
     /// A client leaves the queue after this time, and counts that as an error; `None` waits without a limit.
     pub patience: Option<Duration>,
@@ -85,7 +85,7 @@ pub enum Arrivals {
     },
 }
 
-/// What a client does after an error.
+/// The reaction of a client to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// It sends no further request for this one. In a closed loop it thinks, and goes on with the next one.
@@ -101,7 +101,7 @@ pub enum Retry {
     },
 }
 
-/// What a request makes a worker do.
+/// The work of a worker for one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Page {
     /// How long it uses a processor.
@@ -123,11 +123,11 @@ pub struct Disturbance {
     pub from: Duration,
     /// Its end.
     pub until: Duration,
-    /// What happens.
+    /// Its kind.
     pub kind: DisturbanceKind,
 }
 
-/// What happens in a [`Disturbance`].
+/// The kind of a [`Disturbance`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DisturbanceKind {
     /// All workers are stopped, as by SIGSTOP.

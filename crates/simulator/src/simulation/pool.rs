@@ -25,18 +25,18 @@ pub struct Worker {
     pub task: TaskId,
     /// Its number.
     pub number: u64,
-    /// What it does.
+    /// Its state.
     pub state: WorkerState,
     /// It exits after its request.
     is_leaving: bool,
     requests: u64,
     busy: Time,
-    /// What the task had used before this worker.
+    /// The use of the task before this worker.
     ran_before: Time,
     delayed_before: Time,
 }
 
-/// What a worker does.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WorkerState {
     /// No worker has the index.

@@ -37,7 +37,7 @@ fn the_laws_of_queues_hold() {
         // Little's law: 8 workers or clients, 50 ms each.
         (Clients::closed(20, WAITS), 8, 160.0),
         (Clients::closed(8, WAITS), 20, 160.0),
-        // As many as come.
+        // All requests that come.
         (Clients::open(150.0, COMPUTES), 2, 150.0),
         (Clients::open(300.0, WAITS.random()), 64, 300.0),
     ];
