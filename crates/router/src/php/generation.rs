@@ -1,7 +1,7 @@
 //! A generation, as the router's threads share it: its channel, its queue, and its reports to the supervisor.
 
 use crate::php::admission::{
-    Arrival, OverloadEvent, RequestKind, SUSPECTS_PER_SECOND, SharedKillers, SharedQueue, Slots, TooBusy,
+    Arrival, RequestKind, SUSPECTS_PER_SECOND, SharedKillers, SharedQueue, SharedRefusals, Slots, TooBusy, Verdict,
 };
 use crate::php::throttle::Throttle;
 use crate::response::failure::Failure;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// A generation, as the router's threads share it.
 #[derive(Debug)]
@@ -30,8 +30,10 @@ pub struct SharedGeneration {
     pub slots: Slots,
     /// Which requests wait, for how long, and which are rejected.
     queue: SharedQueue,
-    /// Wakes the requests that wait for a slot when an overload has shortened their deadlines.
-    pub(super) deadlines_shortened: Notify,
+    /// Wakes the requests that wait for a slot or for a rejection: the queue decides in another way.
+    pub(super) decisions_changed: Notify,
+    /// When rejections are sent.
+    refusals: SharedRefusals,
     /// How many requests were answered 503 since the router started.
     rejected: AtomicU64,
     /// For the log lines about them.
@@ -90,7 +92,8 @@ impl SharedGeneration {
             bells: Mutex::new(bells.into_iter().map(Some).collect()),
             spare_workers: boot.spare_workers,
             queue: SharedQueue::new(Duration::from_millis(boot.queue_timeout_ms)),
-            deadlines_shortened: Notify::new(),
+            decisions_changed: Notify::new(),
+            refusals: SharedRefusals::default(),
             rejected: 0.into(),
             rejection_log: Throttle::new(REJECTION_PAUSE),
             killers: SharedKillers::default(),
@@ -156,21 +159,62 @@ impl SharedGeneration {
         self.rejected.load(Ordering::Relaxed)
     }
 
-    /// Admits a request to the queue. Returns how long it may wait.
-    pub(super) fn enqueue(&self, now: Instant) -> Result<Duration, Failure> {
+    /// Admits a request to the queue. Returns when it was admitted, and how long it may wait from then on.
+    ///
+    /// # Errors
+    /// 503, at the pace of rejections.
+    pub(super) async fn enqueue(&self, now: Instant) -> Result<(Instant, Duration), Failure> {
         let waiting = self.waiting_requests();
         self.measure(waiting, now);
-        self.queue.enqueue(self.arrival(waiting)).map_err(|TooBusy { retry_after }| self.reject(retry_after))
+        match self.queue.enqueue(self.arrival(waiting)) {
+            Verdict::Admit(longest) => Ok((now, longest)),
+            _ => self.wait_for_admission(now).await,
+        }
     }
 
     /// Rejects a request before its body has come, if it would be rejected afterwards.
-    pub(super) fn reject_early(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
+    pub(super) async fn reject_early(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
         if !self.killers.would_admit(kind, Instant::now()) {
-            return Err(self.reject_killer(uri));
+            return Err(self.reject_killer(uri).await);
         }
         match self.queue.forecast(self.arrival(self.waiting_requests())) {
-            Ok(_) => Ok(()),
-            Err(TooBusy { .. }) => self.enqueue(Instant::now()).map(drop),
+            Verdict::Admit(_) => Ok(()),
+            _ => self.enqueue(Instant::now()).await.map(drop),
+        }
+    }
+
+    /// Waits for the rejection of a request, or for room in the queue.
+    async fn wait_for_admission(&self, arrived: Instant) -> Result<(Instant, Duration), Failure> {
+        let latest = arrived + self.queue.timeout();
+        let delayed = self.refusals.delay();
+        let mut turn = None;
+        loop {
+            let changed = self.decisions_changed.notified();
+            let now = Instant::now();
+            let (until, retry_after) = match self.queue.forecast(self.arrival(self.waiting_requests())) {
+                Verdict::Admit(longest) => return Ok((now, longest.saturating_sub(now - arrived))),
+                Verdict::Hold => (latest, 1),
+                Verdict::Reject(TooBusy { retry_after }) => {
+                    (latest.min(*turn.get_or_insert_with(|| self.refusals.reserve(now))), retry_after)
+                }
+            };
+            if until <= now || delayed.is_none() {
+                return Err(self.reject(retry_after));
+            }
+            tokio::select! {
+                () = sleep_until(until) => {}
+                () = changed => {}
+            }
+        }
+    }
+
+    /// Waits until another request may be rejected.
+    async fn pace_rejection(&self) {
+        let at = self.refusals.reserve(Instant::now());
+        if at > Instant::now()
+            && let Some(_delayed) = self.refusals.delay()
+        {
+            sleep_until(at).await;
         }
     }
 
@@ -196,10 +240,16 @@ impl SharedGeneration {
     /// Lets the queue measure how fast it moves, and logs the beginning and the end of an overload.
     pub(super) fn measure(&self, waiting: u64, now: Instant) {
         let Some(event) = self.queue.measure(waiting, now) else { return };
-        if matches!(event, OverloadEvent::Overloaded { .. }) {
-            self.deadlines_shortened.notify_waiters();
+        self.decisions_changed.notify_waiters();
+        if event.is_news() {
+            tracing::warn!(application = self.application, "{event}");
         }
-        tracing::warn!(application = self.application, "{event}");
+    }
+
+    /// Rejects a request whose wait is over, at the pace of rejections.
+    pub(super) async fn reject_late(&self) -> Failure {
+        self.pace_rejection().await;
+        self.reject(1)
     }
 
     /// Rejects a request that no worker takes in time. One line in the log stands for many.
@@ -219,11 +269,12 @@ impl SharedGeneration {
     }
 
     /// Rejects a request if too many of its kind have killed their workers; otherwise takes a token of a suspect.
-    pub(super) fn check_killer(&self, uri: &Uri, kind: RequestKind, now: Instant) -> Result<(), Failure> {
-        if self.killers.admit(kind, now) { Ok(()) } else { Err(self.reject_killer(uri)) }
+    pub(super) async fn check_killer(&self, uri: &Uri, kind: RequestKind, now: Instant) -> Result<(), Failure> {
+        if self.killers.admit(kind, now) { Ok(()) } else { Err(self.reject_killer(uri).await) }
     }
 
-    fn reject_killer(&self, uri: &Uri) -> Failure {
+    async fn reject_killer(&self, uri: &Uri) -> Failure {
+        self.pace_rejection().await;
         let rejected = self.rejected.fetch_add(1, Ordering::Relaxed) + 1;
         if self.killer_log.is_due() {
             tracing::warn!(

@@ -52,7 +52,7 @@ pub async fn run(
     let has_body = !body.is_end_stream();
     let body = match has_body {
         true => {
-            port.reject_early(&parts.uri, kind)?;
+            port.reject_early(&parts.uri, kind).await?;
             request_body::read(body, call.http).await?
         }
         false => BufferedBody::EMPTY,
@@ -60,7 +60,7 @@ pub async fn run(
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
     let write_head = |head: &mut _| cgi::write(head, subject, call.root, call.script, body_len);
     let spool_folder = call.http.body_temp_path.as_deref();
-    let wait = port.admit(&parts.uri, kind)?;
+    let wait = port.admit(&parts.uri, kind).await?;
     let mut answer = attempt(port, parts, &write_head, body, spool_folder, wait).await;
     if !has_body
         && matches!(answer, Err(Failure::WorkerDied { had_begun: false }))

@@ -133,7 +133,7 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<St
         // It must be the last variable: the worker looks only at that one.
         head.known(code::HOWDAH_WARM_UP, b"1");
     };
-    let wait = port.admit(&parts.uri, kind_of(&subject, &script))?;
+    let wait = port.admit(&parts.uri, kind_of(&subject, &script)).await?;
     let running = port::submit(port, write_head, b"", Remainder::None, None, wait).await?;
     let request = CancelOnDrop { port: Rc::clone(port), running };
     let started = port::head(port, &request.running).await?;

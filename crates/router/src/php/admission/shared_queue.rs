@@ -1,6 +1,6 @@
 //! The queue's policy, as all threads share it. While no request waits, the lock is not taken.
 
-use super::queue::{Arrival, OverloadEvent, Queue, TooBusy};
+use super::queue::{Arrival, OverloadEvent, Queue, Verdict};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,14 +24,19 @@ impl SharedQueue {
         SharedQueue { queue: Mutex::new(Queue::new(timeout)), timeout, is_standing: false.into() }
     }
 
+    /// The longest wait of any request.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// See [`Queue::enqueue`].
-    pub fn enqueue(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
-        if self.is_empty(arrival.waiting) { Ok(self.timeout) } else { self.lock().enqueue(arrival) }
+    pub fn enqueue(&self, arrival: Arrival) -> Verdict {
+        if self.is_empty(arrival.waiting) { Verdict::Admit(self.timeout) } else { self.lock().enqueue(arrival) }
     }
 
     /// See [`Queue::forecast`].
-    pub fn forecast(&self, arrival: Arrival) -> Result<Duration, TooBusy> {
-        if self.is_empty(arrival.waiting) { Ok(self.timeout) } else { self.lock().forecast(arrival) }
+    pub fn forecast(&self, arrival: Arrival) -> Verdict {
+        if self.is_empty(arrival.waiting) { Verdict::Admit(self.timeout) } else { self.lock().forecast(arrival) }
     }
 
     /// See [`Queue::measure`].

@@ -59,30 +59,29 @@ impl GenerationPort {
     ///
     /// # Errors
     /// 503: the client need not send the rest.
-    pub fn reject_early(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
-        self.generation.reject_early(uri, kind)
+    pub async fn reject_early(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
+        self.generation.reject_early(uri, kind).await
     }
 
     /// Admits a request to the queue.
     ///
     /// # Errors
     /// 503 when no worker will take it in time, or requests of its kind kill workers.
-    pub fn admit(&self, uri: &Uri, kind: RequestKind) -> Result<Wait, Failure> {
-        let arrived = Instant::now();
-        let longest = self.generation.enqueue(arrived)?;
-        self.generation.check_killer(uri, kind, arrived).inspect_err(|_| self.generation.cancel())?;
-        Ok(Wait { arrived, kind, longest })
+    pub async fn admit(&self, uri: &Uri, kind: RequestKind) -> Result<Wait, Failure> {
+        let (admitted, longest) = self.generation.enqueue(Instant::now()).await?;
+        self.generation.check_killer(uri, kind, admitted).await.inspect_err(|_| self.generation.cancel())?;
+        Ok(Wait { admitted, kind, longest })
     }
 
     /// Admits a request again whose worker died. It may wait as long again. `None` if requests of its kind kill workers.
     pub fn admit_again(&self, wait: Wait) -> Option<Wait> {
         let is_suspect = self.generation.is_suspect(wait.kind);
-        (!is_suspect).then(|| Wait { arrived: Instant::now(), ..wait })
+        (!is_suspect).then(|| Wait { admitted: Instant::now(), ..wait })
     }
 
     /// When the request is answered 503 if no worker has taken it.
     pub(super) fn deadline(&self, wait: Wait) -> Instant {
-        wait.arrived + self.generation.longest_wait(wait.longest)
+        wait.admitted + self.generation.longest_wait(wait.longest)
     }
 
     /// Cancels a request at its deadline, if no worker has claimed it by then. For deadlines before the next sweep.

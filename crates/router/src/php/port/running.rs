@@ -48,7 +48,7 @@ pub struct RunningRequest {
 /// How long a request may wait for a worker; after that it is answered 503.
 #[derive(Clone, Copy)]
 pub struct Wait {
-    pub(super) arrived: Instant,
+    pub(super) admitted: Instant,
     pub(super) longest: Duration,
     /// The kind of request, of which others may have killed workers.
     pub(super) kind: RequestKind,

@@ -85,7 +85,7 @@ pub async fn submit(
         reported_overdue: Cell::new(None),
     });
     port.active.insert(slot, sequence, &running);
-    if port.deadline(wait) < wait.arrived + SWEEP {
+    if port.deadline(wait) < wait.admitted + SWEEP {
         port.cancel_at_deadline(slot, &running);
     }
     port.generation.report_demand();
@@ -97,17 +97,17 @@ async fn in_time<T>(port: &GenerationPort, wait: Wait, something: impl Future<Ou
     let generation = &port.generation;
     let mut something = pin!(something);
     loop {
-        let deadlines_shortened = generation.deadlines_shortened.notified();
+        let decisions_changed = generation.decisions_changed.notified();
         let deadline = port.deadline(wait);
         if deadline <= Instant::now() {
-            return Err(generation.reject(1));
+            return Err(generation.reject_late().await);
         }
         tokio::select! {
             biased;
             done = &mut something => return Ok(done),
             // The deadline may be later again, after the end of an overload.
             () = sleep_until(deadline) => {}
-            () = deadlines_shortened => {}
+            () = decisions_changed => {}
         }
     }
 }

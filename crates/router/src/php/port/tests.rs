@@ -111,7 +111,7 @@ async fn run_others() {
 }
 
 async fn submit_one(port: Rc<GenerationPort>) -> Result<Rc<RunningRequest>, Failure> {
-    let wait = port.admit(&Uri::from_static("/"), RequestKind::default())?;
+    let wait = port.admit(&Uri::from_static("/"), RequestKind::default()).await?;
     submit(&port, RequestHeadWriter::restart, b"", Remainder::None, None, wait).await
 }
 
