@@ -5,6 +5,8 @@ clients that send a request as soon as they have a response. The servers have on
 The bar: at least 95 % of the capacity is answered 200 with a 99th percentile below two seconds (twice the limit of the
 queue's delay), the rest 503 within milliseconds, and two seconds after the overload the 99th percentile is what it was
 before.
+
+With `--closed`, clients come again as soon as they have an answer, on the cores of the servers: see lib/closed_loop.py.
 """
 
 import json
@@ -12,9 +14,9 @@ import os
 import statistics
 import sys
 
-from lib import load
+from lib import closed_loop, load
 from lib.one_howdah import OneHowdah
-from lib.options import add_measurement
+from lib.options import add_measurement, list_of, numbers
 from lib.process_tree import BenchError
 from lib.verdict import word
 
@@ -31,9 +33,17 @@ RECOVERY_SECONDS = 2
 
 def add_options(parser):
     add_measurement(parser, rounds=3, seconds=60)
+    parser.add_argument("--closed", action="store_true", help="closed loop, against nginx + PHP-FPM")
+    parser.add_argument("--pages", type=list_of(list(closed_loop.PAGES)), default=list(closed_loop.PAGES),
+                        help=f"with --closed: of {','.join(closed_loop.PAGES)}")
+    parser.add_argument("--clients", type=numbers, default=[100, 500, 1500, 3000],
+                        help="with --closed; default 100,500,1500,3000")
 
 
 def run(options):
+    if options.closed:
+        options.processes = {"nginx-fpm": os.cpu_count(), "howdah": "auto"}
+        return closed_loop.measure(options)
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         raise BenchError("servers and load generators need one core each")

@@ -42,10 +42,10 @@ pub async fn submit(
     let exchange = loop {
         let permit = match port.generation.slots.try_acquire() {
             Some(permit) => permit,
-            None => {
-                let permit = in_time(port, wait, port.generation.slots.acquire()).await;
-                permit.inspect_err(|_| queued.wait_ended())?
-            }
+            None => match in_time(port, wait, port.generation.slots.acquire()).await {
+                Some(permit) => permit,
+                None => return Err(queued.reject().await),
+            },
         };
         match write_and_submit(port, &write_head, body, complete) {
             Ok(exchange) => {
@@ -56,7 +56,9 @@ pub async fn submit(
             // A permit stands for a free slot, unless a worker spoiled the queue: the sweep notices that, or it passes.
             Err(Refused::NoSlot) => {
                 drop(permit);
-                in_time(port, wait, sleep(ASK_AGAIN)).await.inspect_err(|_| queued.wait_ended())?;
+                if in_time(port, wait, sleep(ASK_AGAIN)).await.is_none() {
+                    return Err(queued.reject().await);
+                }
             }
             Err(Refused::Broken(violation)) => {
                 port.generation.report_violation(violation);
@@ -93,18 +95,18 @@ pub async fn submit(
 }
 
 /// Waits for something, up to the request's deadline. An overload may shorten the deadline meanwhile.
-async fn in_time<T>(port: &GenerationPort, wait: Wait, something: impl Future<Output = T>) -> Result<T, Failure> {
+async fn in_time<T>(port: &GenerationPort, wait: Wait, something: impl Future<Output = T>) -> Option<T> {
     let generation = &port.generation;
     let mut something = pin!(something);
     loop {
         let decisions_changed = generation.decisions_changed.notified();
         let deadline = port.deadline(wait);
         if deadline <= Instant::now() {
-            return Err(generation.reject_late().await);
+            return None;
         }
         tokio::select! {
             biased;
-            done = &mut something => return Ok(done),
+            done = &mut something => return Some(done),
             // The deadline may be later again, after the end of an overload.
             () = sleep_until(deadline) => {}
             () = decisions_changed => {}
@@ -134,6 +136,14 @@ impl QueuedRequest<'_> {
     /// The request is submitted, or rejected.
     fn wait_ended(&self) {
         self.0.set(None);
+    }
+
+    /// Rejects the request, whose time is over. It no longer waits for a slot: others may take its turn meanwhile.
+    async fn reject(&self) -> Failure {
+        match self.0.take() {
+            Some(generation) => generation.reject_late().await,
+            None => Failure::Unavailable { retry_after: 1 },
+        }
     }
 }
 
