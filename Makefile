@@ -1,6 +1,6 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint quick-checks clippy packages test-packages build-ci unit loom e2e fuzz stress sanitize miri
+.PHONY: run build test lint quick-checks clippy packages test-packages build-ci unit-build unit loom e2e fuzz stress sanitize miri
 
 # Clippy and the unit tests compile crates/php against this one.
 export HOWDAH_PHP_CONFIG ?= php-config8.2
@@ -38,15 +38,18 @@ quick-checks:
 
 clippy:
 	@scripts/check-rust
-	cargo clippy --profile ci --locked --workspace --all-targets -- -D warnings
+	scripts/ci-cargo clippy --profile ci --locked --workspace --all-targets -- -D warnings
 
 build-ci: test-packages
 	@scripts/check-rust
-	cargo build --profile ci --locked
+	scripts/ci-cargo build --profile ci --locked
 	scripts/build-php ci
 
+unit-build:
+	scripts/ci-cargo test --profile ci --locked --workspace --no-run
+
 unit:
-	HOWDAH_FUZZ_SECONDS=10 cargo test --profile ci --locked --workspace
+	HOWDAH_FUZZ_SECONDS=10 scripts/ci-cargo test --profile ci --locked --workspace
 
 loom:
 	RUSTFLAGS="--cfg loom" cargo test --locked --package howdah-channel --lib --target-dir target/loom loom
@@ -57,8 +60,8 @@ e2e: build-ci
 # Longer than in `make test`: FUZZ_SECONDS=600 before a change of the channel or of the configuration language lands.
 FUZZ_SECONDS ?= 600
 fuzz:
-	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --profile ci --locked --package howdah-channel --test fuzz_programs
-	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --profile ci --locked --package howdah-config --test fuzz_documents
+	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/ci-cargo test --profile ci --locked --package howdah-channel --test fuzz_programs
+	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/ci-cargo test --profile ci --locked --package howdah-config --test fuzz_documents
 
 # Finds tests that pass by luck: the unit tests 20 times, the end-to-end tests 3 times, while all cores are busy.
 stress: build-ci

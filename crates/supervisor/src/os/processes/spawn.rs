@@ -20,7 +20,7 @@ pub const ROUTER_TITLE: &str = "howdah: router";
 
 /// The settings of the allocator, jemalloc, and the variable that holds them: memory that a burst of connections used
 /// is returned to the kernel after a second.
-const ALLOCATOR_VARIABLE: &str = "_RJEM_MALLOC_CONF";
+const ALLOCATOR_VARIABLE: &str = "MALLOC_CONF";
 const ALLOCATOR_SETTINGS: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0";
 
 /// Starts a router: this executable, under another title.
