@@ -5,6 +5,8 @@
 //! - `refusals`: when they are rejected; `shared_refusals`: the same for all threads
 //! - `killers`: the requests that kill workers; `shared_killers`: the same for all threads
 
+#[cfg(test)]
+mod disturbance_tests;
 mod killers;
 mod queue;
 mod refusals;
