@@ -141,6 +141,18 @@ def test_max_execution_time_ends_a_script(folder, serve, code):
     assert server.get("/pid.php").text == pid
 
 
+@pytest.mark.parametrize("method, body", [("GET", b""), ("POST", b"x=1")])
+def test_max_input_time_does_not_replace_max_execution_time(folder, serve, method, body):
+    folder.php("spin.php", SPIN)
+    folder.php("index.php", "echo ini_get('max_input_time'), ' ', ini_get('max_execution_time');")
+    server = serve(processes=1, ini={"max_execution_time": "1", "max_input_time": "60"})
+    form = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
+    for _ in range(2):
+        assert server.request(method, "/spin.php", form, body).status == 500
+        assert server.request(method, "/", form, body).text == "60 1"
+    assert server.stderr.count("Maximum execution time of 1 second exceeded") == 2
+
+
 def test_the_time_limit_of_one_request_does_not_apply_to_the_next(folder, serve):
     folder.php("short.php", "set_time_limit(1); echo 'short';")
     folder.php("long.php", "$end = microtime(true) + 2.5; while (microtime(true) < $end) { sqrt(2); } echo 'long';")

@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from support.waiting import wait_for
+
 STATUS = """
     $status = opcache_get_status();
     echo json_encode(['pid' => getmypid(), 'on' => $status['opcache_enabled'],
@@ -45,6 +47,19 @@ def test_opcache_invalidate_applies_to_all_workers(site, server):
     assert site.get("echo json_encode(opcache_invalidate(__DIR__ . %r, true));" % path).text == "true"
     assert [answer.json()[1] for answer in site.in_each_worker(2, cached)] == [False, False]
     assert server.get(path).text == "1"
+
+
+def test_opcache_reset_restarts_the_cache_between_requests(site, server):
+    """opcache restarts when no request uses its memory: a worker must not keep opcache's lock between requests."""
+    path = site.page("echo 1;")
+    restarts = "echo opcache_get_status(false)['opcache_statistics']['manual_restarts'];"
+    before = int(site.get(restarts).text)
+    assert server.get(path).text == "1"
+    assert site.get("echo json_encode(opcache_reset());").text == "true"
+    page = site.page(restarts)
+    wait_for(lambda: int(server.get(page).text) == before + 1, "the restart")
+    assert server.get(path).text == "1"
+    assert site.get(STATUS).json()["on"] is True
 
 
 def test_a_script_that_changes_is_compiled_again(folder, serve):

@@ -118,6 +118,85 @@ def test_relative_includes_are_resolved_from_the_script_folder(site, server):
         assert server.get("/deep/page.php/info").text == f"deepdeep {site.root}/deep"
 
 
+def test_a_folder_that_was_replaced_is_entered_again(site, server):
+    site.write("swapped/page.php", "<?php echo file_get_contents('number.txt');")
+    site.write("swapped/number.txt", "1")
+    assert server.get("/swapped/page.php").text == "1"
+    (site.root / "swapped").rename(site.root / "former")
+    site.write("swapped/page.php", "<?php echo file_get_contents('number.txt');")
+    site.write("swapped/number.txt", "2")
+    assert server.get("/swapped/page.php").text == "2"
+
+
+def test_shutdown_functions_run_in_the_folder_of_the_worker_as_under_fpm(site, server):
+    code = "<?php register_shutdown_function(fn () => print(' ' . getcwd())); echo getcwd();"
+    site.write("one/page.php", code)
+    site.write("two/page.php", code)
+    answers = [server.get(path).text.split() for path in ("/one/page.php", "/two/page.php") * 2]
+    assert [inside for inside, _ in answers] == [f"{site.root}/one", f"{site.root}/two"] * 2
+    afterwards = {after for _, after in answers}
+    assert len(afterwards) == 1 and str(site.root) not in afterwards.pop()
+
+
+SIGNALS = "echo preg_replace('/.*(SigBlk.*?)CapInh.*/s', '$1', file_get_contents('/proc/self/status'));"
+
+CHANGED_SIGNALS = {
+    "ignored": "pcntl_signal(SIGTERM, SIG_IGN); pcntl_signal(SIGALRM, SIG_IGN);",
+    "handled": "pcntl_async_signals(true); pcntl_signal(SIGHUP, fn () => print(1)); pcntl_signal(SIGCHLD, fn () => print(2));",
+    "default": "pcntl_signal(SIGPROF, SIG_DFL); pcntl_signal(SIGTERM, SIG_DFL);",
+    "blocked": "pcntl_sigprocmask(SIG_SETMASK, [SIGHUP, SIGUSR1, SIGALRM]);",
+    "by a closure": "$set = pcntl_signal(...); $set(SIGUSR1, SIG_IGN); call_user_func('pcntl_signal', SIGUSR2, SIG_IGN);",
+    "and a fatal error": "pcntl_signal(SIGINT, SIG_IGN); pcntl_sigprocmask(SIG_BLOCK, [SIGINT]); missing();",
+}
+
+
+@pytest.mark.parametrize("code", CHANGED_SIGNALS.values(), ids=CHANGED_SIGNALS.keys())
+def test_signals_that_a_script_changes_are_as_before_in_the_next_request(site, server, code):
+    probe, change = site.page(SIGNALS), site.page(code)
+    before = server.get(probe).text
+    assert "SigCgt" in before
+    for _ in range(3):
+        server.get(change)
+        assert server.get(probe).text == before
+
+
+def test_signals_that_an_extension_changes_are_repaired_after_some_requests(folder, serve):
+    """No function of pcntl shows such a change to howdah: a worker checks from time to time."""
+    if not site_has_ffi(folder, serve):
+        pytest.skip("this PHP has no FFI")
+    folder.php("probe.php", SIGNALS)
+    folder.php(
+        "change.php",
+        """$c = FFI::cdef('long signal(int, long); int sigprocmask(int, const unsigned long *, void *);');
+        $set = $c->new('unsigned long[16]'); $set[0] = 1 << (SIGUSR1 - 1);
+        echo $c->signal(SIGTERM, 1), $c->sigprocmask(SIG_BLOCK, $set, null);""",
+    )
+    server = serve(processes=1, ini={"ffi.enable": "1"})
+    before = server.get("/probe.php").text
+    assert server.get("/change.php").text.endswith("0")
+    assert server.get("/probe.php").text != before
+    with server.connect() as connection:
+        after = [connection.request("GET", "/probe.php").text for _ in range(130)]
+    assert after[-1] == before
+
+
+def site_has_ffi(folder, serve):
+    folder.php("loaded.php", "echo json_encode(extension_loaded('ffi'));")
+    return serve(processes=1).get("/loaded.php").json()
+
+
+def test_tick_functions_run_and_do_not_outlive_their_request(site, server):
+    ticking = site.page(
+        "declare(ticks=1); $n = 0; function tick() { global $n; $n++; } register_tick_function('tick'); $x = 1; $y = 2; echo $n;"
+    )
+    silent = site.page("declare(ticks=1); $n = 0; $x = 1; $y = 2; echo $n;")
+    first = server.get(ticking).text
+    assert int(first) >= 2
+    for _ in range(3):
+        assert server.get(silent).text == "0"
+        assert server.get(ticking).text == first
+
+
 def test_commands_run_by_php_get_a_clean_process(site, server):
     """They inherit no descriptor of howdah, no blocked signal, and only the ignored signals of PHP-FPM."""
     inside = site.get("echo shell_exec('ls -l /proc/self/fd; grep -E \"^Sig(Blk|Ign)\" /proc/self/status');").text

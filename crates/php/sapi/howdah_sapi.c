@@ -18,6 +18,7 @@
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/head.h"
 #include "ext/standard/info.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,6 +34,9 @@ static int response_finished;
 static int body_is_lost;
 /* The script is over: the rest of the body is read only to drop it. */
 static int modules_are_down;
+/* max_input_time, while PHP's variable is overwritten: see ignore_input_time(). */
+static zend_long max_input_time;
+static int input_time_is_ignored;
 static const char *server_software;
 static void (*import_process_environment)(zval *array);
 
@@ -210,6 +214,27 @@ static void finish_response(void)
 	}
 }
 
+/* PHP sets its timer for max_input_time, and again for max_execution_time when the script starts. A request without a body
+ * has no input to spend time on: -1 makes PHP set its timer only for the value of max_execution_time in
+ * EG(timeout_seconds), where a request that ran no script may have left the other one. */
+static void ignore_input_time(void)
+{
+	if (request->content_length == 0) {
+		max_input_time = PG(max_input_time);
+		input_time_is_ignored = 1;
+		PG(max_input_time) = -1;
+		EG(timeout_seconds) = INI_INT("max_execution_time");
+	}
+}
+
+static void restore_input_time(void)
+{
+	if (input_time_is_ignored) {
+		input_time_is_ignored = 0;
+		PG(max_input_time) = max_input_time;
+	}
+}
+
 /* Applies the settings of php.ini's sections and of .user.ini for this request. */
 static int sapi_howdah_activate_settings(void)
 {
@@ -232,6 +257,7 @@ static int sapi_howdah_activate_settings(void)
 			efree(path);
 		}
 		howdah_activate_user_ini(request->script_filename, request->document_root);
+		ignore_input_time();
 	}
 	return SUCCESS;
 }
@@ -373,7 +399,8 @@ static PHP_MINIT_FUNCTION(howdah)
 {
 	(void) type;
 	(void) module_number;
-	howdah_wrap_functions();
+	howdah_forks_wrap();
+	howdah_signals_wrap();
 	return SUCCESS;
 }
 
@@ -416,6 +443,8 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 	sapi_startup(&howdah_sapi);
 	/* sapi_startup() clears it. */
 	howdah_sapi.ini_entries = (char *) ini_entries;
+	/* See run_script(). */
+	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	int started = howdah_sapi.startup(&howdah_sapi) == SUCCESS;
 	if (howdah_forked) {
 		/* A preload script forked this process. There is only one prototype. */
@@ -492,27 +521,47 @@ int howdah_php_opcache_is_on(void)
 	return on;
 }
 
-static void run_script(void)
+/* Enters the script's folder; whether the script is a file there. */
+static int enter_folder(const char *script_filename)
 {
-	zend_file_handle script;
+	const char *last = strrchr(script_filename, '/');
 	struct stat status;
 
-	if (stat(request->script_filename, &status) != 0 || !S_ISREG(status.st_mode)) {
+	/* The short path is a cheaper lookup, and the folder is entered in any case. */
+	return VCWD_CHDIR_FILE(script_filename) == 0 && stat(last ? last + 1 : script_filename, &status) == 0
+		&& S_ISREG(status.st_mode);
+}
+
+/* The script runs in its own folder; shutdown functions and destructors run in the worker's folder, as under FPM.
+ * php_execute_script() would do the same with the name of the worker's folder, which it asks for each time. */
+static void run_script(void)
+{
+	static int folder_of_worker = -1;
+	zend_file_handle script;
+
+	if (folder_of_worker < 0) {
+		folder_of_worker = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
+	int is_file = enter_folder(request->script_filename);
+	if (is_file) {
+		zend_stream_init_filename(&script, request->script_filename);
+		script.primary_script = true;
+		php_execute_script(&script);
+		zend_destroy_file_handle(&script);
+	}
+	if (fchdir(folder_of_worker) != 0) {
+		/* A script has closed this worker's descriptors. */
+		php_ignore_value(chdir("/"));
+	}
+	if (!is_file) {
 		/* It was deleted after the router had found it. */
 		SG(sapi_headers).http_response_code = 404;
 		PUTS("File not found.\n");
-		return;
 	}
-	zend_stream_init_filename(&script, request->script_filename);
-	script.primary_script = true;
-	php_execute_script(&script);
-	zend_destroy_file_handle(&script);
 }
 
 void howdah_php_run(const struct howdah_request *new_request)
 {
-	sigset_t none;
-
 	request = new_request;
 	response_finished = 0;
 	body_is_lost = 0;
@@ -527,12 +576,14 @@ void howdah_php_run(const struct howdah_request *new_request)
 	SG(request_info).content_length = new_request->content_length;
 	php_handle_auth_data(new_request->authorization);
 	howdah_sampler_begin(new_request);
+	howdah_signals_before_request();
 
 	if (php_request_startup() == SUCCESS) {
 		zend_first_try {
 			run_script();
 		} zend_end_try();
 	}
+	restore_input_time();
 	php_request_shutdown(NULL);
 	if (howdah_forked) {
 		/* A script forked this process, and the script is over. The next request belongs to the parent. */
@@ -542,10 +593,7 @@ void howdah_php_run(const struct howdah_request *new_request)
 	howdah_sampler_finish();
 	SG(server_context) = NULL;
 	request = NULL;
-	howdah_disarm();
-	/* Signals that the script blocked must not stay blocked in the next request. */
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	howdah_signals_after_request();
 }
 
 void howdah_php_shutdown(void)

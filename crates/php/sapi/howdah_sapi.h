@@ -85,8 +85,13 @@ void howdah_log(const char *message);
 
 /* process.c, for the SAPI */
 extern int howdah_forked; /* a script forked this process: it is neither a prototype nor a worker */
-void howdah_wrap_functions(void);
-void howdah_disarm(void);
+void howdah_forks_wrap(void);
+
+/* signals.c */
+void howdah_signals_wrap(void);
+void howdah_signals_after_fork(void);
+void howdah_signals_before_request(void);
+void howdah_signals_after_request(void);
 
 /* user_ini.c */
 void howdah_activate_user_ini(const char *script_filename, const char *document_root);

@@ -1,10 +1,10 @@
-/* The process around PHP: its title, its death with its parent, and the two functions of PHP that are wrapped: pcntl_fork(),
- * so that a forked child dies with howdah, and pcntl_alarm(), so that an alarm does not kill a later request.
+/* The process around PHP: its title, its death with its parent, and pcntl_fork(), which is wrapped so that a forked child
+ * dies with howdah.
  *
  * Nothing here fails: a title that is too long is cut. */
 
 #include "howdah_sapi.h"
-#include "php.h"
+#include "wrap.h"
 #include "ext/standard/basic_functions.h"
 #if PHP_VERSION_ID >= 80200
 # include "ext/random/php_random.h"
@@ -90,20 +90,6 @@ void howdah_die_with_prototype(int prototype_pid, int pidfd_of_supervisor, int p
 	}
 }
 
-/* ---- wrapped functions ---- */
-
-/* Replaces the handler of a function of PHP. The former handler goes to `original`; without such a function nothing
- * happens. A closure of the function has the new handler, too. */
-static void wrap(const char *name, zif_handler wrapper, zif_handler *original)
-{
-	zend_internal_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
-
-	if (function && function->type == ZEND_INTERNAL_FUNCTION) {
-		*original = function->handler;
-		function->handler = wrapper;
-	}
-}
-
 /* ---- forks ---- */
 
 int howdah_forked;
@@ -134,35 +120,9 @@ static ZEND_NAMED_FUNCTION(fork_with_death_signal)
 	}
 }
 
-/* ---- alarms ---- */
-
-static int has_alarm;
-static zif_handler pcntl_alarm;
-
-static ZEND_NAMED_FUNCTION(note_alarm)
+void howdah_forks_wrap(void)
 {
-	has_alarm = 1;
-	pcntl_alarm(INTERNAL_FUNCTION_PARAM_PASSTHRU);
-}
-
-/* An alarm would kill the request that runs when it goes off. One that went off while it was blocked is pending: it is
- * dropped when the signal is ignored. */
-void howdah_disarm(void)
-{
-	if (has_alarm) {
-		struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
-
-		has_alarm = 0;
-		alarm(0);
-		sigaction(SIGALRM, &ignore, &before);
-		sigaction(SIGALRM, &before, NULL);
-	}
-}
-
-void howdah_wrap_functions(void)
-{
-	wrap("pcntl_fork", fork_with_death_signal, &pcntl_fork);
-	wrap("pcntl_alarm", note_alarm, &pcntl_alarm);
+	howdah_wrap("pcntl_fork", fork_with_death_signal, &pcntl_fork);
 }
 
 /* ---- after a fork of the prototype ---- */
@@ -171,8 +131,7 @@ void howdah_wrap_functions(void)
 void howdah_php_after_fork(void)
 {
 	howdah_forked = 0;
-	/* A fork inherits no alarm. */
-	has_alarm = 0;
+	howdah_signals_after_fork();
 #if PHP_VERSION_ID >= 80200
 	RANDOM_G(combined_lcg_seeded) = false;
 	RANDOM_G(mt19937_seeded) = false;

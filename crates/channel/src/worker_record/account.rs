@@ -19,7 +19,7 @@ pub struct Account {
     pub requests: u64,
     /// The time that these took.
     pub wall: Duration,
-    /// The processor time that these took.
+    /// The processor time that these took. While the worker is busy, the last millisecond of work may be missing.
     pub cpu: Duration,
 }
 
@@ -100,14 +100,18 @@ impl<'m> Ledger<'m> {
         self.words.set(offset::BEGAN, nanoseconds(now).max(1));
     }
 
-    /// Enters the end of the request. `cpu` is the processor time of the process since it began to serve.
-    pub fn finish(&self, now: Duration, cpu: Duration) {
+    /// Enters the end of the request.
+    pub fn finish(&self, now: Duration) {
         let began = self.words.get(offset::BEGAN);
         let wall = nanoseconds(now).saturating_sub(began);
         self.words.set(offset::BEGAN, 0);
         self.words.set(offset::WALL, self.words.get(offset::WALL).wrapping_add(wall));
-        self.words.set(offset::CPU, nanoseconds(cpu));
         self.words.set(offset::REQUESTS, self.words.get(offset::REQUESTS).wrapping_add(1));
+    }
+
+    /// Enters the processor time of the process since it began to serve.
+    pub fn enter_cpu(&self, cpu: Duration) {
+        self.words.set(offset::CPU, nanoseconds(cpu));
     }
 }
 
@@ -166,9 +170,10 @@ mod tests {
         assert_eq!(account.current, Some(Current { slot: 7, sequence: u32::MAX, began: at(10) }));
         assert_eq!(account.busy(at(12)), at(2));
         assert_eq!(account.busy(at(9)), at(0), "the clocks of two processors may differ a little");
-        ledger.finish(at(13), at(1));
+        ledger.finish(at(13));
         ledger.begin(8, 0, at(20));
-        ledger.finish(at(21), at(2));
+        ledger.finish(at(21));
+        ledger.enter_cpu(at(2));
         let expected = Account { current: None, requests: 2, wall: at(4), cpu: at(2) };
         assert_eq!(account_of(first), Some(expected));
 

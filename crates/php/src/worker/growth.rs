@@ -1,7 +1,7 @@
 //! The growth of a worker since its start, for `limits/memory` and for a warning without this limit.
 //!
 //! A measurement is one system call, on a descriptor that stays open. It is made after each 16th request, and whenever
-//! requests have run for 200 µs since the last one: a measurement takes less than a hundredth of that. Without /proc the
+//! requests have run for a millisecond since the last one: a measurement takes a hundredth of that at most. Without /proc the
 //! growth is unknown, and counts as 0.
 
 use std::fmt;
@@ -28,7 +28,7 @@ pub struct Growth {
 /// The requests between two measurements, at most.
 const REQUESTS: u64 = 16;
 /// The busy time between two measurements, at most.
-const BUSY: Duration = Duration::from_micros(200);
+const BUSY: Duration = Duration::from_millis(1);
 /// The growth of the first report. The next one is due when the growth has doubled.
 const FIRST_REPORT: u64 = 32 << 20;
 /// A growth that is reported when a worker exits for another limit.

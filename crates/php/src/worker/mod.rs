@@ -4,11 +4,13 @@
 //! - `request`: a request's head, prepared for PHP
 //! - [`callbacks`]: the functions that the SAPI in C calls
 //! - `allowance`, `growth`: when a worker exits for a replacement
+//! - `cpu_meter`: the processor time in the worker's account
 //! - [`sampler`]: starts the thread that reads PHP's stack
 //! - [`stderr`]: where standard error goes
 
 mod allowance;
 pub mod callbacks;
+mod cpu_meter;
 mod growth;
 mod request;
 pub mod sampler;

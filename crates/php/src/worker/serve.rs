@@ -7,11 +7,12 @@
 
 use super::allowance::{Allowance, Limit};
 use super::callbacks::{self, CurrentRequest};
+use super::cpu_meter::CpuMeter;
 use super::growth::Growth;
 use super::request::RequestBuffers;
 use super::stderr::Stderr;
 use crate::{log, sapi};
-use howdah_channel::account::{monotonic, process_cpu_time};
+use howdah_channel::account::monotonic;
 use howdah_channel::{Next, WorkerEnd};
 use howdah_protocol::process_end::EXIT_ROUTER_UNREACHABLE;
 use rustix::io::Errno;
@@ -40,8 +41,11 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[CString], limits: &WorkerLimits
     let mut request = RequestBuffers::default();
     let mut since_reaped = 0;
     let ledger = end.open_ledger();
-    let cpu_at_start = process_cpu_time();
-    while let Next::Run(claim) = end.next(reap_children) {
+    let mut cpu = CpuMeter::begin();
+    while let Next::Run(claim) = end.next(|| {
+        cpu.before_sleep().into_iter().for_each(|spent| ledger.enter_cpu(spent));
+        reap_children()
+    }) {
         if let Err(violation) = request.read(&claim) {
             callbacks::exit_after_violation(&violation);
         }
@@ -62,12 +66,14 @@ pub fn serve(end: &'static WorkerEnd, c_names: &[CString], limits: &WorkerLimits
             callbacks::exit(EXIT_ROUTER_UNREACHABLE);
         }
         let now = monotonic();
-        ledger.finish(now, process_cpu_time().saturating_sub(cpu_at_start));
+        let ran = now.saturating_sub(began);
+        ledger.finish(now);
+        cpu.after_request(ran).into_iter().for_each(|spent| ledger.enter_cpu(spent));
         if sapi::has_ended_a_request() {
             return;
         }
         served += 1;
-        growth.after_request(now.saturating_sub(began));
+        growth.after_request(ran);
         if limits.memory.is_none()
             && let Some(report) = growth.report_if_doubled()
         {
