@@ -35,6 +35,27 @@ def test_flush_reaches_the_client_while_the_script_runs(site, server):
         assert connection.request("GET", "/pid.php").status == 200
 
 
+def test_much_output_without_a_flush_reaches_the_client_while_the_script_runs(site, server):
+    go = site.scratch / "go-on"
+    path = site.page("echo str_repeat('x', 40000); await(SCRATCH . '/go-on'); echo 'end';")
+    with server.connect() as connection:
+        connection.send_request("GET", path)
+        response, body = connection.stream()
+        assert response.status == 200
+        received = next(body)
+        while len(received) < 32 << 10:
+            received += next(body)
+        go.touch()
+        assert received + b"".join(body) == b"x" * 40000 + b"end"
+
+
+@pytest.mark.parametrize("size", [100_000, 262_000, 263_000, 1_000_000])
+def test_a_response_of_any_length_arrives_whole(site, size):
+    response = site.get(f"for ($i = 0; $i < {size}; $i += 1000) {{ echo str_repeat(chr(97 + $i / 1000 % 26), 1000); }}")
+    expected = b"".join(bytes([97 + n % 26]) * 1000 for n in range((size + 999) // 1000))
+    assert response.body == expected
+
+
 def test_each_flush_arrives_separately(site, server):
     steps = site.scratch / "steps"
     steps.mkdir()

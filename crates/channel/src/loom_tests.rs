@@ -135,6 +135,24 @@ fn loom_a_worker_about_to_sleep_is_woken_or_sees_the_hint() {
 }
 
 #[test]
+fn loom_a_request_that_finds_no_sleeper_is_seen_by_the_worker() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let worker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.idle().enter(0);
+                shared.queue().has_hint()
+            })
+        };
+        shared.push(7);
+        let woken_later = shared.idle().has_sleeper();
+        let seen = worker.join().unwrap();
+        assert!(woken_later || seen, "the worker sleeps and no wake-up is scheduled");
+    });
+}
+
+#[test]
 fn loom_a_router_thread_about_to_sleep_is_woken_or_sees_the_slot() {
     loom::model(|| {
         let shared = Shared::new();

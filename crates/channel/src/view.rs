@@ -111,11 +111,10 @@ impl View {
         self.memory.u32(self.layout.profile_rate())
     }
 
-    /// Wakes a sleeping worker, if there is one.
-    pub fn wake_a_worker(&self) {
-        if let Some(index) = self.idle().wake_one().filter(|index| *index < MAX_WORKERS) {
-            doorbell::ring(self.doorbell(index));
-        }
+    /// Wakes a sleeping worker; `false` if no worker sleeps.
+    pub fn wake_a_worker(&self) -> bool {
+        let sleeper = self.idle().wake_one().filter(|index| *index < MAX_WORKERS);
+        sleeper.inspect(|index| doorbell::ring(self.doorbell(*index))).is_some()
     }
 
     /// Notifies the worker that runs the slot's request that its client is gone.

@@ -52,8 +52,12 @@ pub struct Claim<'w> {
     slot: u16,
     sequence: u32,
     thread: u16,
+    /// The bytes of the response in the ring.
     written: u64,
+    /// The bytes that the router can see.
     published: u64,
+    /// The bytes that the router was notified of.
+    notified: u64,
     body_read: u64,
 }
 
@@ -71,6 +75,9 @@ pub enum BodyError {
 }
 
 /// The bytes after which the router is notified, so that both work on a long response at the same time.
+const NOTIFY_BYTES: u64 = RESPONSE_RING_BYTES as u64 / 2;
+/// The bytes that the router can see without a notification: it looks some times per second, for a script that writes
+/// slowly.
 const PUBLISH_BYTES: u64 = 32 * 1024;
 /// A length of a response that the router treats as a violation: the worker reports one that it found with it.
 const BROKEN: u64 = u64::MAX;
@@ -193,6 +200,7 @@ impl WorkerEnd {
                 thread,
                 written: 0,
                 published: 0,
+                notified: 0,
                 body_read: 0,
             });
         }
@@ -269,11 +277,11 @@ impl<'w> Claim<'w> {
             let Ok(room) = writable(RESPONSE_RING_BYTES, self.written, read) else {
                 // Another worker wrote the position. A part of a response must not pass for the whole.
                 self.written = BROKEN;
-                self.publish();
+                self.publish_and_notify();
                 return Err(ClientGone);
             };
             if room == 0 {
-                self.publish();
+                self.publish_and_notify();
                 self.sleep_unless(|words| {
                     words.response_read().load(Ordering::SeqCst) != read
                         || words.flags().load(Ordering::SeqCst) & flags::CLIENT_GONE != 0
@@ -284,7 +292,9 @@ impl<'w> Claim<'w> {
             words.response().write(self.written, &bytes[..len]);
             self.written += len as u64;
             bytes = &bytes[len..];
-            if self.written - self.published >= PUBLISH_BYTES {
+            if self.written - self.notified >= NOTIFY_BYTES {
+                self.publish_and_notify();
+            } else if self.written - self.published >= PUBLISH_BYTES {
                 self.publish();
             }
         }
@@ -293,8 +303,8 @@ impl<'w> Claim<'w> {
 
     /// Publishes what has been written, so that the router can send it.
     pub fn flush(&mut self) {
-        if self.written != self.published {
-            self.publish();
+        if self.written != self.notified {
+            self.publish_and_notify();
         }
     }
 
@@ -324,6 +334,11 @@ impl<'w> Claim<'w> {
     fn publish(&mut self) {
         self.published = self.written;
         self.slot_view().response_written().store(self.written, Ordering::Release);
+    }
+
+    fn publish_and_notify(&mut self) {
+        self.publish();
+        self.notified = self.written;
         self.notify_router();
     }
 

@@ -53,6 +53,13 @@ impl IdleSet<'_> {
         None
     }
 
+    /// Whether any worker sleeps. Call it after the hint has been published: a worker that enters the set later finds the
+    /// hint.
+    pub fn has_sleeper(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.bits.iter().any(|word| word.load(Ordering::SeqCst) != 0)
+    }
+
     /// Whether this worker sleeps.
     pub fn contains(&self, index: u16) -> bool {
         self.word(index).load(Ordering::SeqCst) & bit(index) != 0

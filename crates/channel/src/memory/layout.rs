@@ -21,8 +21,9 @@ pub const MAX_SLOTS: u16 = 16384;
 pub const REQUEST_HEAD_BYTES: usize = 32 * 1024 - CONTROL_BYTES;
 /// The most bytes of a request's body that are in the slot at one time.
 pub const BODY_RING_BYTES: usize = 32 * 1024;
-/// The most bytes of a response that are in the slot at one time.
-pub const RESPONSE_RING_BYTES: usize = 64 * 1024;
+/// The most bytes of a response that are in the slot at one time: most pages fit whole, so that their worker never waits for
+/// the router. Memory is used only where a response was written.
+pub const RESPONSE_RING_BYTES: usize = 256 * 1024;
 
 const CONTROL_BYTES: usize = 128;
 const SLOT_BYTES: usize = CONTROL_BYTES + REQUEST_HEAD_BYTES + BODY_RING_BYTES + RESPONSE_RING_BYTES;

@@ -73,6 +73,23 @@ impl RouterEnd {
     /// # Errors
     /// See [`Refused`]. The request was not submitted.
     pub fn submit(&self, thread: u16, head: &[u8], body: &[u8], complete: bool) -> Result<Exchange, Refused> {
+        let exchange = self.submit_without_wake(thread, head, body, complete)?;
+        self.shared.view.wake_a_worker();
+        Ok(exchange)
+    }
+
+    /// As [`RouterEnd::submit`], but a worker that sleeps does not wake before [`RouterEnd::wake_workers`]: it finds more
+    /// requests then.
+    ///
+    /// # Errors
+    /// See [`Refused`]. The request was not submitted.
+    pub fn submit_without_wake(
+        &self,
+        thread: u16,
+        head: &[u8],
+        body: &[u8],
+        complete: bool,
+    ) -> Result<Exchange, Refused> {
         if head.len() > REQUEST_HEAD_BYTES {
             return Err(Refused::HeadTooLarge);
         }
@@ -102,6 +119,22 @@ impl RouterEnd {
         let ticket = self.shared.push(slot, sequence);
         let submitted = Submitted { slot, sequence, ticket, thread, flags, body_written: taken as u64 };
         Ok(Exchange::new(Arc::clone(&self.shared), submitted))
+    }
+
+    /// Whether a worker sleeps that [`RouterEnd::wake_workers`] would wake. If none does, each worker finds the requests that
+    /// were submitted before this call.
+    pub fn has_sleeper(&self) -> bool {
+        self.shared.view.idle().has_sleeper()
+    }
+
+    /// Wakes up to this number of workers, while requests wait. A worker that finds more of them wakes the next one, too.
+    pub fn wake_workers(&self, most: u32) {
+        let view = &self.shared.view;
+        for _ in 0..most {
+            if !view.queue().has_hint() || !view.wake_a_worker() {
+                break;
+            }
+        }
     }
 
     /// The number of workers that report to be idle, and of requests that wait for a worker. A hostile worker may have
@@ -151,7 +184,7 @@ impl RouterEnd {
         }
         let broken = register.broken();
         drop(register);
-        self.wake_if_requests_wait();
+        self.wake_workers(1);
         broken.map_or(hints.map(|_| finished), Err)
     }
 
@@ -182,7 +215,7 @@ impl RouterEnd {
         register.living.died(worker);
         register.collect_orphans(&self.shared.view, |owner| owner == worker);
         drop(register);
-        self.wake_if_requests_wait();
+        self.wake_workers(1);
     }
 
     /// All workers that ran when the rules were broken are dead: frees the slots in quarantine, and empties the submission
@@ -217,11 +250,5 @@ impl RouterEnd {
     /// The number of requests that wait for a worker, if the queue's words are right.
     pub fn requests_waiting(&self) -> u64 {
         self.shared.requests_waiting()
-    }
-
-    fn wake_if_requests_wait(&self) {
-        if self.shared.view.queue().has_hint() {
-            self.shared.view.wake_a_worker();
-        }
     }
 }

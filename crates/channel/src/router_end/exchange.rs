@@ -228,6 +228,7 @@ impl Exchange {
     pub fn resubmit_if_stranded(&mut self) {
         if self.progress == Progress::Queued && self.shared.is_taken(self.ticket) {
             self.ticket = self.shared.push(self.slot, self.sequence);
+            self.shared.view.wake_a_worker();
         }
     }
 

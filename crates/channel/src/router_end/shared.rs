@@ -32,11 +32,10 @@ impl Shared {
         self.register.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Pushes a hint, and returns its ticket.
+    /// Pushes a hint, and returns its ticket. The caller wakes a worker.
     pub fn push(&self, slot: u16, sequence: u32) -> u64 {
         let ticket = self.tail.fetch_add(1, Ordering::AcqRel);
         self.view.queue().publish(ticket, Hint { slot, sequence: sequence as u16 });
-        self.view.wake_a_worker();
         ticket
     }
 
