@@ -24,7 +24,7 @@ pub async fn run(
     let port = view.ports.get(name).ok_or(Failure::Internal)?;
     let paths = &port.generation.paths;
     let target = paths.target(target).ok_or(Failure::NotFound)?;
-    let script = match script::resolve(target, paths.rootfs(), subject.path.bytes()) {
+    let script = match script::resolve(target, &port.script_files, subject.path.bytes()) {
         Resolved::Script(script) => script,
         Resolved::Nothing => return Err(Failure::NotFound),
         Resolved::Folder => {

@@ -2,7 +2,7 @@
 //!
 //! In the order of a request:
 //!
-//! - `script`: which script a path runs
+//! - `script`: which script a path runs; `script_files` looks for the file
 //! - `run`: the whole way; `request_body` reads the body, `retry` decides on another attempt
 //! - `admission`: the queue, the slots, and the requests that kill workers; `generation` applies them for all threads
 //! - `port`: a thread's requests in the channel; `cgi` writes their heads, `spool` holds the bytes for slow clients
@@ -19,6 +19,7 @@ mod response_head;
 mod retry;
 mod run;
 pub mod script;
+mod script_files;
 mod spool;
 mod throttle;
 mod warm_up;

@@ -8,12 +8,10 @@
 //! starts there. They come from [`GenerationPaths`](howdah_protocol::generation_paths::GenerationPaths), where links are
 //! resolved.
 
+use crate::php::script_files::ScriptFiles;
 use howdah_protocol::generation_paths::{FixedScript, TargetPaths};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
-use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A script to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,8 +37,8 @@ pub enum Resolved {
     Forbidden(PathBuf),
 }
 
-/// Finds the script for a normalised path, of an application with this root directory.
-pub fn resolve(target: &TargetPaths, rootfs: Option<&Path>, path: &[u8]) -> Resolved {
+/// Finds the script for a normalised path, among the files of the application.
+pub fn resolve(target: &TargetPaths, files: &ScriptFiles, path: &[u8]) -> Resolved {
     let root = target.root.as_os_str().as_bytes();
     let root = &root[..root.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1)];
     let fixed = |fixed: &FixedScript| {
@@ -53,7 +51,7 @@ pub fn resolve(target: &TargetPaths, rootfs: Option<&Path>, path: &[u8]) -> Reso
     if let Some(script) = &target.script {
         return fixed(script);
     }
-    match existing(target, rootfs, root, path) {
+    match existing(target, files, root, path) {
         Ok(Some((name, path_info))) => {
             let filename = [root, &name].concat();
             return Resolved::Script(Script { name, filename, path_info: path_info.to_vec() });
@@ -62,7 +60,7 @@ pub fn resolve(target: &TargetPaths, rootfs: Option<&Path>, path: &[u8]) -> Reso
         Err(denied) => return Resolved::Forbidden(denied),
     }
     let index = [root, path, b"/", target.index.as_bytes()].concat();
-    if !path.ends_with(b"/") && !has_hidden_segment(path) && is_file(rootfs, &index) == Ok(true) {
+    if !path.ends_with(b"/") && !has_hidden_segment(path) && files.is_file(&index) == Ok(true) {
         return Resolved::Folder;
     }
     match &target.front_controller {
@@ -77,7 +75,7 @@ type Found<'p> = (Vec<u8>, &'p [u8]);
 /// The script that the path names, if it exists.
 fn existing<'p>(
     target: &TargetPaths,
-    rootfs: Option<&Path>,
+    files: &ScriptFiles,
     root: &[u8],
     path: &'p [u8],
 ) -> Result<Option<Found<'p>>, PathBuf> {
@@ -87,7 +85,7 @@ fn existing<'p>(
     }
     if path.ends_with(b"/") {
         let name = [path, target.index.as_bytes()].concat();
-        if name.ends_with(PHP) && is_file(rootfs, &[root, &name].concat())? {
+        if name.ends_with(PHP) && files.is_file(&[root, &name].concat())? {
             return Ok(Some((name, b"")));
         }
     }
@@ -95,7 +93,7 @@ fn existing<'p>(
     while let Some(next) = path[end..].windows(PHP.len()).position(|window| window == PHP) {
         end += next + PHP.len();
         let (name, path_info) = path.split_at(end);
-        if matches!(path_info.first(), None | Some(b'/')) && is_file(rootfs, &[root, name].concat())? {
+        if matches!(path_info.first(), None | Some(b'/')) && files.is_file(&[root, name].concat())? {
             return Ok(Some((name.to_vec(), path_info)));
         }
     }
@@ -109,30 +107,10 @@ fn has_hidden_segment(path: &[u8]) -> bool {
         .any(|(n, segment)| segment.starts_with(b".") && !(n == 0 && segment == b".well-known"))
 }
 
-fn is_file(rootfs: Option<&Path>, path: &[u8]) -> Result<bool, PathBuf> {
-    let path = Path::new(OsStr::from_bytes(path));
-    let found = match rootfs {
-        None => std::fs::metadata(path).map(|found| found.is_file()),
-        Some(rootfs) => is_file_in(rootfs, path),
-    };
-    match found {
-        Ok(found) => Ok(found),
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(path.into()),
-        Err(_) => Ok(false),
-    }
-}
-
-/// Symbolic links lead to the same files as for a process with this root directory.
-fn is_file_in(rootfs: &Path, path: &Path) -> io::Result<bool> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let root = rustix::fs::openat(CWD, rootfs, flags, Mode::empty())?;
-    let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
-    Ok(FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode).is_file())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     #[test]
     fn only_existing_php_files_are_run() {
@@ -160,6 +138,7 @@ mod tests {
             front_controller: front
                 .map(|front| FixedScript { name: front.into(), filename: "/elsewhere/front.php".into() }),
         };
+        let files = ScriptFiles::below(None);
         type Expected = Option<(&'static [u8], &'static [u8])>;
         let table: [(&[u8], Expected); _] = [
             (b"/", Some((b"/index.php", b""))),
@@ -176,14 +155,14 @@ mod tests {
             (b"/b.php", None),
         ];
         for (path, expected) in table {
-            let found = match resolve(&target(None), None, path) {
+            let found = match resolve(&target(None), &files, path) {
                 Resolved::Script(script) => Some((script.name, script.path_info)),
                 _ => None,
             };
             assert_eq!(found, expected.map(|(name, info)| (name.to_vec(), info.to_vec())), "{}", path.escape_ascii());
         }
-        assert_eq!(resolve(&target(None), None, b"/sub"), Resolved::Folder);
-        let Resolved::Script(front) = resolve(&target(Some("index.php")), None, b"/some/\xff") else {
+        assert_eq!(resolve(&target(None), &files, b"/sub"), Resolved::Folder);
+        let Resolved::Script(front) = resolve(&target(Some("index.php")), &files, b"/some/\xff") else {
             panic!("no script")
         };
         assert_eq!((&*front.name, &*front.path_info), (&b"/index.php"[..], &b""[..]));
@@ -204,9 +183,11 @@ mod tests {
             index: "index.php".into(),
             front_controller: None,
         };
-        let Resolved::Script(script) = resolve(&target, Some(rootfs), b"/a.php/x") else { panic!("no script") };
+        let Resolved::Script(script) = resolve(&target, &ScriptFiles::below(Some(rootfs)), b"/a.php/x") else {
+            panic!("no script")
+        };
         assert_eq!((&*script.filename, &*script.path_info), (&b"/srv/current/a.php"[..], &b"/x"[..]));
-        assert_eq!(resolve(&target, Some(rootfs), b"/b.php"), Resolved::Nothing);
-        assert_eq!(resolve(&target, None, b"/a.php"), Resolved::Nothing);
+        assert_eq!(resolve(&target, &ScriptFiles::below(Some(rootfs)), b"/b.php"), Resolved::Nothing);
+        assert_eq!(resolve(&target, &ScriptFiles::below(None), b"/a.php"), Resolved::Nothing);
     }
 }

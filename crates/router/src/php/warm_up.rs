@@ -122,7 +122,7 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<St
     let Ok(host) = authority::host(&parts) else { return Ok(StatusCode::BAD_REQUEST) };
     let Ok(path) = RequestPath::normalise(parts.uri.path()) else { return Ok(StatusCode::BAD_REQUEST) };
     let subject = Subject::new(&parts, &peer, &origin, &host, path);
-    let script = match script::resolve(target, paths.rootfs(), subject.path.bytes()) {
+    let script = match script::resolve(target, &port.script_files, subject.path.bytes()) {
         Resolved::Script(script) => script,
         Resolved::Folder => return Ok(StatusCode::MOVED_PERMANENTLY),
         Resolved::Nothing => return Ok(StatusCode::NOT_FOUND),

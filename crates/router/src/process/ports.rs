@@ -107,7 +107,10 @@ impl Drop for KnownPort {
 /// Empties the eventfd. It only ends the thread's sleep; the work is in the mailboxes.
 async fn answer_bell(bell: AsyncFd<OwnedFd>) {
     while let Ok(mut ready) = bell.readable().await {
-        let _ = ready.try_io(|bell| Ok(empty(bell.get_ref())?));
+        if ready.try_io(|bell| Ok(empty(bell.get_ref())?)).is_ok() {
+            // A read leaves nothing: a second one would only find that. A write from now on is a new event.
+            ready.clear_ready();
+        }
     }
 }
 

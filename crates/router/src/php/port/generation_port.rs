@@ -2,8 +2,10 @@
 
 use super::active::ActiveRequests;
 use super::running::{Outcome, RunningRequest, Trouble, Wait};
+use super::wake::Wakes;
 use crate::php::admission::RequestKind;
 use crate::php::generation::SharedGeneration;
+use crate::php::script_files::ScriptFiles;
 use crate::php::spool::SpoolLimits;
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -23,6 +25,8 @@ use tokio::time::{Instant, sleep_until};
 pub struct GenerationPort {
     /// The generation.
     pub generation: Arc<SharedGeneration>,
+    /// The thread's lookups of the generation's scripts.
+    pub script_files: ScriptFiles,
     /// The thread's index.
     pub(super) thread: u16,
     pub(super) active: ActiveRequests,
@@ -30,6 +34,7 @@ pub struct GenerationPort {
     pub(super) head: RefCell<RequestHeadWriter>,
     /// How much of a response may wait for its client.
     pub(super) spool_limits: SpoolLimits,
+    pub(super) wakes: Wakes,
 }
 
 /// The interval of [`GenerationPort::sweep`].
@@ -47,6 +52,8 @@ impl GenerationPort {
     /// A thread's port.
     pub fn new(generation: Arc<SharedGeneration>, thread: u16) -> GenerationPort {
         GenerationPort {
+            script_files: ScriptFiles::below(generation.paths.rootfs()),
+            wakes: Wakes::new(Arc::clone(&generation)),
             generation,
             thread,
             active: ActiveRequests::default(),
@@ -115,6 +122,7 @@ impl GenerationPort {
 
     /// Moves the bytes of each slot in the thread's mailbox.
     pub fn drain(&self) {
+        self.script_files.forget();
         self.generation.channel.drain(self.thread, |slot| self.service_slot(slot));
     }
 
@@ -177,6 +185,7 @@ impl GenerationPort {
 
     /// Repairs the traces of dead workers and lost wake-ups, and ends requests that waited too long.
     pub fn sweep(self: &Rc<Self>) {
+        self.script_files.forget();
         self.repair();
         self.generation.report_demand();
         let now = Instant::now();

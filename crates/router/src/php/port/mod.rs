@@ -3,7 +3,7 @@
 //! A request waits for a slot (`submit`) and is then a [`RunningRequest`] in the table of the port (`active`). The
 //! thread's mailbox names the slots that need attention, and the [`GenerationPort`] moves bytes: response bytes out of
 //! the ring into a spool, request body bytes into the ring. It does so whether or not the client is quick, until the
-//! spool is full. `receive` hands the spooled bytes to the task that answers the client.
+//! spool is full. `receive` hands the spooled bytes to the task that answers the client. `wake` wakes workers that sleep.
 //!
 //! Failures are answered and logged: a dead worker (502, or a cut response if it had begun), a worker that breaks the
 //! channel's rules (502; the supervisor replaces the generation's workers), a full disk (500).
@@ -16,6 +16,7 @@ mod running;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod wake;
 
 pub use cancel::CancelOnDrop;
 pub use generation_port::{GenerationPort, SWEEP};

@@ -87,10 +87,10 @@ pub async fn submit(
         reported_overdue: Cell::new(None),
     });
     port.active.insert(slot, sequence, &running);
+    port.wakes.after_turn();
     if port.deadline(wait) < wait.admitted + SWEEP {
         port.cancel_at_deadline(slot, &running);
     }
-    port.generation.report_demand();
     Ok(running)
 }
 
@@ -123,7 +123,7 @@ fn write_and_submit(
     let mut writer = port.head.borrow_mut();
     write_head(&mut writer);
     let head = writer.finish();
-    let submitted = port.generation.channel.submit(port.thread, head, body, complete);
+    let submitted = port.generation.channel.submit_without_wake(port.thread, head, body, complete);
     if head.len() > KEPT_HEAD_BYTES {
         *writer = RequestHeadWriter::default();
     }
