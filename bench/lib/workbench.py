@@ -18,8 +18,11 @@ from lib import pages, php_config, process_tree
 from lib.backends import MariaDb, Redis
 from lib.howdah import Howdah
 from lib.nginx_fpm import NginxFpm
+from lib.unit import Unit
 
 SERVERS = {"nginx-fpm": NginxFpm, "howdah": Howdah}
+# Servers that no package of Debian has: only the benchmarks that name them use them.
+PEERS = {"unit": Unit}
 
 
 class Workbench:
@@ -66,7 +69,7 @@ class Workbench:
         if any(page.site == "symfony" for page in self.pages):
             sites.append(pages.symfony_site())
         for name in self.server_names:
-            self.servers.append(SERVERS[name](
+            self.servers.append((SERVERS | PEERS)[name](
                 run_dir, self._stack, sites, php, self.processes, {"APP_ENV": "prod"}, self.server_cores))
 
     def url(self, server, page):
