@@ -3,19 +3,24 @@
 Each column is a load at constant rates (howdah-load: a request's time counts from when it was due), sent to one server
 after the other, several times in turn. The bar, for each column: the 99th percentile of the responses 200 and their
 share are at least as good as those of the best of the three pools, within 5 %.
+
+With `--numbers`, another part: howdah without a process setting against howdah with constant numbers of workers, in closed
+loop (wrk) on the same cores. The bar, for each page and number of connections: at least 0.95 of the requests per second of
+the best number, from the third second on. All cells take about three hours; choose some.
 """
 
 import contextlib
 import json
+import os
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
-from lib import load, php_config
+from lib import fixed_numbers, load, php_config
 from lib.howdah import Howdah
 from lib.nginx_fpm import NginxFpm
-from lib.options import add_measurement, add_pin
+from lib.options import add_measurement, add_pin, list_of, numbers
 from lib.pages import Site
 from lib.verdict import word
 from lib.workbench import placement, raise_file_limit
@@ -82,9 +87,17 @@ def add_options(parser):
     add_pin(parser)
     parser.add_argument("--only", default="", metavar="TEXT", help="only columns with TEXT in their names")
     parser.add_argument("--json", type=Path, help="the file of all samples")
+    parser.add_argument("--numbers", type=numbers, nargs="?", const=fixed_numbers.NUMBERS, metavar="N,…",
+                        help=f"against constant numbers; default {','.join(map(str, fixed_numbers.NUMBERS))}")
+    parser.add_argument("--pages", type=list_of(fixed_numbers.PAGES), default=fixed_numbers.PAGES,
+                        help=f"with --numbers: of {','.join(fixed_numbers.PAGES)}")
+    parser.add_argument("--connections", type=numbers, default=fixed_numbers.CONNECTIONS,
+                        help=f"with --numbers; default {','.join(map(str, fixed_numbers.CONNECTIONS))}")
 
 
 def run(options):
+    if options.numbers:
+        return fixed_numbers.measure(options, len(os.sched_getaffinity(0)))
     raise_file_limit()
     server_cores, load_cores = placement() if options.pin else (None, None)
     with contextlib.ExitStack() as stack:

@@ -41,6 +41,10 @@ pub struct PoolView<'a> {
     pub starting: usize,
     /// How many workers leave after their request.
     pub leaving: usize,
+    /// How many requests all workers have finished since the start, those included that are gone.
+    pub finished: u64,
+    /// How long the processors have been idle since the start, added up.
+    pub idle_processors: Duration,
 }
 
 /// A worker, as a [`Sizing`] sees it.
@@ -50,8 +54,8 @@ pub struct WorkerView {
     pub number: u64,
     /// When its request began; `None` if it is idle.
     pub began: Option<Duration>,
-    /// Whether it uses a processor or waits for one.
-    pub is_runnable: bool,
+    /// Whether its request waits for others than the processors.
+    pub is_waiting: bool,
     /// How many requests it has finished.
     pub requests: u64,
     /// How long it was busy with requests until now.

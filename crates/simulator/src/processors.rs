@@ -1,12 +1,12 @@
 //! Processors that run tasks in time slices and share them fairly.
 //!
-//! It is the idea of the kernel's fair schedulers (CFS, EEVDF): each task has a virtual time, the processor time that it
-//! has used. A free processor takes the runnable task with the least. A task that wakes gets no credit for its sleep
-//! beyond one slice, and displaces a task that is more than a slice ahead. All processors share one queue, and tasks have
-//! no home. A change of the task costs processor time, which is added to the work of the task that begins.
+//! It is the idea of the kernel's fair schedulers (CFS, EEVDF): each task has a virtual time, the processor time that
+//! it has used. A free processor takes the runnable task with the least. A task that wakes gets no credit for its sleep
+//! beyond one slice, and displaces a task that is more than a slice ahead. All processors share one queue, and tasks
+//! have no home. A change of the task costs processor time, which is added to the work of the task that begins.
 //!
-//! A task has one piece of work at a time. The caller passes the end of each slice to [`Processors::on_slice_end`], which
-//! returns the task when its work is done.
+//! A task has one piece of work at a time. The caller passes the end of each slice to [`Processors::on_slice_end`],
+//! which returns the task when its work is done.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,6 +26,8 @@ pub struct Processors {
     ready: BinaryHeap<Reverse<(Time, u64, TaskId)>>,
     /// The virtual time of the task that started last.
     virtual_now: Time,
+    /// How long tasks have run, added up.
+    used: Time,
     next_stamp: u64,
     slice: Time,
     switch: Time,
@@ -88,6 +90,7 @@ impl Processors {
             tasks: Vec::new(),
             ready: BinaryHeap::new(),
             virtual_now: 0,
+            used: 0,
             next_stamp: 0,
             slice: slice.max(1),
             switch,
@@ -170,11 +173,6 @@ impl Processors {
         None
     }
 
-    /// Whether the task uses a processor or waits for one.
-    pub fn is_runnable(&self, id: TaskId) -> bool {
-        self.tasks[id].state != TaskState::Asleep
-    }
-
     /// How long the task has used a processor.
     pub fn ran(&self, id: TaskId, now: Time) -> Time {
         let task = &self.tasks[id];
@@ -182,6 +180,12 @@ impl Processors {
             TaskState::Running { core } => task.ran + (now - self.cores[core].since),
             _ => task.ran,
         }
+    }
+
+    /// How long the processors have been idle until now, added up.
+    pub fn idle(&self, now: Time) -> Time {
+        let running = self.cores.iter().filter(|core| core.task.is_some()).map(|core| now - core.since).sum::<Time>();
+        (now * self.cores.len() as Time).saturating_sub(self.used + running)
     }
 
     /// How long the task has waited for a processor.
@@ -233,6 +237,7 @@ impl Processors {
         let TaskState::Running { core } = self.tasks[id].state else { return };
         let used = now - self.cores[core].since;
         let task = &mut self.tasks[id];
+        self.used += used;
         task.ran += used;
         task.virtual_time += used;
         task.work = task.work.saturating_sub(used);
@@ -285,6 +290,7 @@ mod tests {
         assert_eq!(slices.iter().map(|end| end.at).collect::<Vec<_>>(), [8010]);
         assert_eq!(processors.on_slice_end(slices[0], 8010), Some(sleeps));
         assert_eq!((processors.ran(computes, 8010), processors.delayed(computes, 8010)), (8000, 10));
+        assert_eq!((processors.idle(8010), processors.idle(8110)), (0, 100));
     }
 
     #[test]

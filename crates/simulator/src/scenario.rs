@@ -212,6 +212,14 @@ impl Clients {
         }
     }
 
+    /// How many of their requests there can be at a time: a very large number if that is not limited.
+    pub fn most_at_a_time(&self) -> usize {
+        match self.arrivals {
+            Arrivals::Closed { clients, .. } => clients,
+            Arrivals::Burst { .. } | Arrivals::Open { .. } => usize::MAX / 4,
+        }
+    }
+
     /// The same clients, which request these pages.
     pub fn with_pages(self, pages: Vec<(u32, Page)>) -> Clients {
         Clients { pages, ..self }

@@ -1,8 +1,8 @@
 //! Plays a scenario: one event after the other.
 //!
-//! A request travels from a thread of the load generator to a thread of the router, which asks the admission policy, then
-//! through the queue to a worker, and back through both threads. The router wakes an idle worker; a worker that finishes
-//! takes the next request by itself.
+//! A request travels from a thread of the load generator to a thread of the router, which asks the admission policy,
+//! then through the queue to a worker, and back through both threads. The router wakes an idle worker; a worker that
+//! finishes takes the next request by itself.
 
 mod agenda;
 mod event_loop;
@@ -471,6 +471,8 @@ impl<'s> Simulation<'s> {
             workers: &workers,
             starting: counts.starting,
             leaving: counts.leaving,
+            finished: self.pool.finished(),
+            idle_processors: Duration::from_nanos(self.processors.idle(self.now)),
         };
         let Order { start, retire, decide_again_in } = self.sizing.decide(&pool, Duration::from_nanos(self.now));
         for _ in 0..start {

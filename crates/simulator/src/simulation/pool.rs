@@ -16,6 +16,8 @@ pub struct Pool {
     counts: Counts,
     /// How many have ever existed.
     started: u64,
+    /// How many requests they have finished.
+    finished: u64,
 }
 
 /// One index.
@@ -100,7 +102,8 @@ impl Pool {
         processors.start(task, work.max(1), now);
     }
 
-    /// Retires a worker that serves: an idle one, otherwise one that exits after its request. Returns `false` without one.
+    /// Retires a worker that serves: an idle one, otherwise one that exits after its request. Returns `false` without
+    /// one.
     pub fn retire(&mut self) -> bool {
         if let Some(index) = self.idle.pop_last() {
             self.workers[index].state = WorkerState::Vacant;
@@ -153,6 +156,7 @@ impl Pool {
         if let WorkerState::Busy(running) = worker.state {
             worker.busy += now - running.began;
             worker.requests += 1;
+            self.finished += 1;
         }
         worker.state = WorkerState::Waking;
     }
@@ -175,6 +179,11 @@ impl Pool {
     /// How many are idle.
     pub fn idle(&self) -> usize {
         self.idle.len()
+    }
+
+    /// How many requests all workers have finished.
+    pub fn finished(&self) -> u64 {
+        self.finished
     }
 
     /// How many there are.
@@ -225,7 +234,7 @@ impl Worker {
         WorkerView {
             number: self.number,
             began: began.map(Duration::from_nanos),
-            is_runnable: processors.is_runnable(self.task),
+            is_waiting: matches!(self.state, WorkerState::Busy(Running { computes: false, .. })),
             requests: self.requests,
             busy: Duration::from_nanos(self.busy + began.map_or(0, |began| now - began)),
             ran: Duration::from_nanos(processors.ran(self.task, now) - self.ran_before),

@@ -13,8 +13,13 @@ pub struct Requests {
     requests: Vec<Request>,
     /// The indices that are free.
     free: Vec<RequestId>,
+    /// How many pages the clients of each group have chosen.
+    chosen: Vec<u64>,
     random: Random,
 }
+
+/// The fractional part of the golden ratio: its multiples are evenly distributed.
+const GOLDEN: f64 = 0.618_033_988_749_895;
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +45,8 @@ pub struct Request {
 impl Requests {
     /// No request has come yet.
     pub fn new(groups: Vec<Clients>, random: Random) -> Requests {
-        Requests { groups, requests: Vec::new(), free: Vec::new(), random }
+        let chosen = vec![0; groups.len()];
+        Requests { groups, requests: Vec::new(), free: Vec::new(), chosen, random }
     }
 
     /// A request.
@@ -115,10 +121,13 @@ impl Requests {
         Some(at)
     }
 
+    /// Each page has its share of any few requests, not only on average.
     fn choose_page(&mut self, group: usize) -> Page {
+        self.chosen[group] += 1;
+        let share = (self.chosen[group] as f64 * GOLDEN).fract();
         let pages = &self.groups[group].pages;
         let total: u32 = pages.iter().map(|(weight, _)| weight).sum();
-        let mut position = (self.random.unit() * f64::from(total)) as u32;
+        let mut position = (share * f64::from(total)) as u32;
         let chosen = pages.iter().find(|(weight, _)| {
             let is_chosen = position < *weight;
             position = position.saturating_sub(*weight);

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 pub struct Automatic {
     sizing: Sizing,
     gauge: Gauge,
-    /// When the last decision was made.
-    decided: Option<Instant>,
+    /// When the next decision may be made, at the earliest.
+    may_decide: Option<Instant>,
     /// The router's last report of requests that wait, with its time.
     waiting: (usize, Instant),
     /// How much memory the new workers of other applications will take, in bytes, with the time of that report.
@@ -43,7 +43,7 @@ impl Automatic {
         Automatic {
             sizing: Sizing::new(bounds),
             gauge: Gauge::new(machine, now),
-            decided: None,
+            may_decide: None,
             waiting: (0, now),
             promised: (0, now),
             room: 0,
@@ -68,7 +68,7 @@ impl Automatic {
     pub fn on_workers_wanted(&mut self, waiting: usize, promised: u64, now: Instant) -> Instant {
         self.waiting = (waiting, now);
         self.promised = (promised, now);
-        self.decided.map_or(now, |decided| decided + QUEUED_INTERVAL)
+        self.may_decide.unwrap_or(now)
     }
 
     /// Measures the workers, and decides how many there should be.
@@ -80,12 +80,12 @@ impl Automatic {
         application: &str,
         now: Instant,
     ) -> Decision {
-        self.decided = Some(now);
         let is_younger = |at: Instant, age: Duration| now.saturating_duration_since(at) < age;
         let waiting = if is_younger(self.waiting.1, OUTDATED) { self.waiting.0 } else { 0 };
         let promised = if is_younger(self.promised.1, NEW) { self.promised.0 } else { 0 };
         let sample = self.measure(idle, starting, waiting, promised, workers, now);
         let decision = self.sizing.decide(sample, now);
+        self.may_decide = Some(now + decision.pause);
         if let Some(allowed) = decision.lacks_memory {
             self.warn_of_memory(allowed, waiting, application, now);
         }
@@ -108,8 +108,7 @@ impl Automatic {
         now: Instant,
     ) -> Sample {
         let measured: Vec<_> = measured(workers).collect();
-        let busy: Vec<_> =
-            measured.iter().filter(|worker| !idle.contains(worker.worker)).map(|worker| worker.process).collect();
+        let busy: Vec<_> = measured.iter().filter(|worker| !idle.contains(worker.worker)).copied().collect();
         let (all, leaving) = (workers.table.staying(), workers.table.leaving());
         let grown_up = measured.iter().filter(|worker| !worker.is_young()).count();
         let memory = self.gauge.memory(&measured, promised, now);
@@ -120,7 +119,8 @@ impl Automatic {
         }
         Sample {
             demand: Demand { idle: idle.len(), starting, all, waiting },
-            runnable: self.gauge.runnable(&busy),
+            finished: self.gauge.finished(&measured),
+            blocked: self.gauge.blocked(&busy, |worker| workers.current(worker)),
             young: (all + leaving).saturating_sub(grown_up),
             leaving,
             usage,

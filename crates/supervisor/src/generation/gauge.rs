@@ -5,7 +5,8 @@
 
 use crate::os::machine::Machine;
 use crate::os::processes::process::Process;
-use crate::policy::sizing::{Memory, Usage};
+use crate::policy::sizing::{Memory, Usage, usage_interval};
+use howdah_channel::account::Current;
 use howdah_channel::{Account, WorkerId, account};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,6 +30,12 @@ pub struct Gauge {
     spent: BTreeMap<u16, (WorkerId, Usage)>,
     /// When that was.
     measured: Instant,
+    /// How long the machine's processors had been idle then.
+    idle: Duration,
+    /// How many requests each worker had finished at the last count. By index.
+    counted: BTreeMap<u16, (WorkerId, u64)>,
+    /// How many requests all workers have finished, those included that are gone.
+    finished: u64,
     /// How much memory a worker uses, in bytes; `None` until a worker that has served requests was weighed.
     worker_bytes: Option<u64>,
     /// The same, as far as workers show that have served too few requests yet.
@@ -40,10 +47,10 @@ pub struct Gauge {
     next_sampled: usize,
 }
 
-/// The least time between two measurements of the workers' use of time.
-const USAGE_INTERVAL: Duration = Duration::from_millis(500);
 /// The time between two weighings: the kernel walks through all pages of a worker for one.
 const WEIGH_INTERVAL: Duration = Duration::from_secs(1);
+/// A request that has run for less time may be over before its process is looked at.
+const LASTING: Duration = Duration::from_millis(1);
 /// At most this number of processes is sampled. The others are assumed to be like them.
 const MAX_SAMPLED: usize = 32;
 /// A worker uses at least this, in bytes, some minutes after its start.
@@ -64,10 +71,14 @@ impl Gauge {
     /// Nothing has been measured yet.
     pub fn new(machine: Machine, now: Instant) -> Gauge {
         let spent = BTreeMap::new();
+        let idle = machine.idle().unwrap_or_default();
         Gauge {
             machine,
             spent,
             measured: now,
+            idle,
+            counted: BTreeMap::new(),
+            finished: 0,
             worker_bytes: None,
             young_bytes: ASSUMED_WORKER_BYTES,
             weighed: None,
@@ -81,42 +92,72 @@ impl Gauge {
         self.machine.cores()
     }
 
-    /// How many of these busy processes use a processor or wait for one.
-    pub fn runnable(&mut self, busy: &[Process]) -> f64 {
+    /// How many of these busy workers have run their request for a while, and wait for others than the processors.
+    /// `current` returns the request that a worker runs now.
+    pub fn blocked(&mut self, busy: &[Measured], current: impl Fn(WorkerId) -> Option<Current>) -> f64 {
         let sampled = busy.len().min(MAX_SAMPLED);
         if sampled == 0 {
             return 0.0;
         }
         self.next_sampled = self.next_sampled.wrapping_add(1);
+        let clock = account::monotonic();
+        let is_blocked = |it: &&Measured| {
+            let lasts = |current: &Current| clock.saturating_sub(current.began) >= LASTING;
+            // A process that sleeps after its request waits for the next one.
+            it.account
+                .current
+                .filter(lasts)
+                .is_some_and(|before| it.process.is_asleep() && current(it.worker) == Some(before))
+        };
         let sample = busy.iter().cycle().skip(self.next_sampled % busy.len()).take(sampled);
-        let runnable = sample.filter(|process| process.is_runnable()).count();
-        runnable as f64 * busy.len() as f64 / sampled as f64
+        sample.filter(is_blocked).count() as f64 * busy.len() as f64 / sampled as f64
+    }
+
+    /// How many requests the workers have finished since the application started.
+    pub fn finished(&mut self, workers: &[Measured]) -> u64 {
+        let before = std::mem::take(&mut self.counted);
+        for Measured { worker, account, .. } in workers {
+            let known = before.get(&worker.index).filter(|(known, _)| known == worker).map_or(0, |(_, count)| *count);
+            // A hostile worker can write any number.
+            self.finished = self.finished.saturating_add(account.requests.saturating_sub(known));
+            self.counted.insert(worker.index, (*worker, account.requests));
+        }
+        self.finished
     }
 
     /// The usage since the last measurement; `None` if that was a moment ago.
     pub fn usage(&mut self, workers: &[Measured], now: Instant) -> Option<Usage> {
         let within = now.saturating_duration_since(self.measured);
-        if within < USAGE_INTERVAL {
+        if within < usage_interval(workers.len()) {
             return None;
         }
         self.measured = now;
         let clock = account::monotonic();
         let before = std::mem::take(&mut self.spent);
-        let mut sum = Usage { within: within.as_secs_f64(), ..Usage::default() };
+        // Without /proc, the machine counts as idle.
+        let idle = self.machine.idle().unwrap_or(self.idle + within);
+        let idle_before = std::mem::replace(&mut self.idle, idle);
+        let mut sum = Usage {
+            within: within.as_secs_f64(),
+            idle: idle.saturating_sub(idle_before).as_secs_f64(),
+            ..Usage::default()
+        };
         for Measured { worker, process, account } in workers {
             let known = before.get(&worker.index).filter(|(known, _)| known == worker).map(|(_, usage)| *usage);
             let times = process.cpu_times();
             let cpu = times.map_or(account.cpu, |times| times.ran);
             let delayed = times.map_or(Duration::ZERO, |times| times.waited);
             let spent = Usage {
-                within: 0.0,
+                requests: account.requests as f64,
                 wall: account.busy(clock).as_secs_f64(),
                 cpu: cpu.as_secs_f64(),
                 delayed: delayed.as_secs_f64(),
+                ..Usage::default()
             };
             self.spent.insert(worker.index, (*worker, spent));
             // The boot of a new worker does not count: it is not work on requests.
             let Some(known) = known else { continue };
+            sum.requests += (spent.requests - known.requests).max(0.0);
             sum.wall += (spent.wall - known.wall).clamp(0.0, sum.within);
             sum.cpu += (spent.cpu - known.cpu).clamp(0.0, sum.within);
             sum.delayed += (spent.delayed - known.delayed).clamp(0.0, sum.within);
@@ -176,6 +217,8 @@ mod tests {
     use super::*;
     use rustix::process::getpid;
 
+    const INTERVAL: Duration = Duration::from_millis(500);
+
     fn myself() -> Measured {
         let process = Process::find(getpid()).unwrap();
         Measured { worker: WorkerId { index: 0, incarnation: 0 }, process, account: Account::default() }
@@ -187,21 +230,54 @@ mod tests {
         let mut gauge = Gauge::new(Machine::within(Vec::new(), &[]), now);
         let mut me = myself();
         assert_eq!(gauge.usage(&[me], now), None, "too early");
-        let usage = gauge.usage(&[me], now + USAGE_INTERVAL).unwrap();
+        let usage = gauge.usage(&[me], now + INTERVAL).unwrap();
         assert_eq!((usage.wall, usage.cpu), (0.0, 0.0), "its boot does not count");
         me.account.wall += Duration::from_millis(300);
-        let usage = gauge.usage(&[me], now + 2 * USAGE_INTERVAL).unwrap();
+        let usage = gauge.usage(&[me], now + 2 * INTERVAL).unwrap();
         assert!((usage.wall - 0.3).abs() < 1e-9 && usage.within == 0.5, "{usage:?}");
         // A false account is bounded by the clock.
         me.account.wall += Duration::from_secs(1_000_000);
-        assert_eq!(gauge.usage(&[me], now + 3 * USAGE_INTERVAL).unwrap().wall, 0.5);
+        assert_eq!(gauge.usage(&[me], now + 3 * INTERVAL).unwrap().wall, 0.5);
+    }
+
+    #[test]
+    fn a_worker_is_blocked_while_it_sleeps_in_a_request_that_lasts() {
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let asleep = Process::find(rustix::process::Pid::from_child(&sleeper)).unwrap();
+        while !asleep.is_asleep() {
+            std::thread::yield_now();
+        }
+        let mut gauge = Gauge::new(Machine::within(Vec::new(), &[]), Instant::now());
+        let began = |began| Some(Current { slot: 1, sequence: 1, began });
+        let (old, new) = (began(Duration::ZERO), began(account::monotonic() * 2));
+        let next = old.map(|current| Current { sequence: 2, ..current });
+        // The worker's request before and after its process was looked at → blocked
+        let table = [(old, old, 1.0), (old, None, 0.0), (old, next, 0.0), (None, None, 0.0), (new, new, 0.0)];
+        for (before, after, expected) in table {
+            let account = Account { current: before, ..Account::default() };
+            let worker = Measured { process: asleep, account, ..myself() };
+            assert_eq!(gauge.blocked(&[worker], |_| after), expected, "{before:?} {after:?}");
+        }
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    }
+
+    #[test]
+    fn requests_of_workers_that_are_gone_count() {
+        let mut gauge = Gauge::new(Machine::within(Vec::new(), &[]), Instant::now());
+        let with = |incarnation, requests| {
+            let account = Account { requests, ..Account::default() };
+            Measured { worker: WorkerId { index: 0, incarnation }, account, ..myself() }
+        };
+        let counts = [with(0, 5), with(0, 7), with(1, 2), with(1, 1)].map(|worker| gauge.finished(&[worker]));
+        assert_eq!(counts, [5, 7, 9, 9]);
     }
 
     #[test]
     fn a_worker_is_weighed_once_in_an_interval() {
         let mut gauge = Gauge::new(Machine::within(Vec::new(), &[]), Instant::now());
         let mut me = myself();
-        assert_eq!(gauge.runnable(&[]), 0.0);
+        assert_eq!(gauge.blocked(&[], |_| None), 0.0);
         let now = Instant::now();
         let young = gauge.memory(&[me], 0, now).unwrap();
         // It is more if other tests in this process use much.

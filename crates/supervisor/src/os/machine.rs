@@ -4,10 +4,12 @@
 //! Only control groups of version 2 are considered: `cpu.max` and `memory.max`, of the group and of all groups around
 //! it (Documentation/admin-guide/cgroup-v2.rst of Linux). A limit that cannot be read does not apply.
 //!
-//! /proc/meminfo is parsed here: procfs-core refuses files that lack other fields, as those of gVisor and lxcfs do.
+//! /proc/meminfo and /proc/stat are parsed here: procfs-core refuses files that lack other fields, as those of gVisor and
+//! lxcfs do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The limits of an application's processes.
 #[derive(Clone, Debug)]
@@ -45,6 +47,13 @@ impl Machine {
         quotas.fold(f64::from(allowed), f64::min).max(0.01)
     }
 
+    /// How long a processor of the machine has been idle since the machine started, on average; `None` without /proc.
+    pub fn idle(&self) -> Option<Duration> {
+        let (ticks, processors) = idle_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
+        let seconds = ticks as f64 / processors as f64 / rustix::param::clock_ticks_per_second() as f64;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+
     /// How much memory there is; `None` without /proc. `promised` bytes of the memory that is shared with other
     /// applications will be used by these.
     pub fn memory(&self, promised: u64) -> Option<Available> {
@@ -66,6 +75,15 @@ impl Machine {
 
 fn read(group: &Path, file: &str) -> Option<String> {
     fs::read_to_string(group.join(file)).ok()
+}
+
+/// The idle time of all processors, in clock ticks, and how many there are.
+fn idle_ticks(text: &str) -> Option<(u64, usize)> {
+    let mut fields = text.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().skip(3);
+    let (idle, waiting_for_disks): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let is_processor = |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| !rest.starts_with(' '));
+    let processors = text.lines().filter(is_processor).count();
+    (processors > 0).then_some((idle + waiting_for_disks, processors))
 }
 
 /// `150000 100000` is 150 ms in each 100 ms; `max 100000` is no limit.
@@ -127,11 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn quotas_and_meminfo_are_parsed() {
+    fn quotas_and_files_of_proc_are_parsed() {
         assert_eq!(quota("150000 100000\n"), Some(1.5));
         assert_eq!(quota("max 100000\n"), None);
         let text = "MemTotal:       2048 kB\nMemFree:  7 kB\nMemAvailable:   1024 kB\n";
         assert_eq!(of_meminfo(text), Some(Available { total: 2 << 20, available: 1 << 20 }));
         assert_eq!(of_meminfo(""), None);
+        let text =
+            "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 5 10 15 200 25 3 3 4 0 0\ncpu1 5 10 15 200 25 3 4 4 0 0\nintr 9\n";
+        assert_eq!(idle_ticks(text), Some((450, 2)));
+        assert_eq!(idle_ticks("intr 9\n"), None);
     }
 }

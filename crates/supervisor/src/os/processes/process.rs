@@ -105,9 +105,9 @@ impl Process {
         self.stat().is_some()
     }
 
-    /// Whether it uses a processor or waits for one.
-    pub fn is_runnable(self) -> bool {
-        self.stat().is_some_and(|stat| stat.state == 'R')
+    /// Whether it waits for something else than a processor, and nothing has stopped it.
+    pub fn is_asleep(self) -> bool {
+        self.stat().is_some_and(|stat| matches!(stat.state, 'S' | 'D'))
     }
 
     /// Whether a signal or a debugger has stopped it.

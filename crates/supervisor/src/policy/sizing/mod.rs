@@ -1,143 +1,143 @@
 //! How many workers an application needs: the policy of `"processes": "auto"`. Pure: the caller passes in the
 //! measurements and the time.
 //!
-//! Two laws of queues (Denning and Buzen, "The Operational Analysis of Queueing Network Models", 1978) give the number
-//! of useful workers. By the utilisation law, requests that use `cpu` seconds of a processor are finished at a rate of
-//! at most `cores / cpu`. By Little's law, to finish that many when each takes `wall` seconds, `cores × wall / cpu` of
-//! them must be under way. The time in which a worker waits for a processor does not count as `wall`: more workers
-//! would only make it longer.
-//!
-//! - Up: when requests wait, the number becomes the useful one. If the workers leave a processor idle at that moment,
-//!   the useful number is too small, and the number of workers doubles (it quadruples if they leave most processors
-//!   idle). It never exceeds the number of requests. A fork is cheap, so the next decision follows after
-//!   [`QUEUED_INTERVAL`].
-//! - Down: slowly, to the largest useful number of the last [`KEEP_TIME`]. Workers that a burst needed are kept for the
-//!   next burst, so the number does not oscillate.
-//! - Memory: never more workers than the free memory of the machine, or of the control group, has room for. New workers
-//!   will use more memory later, and workers that leave still use theirs: both are counted.
+//! - Up: when requests wait for some milliseconds, the number becomes the useful one ([`law`]). If workers are seen to
+//!   wait for others than the processors, so that a processor is idle, the useful number is too small, and the number
+//!   of workers doubles (it quadruples if most processors are idle). It never exceeds the number of requests. A fork is
+//!   cheap, so the next decision follows after [`QUEUED_INTERVAL`].
+//! - Proof: more workers must finish more requests per second than fewer did ([`trial`]). Otherwise they are retired
+//!   again. Code that only computes has one worker for each processor, and one or two more if these finish more.
+//! - Down: slowly, to the largest useful number of the last minutes ([`peaks`]). Workers that a burst needed are kept
+//!   for the next burst, so the number does not oscillate. Surplus workers that compete for the processors exit soon.
+//! - Memory: never more workers than the free memory of the machine, or of the control group, has room for ([`room`]).
 //!
 //! Nothing here fails: measurements that contradict each other cause a poor decision within the bounds.
 
-use crate::policy::demand::Demand;
-use std::collections::VecDeque;
-use std::fmt;
+mod law;
+mod peaks;
+mod rate;
+mod reason;
+mod room;
+mod sample;
+mod trial;
+
+use law::Law;
+use peaks::Peaks;
+use rate::{Rate, RateWindow};
+use room::Room;
 use std::time::{Duration, Instant};
+use trial::{Candidates, GAIN, Growth, Probe, Verdict};
 
-/// The bounds of every decision.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
-    /// How many processors the application may use: 0.5 is half of one.
-    pub cores: f64,
-    /// The largest number of workers.
-    pub max: usize,
-    /// How much memory the workers may use together, in bytes; `None` is no bound.
-    pub memory: Option<u64>,
-}
-
-/// The measurements of one moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Sample {
-    /// The workers and the requests that wait.
-    pub demand: Demand,
-    /// How many of the busy workers use a processor, or wait for one.
-    pub runnable: f64,
-    /// How many of the workers will still use more memory than now.
-    pub young: usize,
-    /// How many other workers were retired, and still use their memory.
-    pub leaving: usize,
-    /// The usage since the last measurement; `None` if that was a moment ago.
-    pub usage: Option<Usage>,
-    /// The memory; `None` if it could not be measured.
-    pub memory: Option<Memory>,
-}
-
-/// The usage of all workers together within some time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Usage {
-    /// That time, in seconds.
-    pub within: f64,
-    /// How long they were busy with requests, in seconds.
-    pub wall: f64,
-    /// How long processors were busy with them, in seconds.
-    pub cpu: f64,
-    /// How long they waited for a processor, in seconds.
-    pub delayed: f64,
-}
-
-/// How much memory there is for workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// How much may still be used, in bytes; negative if too much is in use already.
-    pub room: i64,
-    /// The same without what new workers of other applications will use.
-    pub room_for_more: i64,
-    /// How much one worker uses, in bytes, after it has run for a while.
-    pub worker: u64,
-}
+pub use reason::Reason;
+pub use sample::{Bounds, Decision, Memory, Sample, Usage};
 
 /// The policy and its history.
 #[derive(Clone, Debug)]
 pub struct Sizing {
     bounds: Bounds,
-    /// Sums in which the past decays.
-    usage: Usage,
+    law: Law,
     /// How many processors the workers keep busy, averaged over the last decisions, and when that was.
     occupied: Option<(Instant, f64)>,
-    /// The largest useful number of workers in each second of [`KEEP_TIME`], and the time at which that second began.
-    peaks: VecDeque<(Instant, usize)>,
-    /// How many workers the memory had room for at the last measurement: up to `memory_allows` may be started, and
-    /// workers beyond `memory_keeps` are retired.
-    memory_allows: Option<usize>,
-    memory_keeps: Option<usize>,
+    /// How many requests had been finished, and when that was: a moment ago, while requests wait.
+    progress: Option<(Instant, u64)>,
+    window: RateWindow,
+    /// The last rate that was known, and when that was.
+    last_rate: Option<(Instant, Rate)>,
+    growth: Growth,
+    probe: Probe,
+    /// The last trial, and when it ended.
+    verdict: Option<(Instant, Verdict)>,
+    /// Since when there have been more workers than useful ones, which wait for processors.
+    crowded: Option<Instant>,
+    peaks: Peaks,
+    /// The largest useful number since the growth that has to prove itself.
+    unproven_peak: usize,
+    room: Room,
     /// When workers were last retired.
     shrunk: Option<Instant>,
 }
 
-/// The decision.
+/// The numbers of one decision.
+#[derive(Clone, Copy, Debug)]
+struct Situation {
+    /// How many workers there are.
+    all: usize,
+    /// How many of them run a request.
+    busy: usize,
+    /// The requests that are under way or wait.
+    needed: usize,
+    /// The useful number of workers.
+    useful: usize,
+    /// The fewest and the most workers.
+    least: usize,
+    most: usize,
+    /// The requests that wait for a worker.
+    queue: Queue,
+    /// Whether requests do little else than compute.
+    computes: bool,
+}
+
+/// The requests that wait for a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// How many workers there should be. Never fewer than there are.
-    pub wanted: usize,
-    /// How many workers to retire: idle ones first, the others after their request.
-    pub surplus: usize,
-    /// When to decide again, unless requests wait earlier.
-    pub decide_again_in: Duration,
-    /// Set if the memory keeps the number at this bound.
-    pub lacks_memory: Option<usize>,
+enum Queue {
+    /// None waits, or workers for them are being started.
+    Empty,
+    /// None waited a moment ago.
+    New,
+    /// They wait for too short a time to start workers for them.
+    Short,
+    /// They wait long enough to start workers for them.
+    Long,
 }
 
 /// When to decide again while requests wait.
 pub const QUEUED_INTERVAL: Duration = Duration::from_millis(10);
+/// The same while requests only compute: the next step is a trial.
+const TRIAL_INTERVAL: Duration = Duration::from_millis(50);
 /// When to decide again while there are more workers than the least.
 const SHRINK_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// When to decide again if there is nothing to decide. The measurements of that time show how long requests wait for
 /// others than the processors.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
-/// How long useful workers are kept.
-const KEEP_TIME: Duration = Duration::from_secs(600);
-/// One peak is stored for each period of this length.
-const PEAK_PERIOD: Duration = Duration::from_secs(1);
-/// After this time, in seconds, a past request counts for about a third.
-const USAGE_DECAY_SECONDS: f64 = 10.0;
-/// Less use of processors than this, in seconds, is too little to conclude anything about requests.
-const MIN_KNOWN_CPU: f64 = 0.005;
 /// With this share of the processors in use, another worker would not find a free one.
 const SATURATED: f64 = 0.9;
 /// With less than this share in use, a few more workers will not fill the processors.
 const MOSTLY_IDLE: f64 = 0.5;
+/// The weight of a new sample of the processors that are in use, while nothing else is known of the requests, and
+/// later.
+const WEIGHT_IF_UNKNOWN: f64 = 0.5;
+const WEIGHT_IF_KNOWN: f64 = 0.125;
 /// How many workers are kept for each useful one.
 const HEADROOM: f64 = 1.1;
 /// The least time between two retirements.
 const SHRINK_INTERVAL: Duration = Duration::from_secs(1);
+/// A request that waits no longer than this for a worker is no reason for more workers.
+const SHORT_WAIT: Duration = Duration::from_millis(3);
+/// A request that waits no longer than this for others than the processors only computes: a preempted worker looks the
+/// same.
+const SHORTEST_OWN_WAIT: Duration = Duration::from_micros(100);
+/// A request that waits for others is worth a worker if it waits longer for that than this share of its own wait.
+const SHARE_OF_OWN_WAIT: u32 = 10;
+/// With fewer useful workers per processor than this, requests only compute.
+const COMPUTES: f64 = 1.25;
+/// While workers wait for a processor for more than this share of their time, more workers only make the time longer.
+const MOSTLY_DELAYED: f64 = 0.3;
+/// With more than this share of busy workers, they are loaded even if no request waits.
+const MOSTLY_BUSY: f64 = 0.7;
+/// The share of the workers that is tried more if requests do not only compute.
+const PROBED_SHARE: usize = 4;
+/// How many workers are tried for each that does not wait for a processor.
+const UNDELAYED_RESERVE: f64 = 1.2;
+/// The most workers that are tried without another reason, for each useful one.
+const PROBED_FOR_USEFUL: usize = 4;
+/// A rate of a longer time ago proves nothing about a growth of now.
+const RECENT_RATE: Duration = Duration::from_secs(2);
+/// Workers that compete for the processors are retired after this time.
+const CROWDED_TIME: Duration = Duration::from_secs(1);
 
-// === impl Bounds ===
-
-impl Bounds {
-    /// How many workers there are when nothing is known, and when there are no requests: two, so that one slow request
-    /// does not block all others. No more, because a machine may have many applications, and a fork is cheap.
-    pub fn least(&self) -> usize {
-        2.min(self.max)
-    }
+/// How often the use of time by this number of workers is measured: a measurement takes some microseconds for each.
+pub fn usage_interval(workers: usize) -> Duration {
+    Duration::from_millis(100 + workers as u64)
 }
 
 // === impl Sizing ===
@@ -147,11 +147,18 @@ impl Sizing {
     pub fn new(bounds: Bounds) -> Sizing {
         Sizing {
             bounds,
-            usage: Usage::default(),
+            law: Law::default(),
             occupied: None,
-            peaks: VecDeque::new(),
-            memory_allows: None,
-            memory_keeps: None,
+            progress: None,
+            window: RateWindow::default(),
+            last_rate: None,
+            growth: Growth::default(),
+            probe: Probe::default(),
+            verdict: None,
+            crowded: None,
+            peaks: Peaks::default(),
+            unproven_peak: 0,
+            room: Room::default(),
             shrunk: None,
         }
     }
@@ -163,111 +170,217 @@ impl Sizing {
 
     /// Decides by the measurements of now.
     pub fn decide(&mut self, sample: Sample, now: Instant) -> Decision {
-        let Sample { demand, .. } = sample;
         self.record(&sample, now);
+        let demand = sample.demand;
+        let situation = self.situation(&sample, now);
+        let Situation { all, least, most, computes, .. } = situation;
+
+        // Two reasons at a time would prove nothing.
+        let (grown, lacks_memory) = match self.probe.is_under_way(now) {
+            true => (all, None),
+            false => self.grown(&sample, situation, now),
+        };
+        let tried = if grown > all { None } else { self.try_number(situation, now) };
+        let tried = tried.map(|number| number.min(most.max(all)));
+        let wanted = tried.unwrap_or(grown).max(all);
+        let keeps = self.bounds.max.min(self.room.keeps.unwrap_or(usize::MAX));
+        let surplus = match tried {
+            Some(number) if number < all && all <= keeps => all - number,
+            _ => self.surplus(all, least, keeps, now),
+        };
+        let is_trying = self.probe.is_under_way(now) || self.growth.is_under_way();
+        let pause = match situation.queue {
+            Queue::New => SHORT_WAIT,
+            _ if computes || is_trying => TRIAL_INTERVAL,
+            _ => QUEUED_INTERVAL,
+        };
+        let decide_again_in = match demand.waiting {
+            1.. => pause,
+            0 if is_trying => TRIAL_INTERVAL,
+            0 if all > least || surplus > 0 => SHRINK_CHECK_INTERVAL,
+            0 => IDLE_INTERVAL,
+        };
+        Decision { wanted, surplus, decide_again_in, pause, lacks_memory }
+    }
+
+    fn situation(&mut self, sample: &Sample, now: Instant) -> Situation {
+        let Sample { demand, finished, .. } = *sample;
         let busy = demand.all.saturating_sub(demand.idle + demand.starting);
-        let needed = busy + if demand.has_queue() { demand.waiting } else { 0 };
-        let most = self.bounds.max.min(self.memory_allows.unwrap_or(usize::MAX));
+        let most = self.bounds.max.min(self.room.allows.unwrap_or(usize::MAX));
         let least = self.bounds.least().min(most);
-        let useful = self.useful().map_or(least, |useful| useful.round() as usize).max(least);
-
-        let occupied = self.occupied.map_or(0.0, |(_, occupied)| occupied / self.bounds.cores);
-        let has_idle_processor = occupied < SATURATED;
-        let wanted = if demand.has_queue() && demand.waiting > demand.starting {
-            let settled = demand.all - demand.starting.min(demand.all);
-            let factor = match occupied {
-                ..MOSTLY_IDLE => 4,
-                ..SATURATED => 2,
-                _ => 1,
-            };
-            needed.min(useful.max(factor * settled)).max(least)
-        } else {
-            least
+        let useful = self.law.useful(self.bounds.cores);
+        let queue = match demand.has_queue() && demand.waiting > demand.starting {
+            true => self.queue(demand.waiting, finished, now),
+            false => Queue::Empty,
         };
-        let lacks_memory = (wanted.min(self.bounds.max) > most).then_some(most.max(demand.all));
-        let wanted = wanted.min(most).max(demand.all);
-        let useful_now = needed.min(if has_idle_processor { wanted } else { useful });
+        if queue == Queue::Long {
+            // One sample may find a worker in a short moment in which it waits for something else, so some are
+            // averaged.
+            let occupied = (busy as f64 - sample.blocked).clamp(0.0, self.bounds.cores);
+            let weight = if useful.is_some() { WEIGHT_IF_KNOWN } else { WEIGHT_IF_UNKNOWN };
+            let first = if useful.is_some() { self.bounds.cores } else { occupied };
+            let before = self.occupied.map_or(first, |(_, before)| before);
+            self.occupied = Some((now, before + (occupied - before) * weight));
+        }
+        let is_blocked = self.occupied.is_some_and(|(_, occupied)| occupied < SATURATED * self.bounds.cores);
+        Situation {
+            all: demand.all,
+            busy,
+            needed: busy + if demand.has_queue() { demand.waiting } else { 0 },
+            useful: self.law.staffed(self.bounds.cores).map_or(least, |useful| useful.round() as usize).max(least),
+            least,
+            most,
+            queue,
+            computes: !is_blocked && useful.is_some_and(|useful| useful < COMPUTES * self.bounds.cores),
+        }
+    }
+
+    /// The state of a queue that is not empty, by Little's law: as many requests as wait now will have been finished
+    /// when the last one begins.
+    fn queue(&mut self, waiting: usize, finished: u64, now: Instant) -> Queue {
+        let Some((since, before)) = self.progress else {
+            self.progress = Some((now, finished));
+            return Queue::New;
+        };
+        let passed = now.saturating_duration_since(since);
+        if passed >= 2 * QUEUED_INTERVAL {
+            self.progress = Some((now, finished));
+        }
+        let wait = match finished.saturating_sub(before) {
+            0 => passed,
+            count => passed.mul_f64(waiting as f64 / count as f64),
+        };
+        let own_wait = self.law.wait_of_request();
+        let short =
+            if own_wait < SHORTEST_OWN_WAIT { SHORT_WAIT } else { SHORT_WAIT.min(own_wait / SHARE_OF_OWN_WAIT) };
+        if passed >= short.min(SHORT_WAIT / 2) && wait >= short { Queue::Long } else { Queue::Short }
+    }
+
+    /// How many workers the measurements of requests justify, and the memory's bound if that is lower.
+    fn grown(&mut self, sample: &Sample, situation: Situation, now: Instant) -> (usize, Option<usize>) {
+        let Situation { all, needed, useful, least, most, queue, computes, .. } = situation;
+        let cores = self.bounds.cores.ceil() as usize;
+        let occupied = self.occupied.map_or(1.0, |(_, occupied)| occupied / self.bounds.cores);
+        let settled = all - sample.demand.starting.min(all);
+        let ceiling = self.growth.ceiling(now);
+        let justified = match occupied {
+            _ if queue != Queue::Long => 0,
+            // The workers compute, and there are fewer than processors.
+            ..SATURATED if sample.blocked == 0.0 => useful.max(cores),
+            ..MOSTLY_IDLE => useful.max(4 * settled),
+            ..SATURATED => useful.max(2 * settled),
+            // One more may be better, which a trial shows.
+            _ if computes => useful.min(cores),
+            _ if self.law.delayed_share() > MOSTLY_DELAYED => 0,
+            _ => useful,
+        };
+        let wanted = needed.min(justified).min(ceiling).max(least);
+        let lacks_memory = (wanted.min(self.bounds.max) > most).then_some(most.max(all));
+        let wanted = wanted.min(most).max(all);
+        if wanted > all {
+            let recent = self.last_rate.filter(|(at, _)| now.saturating_duration_since(*at) < RECENT_RATE);
+            self.growth.begin(recent.map(|(_, rate)| rate).filter(|rate| rate.workers <= all));
+        }
+        let useful_now = needed.min(if occupied < SATURATED { wanted } else { useful });
         self.record_peak(useful_now, now);
-        let keeps = self.bounds.max.min(self.memory_keeps.unwrap_or(usize::MAX));
-        let surplus = self.surplus(demand.all, least, keeps, now);
-        let decide_again_in = match (demand.waiting, demand.all > least || surplus > 0) {
-            (1.., _) => QUEUED_INTERVAL,
-            (0, true) => SHRINK_CHECK_INTERVAL,
-            (0, false) => IDLE_INTERVAL,
-        };
-        Decision { wanted, surplus, decide_again_in, lacks_memory }
+        (wanted, lacks_memory)
     }
 
-    /// How many workers keep the processors busy; `None` if too few requests were measured.
-    fn useful(&self) -> Option<f64> {
-        let Usage { wall, cpu, delayed, .. } = self.usage;
-        (cpu >= MIN_KNOWN_CPU).then(|| self.bounds.cores * ((wall - delayed) / cpu).max(1.0))
+    /// A useful number counts only after the growth has proved itself.
+    fn record_peak(&mut self, useful_now: usize, now: Instant) {
+        self.unproven_peak = self.unproven_peak.max(useful_now);
+        if !self.growth.is_under_way() {
+            self.peaks.record(std::mem::take(&mut self.unproven_peak), now);
+        }
     }
 
-    /// How much of a request is waiting for others than the processors, from 0 to 1.
-    fn waiting_share(&self) -> Option<f64> {
-        self.useful().map(|useful| 1.0 - self.bounds.cores / useful)
+    /// Judges a growth, or tries one worker more or fewer. Returns the number of workers that there should be, if that
+    /// is not the one of other reasons.
+    fn try_number(&mut self, situation: Situation, now: Instant) -> Option<usize> {
+        let Situation { all, busy, useful, .. } = situation;
+        let most_computing = self.bounds.most_computing();
+        let crowd = most_computing.max((useful as f64 * HEADROOM).ceil() as usize);
+        if all > crowd && busy as f64 > self.bounds.cores && self.law.delayed_share() > MOSTLY_DELAYED {
+            self.probe.abandon();
+            let since = *self.crowded.get_or_insert(now);
+            return (now.saturating_duration_since(since) >= CROWDED_TIME).then_some(crowd);
+        }
+        self.crowded = None;
+        if !self.window.is_loaded(now) {
+            self.growth.on_lull();
+            return self.probe.abandon().map(|most| most.min(all));
+        }
+        if let Some(verdict) = self.growth.judge(self.window.rate(), now) {
+            self.verdict = Some((now, verdict));
+            self.unproven_peak = self.unproven_peak.min(verdict.keep);
+            self.window.restart();
+            return Some(verdict.keep.min(all));
+        }
+        if self.growth.is_under_way() {
+            return self.probe.abandon().map(|most| most.min(all));
+        }
+        let (number, verdict) = self.probe.step(all, self.window.rate(), self.candidates(situation), now);
+        if let Some(verdict) = verdict {
+            self.verdict = Some((now, verdict));
+            self.peaks.record(verdict.keep, now);
+            self.window.restart();
+            if verdict.keep < verdict.before.workers {
+                self.growth.fail(verdict.keep, now);
+            }
+        }
+        Some(number)
     }
 
-    /// How many workers the memory has room for, beside `settled` workers that use all that they will. At least one, or
-    /// no request would ever be answered.
-    fn room_for(&self, memory: Memory, settled: usize) -> usize {
-        let worker = i64::try_from(memory.worker.max(1)).unwrap_or(i64::MAX);
-        let by_room = (settled as i64).saturating_add(memory.room.div_euclid(worker)).max(1) as usize;
-        let by_bound = self.bounds.memory.map_or(usize::MAX, |memory| (memory / worker as u64) as usize);
-        by_room.min(by_bound).max(1)
+    /// Which numbers may be better than the one of now.
+    fn candidates(&self, situation: Situation) -> Candidates {
+        let Situation { all, useful, least, most, queue, computes, .. } = situation;
+        let cores = self.bounds.cores.ceil() as usize;
+        let least = least.max(cores.min(most));
+        let more = |number: usize, bound: usize| Some(number.min(bound).min(most)).filter(|number| *number > all);
+        let fewer = |number: usize| Some(number.max(least)).filter(|number| *number < all);
+        if computes {
+            return Candidates {
+                more: more(all + 1, self.bounds.most_computing()),
+                fewer: fewer(all.saturating_sub(1)).filter(|_| all <= self.bounds.most_computing()),
+                gain_of_fewer: 1.0,
+            };
+        }
+        // While the processors are busy anyway, requests wait with less work in the queue than in workers.
+        let undelayed = (self.law.undelayed() * UNDELAYED_RESERVE).ceil() as usize;
+        Candidates {
+            more: more(all + all.div_ceil(PROBED_SHARE), useful * PROBED_FOR_USEFUL).filter(|_| queue != Queue::Empty),
+            fewer: fewer(undelayed).filter(|_| self.law.is_machine_busy()),
+            gain_of_fewer: GAIN,
+        }
     }
 
     fn record(&mut self, sample: &Sample, now: Instant) {
+        let Sample { demand, finished, .. } = *sample;
         if let Some(memory) = sample.memory {
-            let all = sample.demand.all + sample.leaving;
-            // It is not known how much of their memory the young workers use already: to start more workers, they count
-            // as if they used nothing; to keep them, as if they used all of it.
-            let for_more = Memory { room: memory.room_for_more, ..memory };
-            self.memory_allows = Some(self.room_for(for_more, all.saturating_sub(sample.young)));
-            self.memory_keeps = Some(self.room_for(memory, all));
+            self.room.record(memory, sample, self.bounds.memory);
         }
         if let Some(usage) = sample.usage {
-            let past = (-usage.within / USAGE_DECAY_SECONDS).exp();
-            let sum = |past_sum: f64, sum: f64| past_sum * past + sum;
-            self.usage = Usage {
-                within: usage.within,
-                wall: sum(self.usage.wall, usage.wall),
-                cpu: sum(self.usage.cpu, usage.cpu),
-                delayed: sum(self.usage.delayed, usage.delayed),
-            };
+            self.law.record(usage);
         }
-        // Only samples that are taken while requests wait show whether they wait for a processor. One sample may find a
-        // worker in a short moment in which it waits for something else, so two are averaged.
-        self.occupied = self.occupied.filter(|(at, _)| now.saturating_duration_since(*at) < 10 * QUEUED_INTERVAL);
-        if sample.demand.has_queue() {
-            let occupied = sample.runnable.min(self.bounds.cores);
-            self.occupied = Some((now, self.occupied.map_or(occupied, |(_, before)| (before + occupied) / 2.0)));
-        }
-    }
-
-    fn record_peak(&mut self, useful_now: usize, now: Instant) {
-        while self.peaks.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > KEEP_TIME) {
-            self.peaks.pop_front();
-        }
-        match self.peaks.back_mut() {
-            Some((at, peak)) if now.saturating_duration_since(*at) < PEAK_PERIOD => {
-                *peak = useful_now.max(*peak);
-            }
-            _ => self.peaks.push_back((now, useful_now)),
-        }
+        let settled = demand.all - demand.starting.min(demand.all);
+        let busy = settled.saturating_sub(demand.idle);
+        let competes = busy as f64 > self.bounds.cores && self.law.is_machine_busy();
+        let is_loaded = demand.waiting > 0 || competes || busy as f64 > MOSTLY_BUSY * settled as f64;
+        self.window.record(settled, busy, finished, is_loaded, now);
+        self.last_rate = self.window.rate().map(|rate| (now, rate)).or(self.last_rate);
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < 10 * QUEUED_INTERVAL;
+        self.occupied = self.occupied.filter(|(at, _)| is_recent(*at));
+        self.progress = self.progress.filter(|(at, _)| is_recent(*at));
     }
 
     fn surplus(&mut self, all: usize, least: usize, most: usize, now: Instant) -> usize {
         if self.shrunk.is_some_and(|at| now.saturating_duration_since(at) < SHRINK_INTERVAL) {
             return 0;
         }
-        let peak = self.peaks.iter().map(|(_, peak)| *peak).max().unwrap_or_default();
+        let peak = self.peaks.largest(now).map_or(0, |(peak, _)| peak);
         let kept = ((peak as f64 * HEADROOM).ceil() as usize).max(least);
-        let is_settled =
-            self.peaks.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) + PEAK_PERIOD >= KEEP_TIME);
         let surplus = match all.saturating_sub(most) {
-            0 if is_settled => all.saturating_sub(kept).min(all.div_ceil(10)),
+            0 if self.peaks.are_complete(now) => all.saturating_sub(kept).min(all.div_ceil(10)),
             0 => 0,
             // No memory: at once, but in steps, because the memory of retired workers is free only after they have
             // exited.
@@ -279,53 +392,21 @@ impl Sizing {
 
     /// The reason for the number of workers, for an operator.
     pub fn reason(&self, all: usize, now: Instant) -> Reason {
-        let useful = self.useful().map_or(0, |useful| (useful * HEADROOM).ceil() as usize).max(self.bounds.least());
-        // Of equal peaks, the latest.
-        let peak = self.peaks.iter().max_by_key(|(_, peak)| *peak);
-        let peak = peak.map(|(at, peak)| (*peak, now.saturating_duration_since(*at)));
+        let useful = self.law.useful(self.bounds.cores);
+        let useful = useful.map_or(0, |useful| (useful * HEADROOM).ceil() as usize).max(self.bounds.least());
+        let peak = self.peaks.largest(now);
+        let is_current = |verdict: &Verdict| [verdict.before.workers, verdict.tried.workers].contains(&all);
         Reason {
             workers: all,
             cores: self.bounds.cores,
-            waiting_share: self.waiting_share(),
-            kept: peak.filter(|(peak, ago)| all > useful && *peak > useful && *ago > 2 * PEAK_PERIOD),
-            memory_allows: self.memory_allows,
+            waiting_share: self.law.waiting_share(),
+            trial: self
+                .verdict
+                .filter(|(_, verdict)| is_current(verdict) || verdict.keep == all)
+                .map(|(at, verdict)| (verdict, now.saturating_duration_since(at))),
+            kept: peak.filter(|(peak, ago)| all > useful && *peak > useful && *ago > 2 * peaks::PERIOD),
+            memory_allows: self.room.allows,
             max: self.bounds.max,
-        }
-    }
-}
-
-/// The reason for the number of workers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reason {
-    /// How many there are.
-    pub workers: usize,
-    /// How many processors they have.
-    pub cores: f64,
-    /// How much of a request is waiting for others than the processors, from 0 to 1.
-    pub waiting_share: Option<f64>,
-    /// Set if more workers are kept than requests keep busy now: the largest useful number, and how long ago that was.
-    pub kept: Option<(usize, Duration)>,
-    /// How many the memory has room for.
-    pub memory_allows: Option<usize>,
-    /// The largest number of workers.
-    pub max: usize,
-}
-
-impl fmt::Display for Reason {
-    /// `12 workers: 2 cores, 87 % of a request is waiting, memory allows 140`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = |count: f64, word| format!("{count} {word}{}", if count == 1.0 { "" } else { "s" });
-        write!(f, "{}: {}", number(self.workers as f64, "worker"), number(self.cores, "core"))?;
-        match self.waiting_share {
-            Some(share) => write!(f, ", {:.0} % of a request is waiting", share * 100.0)?,
-            None => write!(f, ", too few requests to measure what they wait for")?,
-        }
-        if let Some((count, ago)) = self.kept {
-            write!(f, ", {count} were useful {} s ago", ago.as_secs())?;
-        }
-        match self.memory_allows {
-            Some(allows) if allows < self.max => write!(f, ", memory allows {allows}"),
-            _ => write!(f, ", at most {}", self.max),
         }
     }
 }
