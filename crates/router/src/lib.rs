@@ -32,3 +32,4 @@ mod static_files;
 mod supervisor_link;
 
 pub use process::main;
+pub use request::log_context::current_request_fields;

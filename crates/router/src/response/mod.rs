@@ -2,12 +2,15 @@
 //!
 //! - `body`: the bytes that hyper sends, from an action's `Source`; `compression`: the same, compressed
 //! - `failure`, `redirect`: responses of howdah itself; `not_modified`: the facts that a 304 leaves out
-//! - `access_log`: the log's file; `log_entry`: a line of it
+//! - `error_pages`: the operator's pages for failures
+//! - `access_log`: the log's file; `log_entry`: a line of it; `once_per_minute`: log lines that could come with each request
 
 pub mod access_log;
 pub mod body;
 pub mod compression;
+pub mod error_pages;
 pub mod failure;
 pub mod log_entry;
 pub mod not_modified;
+pub mod once_per_minute;
 pub mod redirect;
