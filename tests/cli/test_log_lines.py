@@ -110,7 +110,7 @@ def test_a_request_that_is_not_valid_is_logged_with_its_reason(folder, run):
     ]
     assert all(b" 400 " in answer.split(b"\r\n")[0] for answer in answers)
     found = lambda: [line for line in server.stderr.splitlines() if "a request that is not valid: answered 400" in line]
-    wait_for(lambda: len(found()) >= 2, "the lines")
+    wait_for(lambda: len(found()) == 3, "the lines")
     assert all("reason=" in line and "127.0.0.1" in line for line in found()), found()
 
 

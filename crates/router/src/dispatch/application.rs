@@ -1,13 +1,13 @@
 //! The action that runs an application: its script is found, and PHP runs it.
 
 use crate::dispatch::view::View;
+use crate::once_per_minute::OncePerMinute;
 use crate::php::script::{self, Resolved};
 use crate::php::{self, PhpBody, ScriptCall};
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::LogContext;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
-use crate::response::once_per_minute::OncePerMinute;
 use crate::response::redirect::{folder_location, redirect};
 use howdah_protocol::generation_paths::TargetPaths;
 use http::StatusCode;

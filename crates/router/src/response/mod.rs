@@ -3,7 +3,7 @@
 //! - `body`: the bytes that hyper sends, from an action's `Source`; `compression`: the same, compressed
 //! - `failure`, `redirect`: responses of howdah itself; `not_modified`: the facts that a 304 leaves out
 //! - `error_pages`: the operator's pages for failures
-//! - `access_log`: the log's file; `log_entry`: a line of it; `once_per_minute`: log lines that could come with each request
+//! - `access_log`: the log's file; `log_entry`: a line of it
 
 pub mod access_log;
 pub mod body;
@@ -12,5 +12,4 @@ pub mod error_pages;
 pub mod failure;
 pub mod log_entry;
 pub mod not_modified;
-pub mod once_per_minute;
 pub mod redirect;
