@@ -261,6 +261,13 @@ def test_an_abandoned_edit_is_kept(fail, server, editor):
     assert server.api("GET", "/config").json() == INITIAL
 
 
+def test_an_abandoned_edit_keeps_the_reason_of_the_refusal(fail, editor):
+    text = '{"routes": [], "rutes": 1}'
+    message = fail("config", "edit", env=editor(f"echo '{text}' > \"$1\"", "true"))
+    assert 'rutes: there is no such option; did you mean "routes"?' in message
+    assert kept(message).read_text() == text + "\n"
+
+
 def test_an_edit_never_overwrites_a_concurrent_change(fail, server, editor):
     elsewhere = f"{EXECUTABLE} config delete routes --control unix:{server.control} > /dev/null"
     message = fail("config", "edit", env=editor(f'echo "{{}}" > "$1"; {elsewhere}'))

@@ -422,6 +422,27 @@ def test_a_configuration_can_set_the_access_log(folder, run):
     assert "quiet" not in quiet.stdout
 
 
+def test_requests_can_be_left_out_of_the_access_log(folder, run):
+    """By status, URI and header, without a template."""
+    log = folder.scratch / "access.log"
+    folder.php("index.php", "http_response_code((int) ($_GET['status'] ?? 200));")
+    skip = [{"uri": "/health"}, {"status": ["200-299", 304], "headers": {"User-Agent": "probe/*"}}]
+    routes = [
+        {"match": {"uri": "/health"}, "action": {"rewrite": "/", "pass": "applications/app"}},
+        {"action": {"pass": "applications/app"}},
+    ]
+    applications = {"app": {"type": "php", "root": str(folder.root), "script": "index.php", "processes": 1}}
+    server = run({"routes": routes, "applications": applications, "access_log": {"path": str(log), "skip": skip}})
+    probe = {"User-Agent": "probe/1"}
+    for target, headers in (
+        ("/health?skipped", {}), ("/health?status=500&skipped", {}), ("/?skipped", probe), ("/?status=500&logged1", probe),
+        ("/?status=304&skipped", probe), ("/?logged2", {}),
+    ):  # fmt: skip
+        server.get(target, headers)
+    wait_for(lambda: "logged2" in log.read_text(), "the last line")
+    assert "logged1" in log.read_text() and "skipped" not in log.read_text()
+
+
 def test_working_directory_is_applied(folder, run):
     folder.php("index.php", "echo getcwd();")
     folder.php("script.php", "echo 'always ', $_SERVER['REQUEST_URI'];")

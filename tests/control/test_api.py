@@ -97,7 +97,7 @@ def test_readable_paths_are_answered(api, path, keys):
         ("GET", "/config/listeners/x/pass", NO_VALUE),
         ("DELETE", "/config/routes/0", NO_VALUE),
         ("PUT", "/config/routes/1", NO_VALUE),
-        ("PUT", "/config/settings/http", NO_VALUE),
+        ("PUT", "/config/routes/0/match", NO_VALUE),
         ("GET", "/config/%zz", INVALID_PATH),
         ("PUT", "/config/%ff", INVALID_PATH),
         ("DELETE", "/config/a%00b", INVALID_PATH),
@@ -111,6 +111,15 @@ def test_invalid_requests_are_rejected(api, method, path, expected):
     assert answered(response) == expected
     assert response.json()["detail"]
     assert api("GET", "/config").json() == INITIAL
+
+
+def test_a_put_creates_the_objects_above_it(api):
+    assert answered(api("PUT", "/config/settings/http/server_version", "false")) == (200, DONE)
+    assert api("GET", "/config/settings").json() == {"http": {"server_version": False}}
+    # A wrong name is found as in any other change.
+    response = api("PUT", "/config/setings/http/server_version", "false")
+    assert answered(response) == INVALID and 'did you mean "settings"?' in response.json()["detail"]
+    assert api("GET", "/config").json().keys() == {*INITIAL, "settings"}
 
 
 def test_the_detail_names_the_missing_member_and_a_similar_one(api):

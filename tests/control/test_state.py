@@ -96,8 +96,8 @@ def test_a_given_configuration_replaces_the_stored_one(place):
         ("\0" * 4096, "expected a value"),
         (b"\xff\xfe", "cannot read"),
         ('{"applications": {"x": {"type": "ruby"}}}', '"ruby"'),
-        ('{"applications": {"x": {"type": "php", "root": "/no/such/root"}}}', "/no/such/root"),
-        ('{"applications": {"x": {"type": "php 5.3", "root": "/tmp"}}}', "PHP 5.3 was not found"),
+        # An application that cannot start is no such failure: see test_failed_applications.py.
+        ('{"listeners": {"unix:/no/such/folder/s": {"pass": "routes"}}, "routes": []}', "/no/such/folder/s"),
     ],
 )
 def test_a_stored_configuration_that_fails_leaves_nothing_configured(place, stored, error):

@@ -45,6 +45,30 @@ def test_with_on_change_an_edit_is_loaded_within_two_seconds(folder):
         assert reloads() == 3
 
 
+def test_a_syntax_error_is_not_loaded(folder):
+    """No page of this application includes the broken file: only the check before the switch can find it."""
+    options = {"admin": {"opcache.validate_timestamps": "0", "opcache.file_update_protection": "0"}}
+    folder.write("index.php", "<?php echo is_file(__DIR__ . '/part.php') ? include __DIR__ . '/part.php' : 'none';")
+    part = folder.write("part.php", "<?php return 'one';")
+    app = front_controller_application(folder, reload="on-change", options=options)
+    with Howdah.run({"applications": {"app": app}}) as server:
+        assert server.get("/").text == "one"
+        edits = 0
+        for text, problem in (("<?php return (", "syntax error"), ("<?php return 'x'; class A {} class A {}", "Cannot declare class A")):
+            edit(part, text)
+            edits += 1
+            refusals = lambda: [line for line in server.stderr.splitlines() if "was not reloaded, although" in line]
+            wait_for(lambda: len(refusals()) == edits, "the refusal")
+            assert f"PHP cannot compile {part}" in refusals()[-1] and problem in refusals()[-1]
+            assert server.get("/").text == "one"
+        # Another edit does not hide the broken file.
+        folder.write("other.php", "<?php return 1;")
+        wait_for(lambda: len(refusals()) == edits + 1, "the refusal of the other edit")
+        assert server.get("/").text == "one"
+        edit(part, "<?php return 'two';")
+        wait_for(lambda: server.get("/").text == "two", "the corrected file")
+
+
 def test_without_on_change_edits_reload_nothing(folder):
     folder.write("index.php", "<?php echo 'one';")
     with Howdah.run({"applications": {"app": front_controller_application(folder)}}) as server:

@@ -49,6 +49,11 @@ def test_content_type_and_length_are_those_of_the_request(server):
     assert got["REQUEST_METHOD"] == "POST"
 
 
+def test_server_software_can_be_set(folder, serve):
+    folder.php("index.php", "echo $_SERVER['SERVER_SOFTWARE'], ' ', getenv('SERVER_SOFTWARE');")
+    assert serve(processes=1, env={"SERVER_SOFTWARE": "nginx/1.26"}).get("/").text == "nginx/1.26 nginx/1.26"
+
+
 @pytest.mark.parametrize(
     "target, script, path_info",
     [

@@ -149,6 +149,34 @@ def test_the_access_log_is_reopened(scripts, serve):
     assert "fourth" not in moved.read_text() and "second" not in log.read_text()
 
 
+def test_every_log_is_reopened(folder, run, tmp_path):
+    """howdah's own log with lines of each process, and the log of an application."""
+    folder.php("index.php", "header('A name: x'); error_log('of PHP ' . $_SERVER['QUERY_STRING']); echo 'ok';")
+    application = {"type": "php", "root": str(folder.root), "index": "index.php", "processes": 1, "reload": "never"}
+    own = tmp_path / "own.log"
+    log = tmp_path / "howdah.log"
+    config = {
+        "listeners": {"127.0.0.1:{port}": {"pass": "routes"}},
+        "routes": [
+            {"match": {"query": "own*"}, "action": {"pass": "applications/own"}},
+            {"action": {"pass": "applications/shared"}},
+        ],
+        "applications": {"shared": application, "own": {**application, "stderr": str(own)}},
+    }
+    server = run(config, "--log", str(log))
+    assert server.get("/?shared-1").text == "ok" and server.get("/?own-1").text == "ok"
+    wait_for(lambda: "of PHP shared-1" in log.read_text() and "of PHP own-1" in own.read_text(), "the first lines")
+    renamed = log.rename(tmp_path / "howdah.log.1"), own.rename(tmp_path / "own.log.1")
+    server.send_signal(signal.SIGUSR1)
+    wait_for(lambda: log.exists() and log.read_text().count("because its logs are opened again") == 2, "the reloads")
+    before = [path.read_text() for path in renamed]
+    assert server.get("/?shared-2").text == "ok" and server.get("/?own-2").text == "ok"
+    wait_for(lambda: "of PHP shared-2" in log.read_text() and "of PHP own-2" in own.read_text(), "the new lines")
+    # The router's line, and not only PHP's.
+    wait_for(lambda: log.read_text().count("a header that HTTP does not allow") == 2, "the router's lines")
+    assert [path.read_text() for path in renamed] == before
+
+
 def test_other_signals_have_no_effect(scripts, serve):
     server = serve(processes=1)
     before = {process.pid for process in server.processes()}

@@ -102,7 +102,7 @@ impl Configuration {
             listeners: object.read("listeners", |node| listener::read_all(node, &scope))?.unwrap_or_default(),
             routes: object.read("routes", |node| Routes::read(node, &scope))?.unwrap_or_default(),
             settings: object.read("settings", |node| Settings::read(node, &scope))?.unwrap_or_default(),
-            access_log: object.read("access_log", AccessLog::read)?,
+            access_log: object.read("access_log", |node| AccessLog::read(node, &scope))?,
             names: std::mem::take(&mut scope.names),
             warnings: Vec::new(),
         };
@@ -161,8 +161,8 @@ mod tests {
         let addresses: Vec<String> =
             configuration.listeners.iter().map(|listener| listener.address.to_string()).collect();
         assert_eq!(addresses, ["*:8080", "[::1]:8081"]);
-        assert_eq!(configuration.listeners[0].pass, Pass::To(Destination::Routes(None)));
-        assert_eq!(configuration.listeners[1].pass, Pass::To(front.clone()));
+        assert_eq!(configuration.listeners[0].pass.clone().expect("pass"), Pass::To(Destination::Routes(None)));
+        assert_eq!(configuration.listeners[1].pass.clone().expect("pass"), Pass::To(front.clone()));
 
         let route = configuration.routes.find(None).expect("routes");
         let steps = route.steps();

@@ -97,10 +97,16 @@ fn put_replaces_in_place_and_adds_at_the_end() {
 }
 
 #[test]
+fn put_creates_the_objects_above_it() {
+    let edited = document().put(&path("/upstreams/one/servers/x"), value("1")).expect("a document");
+    assert_eq!(get(&edited, "/upstreams"), r#"{"one":{"servers":{"x":1}}}"#);
+    let edited = document().put(&path("/routes/0/match/headers/A"), value("1")).expect("a document");
+    assert_eq!(get(&edited, "/routes/0"), r#"{"action":{"return":200},"match":{"headers":{"A":1}}}"#);
+}
+
+#[test]
 fn put_needs_a_parent_that_can_have_the_child() {
-    for at in
-        ["/upstreams/one/servers", "/applications/blog/root", "/routes/3", "/routes/x", "/routes/0/action/return/x"]
-    {
+    for at in ["/routes/3", "/routes/x", "/routes/3/action", "/routes/0/action/return/x"] {
         let (status, error, _) = refused(document().put(&path(at), value("{}")));
         assert_eq!((status, error.as_str()), (404, "Value doesn't exist."), "{at}");
     }

@@ -1,5 +1,6 @@
 //! Parsers of argument values that several commands share.
 
+use howdah_supervisor::LogFormat;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -9,4 +10,15 @@ use std::str::FromStr;
 /// The reason of `A`'s parser; clap adds the option's name.
 pub fn parse_address<A: FromStr<Err: Display>>(text: &str) -> Result<String, String> {
     text.parse::<A>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Reads the form of log lines.
+///
+/// # Errors
+/// It is neither of the two.
+pub fn parse_log_format(text: &str) -> Result<LogFormat, String> {
+    [LogFormat::Text, LogFormat::Json]
+        .into_iter()
+        .find(|format| format.name() == text)
+        .ok_or_else(|| "write text or json".to_owned())
 }

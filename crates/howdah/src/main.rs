@@ -5,7 +5,7 @@
 //! - [`api`]: the client of the control API
 //! - [`rejection`]: shows an error at its position in a text
 //! - [`terminal`]: output for the user: tables, reports, escaped text
-//! - [`paths`], [`php_versions`]: the default state directory and control socket; the installed PHP versions
+//! - [`paths`], [`php_versions`]: the default state directories and control sockets; the installed PHP versions
 //!
 //! A process knows its role by its title (`argv[0]`), which only howdah itself sets.
 

@@ -272,8 +272,7 @@ static int sapi_howdah_deactivate(void)
 
 static void sapi_howdah_log_message(const char *message, int syslog_type)
 {
-	(void) syslog_type;
-	howdah_log(message);
+	howdah_log(message, syslog_type, request ? request->method : NULL, request ? request->uri : NULL);
 }
 
 static int sapi_howdah_startup(sapi_module_struct *module);
@@ -519,6 +518,40 @@ int howdah_php_opcache_is_on(void)
 	SG(request_info).no_headers = 1;
 	php_request_shutdown(NULL);
 	return on;
+}
+
+void howdah_php_each_setting(void (*visit)(void *context, const char *name, size_t len), void *context)
+{
+	zend_string *name;
+
+	ZEND_HASH_FOREACH_STR_KEY(EG(ini_directives), name) {
+		visit(context, ZSTR_VAL(name), ZSTR_LEN(name));
+	} ZEND_HASH_FOREACH_END();
+}
+
+/* Whether PHP can compile the file. If not, `reason` gets the error, which PHP has logged, too. */
+int howdah_php_compiles(const char *path, char *reason, size_t room)
+{
+	zend_file_handle file;
+	bool displays_errors = PG(display_errors);
+	int compiles;
+
+	request = NULL;
+	if (php_request_startup() == FAILURE) {
+		return 1;
+	}
+	PG(display_errors) = 0;
+	zend_stream_init_filename(&file, path);
+	compiles = php_lint_script(&file) == SUCCESS;
+	zend_destroy_file_handle(&file);
+	if (!compiles && PG(last_error_message)) {
+		snprintf(reason, room, "%s on line %d", ZSTR_VAL(PG(last_error_message)), PG(last_error_lineno));
+	}
+	PG(display_errors) = displays_errors;
+	SG(headers_sent) = 1;
+	SG(request_info).no_headers = 1;
+	php_request_shutdown(NULL);
+	return compiles;
 }
 
 /* Enters the script's folder; whether the script is a file there. */

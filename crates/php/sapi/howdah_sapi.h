@@ -57,6 +57,8 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 int howdah_php_count_settings(const char *ini_entries);
 void howdah_php_lock_setting(const char *name);
 int howdah_php_opcache_is_on(void);
+void howdah_php_each_setting(void (*visit)(void *context, const char *name, size_t len), void *context);
+int howdah_php_compiles(const char *path, char *reason, size_t room);
 void howdah_php_run(const struct howdah_request *request);
 void howdah_php_shutdown(void);
 const char *howdah_php_version(void);
@@ -81,7 +83,7 @@ void howdah_head_begin(int status, const char *reason, size_t len);
 void howdah_head_line(const char *line, size_t len);
 void howdah_head_end(void);
 void howdah_finish(void); /* the response is complete */
-void howdah_log(const char *message);
+void howdah_log(const char *message, int syslog_level, const char *method, const char *uri);
 
 /* process.c, for the SAPI */
 extern int howdah_forked; /* a script forked this process: it is neither a prototype nor a worker */

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)] // calls C
 
-use std::ffi::{CStr, c_char, c_int, c_long};
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::path::PathBuf;
 
 /// `struct howdah_variable`.
@@ -58,7 +58,7 @@ pub struct Text {
 }
 
 unsafe extern "C" {
-    pub fn howdah_text_warning(text: *mut Text);
+    pub fn howdah_text_time(text: *mut Text);
     pub fn howdah_php_startup(
         ini_file: *const c_char,
         ini_entries: *const c_char,
@@ -67,6 +67,8 @@ unsafe extern "C" {
     pub fn howdah_php_count_settings(ini_entries: *const c_char) -> c_int;
     pub fn howdah_php_lock_setting(name: *const c_char);
     pub fn howdah_php_opcache_is_on() -> c_int;
+    fn howdah_php_each_setting(visit: extern "C" fn(*mut c_void, *const c_char, usize), context: *mut c_void);
+    pub fn howdah_php_compiles(path: *const c_char, reason: *mut c_char, room: usize) -> c_int;
     pub fn howdah_php_after_fork();
     pub fn howdah_php_run(request: *const SapiRequest);
     pub fn howdah_sampler_start(setup: *const SamplerSetup) -> c_int;
@@ -83,6 +85,21 @@ unsafe extern "C" {
 pub fn php_version() -> String {
     // SAFETY: a string literal.
     unsafe { CStr::from_ptr(howdah_php_version()) }.to_string_lossy().into_owned()
+}
+
+/// The names of all settings that this PHP and its extensions have.
+pub fn setting_names() -> Vec<String> {
+    extern "C" fn collect(context: *mut c_void, name: *const c_char, len: usize) {
+        // SAFETY: the context is the vector below, which nothing else uses meanwhile.
+        let names = unsafe { &mut *context.cast::<Vec<String>>() };
+        // SAFETY: C passes a name with its length.
+        let name = unsafe { std::slice::from_raw_parts(name.cast(), len) };
+        names.push(String::from_utf8_lossy(name).into_owned());
+    }
+    let mut names: Vec<String> = Vec::new();
+    // SAFETY: PHP is started; C calls `collect` with this context only until it returns.
+    unsafe { howdah_php_each_setting(collect, (&raw mut names).cast()) };
+    names
 }
 
 /// The folders where this PHP was built to look for extensions and for php.ini.

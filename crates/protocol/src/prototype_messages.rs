@@ -4,6 +4,7 @@ use crate::build_id::BUILD_ID;
 use crate::confinement::Confinement;
 use crate::control_socket::ControlSocket;
 use crate::identity::Identity;
+use crate::log_format::LogFormat;
 use crate::process_end::ProcessEnd;
 use howdah_channel::{Geometry, WorkerId};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,8 @@ pub struct PrototypeBoot {
     pub identity: Identity,
     /// User's name, for supplementary groups.
     pub user: Option<String>,
+    /// The form of its log lines.
+    pub log_format: LogFormat,
     /// Its namespaces and root directory, which it enters before it becomes the user. `identity` is as seen inside.
     pub confinement: Option<Confinement>,
     /// The php.ini to read instead of the distribution's.
@@ -47,6 +50,8 @@ pub struct PrototypeBoot {
     pub user_values: BTreeMap<String, String>,
     /// The paths that it must be able to read as the user, before it loads PHP.
     pub required_paths: Vec<RequiredPath>,
+    /// Scripts that PHP must be able to compile.
+    pub written: Vec<PathBuf>,
     /// The working directory of scripts.
     pub working_directory: Option<PathBuf>,
     /// The number of requests after which a worker exits for a replacement.

@@ -56,6 +56,8 @@ pub enum ToRouter {
     },
     /// Write the access log to the descriptor of this message from now on.
     ReopenAccessLog,
+    /// Write log messages to the descriptor of this message from now on.
+    ReopenErrorLog,
     /// Answer [`FromRouter::Load`].
     ReportLoad,
     /// Accept no more connections, finish the requests under way, then exit.
@@ -89,6 +91,8 @@ pub struct GenerationBoot {
     pub timeout_ms: Option<u64>,
     /// The limit of a request's wait for a worker, in milliseconds.
     pub queue_timeout_ms: u64,
+    /// SERVER_SOFTWARE, if the application's environment sets it.
+    pub server_software: Option<String>,
 }
 
 /// A configuration, without its text.

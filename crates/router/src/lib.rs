@@ -13,6 +13,7 @@
 //! - `request`: a request as routes see it: host, path, client, body
 //! - `http1`: connections and their clocks, and the strict reading of requests
 //! - `net`: listening sockets, TLS, the bytes of a connection
+//! - `once_per_minute`: log lines that could come with each request
 //! - `supervisor_link`: messages to the supervisor; `product`: name and version
 //!
 //! The router never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
@@ -22,6 +23,7 @@
 mod dispatch;
 mod http1;
 mod net;
+mod once_per_minute;
 mod php;
 mod process;
 mod product;
@@ -32,3 +34,4 @@ mod static_files;
 mod supervisor_link;
 
 pub use process::main;
+pub use request::log_context::current_request_fields;

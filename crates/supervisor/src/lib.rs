@@ -35,6 +35,8 @@ mod store;
 use howdah_background_writer::standard_error;
 use std::process::ExitCode;
 
+pub use howdah_protocol::log_format::LogFormat;
+
 pub use boot::start::{SUPERVISOR_TITLE, Start};
 pub use os::files::logs;
 pub use os::processes::spawn::ROUTER_TITLE;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::read::duration;
 use crate::read::node::{Node, Options};
 use crate::read::size;
 
@@ -39,13 +40,13 @@ impl Limits {
     /// Reads the limits. A value of 0 is no limit.
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
-        let timeout = object.read("timeout", |node| node.integer(0..=MAX_TIMEOUT_SECONDS, "seconds"))?;
+        let timeout = object.read("timeout", |node| duration::whole_seconds(node, 0..=MAX_TIMEOUT_SECONDS))?;
         let requests = object.read("requests", |node| node.integer(0..=MAX_REQUESTS, "requests"))?;
         let memory = object.read("memory", |node| size::read(node, LEAST_MEMORY))?;
-        let queue_timeout = object.read("queue_timeout", |node| node.number(QUEUE_TIMEOUTS, "seconds"))?;
+        let queue_timeout = object.read("queue_timeout", |node| duration::seconds(node, QUEUE_TIMEOUTS))?;
         Ok(Self {
-            queue_timeout: queue_timeout.map_or(DEFAULT_QUEUE_TIMEOUT, Duration::from_secs_f64),
-            timeout: timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            queue_timeout: queue_timeout.unwrap_or(DEFAULT_QUEUE_TIMEOUT),
+            timeout: timeout.filter(|timeout| !timeout.is_zero()),
             requests: requests.filter(|requests| *requests > 0),
             memory: memory.filter(|bytes| *bytes > 0),
         })

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::read::duration;
 use crate::read::node::{Node, Options};
 use crate::read::size;
 
@@ -66,8 +67,8 @@ impl Processes {
             let problem = format!("\"spare\" is {spare}, but \"max\" is only {max}; raise \"max\"");
             return Err(node.error(problem));
         }
-        let idle_seconds = object.read("idle_timeout", |node| node.integer(0..=MAX_IDLE_SECONDS, "seconds"))?;
-        let idle_timeout = Duration::from_secs(idle_seconds.unwrap_or(DEFAULT_IDLE_SECONDS));
+        let idle_timeout = object.read("idle_timeout", |node| duration::whole_seconds(node, 0..=MAX_IDLE_SECONDS))?;
+        let idle_timeout = idle_timeout.unwrap_or(Duration::from_secs(DEFAULT_IDLE_SECONDS));
         Ok(Self::Dynamic { max, spare, idle_timeout })
     }
 

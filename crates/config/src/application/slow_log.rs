@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::read::duration;
 use crate::read::node::{Node, Options};
 
 pub(crate) const OPTIONS: Options = Options { known: &["threshold", "path", "samples"], unsupported: &[] };
@@ -30,7 +31,7 @@ impl SlowLog {
         let object = node.object(&OPTIONS)?;
         let threshold = object.require("threshold", "\"threshold\": 1, in seconds")?;
         Ok(Self {
-            threshold: Duration::from_secs_f64(threshold.number(THRESHOLD_SECONDS, "seconds")?),
+            threshold: duration::seconds(&threshold, THRESHOLD_SECONDS)?,
             path: object.read("path", Node::absolute_path)?,
             samples: object
                 .read("samples", |node| node.integer(1..=MAX_SAMPLES, "samples"))?
@@ -63,8 +64,8 @@ mod tests {
             ("{}", "\"threshold\" is missing; add \"threshold\": 1, in seconds"),
             (r#"{"threshold": 0}"#, "threshold: 0 is out of range; write 0.01 to 86400 seconds"),
             (
-                r#"{"threshold": "1s"}"#,
-                "threshold: expected a number (write 0.01 to 86400 seconds), found the string \"1s\"",
+                r#"{"threshold": "1x"}"#,
+                "threshold: \"1x\" is not a time; write 0.01 to 86400 seconds, as a number or with a unit: \"30s\"",
             ),
             (r#"{"threshold": 1, "samples": 0}"#, "samples: 0 is out of range; write 1 to 100 samples"),
             (r#"{"threshold": 1, "path": "slow"}"#, "path: \"slow\" is not an absolute path; begin it with \"/\""),

@@ -81,15 +81,16 @@ impl Document {
     }
 
     /// The document with the value at the path set. A member is replaced, or added at the end; an element is replaced,
-    /// or added with the index that follows the last one; the empty path replaces the whole document.
+    /// or added with the index that follows the last one; the empty path replaces the whole document. Objects above it
+    /// that do not exist are created.
     ///
     /// # Errors
     ///
-    /// 404 if the parent does not exist or cannot have such a child; 400 if the document becomes too long or too deep.
+    /// 404 if the parent cannot have such a child; 400 if the document becomes too long or too deep.
     pub fn put(&self, path: &DocumentPath, value: Self) -> Result<Self, Refusal> {
         let Some((last, parents)) = path.segments().split_last() else { return Ok(value) };
         let mut root = self.root.clone();
-        let parent = descend(&mut root, parents)?;
+        let parent = descend_or_create(&mut root, parents)?;
         match (&mut *parent, index_of(last)) {
             (JsonValue::Object(members), _) => {
                 members.insert(last.clone(), value.root);
@@ -199,6 +200,19 @@ fn descend<'v>(root: &'v mut JsonValue, segments: &[String]) -> Result<&'v mut J
             return Err(missing(value, &segments[..depth], segment));
         }
         value = child_mut(value, segment).expect("the child that was there a line ago");
+    }
+    Ok(value)
+}
+
+/// The value at the path. Members of objects that do not exist are created, as objects.
+fn descend_or_create<'v>(root: &'v mut JsonValue, segments: &[String]) -> Result<&'v mut JsonValue, Refusal> {
+    let mut value = root;
+    for (depth, segment) in segments.iter().enumerate() {
+        value = match value {
+            JsonValue::Object(members) => members.entry(segment.clone()).or_insert_with(empty_object),
+            other if child(other, segment).is_none() => return Err(missing(other, &segments[..depth], segment)),
+            other => child_mut(other, segment).expect("the child that was there a line ago"),
+        };
     }
     Ok(value)
 }

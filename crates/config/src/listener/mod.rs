@@ -1,19 +1,21 @@
 //! `listeners`: the sockets that accept requests, and where each passes them.
 
 pub(crate) mod forwarded;
+pub(crate) mod redirect;
 
 use std::collections::HashMap;
 
 use crate::address::{self, Address};
 use crate::error::{Error, quoted};
 use crate::listener::forwarded::Forwarded;
+use crate::listener::redirect::HttpsRedirect;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 use crate::routing::pass::Pass;
 use crate::tls::Tls;
 
 pub(crate) const OPTIONS: Options = Options {
-    known: &["pass", "tls", "forwarded", "client_ip", "backlog"],
+    known: &["pass", "redirect", "tls", "forwarded", "client_ip", "backlog"],
     unsupported: &[("application", "write \"pass\": \"applications/NAME\" instead")],
 };
 
@@ -25,8 +27,11 @@ const MAX_BACKLOG: i64 = i32::MAX as i64;
 pub struct Listener {
     /// The address on which it listens.
     pub address: Address,
-    /// Where its requests go.
-    pub pass: Pass,
+    /// Where its requests go; with a redirect, only those that prove to a certificate authority whose server this is.
+    /// `None` only with a redirect.
+    pub pass: Option<Pass>,
+    /// Sends its clients to HTTPS.
+    pub redirect: Option<HttpsRedirect>,
     /// TLS; `None`: plain HTTP.
     pub tls: Option<Tls>,
     /// The proxies whose headers about the client are trusted; `None`: no proxies.
@@ -45,10 +50,18 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
             return Err(node.error(format_args!("this is the same address as {}; remove one", quoted(other))));
         }
         let object = node.object(&OPTIONS)?;
-        let pass = object.require("pass", "where its requests go, as in \"pass\": \"routes\"")?;
+        let redirect = object.read("redirect", HttpsRedirect::read)?;
+        let pass = object.read("pass", |node| Pass::read(node, scope))?;
+        if redirect.is_none() && pass.is_none() {
+            object.require("pass", "where its requests go, as in \"pass\": \"routes\"")?;
+        }
+        if let Some(node) = object.get("redirect").filter(|_| object.get("tls").is_some()) {
+            return Err(node.error("this listener has HTTPS already; remove \"redirect\" or \"tls\""));
+        }
         listeners.push(Listener {
             address,
-            pass: Pass::read(&pass, scope)?,
+            pass,
+            redirect,
             tls: object.read("tls", |node| Tls::read(node, scope))?,
             forwarded: Forwarded::read(&object)?,
             backlog: object.read("backlog", read_backlog)?.flatten(),

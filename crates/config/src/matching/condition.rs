@@ -6,7 +6,7 @@ use crate::matching::fields::{FieldConditions, FieldKind};
 use crate::matching::pattern::{Anchor, PatternSubject, Patterns};
 use crate::matching::predicate::Predicate;
 use crate::matching::request::{RequestView, Scheme};
-use crate::read::node::{Node, Options};
+use crate::read::node::{Node, Object, Options};
 use crate::read::scope::Scope;
 
 pub(crate) const OPTIONS: Options = Options {
@@ -50,7 +50,11 @@ enum Criterion {
 
 impl Condition {
     pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
-        let object = node.object(&OPTIONS)?;
+        Self::of(&node.object(&OPTIONS)?, scope)
+    }
+
+    /// The condition in an object that may have further options.
+    pub(crate) fn of(object: &Object<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let patterns = |key, subject| object.read(key, |node| Patterns::read(node, subject, scope));
         let fields =
             |key, kind| Ok(object.read(key, |node| FieldConditions::read(node, kind, scope))?.map(Criterion::Fields));

@@ -1,7 +1,8 @@
 //! Reading, shared by all parts of the configuration: nodes with their paths, the scope, the names that a `pass` may
-//! have, sizes, percent escapes.
+//! have, sizes, times, percent escapes.
 
 pub(crate) mod destination;
+pub(crate) mod duration;
 pub(crate) mod header_name;
 pub(crate) mod node;
 pub(crate) mod percent;

@@ -29,6 +29,7 @@ pub(crate) struct Scope<'a> {
     pub names: PassNames,
     warnings: RefCell<Vec<String>>,
     regular_expressions: Cell<usize>,
+    rate_limits: Cell<usize>,
 }
 
 // === impl Scope ===
@@ -48,6 +49,11 @@ impl<'a> Scope<'a> {
 
     pub fn into_warnings(self) -> Vec<String> {
         self.warnings.into_inner()
+    }
+
+    /// The index of the next `rate_limit`.
+    pub fn next_rate_limit(&self) -> usize {
+        self.rate_limits.replace(self.rate_limits.get() + 1)
     }
 
     /// Counts a regular expression. Too many of them are an error.

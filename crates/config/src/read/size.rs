@@ -1,5 +1,7 @@
 //! A size in bytes, as a number or in the form of php.ini: `134217728`, `"128M"`.
 
+use std::ops::RangeInclusive;
+
 use crate::error::{Error, quoted};
 use crate::read::node::{EXACT, Node};
 
@@ -19,6 +21,20 @@ pub(crate) fn read(node: &Node<'_>, least: u64) -> Result<u64, Error> {
     Ok(bytes)
 }
 
+/// Reads a size in this range.
+pub(crate) fn in_range(node: &Node<'_>, range: RangeInclusive<u64>) -> Result<u64, Error> {
+    if !node.is_string() {
+        return node.integer(range, "bytes");
+    }
+    let text = node.string()?;
+    let advice = format!("write {} to {} bytes, as a number or with a unit: \"20M\"", range.start(), range.end());
+    let bytes = parse(&text).ok_or_else(|| node.error(format_args!("{} is not a size; {advice}", quoted(&text))))?;
+    match range.contains(&bytes) {
+        true => Ok(bytes),
+        false => Err(node.error(format_args!("{} is out of range; {advice}", quoted(&text)))),
+    }
+}
+
 fn parse(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()?.to_ascii_uppercase() {
         b'K' => (&text[..text.len() - 1], 1 << 10),
@@ -34,6 +50,19 @@ fn parse(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_and_a_text_have_the_same_range() {
+        let read = |json: &str| {
+            let value = crate::json::parse(json).expect("JSON");
+            in_range(&Node::root(&value), 1..=1 << 20).map_err(|error| error.to_string())
+        };
+        let advice = "write 1 to 1048576 bytes, as a number or with a unit: \"20M\"";
+        assert_eq!((read("1024"), read("\"1k\"")), (Ok(1024), Ok(1024)));
+        assert_eq!(read("\"2M\""), Err(format!("\"2M\" is out of range; {advice}")));
+        assert_eq!(read("\"big\""), Err(format!("\"big\" is not a size; {advice}")));
+        assert_eq!(read("0"), Err("0 is out of range; write 1 to 1048576 bytes".to_owned()));
+    }
 
     #[test]
     fn a_size_is_written_as_in_php_ini() {

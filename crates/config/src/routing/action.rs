@@ -8,6 +8,8 @@ use crate::read::node::{Node, Object, Options};
 use crate::read::percent;
 use crate::read::scope::Scope;
 use crate::routing::pass::Pass;
+use crate::routing::proxy::{self, ProxySettings};
+use crate::routing::rate_limit::RateLimit;
 use crate::routing::response_headers::{self, HeaderChange};
 use crate::routing::share::Share;
 use crate::template::text::Template;
@@ -28,18 +30,22 @@ pub(crate) const OPTIONS: Options = Options {
         "traverse_mounts",
         "fallback",
         "location",
+        "rate_limit",
+        "forwarded_headers",
+        "connect_timeout",
+        "response_timeout",
     ],
     unsupported: &[],
 };
 
 /// Options of every kind of action.
-const COMPANIONS: &[&str] = &["rewrite", "response_headers"];
+const COMPANIONS: &[&str] = &["rewrite", "response_headers", "rate_limit"];
 
 /// An action has exactly one of these options, which is its kind. Each kind has further options.
 const KINDS: [(&str, &[&str]); 4] = [
     ("pass", &[]),
     ("share", &["index", "types", "chroot", "follow_symlinks", "traverse_mounts", "fallback"]),
-    ("proxy", &[]),
+    ("proxy", &proxy::NAMES),
     ("return", &["location"]),
 ];
 
@@ -52,6 +58,8 @@ pub struct Action {
     pub kind: ActionKind,
     /// `response_headers`: the changes to the headers of the response, in this order. Each name appears once.
     pub response_headers: Vec<HeaderChange>,
+    /// `rate_limit`: how many requests each client may send to this action.
+    pub rate_limit: Option<RateLimit>,
 }
 
 /// The kind of an action: what answers a request.
@@ -66,8 +74,8 @@ pub enum ActionKind {
         /// `fallback`: what is done if no file is found. Without it, the answer is 404.
         fallback: Option<Box<Action>>,
     },
-    /// An HTTP server.
-    Proxy(Endpoint),
+    /// An HTTP server, and how requests are forwarded to it.
+    Proxy(Endpoint, ProxySettings),
     /// A status, with a short page if the status is an error.
     Return {
         /// From 200 to 999.
@@ -100,6 +108,7 @@ impl Action {
             rewrite: object.read("rewrite", read_rewrite)?,
             kind: ActionKind::read(&object, scope)?,
             response_headers: object.read("response_headers", response_headers::read_all)?.unwrap_or_default(),
+            rate_limit: object.read("rate_limit", |node| RateLimit::read(node, scope))?,
         })
     }
 }
@@ -131,7 +140,7 @@ impl ActionKind {
             return Pass::read(&pass, scope).map(Self::Pass);
         }
         if let Some(proxy) = object.get("proxy") {
-            return read_proxy(&proxy).map(Self::Proxy);
+            return Ok(Self::Proxy(read_proxy(&proxy)?, ProxySettings::read(object)?));
         }
         if let Some(status) = object.get("return") {
             return Ok(Self::Return {
@@ -201,12 +210,18 @@ mod tests {
             (r#"{"pass": "routes/s"}"#, ActionKind::Pass(Pass::To(Destination::Routes(Some("s".into()))))),
             (r#"{"pass": "routes/$host"}"#, ActionKind::Pass(Pass::Computed("routes/$host".parse().expect("pass")))),
             (r#"{"return": 404}"#, ActionKind::Return { status: 404, location: None }),
-            (r#"{"proxy": "http://127.0.0.1:8080"}"#, ActionKind::Proxy(endpoint("127.0.0.1:8080"))),
-            (r#"{"proxy": "http://[::1]:80"}"#, ActionKind::Proxy(endpoint("[::1]:80"))),
-            (r#"{"proxy": "http://unix:/run/x"}"#, ActionKind::Proxy(endpoint("unix:/run/x"))),
+            (
+                r#"{"proxy": "http://127.0.0.1:8080"}"#,
+                ActionKind::Proxy(endpoint("127.0.0.1:8080"), ProxySettings::default()),
+            ),
+            (r#"{"proxy": "http://[::1]:80"}"#, ActionKind::Proxy(endpoint("[::1]:80"), ProxySettings::default())),
+            (
+                r#"{"proxy": "http://unix:/run/x"}"#,
+                ActionKind::Proxy(endpoint("unix:/run/x"), ProxySettings::default()),
+            ),
         ];
         for (json, expected) in cases {
-            let expected = Action { rewrite: None, kind: expected, response_headers: Vec::new() };
+            let expected = Action { rewrite: None, kind: expected, response_headers: Vec::new(), rate_limit: None };
             assert_eq!(action(json), Ok(expected), "{json}");
         }
     }

@@ -64,7 +64,7 @@ fn passes(action: &Action) -> Option<&str> {
     match &action.kind {
         ActionKind::Pass(Pass::To(Destination::Routes(name))) => Some(name.as_deref().unwrap_or_default()),
         ActionKind::Share { fallback, .. } => fallback.as_deref().and_then(passes),
-        ActionKind::Pass(_) | ActionKind::Proxy(_) | ActionKind::Return { .. } => None,
+        ActionKind::Pass(_) | ActionKind::Proxy(..) | ActionKind::Return { .. } => None,
     }
 }
 

@@ -3,6 +3,8 @@
 pub(crate) mod action;
 mod circles;
 pub(crate) mod pass;
+pub(crate) mod proxy;
+pub(crate) mod rate_limit;
 pub(crate) mod response_headers;
 mod route_index;
 pub(crate) mod routes;

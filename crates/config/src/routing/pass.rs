@@ -84,7 +84,7 @@ mod tests {
     fn parse(routes: &str, pass: &str) -> Result<Pass, String> {
         let text = format!(r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, {routes} {APPLICATIONS}}}"#);
         Configuration::parse(&text)
-            .map(|configuration| configuration.listeners[0].pass.clone())
+            .map(|configuration| configuration.listeners[0].pass.clone().expect("pass"))
             .map_err(|error| error.to_string())
     }
 
@@ -151,7 +151,10 @@ mod tests {
     fn without_a_target_the_first_one_is_used_with_a_warning() {
         let text = format!(r#"{{"listeners": {{"*:80": {{"pass": "applications/a%2fb%25%24"}}}}, {APPLICATIONS}}}"#);
         let configuration = Configuration::parse(&text).expect("configuration");
-        assert_eq!(configuration.listeners[0].pass, Pass::To(application("a/b%$", Some("front"))));
+        assert_eq!(
+            configuration.listeners[0].pass.clone().expect("pass"),
+            Pass::To(application("a/b%$", Some("front")))
+        );
         let expected = "listeners/*:80/pass: no target is named, so the first one is used; \
                         write \"applications/a%2Fb%25%24/front\"";
         assert_eq!(configuration.warnings, [expected]);
@@ -177,9 +180,10 @@ mod tests {
             let text = format!(r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, {routes} {APPLICATIONS}}}"#);
             let configuration = Configuration::parse(&text).expect(pass);
             let request = TestRequest { host, uri, ..TestRequest::default() };
-            let found = configuration.destination(&configuration.listeners[0].pass, &request);
+            let pass_to = configuration.listeners[0].pass.as_ref().expect("pass");
+            let found = configuration.destination(pass_to, &request);
             assert_eq!(found.map(Cow::into_owned), expected, "{pass}");
-            assert_eq!(configuration.listeners[0].pass.to_string(), pass);
+            assert_eq!(pass_to.to_string(), pass);
         }
     }
 }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use crate::address::{Endpoint, parse_endpoint};
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Options};
+use crate::routing::proxy::ProxySettings;
 
-pub(crate) const OPTIONS: Options = Options { known: &["servers"], unsupported: &[] };
+pub(crate) const OPTIONS: Options =
+    Options { known: &["servers", "forwarded_headers", "connect_timeout", "response_timeout"], unsupported: &[] };
 pub(crate) const SERVER_OPTIONS: Options = Options { known: &["weight"], unsupported: &[] };
 
 const MAX_WEIGHT: f64 = 1_000_000.0;
@@ -16,6 +18,8 @@ const MAX_WEIGHT: f64 = 1_000_000.0;
 pub struct Upstream {
     /// In the order of the text. Each endpoint appears once.
     pub servers: Vec<UpstreamServer>,
+    /// How requests are forwarded to them.
+    pub proxy: ProxySettings,
 }
 
 /// A server of an upstream.
@@ -51,7 +55,7 @@ impl Upstream {
         if all.iter().all(|server| server.weight == 0.0) {
             return Err(servers.error("no server would get requests; add a server with a weight above 0"));
         }
-        Ok(Self { servers: all })
+        Ok(Self { servers: all, proxy: ProxySettings::read(&object)? })
     }
 }
 

@@ -105,6 +105,8 @@ fn an_invalid_configuration_does_not_validate() {
         http(r#"{"static": {"mime_types": {"text": ".x"}}}"#),
         r#"{"settings": {"js_module": "x"}}"#.to_owned(),
         r#"{"access_log": {"format": "x"}}"#.to_owned(),
+        r#"{"access_log": {"path": "-", "skip": {}}}"#.to_owned(),
+        r#"{"access_log": {"path": "-", "skip": {"status": "4xx"}}}"#.to_owned(),
         r#"{"access_log": {"path": "/x", "format": "`${host}`"}}"#.to_owned(),
         r#"{"upstreams": {"a": {"servers": {}}}}"#.to_owned(),
     ];
@@ -148,6 +150,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("step", crate::routing::step::OPTIONS),
         ("step: match", crate::matching::condition::OPTIONS),
         ("step: action", crate::routing::action::OPTIONS),
+        ("step: action: rate_limit", crate::routing::rate_limit::OPTIONS),
         ("upstream", crate::routing::upstream::OPTIONS),
         ("upstream: server", crate::routing::upstream::SERVER_OPTIONS),
         ("application", crate::application::OPTIONS),
@@ -170,6 +173,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("settings: http: compression: compressors", crate::settings::compression::COMPRESSOR_OPTIONS),
         ("settings: telemetry", crate::settings::telemetry::OPTIONS),
         ("access_log", crate::settings::access_log::OPTIONS),
+        ("access_log: skip", crate::settings::log_skip::OPTIONS),
     ];
     for table in Schema::new().objects() {
         let title = string(&table["title"]);

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::matching::predicate::Predicate;
 use crate::read::node::{Node, Options};
+use crate::read::scope::Scope;
+use crate::settings::log_skip::LogSkip;
 use crate::template::text::Template;
 
-pub(crate) const OPTIONS: Options = Options { known: &["path", "format", "if"], unsupported: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["path", "format", "if", "skip"], unsupported: &[] };
 
 /// The combined format, as of other servers.
 const COMBINED: &str = "$remote_addr - - [$time_local] \"$request_line\" $status $body_bytes_sent \
@@ -22,6 +24,8 @@ pub struct AccessLog {
     pub format: LogFormat,
     /// The requests that are logged: those for which it is true; `None`: all requests.
     pub condition: Option<Predicate>,
+    /// The requests among them that are not logged.
+    pub skip: LogSkip,
 }
 
 /// Where a log is written.
@@ -46,10 +50,10 @@ pub enum LogFormat {
 
 impl AccessLog {
     /// Reads `"/path"`, `"-"` or an object.
-    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         if !node.is_object() {
             let destination = LogDestination::read(node)?;
-            return Ok(Self { destination, format: LogFormat::combined(), condition: None });
+            return Ok(Self { destination, format: LogFormat::combined(), condition: None, skip: LogSkip::default() });
         }
         let object = node.object(&OPTIONS)?;
         let path = object.require("path", "the log's path, or \"-\" for standard output")?;
@@ -57,6 +61,7 @@ impl AccessLog {
             destination: LogDestination::read(&path)?,
             format: object.read("format", LogFormat::read)?.unwrap_or_else(LogFormat::combined),
             condition: object.read("if", Predicate::read)?,
+            skip: object.read("skip", |node| LogSkip::read(node, scope))?.unwrap_or_default(),
         })
     }
 }
@@ -120,7 +125,10 @@ mod tests {
             (r#"{"path": "-"}"#, LogDestination::Stdout),
         ];
         for (json, destination) in cases {
-            assert_eq!(parse(json), Ok(AccessLog { destination, format: LogFormat::combined(), condition: None }));
+            assert_eq!(
+                parse(json),
+                Ok(AccessLog { destination, format: LogFormat::combined(), condition: None, skip: LogSkip::default() })
+            );
         }
     }
 

@@ -6,6 +6,7 @@ use crate::error::{Error, quoted};
 use crate::matching::pattern::{PatternSubject, Patterns};
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
+use crate::read::size;
 
 pub(crate) const OPTIONS: Options = Options { known: &["types", "compressors"], unsupported: &[] };
 pub(crate) const COMPRESSOR_OPTIONS: Options =
@@ -82,7 +83,7 @@ impl Compressor {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let object = node.object(&COMPRESSOR_OPTIONS)?;
         let encoding = object.require("encoding", "\"encoding\": \"zstd\", \"br\", \"gzip\" or \"deflate\"")?;
-        let min_length = object.read("min_length", |node| node.integer(0..=MAX_MIN_LENGTH_BYTES, "bytes"))?;
+        let min_length = object.read("min_length", |node| size::in_range(node, 0..=MAX_MIN_LENGTH_BYTES))?;
         let level = object.get("level");
         Ok(Self { encoding: Encoding::read(&encoding, level.as_ref())?, min_length: min_length.unwrap_or(0) })
     }

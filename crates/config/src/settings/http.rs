@@ -4,9 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::read::duration;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
+use crate::read::size;
 use crate::settings::compression::Compression;
+use crate::settings::error_pages::ErrorPages;
 use crate::settings::mime_types::MimeTypes;
 
 pub(crate) const OPTIONS: Options = Options {
@@ -24,6 +27,7 @@ pub(crate) const OPTIONS: Options = Options {
         "chunked_transform",
         "static",
         "compression",
+        "error_pages",
     ],
     unsupported: &[
         ("header_buffer_size", HEAD_ADVICE),
@@ -71,6 +75,8 @@ pub struct Http {
     pub mime_types: MimeTypes,
     /// Which responses are compressed, and how. Default: no compression.
     pub compression: Compression,
+    /// Pages for errors of howdah itself.
+    pub error_pages: ErrorPages,
 }
 
 // === impl Http ===
@@ -91,6 +97,7 @@ impl Default for Http {
             chunked_transform: false,
             mime_types: MimeTypes::default(),
             compression: Compression::default(),
+            error_pages: ErrorPages::default(),
         }
     }
 }
@@ -99,8 +106,9 @@ impl Http {
     pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
         let default = Self::default();
-        let timeout = |key, default| Ok(object.read(key, read_seconds)?.unwrap_or(default));
-        let bytes = |key, range, default| Ok(object.read(key, |node| node.integer(range, "bytes"))?.unwrap_or(default));
+        let seconds = |node: &Node<'_>| duration::whole_seconds(node, 1..=MAX_SECONDS);
+        let timeout = |key, default| Ok(object.read(key, seconds)?.unwrap_or(default));
+        let bytes = |key, range, default| Ok(object.read(key, |node| size::in_range(node, range))?.unwrap_or(default));
         let flag = |key, default| Ok(object.read(key, Node::boolean)?.unwrap_or(default));
         Ok(Self {
             header_read_timeout: timeout("header_read_timeout", default.header_read_timeout)?,
@@ -116,12 +124,9 @@ impl Http {
             chunked_transform: flag("chunked_transform", default.chunked_transform)?,
             mime_types: object.read("static", read_static)?.unwrap_or_default(),
             compression: object.read("compression", |node| Compression::read(node, scope))?.unwrap_or_default(),
+            error_pages: object.read("error_pages", ErrorPages::read)?.unwrap_or_default(),
         })
     }
-}
-
-fn read_seconds(node: &Node<'_>) -> Result<Duration, Error> {
-    node.integer(1..=MAX_SECONDS, "seconds").map(Duration::from_secs)
 }
 
 fn read_static(node: &Node<'_>) -> Result<MimeTypes, Error> {
@@ -169,6 +174,7 @@ mod tests {
                 types: None,
                 compressors: vec![Compressor { encoding: Encoding::Brotli(5), min_length: 0 }],
             },
+            error_pages: ErrorPages::default(),
         };
         assert_eq!(read(json), Ok(expected));
     }
@@ -181,7 +187,7 @@ mod tests {
         let cases = [
             (
                 r#"{"header_read_timeout": "30"}"#,
-                format!("header_read_timeout: expected a whole number ({seconds}), found the string \"30\""),
+                format!("header_read_timeout: \"30\" is not a time; {seconds}, as a number or with a unit: \"30s\""),
             ),
             (r#"{"body_read_timeout": -1}"#, format!("body_read_timeout: -1 is out of range; {seconds}")),
             (r#"{"idle_timeout": 0}"#, format!("idle_timeout: 0 is out of range; {seconds}")),

@@ -2,7 +2,9 @@
 
 pub(crate) mod access_log;
 pub(crate) mod compression;
+pub(crate) mod error_pages;
 pub(crate) mod http;
+pub(crate) mod log_skip;
 pub(crate) mod mime_types;
 pub(crate) mod telemetry;
 
@@ -13,7 +15,7 @@ use crate::settings::http::Http;
 use crate::settings::telemetry::Telemetry;
 
 pub(crate) const OPTIONS: Options = Options {
-    known: &["listen_threads", "http", "telemetry"],
+    known: &["listen_threads", "http", "telemetry", "user", "group"],
     unsupported: &[(
         "js_module",
         "it does not run JavaScript; use texts with variables, such as \"/srv/$host$uri\", and \"match\" instead, \
@@ -32,6 +34,10 @@ pub struct Settings {
     pub http: Http,
     /// Where traces are sent.
     pub telemetry: Option<Telemetry>,
+    /// The user of the router and of applications without a user, if howdah starts as root.
+    pub user: Option<String>,
+    /// Their group.
+    pub group: Option<String>,
 }
 
 // === impl Settings ===
@@ -43,6 +49,8 @@ impl Settings {
             listen_threads: object.read("listen_threads", |node| node.integer(1..=MAX_THREADS, "threads"))?,
             http: object.read("http", |node| Http::read(node, scope))?.unwrap_or_default(),
             telemetry: object.read("telemetry", |node| Telemetry::read(node, scope))?,
+            user: object.read("user", Node::nonempty_string)?,
+            group: object.read("group", Node::nonempty_string)?,
         })
     }
 }
@@ -60,14 +68,17 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         assert_eq!(parse("{}"), Ok(Settings::default()));
-        let settings = parse(r#"{"listen_threads": 2, "http": {"log_route": true}}"#).expect("settings");
+        let settings = parse(r#"{"listen_threads": 2, "http": {"log_route": true}, "user": "a", "group": "b"}"#)
+            .expect("settings");
         assert_eq!((settings.listen_threads, settings.http.log_route), (Some(2), true));
+        assert_eq!((settings.user.as_deref(), settings.group.as_deref()), (Some("a"), Some("b")));
     }
 
     #[test]
     fn an_error_names_the_setting() {
         let cases = [
             (r#"{"listen_threads": 0}"#, "listen_threads: 0 is out of range; write 1 to 1024 threads"),
+            (r#"{"user": ""}"#, "user: the string is empty; write a value or remove the option"),
             (r#"{"threads": 1}"#, "threads: there is no such option; remove it"),
             (
                 r#"{"js_module": "next"}"#,

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::document::secrets;
 use crate::error::{Error, did_you_mean, quoted};
+use crate::read::duration;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 use crate::tls::conf_commands::TlsPolicy;
@@ -110,10 +111,10 @@ impl TlsSession {
         let object = node.object(&SESSION_OPTIONS)?;
         let default = Self::default();
         let cache_size = object.read("cache_size", |node| node.integer(0..=MAX_CACHED_SESSIONS, "sessions"))?;
-        let timeout = object.read("timeout", |node| node.integer(1..=MAX_TIMEOUT_SECONDS, "seconds"))?;
+        let timeout = object.read("timeout", |node| duration::whole_seconds(node, 1..=MAX_TIMEOUT_SECONDS))?;
         Ok(Self {
             cache_size: cache_size.unwrap_or(default.cache_size),
-            timeout: timeout.map_or(default.timeout, Duration::from_secs),
+            timeout: timeout.unwrap_or(default.timeout),
             tickets: object.read("tickets", Tickets::read)?.unwrap_or(default.tickets),
         })
     }

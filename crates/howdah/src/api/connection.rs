@@ -2,7 +2,7 @@
 
 use crate::api::response::ApiResponse;
 use crate::argument::parse_address;
-use crate::paths::StatePaths;
+use crate::paths::{ServeFolders, StatePaths, absolute};
 use clap::Args;
 use howdah_config::Endpoint;
 use howdah_supervisor::system_error::error_text;
@@ -13,7 +13,8 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, ETAG, HOST, IF_MATCH};
 use hyper_util::rt::TokioIo;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -23,9 +24,25 @@ pub struct ApiOptions {
     /// The address of the control API: unix:/path or 127.0.0.1:PORT. Default: the socket that belongs to --state-dir.
     #[arg(long, value_name = "ADDR", global = true, value_parser = parse_address::<Endpoint>)]
     control: Option<String>,
+    /// The folder of a running howdah serve. Default: the current folder, or the only one that is served.
+    #[arg(long, value_name = "DIR", global = true, conflicts_with_all = ["control", "state_dir"])]
+    folder: Option<PathBuf>,
     /// The state directory of the running howdah. Default: /var/lib/howdah for root, else ~/.local/state/howdah.
     #[arg(long, value_name = "DIR", global = true)]
     state_dir: Option<PathBuf>,
+}
+
+// === impl ApiOptions ===
+
+impl ApiOptions {
+    /// The state directory, absolute.
+    ///
+    /// # Errors
+    /// The current folder does not exist.
+    pub fn state_dir(&self) -> Result<PathBuf, String> {
+        let folder = self.state_dir.clone().unwrap_or_else(|| StatePaths::of_this_user().state_dir);
+        std::path::absolute(folder).map_err(|error| format!("--state-dir: {error}"))
+    }
 }
 
 /// The control API of one howdah. Each request opens a connection.
@@ -43,13 +60,11 @@ impl ControlApi {
     /// Its address is not valid.
     pub fn new(options: &ApiOptions) -> Result<ControlApi, String> {
         let paths = StatePaths::of_this_user();
-        let text = match (&options.control, &options.state_dir) {
-            (Some(address), _) => address.clone(),
-            (None, Some(folder)) => {
-                let folder = std::path::absolute(folder).map_err(|error| format!("--state-dir: {error}"))?;
-                paths.control_address(&folder)
-            }
-            (None, None) => paths.control_address(&paths.state_dir),
+        let text = match (&options.control, &options.folder, &options.state_dir) {
+            (Some(address), ..) => address.clone(),
+            (None, Some(folder), _) => serving(&absolute(folder)?)?,
+            (None, None, Some(_)) => paths.control_address(&options.state_dir()?),
+            (None, None, None) => default_address(paths.control_address(&paths.state_dir))?,
         };
         Ok(ControlApi { address: text.parse().map_err(|error| format!("--control: {error}"))? })
     }
@@ -126,8 +141,8 @@ impl ControlApi {
         let address = &self.address;
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
-                "no howdah listens on {address}; start one with `howdah run`, or choose another with --control or \
-                 --state-dir"
+                "no howdah listens on {address}; start one with `howdah run` or `howdah serve`, or choose another with \
+                 --control, --folder or --state-dir"
             ),
             io::ErrorKind::PermissionDenied => {
                 format!("permission denied on {address}: only root and the user who runs howdah may use it; try sudo")
@@ -139,6 +154,37 @@ impl ControlApi {
                 )
             }
         }
+    }
+}
+
+/// The control API of the `howdah serve` of this folder.
+fn serving(folder: &Path) -> Result<String, String> {
+    let running = ServeFolders::of_this_user().running(Some(folder));
+    only(running).unwrap_or_else(|| {
+        Err(format!("no `howdah serve` of this user serves {}; its first lines have its folder", folder.display()))
+    })
+}
+
+/// The control API of `howdah run`, or else of the only `howdah serve`, or of the one that serves the current folder.
+fn default_address(of_run: String) -> Result<String, String> {
+    let has_listener = of_run.strip_prefix("unix:").is_some_and(|path| StdUnixStream::connect(path).is_ok());
+    if has_listener {
+        return Ok(of_run);
+    }
+    let serves = ServeFolders::of_this_user();
+    let running = serves.running(None);
+    let here = absolute(Path::new(".")).map(|folder| serves.running(Some(&folder))).unwrap_or_default();
+    only(if running.len() > 1 && here.len() == 1 { here } else { running }).unwrap_or(Ok(of_run))
+}
+
+/// The only address; `None` without any.
+fn only(mut running: Vec<String>) -> Option<Result<String, String>> {
+    match running.len() {
+        0 | 1 => running.pop().map(Ok),
+        several => Some(Err(format!(
+            "{several} `howdah serve` are running; choose one with --folder DIR, or with --control and one of {}",
+            running.join(", ")
+        ))),
     }
 }
 

@@ -1,13 +1,13 @@
 //! `howdah run`: starts a howdah with a configuration of the user, or with the last active one of its state directory.
 
-use crate::argument::parse_address;
+use crate::argument::{parse_address, parse_log_format};
 use crate::commands::supervisor::become_supervisor;
 use crate::paths::StatePaths;
 use clap::Args;
 use howdah_config::{Address, Configuration};
-use howdah_supervisor::Start;
 use howdah_supervisor::identity::UserAccount;
 use howdah_supervisor::system_error::error_text;
+use howdah_supervisor::{LogFormat, Start};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -28,13 +28,17 @@ pub struct RunOptions {
     /// Write log messages to this file. Default: standard error.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// The form of log lines, PHP's among them: text or json.
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = parse_log_format)]
+    log_format: LogFormat,
     /// Write howdah's process id to this file.
     #[arg(long, value_name = "FILE")]
     pid: Option<PathBuf>,
     /// The folder of temporary files.
     #[arg(long, value_name = "DIR")]
     tmp_dir: Option<PathBuf>,
-    /// If howdah starts as root: the user of the router and of applications without a user. Default: www-data.
+    /// If howdah starts as root: the user of the router and of applications without a user. Default: settings/user of
+    /// the configuration, or else www-data.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// If howdah starts as root: their group. Default: the user's group.
@@ -53,12 +57,14 @@ impl RunOptions {
         let configuration = self.config.as_deref().map(read_configuration).transpose()?;
         let account = match (&self.user, &self.group) {
             (Some(user), group) => {
-                UserAccount::named(user, group.as_deref()).map_err(|problem| format!("--user, --group: {problem}"))?
+                let account = UserAccount::named(user, group.as_deref());
+                Some(account.map_err(|problem| format!("--user, --group: {problem}"))?)
             }
             (None, Some(group)) => {
-                UserAccount::unprivileged()?.in_group(group).map_err(|problem| format!("--group: {problem}"))?
+                let account = UserAccount::unprivileged()?.in_group(group);
+                Some(account.map_err(|problem| format!("--group: {problem}"))?)
             }
-            (None, None) => UserAccount::unprivileged()?,
+            (None, None) => None,
         };
         if let Some(folder) = self.tmp_dir.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(format!("--tmp-dir: the folder {} does not exist; create it", folder.display()));
@@ -79,8 +85,11 @@ impl RunOptions {
             configuration,
             account,
             recognised: None,
+            log_format: self.log_format,
+            check: None,
             state_dir: Some(state_dir),
             control: Some(control),
+            runtime_dir: None,
             pid_file: self.pid.as_deref().map(absolute).transpose()?,
             log_file: self.log.as_deref().map(absolute).transpose()?,
             tmp_dir: self.tmp_dir.as_deref().map(absolute).transpose()?,

@@ -99,6 +99,9 @@ fn describe(status: &Value, rate: Option<f64>) -> String {
         if let Some(why) = application.pointer("/processes/auto/why").and_then(Value::as_str) {
             reasons.push_str(&format!("{}: {why}\n", plain(name)));
         }
+        if let Some(failure) = application.get("failure").and_then(Value::as_str) {
+            reasons.push_str(&format!("{}: answers 503: {}\n", plain(name), plain(failure)));
+        }
     }
     text.push('\n');
     text.push_str(&table(&rows, &[0]));
@@ -124,6 +127,7 @@ mod tests {
                     "processes": { "running": 14, "starting": 0, "idle": 10, "auto": { "why": "14 workers: 2 cores" } },
                     "requests": { "active": 4, "waiting": 1, "refused": 7 },
                 },
+                "old": { "processes": {}, "failure": "no such folder" },
                 "wp": { "processes": { "running": 2, "starting": 0 } },
             },
         });
@@ -134,9 +138,11 @@ mod tests {
              \n\
              application  running  starting  idle  requests  waiting  refused\n\
              a long name       14         0    10         4        1        7\n\
+             old                -         -     -         -        -        -\n\
              wp                 2         0     -         -        -        -\n\
              \n\
-             a long name: 14 workers: 2 cores\n"
+             a long name: 14 workers: 2 cores\n\
+             old: answers 503: no such folder\n"
         );
         assert!(describe(&json!({}), None).ends_with("requests     - in total\n"));
     }

@@ -16,6 +16,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::getppid;
 use std::ffi::{CStr, CString, c_int};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 /// The supervisor: this process and its workers die with it.
 pub struct SupervisorProcess {
@@ -125,8 +126,26 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
         // SAFETY: PHP is started; the name is a C string.
         unsafe { sapi::howdah_php_lock_setting(c_string(name).as_ptr()) };
     }
+    boot.written.iter().try_for_each(|file| compile(file))?;
     // SAFETY: PHP is started, no request runs.
     Ok(unsafe { sapi::howdah_php_opcache_is_on() != 0 })
+}
+
+/// Checks that PHP can compile a script that was written. One that was removed meanwhile is not missed.
+fn compile(file: &Path) -> Result<(), String> {
+    if !file.is_file() {
+        return Ok(());
+    }
+    let mut reason = [0u8; 512];
+    let path = c_string(&file.to_string_lossy());
+    // SAFETY: PHP is started, no request runs; C writes at most the length of `reason`, with a NUL.
+    let compiles = unsafe { sapi::howdah_php_compiles(path.as_ptr(), reason.as_mut_ptr().cast(), reason.len()) };
+    if compiles != 0 {
+        return Ok(());
+    }
+    let reason = CStr::from_bytes_until_nul(&reason).unwrap_or_default().to_string_lossy();
+    let reason = reason.lines().next().unwrap_or("see its log");
+    Err(format!("PHP cannot compile {}: {reason}", file.display()))
 }
 
 /// The text as a C string, without NULs.

@@ -1,7 +1,8 @@
 //! The prototype: loads PHP once, then only forks workers and reaps them.
 //!
 //! - `boot`: from the boot message to a PHP that runs; `confine` and `rootfs` (with `problem`) enter namespaces and another
-//!   root directory, `readable` checks the application's files, `ini` writes PHP's settings
+//!   root directory, `readable` checks the application's files, `ini` writes PHP's settings,
+//!   `unknown_settings` warns about names that PHP does not know
 //! - `serve`: the loop
 //! - `report`: messages to the supervisor
 //!
@@ -15,9 +16,10 @@ mod readable;
 mod report;
 mod rootfs;
 mod serve;
+mod unknown_settings;
 
-use crate::sapi;
 use crate::worker::serve::WorkerLimits;
+use crate::{log, sapi};
 use boot::boot_php;
 use howdah_protocol::control_socket::ControlSocket;
 use howdah_protocol::inherited::{CONTROL_FD, take_inherited};
@@ -50,6 +52,12 @@ pub fn run() -> Result<ExitCode, String> {
         Ok((boot, loaded)) => {
             let booted = FromPrototype::Booted { php_version: sapi::php_version(), opcache: loaded.opcache };
             send(&control, &booted);
+            log::begin(&boot.application, boot.log_format);
+            let admin = boot.admin_values.keys().map(|name| ("admin", name));
+            let user = boot.user_values.keys().map(|name| ("user", name));
+            for warning in unknown_settings::warnings(&boot.application, admin.chain(user), &sapi::setting_names()) {
+                log::warn(&warning);
+            }
             let PrototypeBoot { application, requests_per_worker: requests, memory_per_worker: memory, .. } = boot;
             Prototype::new(control, loaded, WorkerLimits { application, requests, memory }).serve()?;
             Ok(ExitCode::SUCCESS)

@@ -9,7 +9,7 @@ use crate::log;
 use howdah_channel::response::ResponseHeadWriter;
 use howdah_channel::{BodyError, Claim, Violation};
 use std::cell::RefCell;
-use std::ffi::{c_char, c_int, c_long};
+use std::ffi::{CStr, c_char, c_int, c_long};
 
 /// The exit code of a worker whose slot another worker has overwritten: EX_SOFTWARE of sysexits.h.
 const EXIT_VIOLATION: c_int = 70;
@@ -109,12 +109,19 @@ extern "C" fn howdah_finish() {
 }
 
 /// # Safety
-/// `message` is a C string.
+/// `message` is a C string; `method` and `uri` are C strings, or null.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn howdah_log(message: *const c_char) {
+unsafe extern "C" fn howdah_log(
+    message: *const c_char,
+    syslog_level: c_int,
+    method: *const c_char,
+    uri: *const c_char,
+) {
     // SAFETY: the caller guarantees it.
-    let message = unsafe { std::ffi::CStr::from_ptr(message) };
-    log::write(&message.to_string_lossy());
+    let text = |string: *const c_char| unsafe { CStr::from_ptr(string) }.to_string_lossy();
+    let request = (!method.is_null() && !uri.is_null()).then(|| (text(method), text(uri)));
+    let request = request.as_ref().map(|(method, uri)| (&**method, &**uri));
+    log::write_php(&text(message), syslog_level, request);
 }
 
 /// Another worker wrote into this worker's slot. Exits; the supervisor starts another worker.

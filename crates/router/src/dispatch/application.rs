@@ -1,13 +1,26 @@
 //! The action that runs an application: its script is found, and PHP runs it.
 
 use crate::dispatch::view::View;
+use crate::once_per_minute::OncePerMinute;
 use crate::php::script::{self, Resolved};
 use crate::php::{self, PhpBody, ScriptCall};
 use crate::request::incoming::IncomingBody;
+use crate::request::log_context::LogContext;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::redirect::{folder_location, redirect};
+use howdah_protocol::generation_paths::TargetPaths;
 use http::StatusCode;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+/// `Retry-After` of an application that does not start, in seconds.
+const NOT_STARTED_RETRY_AFTER: u32 = 10;
+
+/// The missing scripts that were logged.
+static MISSING_SCRIPTS: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
 
 /// Runs the application with this name, and returns the response of its script.
 ///
@@ -20,13 +33,21 @@ pub async fn run(
     name: &str,
     target: Option<&str>,
 ) -> Answer<PhpBody> {
+    LogContext::set_application(name);
     let application = view.configuration().applications.get(name).ok_or(Failure::NotFound)?;
-    let port = view.ports.get(name).ok_or(Failure::Internal)?;
+    // The supervisor tries again to start an application that does not start.
+    let port = view.ports.get(name).ok_or(Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER })?;
     let paths = &port.generation.paths;
     let target = paths.target(target).ok_or(Failure::NotFound)?;
     let script = match script::resolve(target, &port.script_files, subject.path.bytes()) {
         Resolved::Script(script) => script,
-        Resolved::Nothing => return Err(Failure::NotFound),
+        Resolved::Nothing => {
+            let missing = missing(target, subject.path.bytes());
+            if MISSING_SCRIPTS.is_due(missing.clone()) {
+                tracing::warn!(script = %missing.display(), "no such script: answered 404");
+            }
+            return Err(Failure::NotFound);
+        }
         Resolved::Folder => {
             let location = folder_location(&subject.parts.uri);
             return Ok(redirect(StatusCode::MOVED_PERMANENTLY, location).map(PhpBody::complete));
@@ -39,4 +60,14 @@ pub async fn run(
     let http = &view.configuration().settings.http;
     let call = ScriptCall { script: &script, root: &target.root, retry: application.retry, http };
     php::run(port, subject, body, call).await
+}
+
+/// The file that would have answered this path: the script that it names, or the index of the folder.
+fn missing(target: &TargetPaths, path: &[u8]) -> PathBuf {
+    let mut file = target.root.as_os_str().as_bytes().to_vec();
+    file.extend_from_slice(path);
+    if path.ends_with(b"/") {
+        file.extend_from_slice(target.index.as_bytes());
+    }
+    PathBuf::from(OsStr::from_bytes(&file))
 }

@@ -16,7 +16,9 @@
 mod action_body;
 mod application;
 mod dispatcher;
+mod https;
 mod pins;
+mod rate_limits;
 mod response_headers;
 mod routing;
 mod service;
@@ -26,6 +28,7 @@ mod view;
 
 pub use dispatcher::Dispatcher;
 pub use pins::Pins;
+pub use rate_limits::RateLimits;
 pub use service::answer;
 pub use snapshot::Snapshot;
 pub use view::View;

@@ -1,5 +1,6 @@
 //! The way of a request through the routes, to the action that answers it.
 
+use crate::dispatch::https;
 use crate::dispatch::share;
 use crate::dispatch::view::View;
 use crate::proxy::ProxyTarget;
@@ -37,7 +38,8 @@ const MAX_PASSES: usize = 255;
 /// Finds the action for a request, and rewrites the subject on the way.
 ///
 /// # Errors
-/// 404 if no step matches, 403 for a file that may not be served, 500 for passes without end, 503 for a listener that
+/// 404 if no step matches, 429 for a client that sends too many requests, 403 for a file that may not be served, 500 for
+/// passes without end, 503 for a listener that
 /// was removed.
 pub fn choose<'v>(
     files: &StaticFiles,
@@ -47,7 +49,10 @@ pub fn choose<'v>(
     // The listener may have been removed since the connection came.
     let listener = view.listener(subject.peer.listener).ok_or(Failure::Unavailable { retry_after: 1 })?;
     let configuration = view.configuration();
-    let mut pass = &listener.pass;
+    if let Some((status, location)) = https::redirect(listener, subject)? {
+        return Ok(RoutedRequest { action: ChosenAction::Return(status, Some(location)), response_headers: &[] });
+    }
+    let mut pass = listener.pass.as_ref().ok_or(Failure::NotFound)?;
     let mut response_headers: &[HeaderChange] = &[];
     for _ in 0..MAX_PASSES {
         let destination = configuration.destination(pass, subject).ok_or(Failure::NotFound)?;
@@ -79,12 +84,15 @@ pub fn choose<'v>(
         };
         pass = loop {
             response_headers = &action.response_headers;
+            if let Some(limit) = &action.rate_limit {
+                view.rate_limits().count(limit, &subject.origin.address)?;
+            }
             if let Some(rewrite) = &action.rewrite {
                 *subject = rewritten(subject, &rewrite.render(subject))?;
             }
             let chosen = match &action.kind {
                 ActionKind::Pass(pass) => break pass,
-                ActionKind::Proxy(server) => ChosenAction::Proxy(ProxyTarget::Server(server)),
+                ActionKind::Proxy(server, settings) => ChosenAction::Proxy(ProxyTarget::Server(server, settings)),
                 ActionKind::Return { status, location } => {
                     let location = location.as_ref().map(|location| RedirectTarget::render(location, subject));
                     let location = location.filter(|location| !location.is_empty());

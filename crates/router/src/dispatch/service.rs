@@ -7,9 +7,11 @@ use crate::dispatch::view::View;
 use crate::dispatch::{application, response_headers};
 use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
+use crate::once_per_minute::OncePerMinute;
 use crate::product;
 use crate::request::authority;
 use crate::request::incoming::IncomingBody;
+use crate::request::log_context::LogContext;
 use crate::request::path::RequestPath;
 use crate::request::subject::{Origin, Subject};
 use crate::request::unsafe_fields;
@@ -21,10 +23,15 @@ use crate::response::redirect::redirect;
 use http::header::{CONNECTION, HeaderValue, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
+use std::pin::pin;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 /// The status of a request in the access log whose client left before the answer, as in nginx's. It is never sent.
 const CLIENT_LEFT: u16 = 499;
+
+/// The reasons of answers 400 that were logged, for each client.
+static BAD_REQUESTS: LazyLock<OncePerMinute<(String, &'static str)>> = LazyLock::new(OncePerMinute::new);
 
 /// Answers a request.
 pub async fn answer(
@@ -42,6 +49,7 @@ pub async fn answer(
         unsafe_fields::discard(&mut parts.headers);
     }
     let origin = Origin::of(&peer, view.listener(peer.listener), &parts);
+    let context = LogContext::new(parts.method.clone(), parts.uri.clone(), Rc::clone(&origin.address));
     let refusal = clock.refusal();
     let (host, path, refused) = match refusal.map_or_else(|| target(&parts), |refusal| Err(refusal.into())) {
         Ok((host, path)) => (host, path, None),
@@ -52,15 +60,26 @@ pub async fn answer(
     let mut subject = Subject::new(&parts, &peer, &origin, &host, path);
     let answer = match refused {
         Some(failure) => Err(failure),
-        None => dispatch(&dispatcher, &view, &mut subject, body)
+        None => Rc::clone(&context)
+            .wrap(pin!(dispatch(&dispatcher, &view, &mut subject, body)))
             .await
-            .and_then(|response| compression::apply(&http.compression, &parts, response)),
+            .and_then(|response| context.scope(|| compression::apply(&http.compression, &parts, response))),
     };
     let mut response = answer.unwrap_or_else(|failure| {
-        if let Failure::BadRequest(why) = failure {
-            tracing::debug!(why, "a bad request");
+        if let Failure::BadRequest(reason) = failure
+            && BAD_REQUESTS.is_due((origin.address.to_string(), reason))
+        {
+            match refusal {
+                // The head is not the client's.
+                Some(_) => {
+                    tracing::warn!(client = %origin.address, reason, "a request that is not valid: answered 400")
+                }
+                None => context.scope(|| tracing::warn!(reason, "a request that is not valid: answered 400")),
+            }
         }
-        failure.response().map(ResponseBody::bytes)
+        let mut response = failure.response();
+        view.error_pages().apply(&mut response);
+        response.map(ResponseBody::bytes)
     });
     if !closes(&response) && !unread.settle(&parts).await {
         // The next request could not be distinguished from the rest of this one.
@@ -75,9 +94,10 @@ pub async fn answer(
     unanswered.request = None;
     let entry = log.and_then(|log| match refusal {
         Some(_) => log.entry_without_request(&peer.remote_addr, response.status()),
+        None if log.skips(|| as_sent(&subject), response.status()) => None,
         None => log.entry(&subject.answered(response.status(), response.headers()), origin.since),
     });
-    response.map(|body| body.ends_request(clock, entry))
+    response.map(|body| body.ends_request(clock, entry, context))
 }
 
 /// The host and the path of a request, or the reason why it has none.
@@ -110,10 +130,26 @@ async fn dispatch(
             response.map(|body| ResponseBody::source(ActionBody::Upstream(body)))
         }
         ChosenAction::File(response) => response.map(|body| ResponseBody::source(ActionBody::File(body))),
-        ChosenAction::Return(status, location) => redirect(status, location).map(ResponseBody::bytes),
+        ChosenAction::Return(status, location) => {
+            let mut response = redirect(status, location);
+            view.error_pages().apply(&mut response);
+            response.map(ResponseBody::bytes)
+        }
     };
     response_headers::change(&mut response, routed.response_headers, subject);
     Ok(response)
+}
+
+/// The request with the target that the client sent, before any rewrite.
+fn as_sent<'a>(subject: &Subject<'a>) -> Subject<'a> {
+    let Subject { parts, peer, origin, host, .. } = *subject;
+    Subject::new(
+        parts,
+        peer,
+        origin,
+        host,
+        RequestPath::normalise(parts.uri.path()).unwrap_or_else(|_| RequestPath::root()),
+    )
 }
 
 fn closes<B>(response: &Response<B>) -> bool {
@@ -133,6 +169,7 @@ impl Drop for Unanswered<'_> {
             let subject = Subject::new(parts, peer, origin, host, path);
             let entry = StatusCode::from_u16(CLIENT_LEFT)
                 .ok()
+                .filter(|status| !log.skips(|| as_sent(&subject), *status))
                 .and_then(|status| log.entry(&subject.answered(status, &HeaderMap::new()), origin.since));
             entry.into_iter().for_each(|entry| entry.write());
         }

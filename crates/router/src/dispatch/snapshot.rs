@@ -1,7 +1,9 @@
 //! The active configuration as all threads share it. It is immutable, and replaced whole.
 
 use crate::dispatch::pins::Pins;
+use crate::dispatch::rate_limits::RateLimits;
 use crate::php::SharedGeneration;
+use crate::response::error_pages::LoadedErrorPages;
 use howdah_config::Configuration;
 use rustls::ServerConfig;
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +23,10 @@ pub struct Snapshot {
     pub pins: Pins,
     /// The generation of each application.
     pub generations: BTreeMap<String, Arc<SharedGeneration>>,
+    /// How many requests the clients have sent to actions with a limit.
+    pub rate_limits: RateLimits,
+    /// The pages of errors.
+    pub error_pages: LoadedErrorPages,
     /// The file of the access log.
     pub access_log: Option<Arc<File>>,
 }

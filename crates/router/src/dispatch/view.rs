@@ -5,9 +5,11 @@
 //! ([`SharedGeneration`](crate::php::SharedGeneration)).
 
 use crate::dispatch::pins::Pins;
+use crate::dispatch::rate_limits::RateLimits;
 use crate::dispatch::snapshot::Snapshot;
 use crate::php::GenerationPort;
 use crate::proxy::Balancer;
+use crate::response::error_pages::LoadedErrorPages;
 use howdah_config::{Configuration, Listener};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -52,6 +54,16 @@ impl View {
     /// Where the links of its shares lead.
     pub fn pins(&self) -> &Pins {
         &self.snapshot.pins
+    }
+
+    /// How many requests the clients have sent to actions with a limit.
+    pub fn rate_limits(&self) -> &RateLimits {
+        &self.snapshot.rate_limits
+    }
+
+    /// The pages of errors.
+    pub fn error_pages(&self) -> &LoadedErrorPages {
+        &self.snapshot.error_pages
     }
 
     /// The listener with this number; `None` once it was removed.

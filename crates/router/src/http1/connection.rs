@@ -14,6 +14,7 @@ use crate::net::peer::Peer;
 use crate::net::socket::Socket;
 use crate::net::tls::{self, HandshakeError, Negotiated};
 use crate::net::transport::Transport;
+use crate::once_per_minute::OncePerMinute;
 use bytes::Bytes;
 use http::StatusCode;
 use hyper::body::{Body, Incoming};
@@ -27,7 +28,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use tokio_rustls::server::TlsStream;
 
@@ -115,11 +116,16 @@ where
     clock.become_idle();
     let error = result.err()?;
     tracing::debug!(%error, "a connection ended early");
+    if !error.is_parse() {
+        return None;
+    }
     // hyper has answered with these.
-    error.is_parse().then(|| match error.is_parse_too_large() {
+    let status = match error.is_parse_too_large() {
         true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
         false => StatusCode::BAD_REQUEST,
-    })
+    };
+    log_rejection(&peer, status, &error.to_string());
+    Some(status)
 }
 
 /// Encrypts the connection. After a failure, the status of the answer, if there was one.
@@ -139,7 +145,19 @@ async fn shake_hands(
     };
     let client = &peer.remote_addr;
     tracing::debug!(%client, port = peer.remote_port, reason, "a TLS handshake failed");
+    if let Some(status) = status {
+        log_rejection(peer, status, "plain HTTP on a TLS port");
+    }
     Err(status)
+}
+
+/// Logs the reason of an answer to bytes that are no request, once a minute for each client.
+fn log_rejection(peer: &Peer, status: StatusCode, reason: &str) {
+    static REJECTIONS: LazyLock<OncePerMinute<(String, String)>> = LazyLock::new(OncePerMinute::new);
+    let client = &peer.remote_addr;
+    if REJECTIONS.is_due((client.to_string(), reason.to_owned())) {
+        tracing::warn!(%client, reason, "a request that is not valid: answered {}", status.as_u16());
+    }
 }
 
 /// Waits until the client sends something; `false` if the connection must be closed.

@@ -1,7 +1,6 @@
 //! Writes the CGI variables of a request (RFC 3875, and those that nginx and FPM add) for the channel.
 
 use crate::php::script::Script;
-use crate::product;
 use crate::request::subject::Subject;
 use crate::request::unsafe_fields::is_safe;
 use howdah_channel::request::{RequestHeadWriter, code};
@@ -10,12 +9,19 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, He
 use http::request::Parts;
 use std::path::Path;
 
-/// Writes the head of a request.
+/// Writes the head of a request. The application may have chosen the name of the server's software.
 ///
 /// If several headers map to the same variable, a header with a safe name has priority, or else the first header; a header
 /// with an unsafe name arrives here only if the configuration keeps it. `Proxy` is left out: programs take HTTP_PROXY for
 /// their own setting (CVE-2016-5385).
-pub fn write(head: &mut RequestHeadWriter, subject: &Subject<'_>, root: &Path, script: &Script, body_len: Option<u64>) {
+pub fn write(
+    head: &mut RequestHeadWriter,
+    subject: &Subject<'_>,
+    software: &str,
+    root: &Path,
+    script: &Script,
+    body_len: Option<u64>,
+) {
     let Subject { parts, peer, origin, host, path, .. } = subject;
     let root = root.as_os_str().as_encoded_bytes();
     let uri = parts.uri.path_and_query().map_or("/", |target| target.as_str());
@@ -34,7 +40,7 @@ pub fn write(head: &mut RequestHeadWriter, subject: &Subject<'_>, root: &Path, s
     head.known(code::DOCUMENT_ROOT, root);
     head.known(code::DOCUMENT_URI, path.bytes());
     head.known(code::SERVER_PROTOCOL, if parts.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
-    head.known(code::SERVER_SOFTWARE, product::SOFTWARE.as_bytes());
+    head.known(code::SERVER_SOFTWARE, software.as_bytes());
     head.known(code::SERVER_NAME, if host.is_empty() { peer.server_addr.as_str() } else { host }.as_bytes());
     head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());
     head.known(code::SERVER_PORT, peer.server_port.as_bytes());

@@ -4,6 +4,7 @@ use crate::php::admission::{
     Arrival, RequestKind, SUSPECTS_PER_SECOND, SharedKillers, SharedQueue, SharedRefusals, Slots, TooBusy, Verdict,
 };
 use crate::php::throttle::Throttle;
+use crate::product;
 use crate::response::failure::Failure;
 use crate::supervisor_link::{ReportOnDrop, SupervisorLink};
 use howdah_channel::{RouterEnd, Violation, WorkerId};
@@ -24,6 +25,8 @@ pub struct SharedGeneration {
     pub id: u64,
     /// Its application's name.
     pub application: String,
+    /// SERVER_SOFTWARE for its scripts.
+    pub server_software: String,
     /// Its channel.
     pub channel: RouterEnd,
     /// Its slots: requests wait for them in order.
@@ -86,6 +89,7 @@ impl SharedGeneration {
         SharedGeneration {
             id: boot.id,
             application: boot.application,
+            server_software: boot.server_software.unwrap_or_else(|| product::SOFTWARE.to_owned()),
             paths: GenerationPaths::default(),
             slots: Slots::new(channel.clone()),
             channel,

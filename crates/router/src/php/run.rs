@@ -58,7 +58,8 @@ pub async fn run(
         false => BufferedBody::EMPTY,
     };
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
-    let write_head = |head: &mut _| cgi::write(head, subject, call.root, call.script, body_len);
+    let software = &port.generation.server_software;
+    let write_head = |head: &mut _| cgi::write(head, subject, software, call.root, call.script, body_len);
     let spool_folder = call.http.body_temp_path.as_deref();
     let wait = port.admit(&parts.uri, kind).await?;
     let mut answer = attempt(port, parts, &write_head, body, spool_folder, wait).await;

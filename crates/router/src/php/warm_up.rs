@@ -129,7 +129,7 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<St
         Resolved::Forbidden(_) => return Ok(StatusCode::FORBIDDEN),
     };
     let write_head = |head: &mut RequestHeadWriter| {
-        cgi::write(head, &subject, &target.root, &script, None);
+        cgi::write(head, &subject, &port.generation.server_software, &target.root, &script, None);
         // It must be the last variable: the worker looks only at that one.
         head.known(code::HOWDAH_WARM_UP, b"1");
     };

@@ -4,7 +4,7 @@
 //! The end of file of the control socket is the supervisor's death: the process exits with it. An event-loop thread that
 //! ends by itself takes the process with it, and the supervisor starts another.
 
-use crate::dispatch::{Pins, Snapshot};
+use crate::dispatch::{Pins, RateLimits, Snapshot};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
@@ -12,6 +12,7 @@ use crate::net::tls::{CertificatePems, TlsConfigs};
 use crate::php::{SharedGeneration, WarmUpOrder};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
+use crate::response::error_pages::LoadedErrorPages;
 use crate::supervisor_link::SupervisorLink;
 use howdah_channel::RouterEnd;
 use howdah_config::Configuration;
@@ -157,6 +158,7 @@ impl RouterProcess {
                 let file = Arc::new(File::from(next(&mut descriptors)?));
                 self.send_to_all(|| ThreadCommand::ReopenLog(Arc::clone(&file)));
             }
+            ToRouter::ReopenErrorLog => rustix::stdio::dup2_stderr(next(&mut descriptors)?)?,
             ToRouter::ReportLoad => {
                 // The report goes out once every thread has dropped it: each must be alive.
                 let report = Arc::new(self.supervisor.send_on_drop(FromRouter::Load(self.load())));
@@ -212,6 +214,17 @@ impl RouterProcess {
             self.supervisor.send(&FromRouter::Rejected { version, reason });
             return Ok(());
         }
+        let error_pages = match LoadedErrorPages::load(&configuration.settings.http.error_pages) {
+            Ok(pages) => pages,
+            Err(reason) if self.has_configuration => {
+                self.supervisor.send(&FromRouter::Rejected { version, reason });
+                return Ok(());
+            }
+            Err(reason) => {
+                tracing::error!("{reason}; errors have howdah's own pages");
+                LoadedErrorPages::default()
+            }
+        };
         let tls = match self.tls.update(&configuration, &certificates) {
             Ok(tls) => tls,
             Err(reason) => {
@@ -234,6 +247,8 @@ impl RouterProcess {
                 tls,
                 pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.paths))),
                 generations,
+                rate_limits: RateLimits::default(),
+                error_pages,
                 access_log,
             }),
             listeners: Arc::new(self.listeners.clone()),

@@ -4,7 +4,7 @@
 //! all weights. Therefore a server of weight 5 beside two of weight 1 does not get five requests in a row. Each thread
 //! counts separately, and starts again with each configuration.
 
-use howdah_config::{Endpoint, Upstream};
+use howdah_config::{Endpoint, ProxySettings, Upstream};
 use std::cell::RefCell;
 
 /// The servers of an upstream, and the state of the round robin.
@@ -13,6 +13,8 @@ pub struct Balancer {
     servers: Vec<Server>,
     /// The current gain of each server.
     gains: RefCell<Vec<f64>>,
+    /// How requests are forwarded.
+    pub settings: ProxySettings,
 }
 
 struct Server {
@@ -28,7 +30,7 @@ impl Balancer {
         let used = upstream.servers.iter().filter(|server| server.weight > 0.0);
         let servers: Vec<_> =
             used.map(|server| Server { endpoint: server.endpoint.clone(), weight: server.weight }).collect();
-        Balancer { gains: RefCell::new(vec![0.0; servers.len()]), servers }
+        Balancer { gains: RefCell::new(vec![0.0; servers.len()]), servers, settings: upstream.proxy }
     }
 
     /// Where the server with this index listens.
@@ -62,7 +64,7 @@ mod tests {
         let endpoint = |port: usize| format!("127.0.0.1:{}", port + 1).parse().expect("endpoint");
         let servers = weights.iter().enumerate();
         let servers = servers.map(|(n, weight)| UpstreamServer { endpoint: endpoint(n), weight: *weight }).collect();
-        Balancer::new(&Upstream { servers })
+        Balancer::new(&Upstream { servers, proxy: ProxySettings::default() })
     }
 
     fn turns(balancer: &Balancer, count: usize, is_candidate: impl Fn(usize) -> bool) -> String {

@@ -9,28 +9,25 @@ use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
-/// The timeout for a connection. The kernel has sent four SYNs by then.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// The pause before a retry when the backlog of a Unix socket is full. For TCP the kernel retries.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why there is no connection.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// No answer within [`CONNECT_TIMEOUT`].
-    Timeout,
+    /// No answer within this time.
+    Timeout(Duration),
     /// The server or the kernel refused the connection.
     Refused(io::Error),
 }
 
-/// Connects.
+/// Connects within this time.
 ///
 /// # Errors
 /// When no server listens there, or none answers in time.
-pub async fn connect(endpoint: &Endpoint) -> Result<UpstreamSocket, ConnectError> {
-    match timeout(CONNECT_TIMEOUT, connect_without_timeout(endpoint)).await {
-        Err(_) => Err(ConnectError::Timeout),
+pub async fn connect(endpoint: &Endpoint, limit: Duration) -> Result<UpstreamSocket, ConnectError> {
+    match timeout(limit, connect_without_timeout(endpoint)).await {
+        Err(_) => Err(ConnectError::Timeout(limit)),
         Ok(result) => result.map(UpstreamSocket::new).map_err(ConnectError::Refused),
     }
 }
@@ -63,7 +60,7 @@ async fn connect_unix(path: &[u8]) -> io::Result<Transport> {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout => write!(f, "no connection within {} s", CONNECT_TIMEOUT.as_secs()),
+            Self::Timeout(limit) => write!(f, "no connection within {} s", limit.as_secs_f64()),
             Self::Refused(error) => write!(f, "no connection: {error}"),
         }
     }

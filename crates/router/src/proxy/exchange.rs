@@ -3,13 +3,13 @@
 use crate::proxy::connect::ConnectError;
 use crate::proxy::pool::UpstreamConnection;
 use crate::proxy::request_body::{ClientBody, RequestBody};
-use crate::proxy::timeout::RESPONSE_TIMEOUT;
 use crate::response::failure::Failure;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use std::error::Error;
 use std::fmt::{self, Write as _};
 use std::pin::pin;
+use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// Why there is no response.
@@ -26,7 +26,7 @@ pub enum ExchangeError {
     /// The received bytes are not a valid response.
     Broken(String),
     /// The response did not arrive in time.
-    Late,
+    Late(Duration),
 }
 
 /// Sends a request, and returns the response with its complete head. The request's body may still be under way.
@@ -37,10 +37,11 @@ pub async fn exchange(
     connection: &mut UpstreamConnection,
     request: Request<RequestBody>,
     body: &ClientBody,
+    limit: Duration,
 ) -> Result<Response<Incoming>, ExchangeError> {
     connection.progress.restart();
     let mut answer = pin!(connection.sender.try_send_request(request));
-    let mut deadline = Instant::now() + RESPONSE_TIMEOUT;
+    let mut deadline = Instant::now() + limit;
     let failed = loop {
         match timeout_at(deadline, &mut answer).await {
             Ok(Ok(response)) => return Ok(response),
@@ -48,9 +49,9 @@ pub async fn exchange(
             Err(_) => {
                 // The time counts from the last write to the upstream, and not while the client is slow.
                 let now = Instant::now();
-                deadline = if body.is_waiting() { now } else { connection.progress.last_write() } + RESPONSE_TIMEOUT;
+                deadline = if body.is_waiting() { now } else { connection.progress.last_write() } + limit;
                 if deadline <= now {
-                    return Err(ExchangeError::Late);
+                    return Err(ExchangeError::Late(limit));
                 }
             }
         }
@@ -85,7 +86,7 @@ impl ExchangeError {
     pub fn failure(&self) -> Failure {
         match self {
             ExchangeError::Client(failure) => *failure,
-            ExchangeError::Late | ExchangeError::Unconnected(ConnectError::Timeout) => Failure::GatewayTimeout,
+            ExchangeError::Late(_) | ExchangeError::Unconnected(ConnectError::Timeout(_)) => Failure::GatewayTimeout,
             ExchangeError::Unconnected(_)
             | ExchangeError::Unsent
             | ExchangeError::Unanswered(_)
@@ -102,7 +103,7 @@ impl fmt::Display for ExchangeError {
             ExchangeError::Unsent => write!(f, "it closed the connection before the request"),
             ExchangeError::Unanswered(error) => write!(f, "it closed the connection before its response ({error})"),
             ExchangeError::Broken(error) => write!(f, "its response is not valid: {error}"),
-            ExchangeError::Late => write!(f, "no response for {} s", RESPONSE_TIMEOUT.as_secs()),
+            ExchangeError::Late(limit) => write!(f, "no response for {} s", limit.as_secs_f64()),
         }
     }
 }

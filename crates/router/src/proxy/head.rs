@@ -4,9 +4,10 @@
 //! writes its own when it sends one. Therefore no program behind howdah can be made to see another end of a body than
 //! howdah does.
 
+use crate::proxy::forwarded_headers::ForwardedHeaders;
 use crate::proxy::hop_by_hop::ConnectionHeaders;
 use crate::proxy::request_body::{ClientBody, RequestBody};
-use howdah_config::Endpoint;
+use howdah_config::{Endpoint, ProxySettings};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, SERVER, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -25,6 +26,10 @@ pub struct Outgoing<'a> {
     pub body: Rc<ClientBody>,
     /// The protocols to which the connection may change.
     pub upgrade: Option<HeaderValue>,
+    /// The headers about the client, if the server gets them.
+    pub forwarded: Option<ForwardedHeaders>,
+    /// How it is forwarded.
+    pub settings: ProxySettings,
 }
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
@@ -45,6 +50,9 @@ impl Outgoing<'_> {
             if !(matches!(*name, HOST | CONTENT_LENGTH) || of_connection.contains(name)) {
                 headers.append(name, value.clone());
             }
+        }
+        if let Some(forwarded) = &self.forwarded {
+            forwarded.set(headers);
         }
         if let Some(upgrade) = &self.upgrade {
             headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -171,7 +179,8 @@ mod tests {
         let target = request.uri.path_and_query().expect("path").clone();
         let upgrade = upgrade.map(HeaderValue::from_static);
         let body = ClientBody::none();
-        let outgoing = Outgoing { request: &request, target, body, upgrade };
+        let settings = ProxySettings::default();
+        let outgoing = Outgoing { request: &request, target, body, upgrade, forwarded: None, settings };
         let sent = outgoing.attempt(&"127.0.0.1:81".parse().expect("endpoint"));
         let first = format!("{} {}", sent.method(), sent.uri());
         let headers = sent.headers().iter();

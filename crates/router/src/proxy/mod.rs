@@ -3,7 +3,7 @@
 //! - `mod`: a request's way through servers and connections; the client's answer when there is no response
 //! - `balance`: which server of an upstream is next; `retry`: which requests may be sent twice
 //! - `pool`, `connect`, `socket`: connections, and which servers are down
-//! - `head`, `target`, `hop_by_hop`, `upgrade`: which parts of a message's head are passed on, and how it is framed
+//! - `head`, `forwarded_headers`, `target`, `hop_by_hop`, `upgrade`: which parts of a message's head are passed on, and how it is framed
 //! - `exchange`, `request_body`, `response_body`, `timeout`: one request on one connection, streamed both ways
 //! - `tunnel`: WebSockets
 //!
@@ -14,6 +14,7 @@
 mod balance;
 mod connect;
 mod exchange;
+mod forwarded_headers;
 mod head;
 mod hop_by_hop;
 mod pool;
@@ -36,8 +37,9 @@ use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use exchange::{ExchangeError, exchange};
+use forwarded_headers::ForwardedHeaders;
 use head::Outgoing;
-use howdah_config::{Endpoint, Http};
+use howdah_config::{Endpoint, Http, ProxySettings};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use hyper::body::Body;
@@ -58,7 +60,7 @@ pub struct Proxy {
 #[derive(Clone, Copy)]
 pub enum ProxyTarget<'a> {
     /// This server.
-    Server(&'a Endpoint),
+    Server(&'a Endpoint, &'a ProxySettings),
     /// One of the servers of an upstream.
     Upstream(&'a Balancer),
 }
@@ -88,7 +90,9 @@ impl Proxy {
         let request = subject.parts;
         let target = target::of(subject)?;
         let upgrade = upgrade::requested(request, body.exists());
-        self.answer(to, &Outgoing { request, target, body, upgrade }).await
+        let settings = *to.settings();
+        let forwarded = settings.forwarded_headers.then(|| ForwardedHeaders::of(subject));
+        self.answer(to, &Outgoing { request, target, body, upgrade, forwarded, settings }).await
     }
 
     /// Closes connections that have been idle for too long.
@@ -153,8 +157,9 @@ async fn send(
     outgoing: &Outgoing<'_>,
     retry: RetryPolicy,
 ) -> Result<Response<UpstreamBody>, ExchangeError> {
+    let limit = outgoing.settings.response_timeout;
     if let Some(mut connection) = pool.take(retry.max_idle()) {
-        match exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body).await {
+        match exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body, limit).await {
             Ok(response) => return respond(pool, outgoing, connection, response).await,
             Err(ExchangeError::Unsent) => {}
             Err(ExchangeError::Unanswered(_)) if retry.may_repeat(outgoing.body.has_begun()) => {}
@@ -162,8 +167,8 @@ async fn send(
         }
         tracing::debug!(upstream = %pool.endpoint, "an idle connection was closed; sending the request on a new one");
     }
-    let mut connection = pool.connect().await.map_err(ExchangeError::Unconnected)?;
-    let response = exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body).await?;
+    let mut connection = pool.connect(outgoing.settings.connect_timeout).await.map_err(ExchangeError::Unconnected)?;
+    let response = exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body, limit).await?;
     respond(pool, outgoing, connection, response).await
 }
 
@@ -187,8 +192,20 @@ async fn respond(
     let Parts { method, version, .. } = outgoing.request;
     let head = head::response(head, incoming.size_hint().exact(), method, *version)
         .map_err(|problem| ExchangeError::Broken(problem.into()))?;
-    let body = UpstreamStream::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body));
+    let limit = outgoing.settings.response_timeout;
+    let body = UpstreamStream::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body), limit);
     Ok(head.map(|()| UpstreamBody::Stream(body)))
+}
+
+// === impl ProxyTarget ===
+
+impl ProxyTarget<'_> {
+    fn settings(&self) -> &ProxySettings {
+        match self {
+            ProxyTarget::Server(_, settings) => settings,
+            ProxyTarget::Upstream(balancer) => &balancer.settings,
+        }
+    }
 }
 
 // === impl Candidates ===
@@ -197,7 +214,7 @@ impl Candidates<'_> {
     /// The next server that was not tried. Servers that are known to be down come last.
     fn next(&mut self) -> Option<Rc<ConnectionPool>> {
         match self.to {
-            ProxyTarget::Server(endpoint) => {
+            ProxyTarget::Server(endpoint, _) => {
                 self.tried.is_empty().then(|| self.tried.push(0))?;
                 Some(self.proxy.pool(endpoint))
             }

@@ -73,8 +73,8 @@ impl ConnectionPool {
     ///
     /// # Errors
     /// When no server listens there, or none answers in time.
-    pub async fn connect(&self) -> Result<UpstreamConnection, ConnectError> {
-        let stream = connect(&self.endpoint).await?;
+    pub async fn connect(&self, limit: Duration) -> Result<UpstreamConnection, ConnectError> {
+        let stream = connect(&self.endpoint, limit).await?;
         let progress = stream.progress();
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES)

@@ -5,7 +5,7 @@
 
 use crate::proxy::pool::{ConnectionPool, UpstreamConnection};
 use crate::proxy::request_body::ClientBody;
-use crate::proxy::timeout::{RESPONSE_TIMEOUT, WaitTimeout};
+use crate::proxy::timeout::WaitTimeout;
 use crate::response::body::Source;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -14,6 +14,7 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The body of an upstream's response.
 pub enum UpstreamBody {
@@ -79,8 +80,9 @@ impl UpstreamStream {
         connection: UpstreamConnection,
         pool: Rc<ConnectionPool>,
         request: Rc<ClientBody>,
+        limit: Duration,
     ) -> UpstreamStream {
-        let timeout = WaitTimeout::new(RESPONSE_TIMEOUT);
+        let timeout = WaitTimeout::new(limit);
         UpstreamStream { incoming, connection: Some(connection), pool, request, timeout }
     }
 
@@ -92,7 +94,7 @@ impl UpstreamStream {
                     return Poll::Pending;
                 }
                 if self.request.has_ended() {
-                    let reason = format!("it sent nothing for {} s", RESPONSE_TIMEOUT.as_secs());
+                    let reason = format!("it sent nothing for {} s", self.timeout.limit().as_secs_f64());
                     return Poll::Ready(Some(Err(self.break_off(&reason))));
                 }
                 // The upstream answers while the request still arrives, and may need all of it before it continues.

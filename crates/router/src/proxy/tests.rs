@@ -1,15 +1,17 @@
 //! Timeouts that are too long for end-to-end tests, and connections that end at the wrong moment.
 
-use super::timeout::RESPONSE_TIMEOUT;
 use super::*;
 use http::uri::PathAndQuery;
 use http::{Method, Request};
 use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
+
+static SETTINGS: LazyLock<ProxySettings> = LazyLock::new(ProxySettings::default);
 
 /// Runs on an event loop whose clock jumps ahead whenever no other work is left.
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -28,7 +30,8 @@ async fn request(proxy: &Proxy, to: ProxyTarget<'_>, method: Method) -> Answer<U
     let request = Request::builder().method(method).uri("/").body(()).expect("request").into_parts().0;
     let target = PathAndQuery::from_static("/");
     let body = ClientBody::none();
-    let outgoing = Outgoing { request: &request, target, body, upgrade: None };
+    let outgoing =
+        Outgoing { request: &request, target, body, upgrade: None, forwarded: None, settings: *to.settings() };
     proxy.answer(to, &outgoing).await
 }
 
@@ -46,9 +49,9 @@ fn an_upstream_that_does_not_answer_gets_a_minute() {
     let (_listener, endpoint) = listen();
     run(async {
         let began = Instant::now();
-        let answer = request(&Proxy::default(), ProxyTarget::Server(&endpoint), Method::GET).await;
+        let answer = request(&Proxy::default(), ProxyTarget::Server(&endpoint, &SETTINGS), Method::GET).await;
         assert_eq!(answer.err(), Some(Failure::GatewayTimeout));
-        assert_eq!(began.elapsed().as_secs(), RESPONSE_TIMEOUT.as_secs());
+        assert_eq!(began.elapsed().as_secs(), 60);
     });
 }
 
@@ -65,7 +68,7 @@ fn a_response_that_stops_is_cut_after_a_minute() {
         // The clock must not jump while the other thread writes.
         tokio::time::resume();
         let proxy = Proxy::default();
-        let answer = request(&proxy, ProxyTarget::Server(&endpoint), Method::GET).await.expect("answer");
+        let answer = request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS), Method::GET).await.expect("answer");
         let mut body = std::pin::pin!(answer.into_body());
         let first = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
         assert_eq!(first.expect("frame").expect("data").into_data().ok().as_deref(), Some(&b"abc"[..]));
@@ -73,7 +76,7 @@ fn a_response_that_stops_is_cut_after_a_minute() {
         let began = Instant::now();
         let second = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
         assert!(second.expect("frame").is_err());
-        assert_eq!(began.elapsed().as_secs(), RESPONSE_TIMEOUT.as_secs());
+        assert_eq!(began.elapsed().as_secs(), 60);
     });
     assert_eq!(upstream.join().expect("upstream"), "", "the connection is closed");
 }
@@ -96,10 +99,11 @@ fn a_request_on_a_dead_idle_connection_is_sent_again_if_that_is_safe() {
         for (method, expected) in cases {
             let proxy = Proxy::default();
             let method = Method::from_bytes(method.as_bytes()).expect("method");
-            let first = request(&proxy, ProxyTarget::Server(&endpoint), method.clone()).await.expect("answer");
+            let first =
+                request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS), method.clone()).await.expect("answer");
             drop(first);
             assert_eq!(proxy.pool(&endpoint).idle_count(), 1);
-            let second = request(&proxy, ProxyTarget::Server(&endpoint), method.clone()).await;
+            let second = request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS), method.clone()).await;
             let status = second.map_or_else(Failure::status, |response| response.status());
             assert_eq!(status.as_u16(), expected, "{method}");
         }
@@ -129,7 +133,7 @@ fn a_connection_with_a_long_idle_time_gets_no_request_that_cannot_be_repeated() 
             tokio::time::pause();
             tokio::time::advance(Duration::from_secs(idle_seconds)).await;
             tokio::time::resume();
-            drop(request(&proxy, ProxyTarget::Server(&endpoint), method).await.expect("answer"));
+            drop(request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS), method).await.expect("answer"));
             counter.load(std::sync::atomic::Ordering::SeqCst)
         };
         assert_eq!(connections(Method::POST, 0).await, 1);

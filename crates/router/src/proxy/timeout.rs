@@ -14,15 +14,17 @@ pub struct WaitTimeout {
     is_running: bool,
 }
 
-/// How long an upstream may neither take nor send a byte.
-pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-
 // === impl WaitTimeout ===
 
 impl WaitTimeout {
     /// A timeout that does not run yet.
     pub fn new(limit: Duration) -> WaitTimeout {
         WaitTimeout { limit, timer: None, is_running: false }
+    }
+
+    /// The limit.
+    pub fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// Ends the wait: data has arrived.

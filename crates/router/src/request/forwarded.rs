@@ -15,6 +15,8 @@ pub struct ForwardedClient {
     pub address: Option<IpAddr>,
     /// Its protocol.
     pub scheme: Option<Scheme>,
+    /// Whether the peer is a trusted proxy.
+    pub is_trusted: bool,
 }
 
 /// Reads the headers of a request from this peer.
@@ -25,6 +27,7 @@ pub fn read(trusted: &Forwarded, peer: Peer, headers: &HeaderMap) -> ForwardedCl
     ForwardedClient {
         address: trusted.client_ip.as_deref().and_then(|name| client(trusted, headers, name)),
         scheme: trusted.protocol.as_deref().and_then(|name| scheme(headers, name)),
+        is_trusted: true,
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! - `subject`: the request on its way through the router
 //! - `authority`, `path`: its host and its path, validated; `unsafe_fields`: headers that are dropped
+//! - `log_context`: the request of a log line
 //! - `forwarded`: the client behind a trusted proxy; `incoming`: its body; `local_time`: `$time_local`
 
 pub mod authority;
 pub mod forwarded;
 pub mod incoming;
 pub mod local_time;
+pub mod log_context;
 pub mod path;
 pub mod subject;
 pub mod unsafe_fields;

@@ -23,6 +23,8 @@ pub struct Origin {
     pub port: String,
     /// The scheme of the client's URL.
     pub scheme: Scheme,
+    /// Whether the peer is a trusted proxy.
+    pub is_trusted: bool,
     /// When the request began.
     pub since: Instant,
     id: Cell<Option<u128>>,
@@ -64,6 +66,7 @@ impl Origin {
             address: Rc::clone(&peer.remote_addr),
             port: peer.remote_port.clone(),
             scheme: peer.scheme(),
+            is_trusted: false,
             since: Instant::now(),
             id: Cell::new(None),
         };
@@ -74,6 +77,7 @@ impl Origin {
                 origin.port = String::new();
             }
             origin.scheme = named.scheme.unwrap_or(origin.scheme);
+            origin.is_trusted = named.is_trusted;
         }
         origin
     }

@@ -4,6 +4,7 @@
 //! source that is dropped before its end releases its worker or its upstream.
 
 use crate::http1::clock::Clock;
+use crate::request::log_context::LogContext;
 use crate::response::compression::{CompressedBody, Compressible, Encoder};
 use crate::response::log_entry::LogEntry;
 use bytes::Bytes;
@@ -37,6 +38,8 @@ pub struct ResponseBody<S> {
     content: Content<S>,
     log: Option<Box<LogEntry>>,
     clock: Option<Rc<Clock>>,
+    /// The request, for log lines.
+    context: Option<Rc<LogContext>>,
 }
 
 enum Content<S> {
@@ -59,13 +62,18 @@ impl<S> ResponseBody<S> {
     }
 
     fn of(content: Content<S>) -> ResponseBody<S> {
-        ResponseBody { content, log: None, clock: None }
+        ResponseBody { content, log: None, clock: None, context: None }
     }
 }
 
 impl<S: Source> ResponseBody<S> {
     /// Notifies the connection's clock when the body has ended, and writes the entry to the access log.
-    pub fn ends_request(mut self, clock: Rc<Clock>, entry: Option<Box<LogEntry>>) -> ResponseBody<S> {
+    pub fn ends_request(
+        mut self,
+        clock: Rc<Clock>,
+        entry: Option<Box<LogEntry>>,
+        context: Rc<LogContext>,
+    ) -> ResponseBody<S> {
         if let Content::Source(source) = &mut self.content
             && let Some(upstream) = source.take_tunnel()
         {
@@ -73,6 +81,7 @@ impl<S: Source> ResponseBody<S> {
         }
         self.clock = Some(clock);
         self.log = entry;
+        self.context = Some(context);
         self
     }
 }
@@ -105,8 +114,12 @@ impl<S: Source> Body for ResponseBody<S> {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let frame = ready!(Pin::new(&mut self.content).poll_frame(context));
+    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let frame = match self.context.clone() {
+            Some(context) => context.scope(|| Pin::new(&mut self.content).poll_frame(task)),
+            None => Pin::new(&mut self.content).poll_frame(task),
+        };
+        let frame = ready!(frame);
         if let (Some(entry), Some(Ok(data))) = (&mut self.log, frame.as_ref().map(|f| f.as_ref().map(Frame::data_ref)))
         {
             entry.body_bytes += data.map_or(0, Bytes::len) as u64;

@@ -52,6 +52,11 @@ pub enum Failure {
     },
     /// The worker, or the upstream, took too long.
     GatewayTimeout,
+    /// The client has sent more requests than the action's limit allows.
+    TooManyRequests {
+        /// When to try again, in seconds.
+        retry_after: u32,
+    },
 }
 
 // === impl Failure ===
@@ -76,6 +81,7 @@ impl Failure {
             Failure::BadGateway | Failure::WorkerDied { .. } => StatusCode::BAD_GATEWAY,
             Failure::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Failure::GatewayTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Failure::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
@@ -89,7 +95,7 @@ impl Failure {
                 // A client of CONNECT expects a tunnel, and sends no more HTTP.
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Failure::Unavailable { retry_after } => {
+            Failure::Unavailable { retry_after } | Failure::TooManyRequests { retry_after } => {
                 headers.insert(RETRY_AFTER, retry_after.into());
             }
             // The next request could not be distinguished from the rest of this one.

@@ -6,7 +6,7 @@
 
 use crate::request::local_time;
 use crate::response::access_log::AccessLogWriter;
-use howdah_config::{AccessLog, LogFormat, Template, TemplatePart, TemplateVariable, Variables};
+use howdah_config::{AccessLog, LogFormat, RequestView, Template, TemplatePart, TemplateVariable, Variables};
 use http::StatusCode;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -46,6 +46,11 @@ impl LogSink<'_> {
             return None;
         }
         Some(Box::new(self.fill_in(variables, since)))
+    }
+
+    /// Whether a request with this status is not logged.
+    pub fn skips<R: RequestView>(self, request: impl FnOnce() -> R, status: StatusCode) -> bool {
+        !self.settings.skip.is_empty() && self.settings.skip.matches(&request(), status.as_u16())
     }
 
     /// The entry of bytes that were not a request, and were answered with this status. Conditions do not hold for it.

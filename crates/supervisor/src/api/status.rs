@@ -60,13 +60,16 @@ struct Requests {
     total: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct ApplicationStatus {
     processes: ProcessesStatus,
     requests: ActiveRequests,
+    /// Ours: why it does not start. Its requests are answered 503.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct ProcessesStatus {
     running: usize,
     starting: usize,
@@ -86,7 +89,7 @@ struct Auto {
     max: usize,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct ActiveRequests {
     active: u64,
     /// Ours: in the queue.
@@ -110,8 +113,12 @@ pub fn of(control: &Control) -> Status {
         let (waiting, refused) = (of_router(&load.requests_waiting), of_router(&load.requests_rejected));
         applications.insert(
             name.clone(),
-            ApplicationStatus { processes, requests: ActiveRequests { active, waiting, refused } },
+            ApplicationStatus { processes, requests: ActiveRequests { active, waiting, refused }, failure: None },
         );
+    }
+    for (name, reason) in &control.served().failures {
+        let status = ApplicationStatus { failure: Some(reason.clone()), ..ApplicationStatus::default() };
+        applications.insert(name.clone(), status);
     }
     let mut draining = BTreeMap::<String, Draining>::new();
     let is_former = |generation: &&Generation| control.changes.is_former(generation.id());

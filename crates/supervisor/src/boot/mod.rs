@@ -8,13 +8,15 @@ use crate::api::control_socket::ControlListener;
 use crate::api::routes::Api;
 use crate::control::Control;
 use crate::control::change::Origin;
-use crate::control::changes::Changes;
+use crate::control::changes::{Changes, UserSettings};
 use crate::control::router::RouterHandle;
 use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
 use crate::event_loop::Supervisor;
 use crate::generation::generations::Generations;
 use crate::os::files::pid_file::PidFile;
+use crate::os::files::runtime_folder::RuntimeFolder;
+use crate::os::identity::UserAccount;
 use crate::os::listen::{ChosenBy, Listeners};
 use crate::os::processes::reap;
 use crate::os::processes::signals::Signals;
@@ -24,7 +26,7 @@ use crate::plan::application::Defaults;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::StateDirectory;
 use howdah_channel::MAX_THREADS;
-use howdah_config::{Address, Configuration, Context, Document};
+use howdah_config::{Address, Configuration, Context, Document, Settings};
 use start::Start;
 use std::collections::BTreeSet;
 use std::thread::available_parallelism;
@@ -39,16 +41,23 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
     // First: once the control socket and the pid file exist, other programs may send signals.
     let signals = Signals::listen().map_err(system)?;
+    let runtime_folder = start.runtime_dir.clone().map(RuntimeFolder::new);
     let sweep = Sweep::new();
     resources::raise_descriptors();
     resources::kernel_limits().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     reap::adopt_orphans().map_err(system)?;
-    let state = start.state_dir.as_deref().map(StateDirectory::open).transpose()?;
-    let certificates = match &state {
-        Some(state) => Certificates::load(state.folder())?,
-        None => Certificates::default(),
+    // A check leaves the state directory to the howdah that runs.
+    let state_dir = start.state_dir.as_deref();
+    let state = state_dir.filter(|_| start.check.is_none()).map(StateDirectory::open).transpose()?;
+    let certificates = match state_dir {
+        Some(folder) if state.is_some() || folder.is_dir() => Certificates::load(folder)?,
+        _ => Certificates::default(),
     };
     let (document, configuration, origin) = first_configuration(&start, state.as_ref(), &certificates.names())?;
+    let account = match start.account.clone() {
+        Some(account) => account,
+        None => account_of(&configuration.settings)?,
+    };
     let cores = available_parallelism().map_or(1, usize::from);
     let threads = configuration.settings.listen_threads.map_or(cores, |threads| threads as usize);
     let pid_file = start.pid_file.as_deref().map(PidFile::write).transpose()?;
@@ -70,18 +79,18 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     }
     let threads = u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS);
     let defaults = Defaults {
-        account: start.account.clone(),
-        state_folder: start.state_dir.clone(),
+        account: account.clone(),
+        state_folder: start.state_dir.clone().or(start.runtime_dir),
         has_configuration: start.recognised.is_none(),
     };
     let runtime = Runtime {
         stage: Stage::Booting,
         generations: Generations::new(threads),
-        router: RouterHandle::new(start.account, threads),
+        router: RouterHandle::new(account, threads),
         listeners: Listeners::default(),
         certificates,
     };
-    let mut changes = Changes::new(state, defaults);
+    let mut changes = Changes::new(state, defaults, UserSettings::of(&configuration.settings));
     changes.begin(document, configuration, origin, &[], Instant::now());
     Ok(Supervisor {
         signals,
@@ -92,9 +101,24 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         sweep,
         log_file: start.log_file,
         recognised: start.recognised,
+        checked_name: start.check,
         is_announced: false,
         _pid_file: pid_file,
+        _runtime_folder: runtime_folder,
     })
+}
+
+/// The account of the router, and of applications that name no user.
+fn account_of(settings: &Settings) -> Result<UserAccount, String> {
+    match (&settings.user, &settings.group) {
+        (Some(user), group) => {
+            UserAccount::named(user, group.as_deref()).map_err(|problem| format!("settings/user: {problem}"))
+        }
+        (None, Some(group)) => {
+            UserAccount::unprivileged()?.in_group(group).map_err(|problem| format!("settings/group: {problem}"))
+        }
+        (None, None) => UserAccount::unprivileged(),
+    }
 }
 
 fn first_configuration(
@@ -109,7 +133,8 @@ fn first_configuration(
     };
     if let Some(text) = &start.configuration {
         let (document, configuration) = read(text).map_err(|error| error.to_string())?;
-        return Ok((document, configuration, Origin::Start));
+        let origin = if start.check.is_some() { Origin::Check } else { Origin::Start };
+        return Ok((document, configuration, origin));
     }
     let kept = || state.map(StateDirectory::keep_failed).unwrap_or_default();
     match state.map(StateDirectory::configuration).transpose().map(Option::flatten) {

@@ -8,6 +8,7 @@ use crate::os::identity::UserAccount;
 use command_fds::{CommandFdExt, FdMapping};
 use howdah_protocol::inherited;
 use howdah_protocol::inherited::CONTROL_FD;
+use howdah_protocol::log_format::{LOG_FORMAT_VARIABLE, LogFormat};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,18 +24,24 @@ pub const SUPERVISOR_TITLE: &str = "howdah (supervisor)";
 pub struct Start {
     /// The configuration's text; `None` is the stored one, or else an empty one.
     pub configuration: Option<String>,
-    /// The account of the router, and of applications that name no user.
-    pub account: UserAccount,
+    /// The account of the router, and of applications that name no user; `None`: from the settings of the configuration.
+    pub account: Option<UserAccount>,
     /// The kind of application that `howdah serve` recognised, for the first line; `None` for `howdah run`.
     pub recognised: Option<String>,
+    /// The name of the configuration, if it is only checked: everything but the router is started, and exits again.
+    pub check: Option<String>,
     /// Where the configuration is stored; `None` is nowhere.
     pub state_dir: Option<PathBuf>,
     /// Where the control API listens, as in a listener; `None` is nowhere.
     pub control: Option<String>,
+    /// The private folder of a `howdah serve`, which is removed at the end: its control socket and its slow logs.
+    pub runtime_dir: Option<PathBuf>,
     /// The file that is to have the supervisor's process id.
     pub pid_file: Option<PathBuf>,
     /// The file that standard error is, to be reopened at SIGUSR1.
     pub log_file: Option<PathBuf>,
+    /// The form of log lines.
+    pub log_format: LogFormat,
     /// The folder of temporary files, if it is not the system's.
     pub tmp_dir: Option<PathBuf>,
 }
@@ -50,6 +57,7 @@ impl Start {
         };
         let mut command = Command::new("/proc/self/exe");
         command.arg0(SUPERVISOR_TITLE);
+        command.env(LOG_FORMAT_VARIABLE, self.log_format.name());
         if let Some(folder) = &self.tmp_dir {
             command.env("TMPDIR", folder);
         }

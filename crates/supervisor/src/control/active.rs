@@ -15,6 +15,8 @@ pub struct ActiveConfiguration {
     pub configuration: Configuration,
     /// The generation of each application.
     pub generations: BTreeMap<String, u64>,
+    /// Why each application that has no generation does not start, in one line.
+    pub failures: BTreeMap<String, String>,
     /// The listening sockets, in the order of the configuration.
     pub listeners: Vec<u64>,
     /// The access log while one is configured. A router that is started again writes to the same file.
@@ -31,6 +33,7 @@ impl ActiveConfiguration {
             document: Document::initial(),
             configuration: Configuration::default(),
             generations: BTreeMap::new(),
+            failures: BTreeMap::new(),
             listeners: Vec::new(),
             access_log: None,
         }

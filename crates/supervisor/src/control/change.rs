@@ -4,19 +4,19 @@
 //! change keeps its processes, and a listener its socket. A failure on the way ends the change, and nothing has happened.
 
 use crate::control::active::ActiveConfiguration;
+use crate::control::change_request::{ChangeKind, ChangeRequest};
 use crate::control::runtime::Runtime;
 use crate::control::warm_up::{WarmUp, WarmUpStep};
 use crate::generation::Generation;
 use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::{ChosenBy, Listeners};
 use crate::plan::application::{Plan, check_settings};
-use crate::plan::planning::Planning;
+use crate::plan::planning::{Planned, Planning};
 use howdah_config::Configuration;
 use howdah_protocol::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Instant;
-use tokio::sync::oneshot;
 
 /// A change in progress.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub struct Change {
     pub origin: Origin,
     /// The generations that it started.
     pub started: Vec<u64>,
+    /// The applications that are left out if they do not start.
+    pub tolerated: BTreeSet<String>,
     /// How far it is.
     pub progress: Progress,
 }
@@ -34,9 +36,10 @@ pub struct Change {
 /// Where a change comes from.
 #[derive(Debug)]
 pub enum Origin {
-    /// The command line. If the change fails, howdah does not start.
+    /// The command line. If the change fails, or no application starts, howdah does not start.
     Start,
-    /// The state directory. If the change fails, howdah starts with an empty configuration.
+    /// The state directory. If the change fails, howdah starts with an empty configuration. It does not fail only because
+    /// applications do not start.
     Stored,
     /// The empty configuration, in place of a stored one that failed. That one remains stored: it may work at the next
     /// start.
@@ -45,30 +48,11 @@ pub enum Origin {
     Request(ChangeRequest),
     /// A deploy was found.
     Deploy(Deploy),
+    /// Another attempt to start the applications that did not start.
+    Retry,
+    /// The command line, for a check: everything ends before the configuration is active.
+    Check,
 }
-
-/// A change that the control API requested.
-#[derive(Debug)]
-pub struct ChangeRequest {
-    /// The kind of change.
-    pub kind: ChangeKind,
-    /// When it began.
-    pub since: Instant,
-    /// Gets the result.
-    pub outcome: oneshot::Sender<ChangeOutcome>,
-}
-
-/// The kind of change that a request makes.
-#[derive(Clone, Debug)]
-pub enum ChangeKind {
-    /// The configuration, by this method and path.
-    Configuration(String),
-    /// Nothing of the configuration: this application is restarted.
-    Restart(String),
-}
-
-/// The result of a change: the ETag of the configuration that is active now, or why the change failed.
-pub type ChangeOutcome = Result<String, String>;
 
 /// Applications that are reloaded together.
 #[derive(Debug)]
@@ -86,6 +70,8 @@ pub struct DeployedApplication {
     pub name: String,
     /// Why it is reloaded, for the log.
     pub cause: DeployCause,
+    /// The scripts that were written. PHP must be able to compile them.
+    pub written: Vec<PathBuf>,
 }
 
 /// Why an application is reloaded.
@@ -95,6 +81,8 @@ pub enum DeployCause {
     Swapped(PinnedLink),
     /// This file was written.
     Edited(PathBuf),
+    /// Its processes still write to a log that was renamed.
+    LogsReopened,
 }
 
 /// How far a change is.
@@ -122,12 +110,18 @@ pub enum Progress {
 pub enum ChangeStep {
     /// It waits for an event.
     Wait,
+    /// Its plans have taken too long: these are complete.
+    Planned(Result<Planned, String>),
     /// It starts new generations.
     Prepare(Vec<Plan>),
+    /// It goes on without this generation, which does not start for this reason.
+    LeaveOut(u64, String),
     /// It lets the router warm up the new generations.
     WarmUp(BTreeSet<u64>),
     /// Its warm-up failed for this reason.
     AbandonWarmUp(String),
+    /// It is a check, and complete.
+    Checked,
     /// It lets the router switch.
     Switch,
     /// It fails for this reason.
@@ -141,9 +135,9 @@ impl Origin {
     /// prevent them.
     pub fn is_stored(&self) -> bool {
         match self {
-            Origin::Stored | Origin::Fallback | Origin::Deploy(_) => true,
+            Origin::Stored | Origin::Fallback | Origin::Deploy(_) | Origin::Retry => true,
             Origin::Request(request) => matches!(request.kind, ChangeKind::Restart(_)),
-            Origin::Start => false,
+            Origin::Start | Origin::Check => false,
         }
     }
 
@@ -180,19 +174,29 @@ impl Change {
     pub fn next_step(&mut self, runtime: &Runtime, now: Instant) -> ChangeStep {
         match &mut self.progress {
             Progress::Planning(planning) if planning.deadline() <= now => {
-                return ChangeStep::Fail(planning.timeout_reason());
+                return ChangeStep::Planned(planning.give_up());
             }
             Progress::Planning(_) | Progress::Switching { .. } => return ChangeStep::Wait,
             Progress::Planned(plans) => return ChangeStep::Prepare(std::mem::take(plans)),
             Progress::Booting | Progress::WarmingUp(_) => {}
         }
         let new = || runtime.generations.iter().filter(|generation| self.started.contains(&generation.id()));
-        if let Some((name, reason)) = new().find_map(|new| Some((new.name(), new.failure()?))) {
-            return ChangeStep::Fail(format!("the application {name:?} does not start: {reason}"));
+        if let Some((new, reason)) = new().find_map(|new| Some((new, new.failure()?))) {
+            let reason = format!("the application {:?} does not start: {reason}", new.name());
+            return match self.tolerated.contains(new.name()) {
+                true => ChangeStep::LeaveOut(new.id(), reason),
+                false => ChangeStep::Fail(reason),
+            };
         }
         if matches!(self.progress, Progress::Booting) {
             if !new().all(Generation::is_proven) {
                 return ChangeStep::Wait;
+            }
+            if matches!(self.origin, Origin::Check) {
+                return ChangeStep::Checked;
+            }
+            if let Some(reason) = self.useless() {
+                return ChangeStep::Fail(reason.to_owned());
             }
             let pending = new().filter(|new| !new.release().warm_up.is_empty()).map(Generation::id).collect();
             self.progress = Progress::WarmingUp(WarmUp::new(pending, now));
@@ -209,13 +213,32 @@ impl Change {
         }
     }
 
+    /// Whether the change may succeed without all of its applications.
+    pub fn outlives_failures(&self) -> bool {
+        match self.origin {
+            Origin::Start => self.next.configuration.applications.len() > 1,
+            Origin::Check => false,
+            _ => true,
+        }
+    }
+
+    /// Why nothing that the change was to start has started.
+    fn useless(&self) -> Option<&str> {
+        let is_useless = match self.origin {
+            Origin::Start => self.next.generations.is_empty(),
+            Origin::Retry => self.started.is_empty(),
+            _ => false,
+        };
+        self.next.failures.values().next().filter(|_| is_useless).map(String::as_str)
+    }
+
     /// Opens the sockets and the access log, and starts the generations that were planned.
     ///
     /// # Errors
     /// With the option and what to do. [`Self::started`] lists the generations that were started before.
     pub fn prepare(
         &mut self,
-        plans: Vec<Plan>,
+        mut plans: Vec<Plan>,
         active: &ActiveConfiguration,
         chosen_by: ChosenBy,
         runtime: &mut Runtime,
@@ -225,8 +248,14 @@ impl Change {
         let configuration = &self.next.configuration;
         check_settings(&configuration.settings)?;
         self.next.access_log = open_access_log(configuration, active)?;
-        self.next.listeners = open_listeners(configuration, &mut runtime.listeners, chosen_by)?;
-        let is_new = |name: &str| plans.iter().any(|plan| plan.name == name);
+        // The howdah that runs may have the same addresses.
+        if !matches!(self.origin, Origin::Check) {
+            self.next.listeners = open_listeners(configuration, &mut runtime.listeners, chosen_by)?;
+        }
+        if let Origin::Deploy(deploy) = &self.origin {
+            plans.iter_mut().for_each(|plan| plan.written = deploy.written_of(&plan.name));
+        }
+        let is_new = |name: &str| plans.iter().any(|plan| plan.name == name) || self.next.failures.contains_key(name);
         let kept = configuration.applications.keys().filter(|name| !is_new(name));
         let kept = kept.filter_map(|name| Some((name.clone(), *active.generations.get(name)?)));
         let mut generations: BTreeMap<String, u64> = kept.collect();
@@ -268,6 +297,15 @@ fn open_listeners(
     ids.collect()
 }
 
+// === impl Deploy ===
+
+impl Deploy {
+    fn written_of(&self, name: &str) -> Vec<PathBuf> {
+        let application = self.applications.iter().find(|application| application.name == name);
+        application.map(|application| application.written.clone()).unwrap_or_default()
+    }
+}
+
 // === impl DeployCause ===
 
 impl std::fmt::Display for DeployCause {
@@ -277,6 +315,7 @@ impl std::fmt::Display for DeployCause {
                 write!(f, "{} now leads to {}", link.display(), leads_to.display())
             }
             DeployCause::Edited(file) => write!(f, "{} has changed", file.display()),
+            DeployCause::LogsReopened => write!(f, "its logs are opened again"),
         }
     }
 }

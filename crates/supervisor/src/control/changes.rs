@@ -6,17 +6,19 @@
 //! of a supervisor is a change like any other.
 
 use crate::control::active::ActiveConfiguration;
-use crate::control::change::{Change, ChangeKind, ChangeRequest, ChangeStep, Deploy, Origin, Progress};
+use crate::control::change::{Change, ChangeStep, Deploy, Origin, Progress};
+use crate::control::change_request::first_line;
+use crate::control::retries::Retries;
 use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
 use crate::control::warm_up::WarmUp;
 use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::ChosenBy;
 use crate::plan::application::{Defaults, Plan, Strictness};
-use crate::plan::planning::Planning;
+use crate::plan::planning::{Planned, Planning};
 use crate::policy::pace::router_timeouts;
 use crate::store::state_directory::StateDirectory;
-use howdah_config::{Application, Configuration, Document};
+use howdah_config::{Application, Configuration, Document, Settings};
 use howdah_protocol::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::{Context, Poll};
@@ -30,8 +32,14 @@ pub struct Changes {
     /// Where the configuration is stored.
     state: Option<StateDirectory>,
     defaults: Defaults,
+    /// The user settings with which howdah started.
+    user_settings: UserSettings,
     /// Why the first configuration does not run.
     start_failure: Option<String>,
+    /// Whether a check is complete, and found no failure.
+    is_checked: bool,
+    /// When the applications that do not start are tried again.
+    retries: Retries,
     /// Reloads that have ended since [`Self::take_ended_deploys`].
     ended_deploys: Vec<EndedDeploy>,
 }
@@ -45,6 +53,13 @@ pub struct EndedDeploy {
     pub failure: Option<String>,
     /// Where the paths of each application led when its new generation was rejected.
     pub rejected: BTreeMap<String, Vec<PinnedLink>>,
+}
+
+/// The settings about the user, which are read only when howdah starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserSettings {
+    user: Option<String>,
+    group: Option<String>,
 }
 
 /// The meaning of a router's report that it has applied a configuration.
@@ -65,13 +80,16 @@ const MAX_ROUTERS_LOST: u32 = 3;
 
 impl Changes {
     /// Before the first configuration.
-    pub fn new(state: Option<StateDirectory>, defaults: Defaults) -> Changes {
+    pub fn new(state: Option<StateDirectory>, defaults: Defaults, user_settings: UserSettings) -> Changes {
         Changes {
             active: ActiveConfiguration::empty(),
             change: None,
             state,
             defaults,
+            user_settings,
             start_failure: None,
+            is_checked: false,
+            retries: Retries::default(),
             ended_deploys: Vec::new(),
         }
     }
@@ -133,17 +151,47 @@ impl Changes {
         let new = configuration.applications.iter().filter(|(name, application)| !is_kept(name, application));
         let new: Vec<_> = new.map(|(name, application)| (name.clone(), application.clone())).collect();
         let strictness = if origin.is_stored() { Strictness::Lenient } else { Strictness::Strict };
+        // An application that did not start before does not prevent changes of others.
+        let is_tolerated = |name: &str, application: &Application| match origin {
+            Origin::Start | Origin::Stored | Origin::Check => true,
+            _ => {
+                active.failures.contains_key(name)
+                    && active.configuration.applications.get(name) == Some(application)
+                    && !restart.contains(&name)
+            }
+        };
+        let tolerated = configuration.applications.iter().filter(|(name, application)| is_tolerated(name, application));
+        let tolerated: BTreeSet<_> = tolerated.map(|(name, _)| name.clone()).collect();
+        // A request names the options of the configuration that it sends.
+        let has_configuration = self.defaults.has_configuration || matches!(origin, Origin::Request(_));
+        let defaults = Defaults { has_configuration, ..self.defaults.clone() };
         let progress = match new.is_empty() {
             true => Progress::Planned(Vec::new()),
-            false => Progress::Planning(Planning::begin(new, &self.defaults, strictness, now)),
+            false => Progress::Planning(Planning::begin(new, &tolerated, &defaults, strictness, now)),
         };
         let version = active.version + 1;
         let next = ActiveConfiguration { version, document, configuration, ..ActiveConfiguration::empty() };
-        self.change = Some(Change { next, origin, started: Vec::new(), progress });
+        self.change = Some(Change { next, origin, started: Vec::new(), tolerated, progress });
+    }
+
+    /// When [`Self::begin_retry`] has something to do.
+    pub fn retry_at(&self) -> Option<Instant> {
+        self.retries.at()
+    }
+
+    /// Begins another attempt to start the applications that do not start, if it is time. No change must be in progress.
+    /// Returns `false` if no attempt is due.
+    pub fn begin_retry(&mut self, now: Instant) -> bool {
+        let is_due = self.retries.is_due(!self.active.failures.is_empty(), now);
+        if is_due {
+            let (document, configuration) = (self.active.document.clone(), self.active.configuration.clone());
+            self.begin(document, configuration, Origin::Retry, &[], now);
+        }
+        is_due
     }
 
     /// The plans of a change, when they are complete.
-    pub fn poll_planned(&mut self, stage: Stage, cx: &mut Context<'_>) -> Poll<Result<Vec<Plan>, String>> {
+    pub fn poll_planned(&mut self, stage: Stage, cx: &mut Context<'_>) -> Poll<Result<Planned, String>> {
         match self.change.as_mut().map(|change| &mut change.progress) {
             Some(Progress::Planning(planning)) if stage.has_changes() => planning.poll(cx),
             _ => Poll::Pending,
@@ -151,10 +199,15 @@ impl Changes {
     }
 
     /// The plans of the change are complete, or there are none.
-    pub fn on_planned(&mut self, plans: Result<Vec<Plan>, String>, runtime: &mut Runtime, now: Instant) {
+    pub fn on_planned(&mut self, planned: Result<Planned, String>, runtime: &mut Runtime, now: Instant) {
         let Some(change) = &mut self.change else { return };
-        match plans {
-            Ok(plans) => change.progress = Progress::Planned(plans),
+        match planned {
+            Ok(Planned { plans, failures }) => {
+                change.progress = Progress::Planned(plans);
+                for (name, reason) in failures {
+                    self.leave_out(name, &reason);
+                }
+            }
             Err(problem) => self.fail(&problem, runtime, now),
         }
     }
@@ -169,9 +222,12 @@ impl Changes {
         {
             match change.next_step(runtime, now) {
                 ChangeStep::Wait => break,
+                ChangeStep::Planned(planned) => self.on_planned(planned, runtime, now),
                 ChangeStep::Prepare(plans) => self.prepare(plans, runtime, now),
+                ChangeStep::LeaveOut(id, reason) => self.leave_out_generation(id, &reason, runtime),
                 ChangeStep::WarmUp(generations) => self.warm_up(&generations, runtime, now),
                 ChangeStep::AbandonWarmUp(reason) => self.abandon_warm_up(None, &reason, runtime, now),
+                ChangeStep::Checked => self.finish_check(runtime, now),
                 ChangeStep::Switch => self.switch(runtime, now),
                 ChangeStep::Fail(reason) => self.fail(&reason, runtime, now),
             }
@@ -186,6 +242,44 @@ impl Changes {
             Ok(()) => runtime.generations.on_time(now),
             Err(reason) => self.fail(&reason, runtime, now),
         }
+    }
+
+    /// Ends a check. It reports all applications that do not start.
+    fn finish_check(&mut self, runtime: &mut Runtime, now: Instant) {
+        let failures = self.change.iter().flat_map(|change| change.next.failures.values());
+        let failures: Vec<_> = failures.cloned().collect();
+        if failures.is_empty() {
+            self.is_checked = true;
+            self.change = None;
+        } else {
+            self.fail(&failures.join("; "), runtime, now);
+        }
+    }
+
+    /// Whether a check is complete, and found no failure.
+    pub fn is_checked(&self) -> bool {
+        self.is_checked
+    }
+
+    /// Goes on without this application, which does not start.
+    fn leave_out(&mut self, name: String, reason: &str) {
+        let Some(change) = &mut self.change else { return };
+        let reason = first_line(reason).to_owned();
+        // Each attempt fails for the same reason, mostly.
+        if self.active.failures.get(&name) != Some(&reason) && change.outlives_failures() {
+            tracing::error!("{reason}; the requests of {name:?} are answered 503, and howdah tries again");
+        }
+        change.next.generations.remove(&name);
+        change.next.failures.insert(name, reason);
+    }
+
+    /// Goes on without this generation, which does not start.
+    fn leave_out_generation(&mut self, id: u64, reason: &str, runtime: &mut Runtime) {
+        let Some(change) = &mut self.change else { return };
+        runtime.discard(&[id]);
+        change.started.retain(|started| *started != id);
+        let name = runtime.generations.get(id).map(|generation| generation.name().to_owned());
+        name.into_iter().for_each(|name| self.leave_out(name, reason));
     }
 
     fn warm_up(&mut self, generations: &BTreeSet<u64>, runtime: &mut Runtime, now: Instant) {
@@ -307,12 +401,19 @@ impl Changes {
             }
         }
         let configured = if switched.is_some() { Configured::Switched } else { Configured::Unchanged };
-        match switched.map(|change| change.origin) {
+        let (origin, before) = switched.map(|change| (change.origin, change.next.failures)).unzip();
+        match origin {
             Some(Origin::Request(request)) => request.succeed(&self.active.document),
             Some(Origin::Deploy(deploy)) => {
                 self.ended_deploys.push(EndedDeploy { deploy, failure: None, rejected: BTreeMap::new() });
             }
-            Some(Origin::Start | Origin::Stored | Origin::Fallback) | None => {}
+            Some(Origin::Retry) => {
+                let before = before.into_iter().flat_map(BTreeMap::into_keys);
+                for name in before.filter(|name| self.active.generations.contains_key(name)) {
+                    tracing::info!("the application {name:?} has started");
+                }
+            }
+            Some(Origin::Start | Origin::Stored | Origin::Fallback | Origin::Check) | None => {}
         }
         self.stop_unused(runtime, now);
         configured
@@ -453,7 +554,10 @@ impl Changes {
                 let failure = Some(first_line(reason).to_owned());
                 self.ended_deploys.push(EndedDeploy { deploy, failure, rejected });
             }
-            Origin::Start | Origin::Fallback => self.start_failure = Some(first_line(reason).to_owned()),
+            Origin::Retry => {}
+            Origin::Start | Origin::Fallback | Origin::Check => {
+                self.start_failure = Some(first_line(reason).to_owned())
+            }
             Origin::Stored => {
                 let kept = self.state.as_ref().map(StateDirectory::keep_failed).unwrap_or_default();
                 tracing::error!(
@@ -473,40 +577,17 @@ impl Changes {
         if configuration.settings.listen_threads.is_some_and(|wanted| wanted != u32::from(threads)) {
             tracing::warn!("settings/listen_threads: {threads} threads run; restart howdah to change their number");
         }
+        if self.user_settings != UserSettings::of(&configuration.settings) {
+            tracing::warn!("settings/user, settings/group: the router keeps its user; restart howdah to change it");
+        }
     }
 }
 
-// === impl ChangeRequest ===
+// === impl UserSettings ===
 
-impl ChangeRequest {
-    /// The change is complete: this is the active configuration.
-    fn succeed(self, active: &Document) {
-        let took = self.since.elapsed().as_millis();
-        match &self.kind {
-            ChangeKind::Configuration(how) => {
-                tracing::info!("the configuration is active ({how}) after {took} ms");
-            }
-            ChangeKind::Restart(name) => tracing::info!("the application {name:?} was restarted after {took} ms"),
-        }
-        let _ = self.outcome.send(Ok(active.etag()));
+impl UserSettings {
+    /// The user settings of a configuration.
+    pub fn of(settings: &Settings) -> UserSettings {
+        UserSettings { user: settings.user.clone(), group: settings.group.clone() }
     }
-
-    /// The change has failed, and nothing has happened.
-    fn fail(self, reason: &str) {
-        let line = first_line(reason);
-        match &self.kind {
-            ChangeKind::Configuration(how) => {
-                tracing::error!("the configuration change failed ({how}): {line}");
-            }
-            ChangeKind::Restart(name) => {
-                tracing::error!("the application {name:?} was not restarted; what ran before goes on: {line}");
-            }
-        }
-        let _ = self.outcome.send(Err(reason.to_owned()));
-    }
-}
-
-/// Without the output of an application: that is on standard error already.
-fn first_line(reason: &str) -> &str {
-    reason.lines().next().unwrap_or_default().trim_end_matches(':')
 }

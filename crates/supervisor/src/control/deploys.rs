@@ -6,12 +6,12 @@
 use crate::control::change::{Deploy, DeployCause, DeployedApplication, Origin};
 use crate::control::changes::{Changes, EndedDeploy};
 use crate::control::runtime::Runtime;
-use crate::control::watch::{DeployNotice, Watch, WatchedApplication};
+use crate::control::watch::{DeployNotice, Watch, WatchedApplication, is_compiled};
 use crate::generation::Generation;
 use crate::plan::resolution::difference;
 use howdah_config::Reload;
 use howdah_protocol::generation_paths::PinnedLink;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -22,6 +22,8 @@ pub struct Deploys {
     watch: Watch,
     /// The applications that may have to be reloaded, when it is their turn.
     due: BTreeMap<String, DueReload>,
+    /// The scripts of each application that were written and are in no generation yet.
+    written: BTreeMap<String, BTreeSet<PathBuf>>,
     /// The applications whose paths do not lead to what runs.
     unresolved: BTreeMap<String, Unresolved>,
 }
@@ -31,8 +33,10 @@ pub struct Deploys {
 struct DueReload {
     /// Its paths lead there now.
     swap: Option<Vec<PinnedLink>>,
-    /// A file was written, at this time.
+    /// This file was written, and others, the last one at this time.
     edit: Option<(PathBuf, Instant)>,
+    /// Its logs are to be opened again.
+    logs: bool,
 }
 
 /// An application whose paths do not lead to what runs.
@@ -51,7 +55,7 @@ struct Unresolved {
 impl Deploys {
     /// Watches nothing yet.
     pub fn new() -> Deploys {
-        Deploys { watch: Watch::new(), due: BTreeMap::new(), unresolved: BTreeMap::new() }
+        Deploys { watch: Watch::new(), due: BTreeMap::new(), written: BTreeMap::new(), unresolved: BTreeMap::new() }
     }
 
     /// The next notice of the watching threads.
@@ -79,10 +83,17 @@ impl Deploys {
                     self.unresolved(&application, generation.id()).is_lost = true;
                 }
             }
-            DeployNotice::Edited { application, file, at } => {
-                self.due.entry(application).or_default().edit = Some((file, at));
+            DeployNotice::Edited { application, files, at } => {
+                let scripts = files.iter().filter(|file| is_compiled(file)).cloned();
+                self.written.entry(application.clone()).or_default().extend(scripts);
+                self.due.entry(application).or_default().edit = files.into_iter().next().map(|file| (file, at));
             }
         }
+    }
+
+    /// The logs of this application are to be opened again: new processes do that.
+    pub fn reopen_logs(&mut self, application: &str) {
+        self.due.entry(application.to_owned()).or_default().logs = true;
     }
 
     /// Begins the next reload that is due. Returns `false` if no reload is due. No change must be in progress.
@@ -117,15 +128,17 @@ impl Deploys {
         runtime: &Runtime,
     ) -> Option<DeployedApplication> {
         let reload = changes.active().configuration.applications.get(name)?.reload;
-        if reload == Reload::Never {
+        if reload == Reload::Never && !due.logs {
             return None;
         }
         let generation = generation_of(name, changes, runtime)?;
         let swap = due.swap.and_then(|led_to| self.new_release(generation, &led_to)).map(DeployCause::Swapped);
         // The generation has read what was written before its start.
         let edit = due.edit.filter(|(_, at)| reload == Reload::OnChange && *at > generation.born());
-        let cause = swap.or_else(|| edit.map(|(file, _)| DeployCause::Edited(file)))?;
-        Some(DeployedApplication { name: name.to_owned(), cause })
+        let edit = || edit.map(|(file, _)| DeployCause::Edited(file));
+        let cause = swap.or_else(edit).or_else(|| due.logs.then_some(DeployCause::LogsReopened))?;
+        let written = self.written.get(name).into_iter().flatten().cloned().collect();
+        Some(DeployedApplication { name: name.to_owned(), cause, written })
     }
 
     /// The first link that leads elsewhere than the generation's. `None` if all lead to what runs, or to a release that
@@ -165,8 +178,12 @@ impl Deploys {
     pub fn on_ended(&mut self, ended: EndedDeploy, changes: &Changes, runtime: &Runtime, now: Instant) {
         let EndedDeploy { deploy, failure, mut rejected } = ended;
         let took = (now - deploy.since).as_millis();
-        for DeployedApplication { name, cause } in deploy.applications {
+        for DeployedApplication { name, cause, written } in deploy.applications {
             let Some(reason) = &failure else {
+                if let Some(pending) = self.written.get_mut(&name) {
+                    // A file that was written again meanwhile is reported again.
+                    pending.retain(|file| !written.contains(file));
+                }
                 tracing::info!("the application {name:?} was reloaded in {took} ms, because {cause}");
                 continue;
             };
@@ -193,6 +210,7 @@ impl Deploys {
             Some(WatchedApplication { name: name.clone(), generation: generation.id(), application, led_to })
         });
         let watched: Vec<_> = watched.collect();
+        self.written.retain(|name, _| watched.iter().any(|watched| watched.name == *name));
         let is_watched = |generation: u64| watched.iter().any(|watched| watched.generation == generation);
         self.unresolved.retain(|_, unresolved| is_watched(unresolved.generation));
         self.watch.watch(watched);

@@ -8,13 +8,16 @@
 //! - [`shutdown`]: the [stages](stage) in which everything exits
 //!
 //! A change that fails leaves what ran before. If the configuration of the command line fails, the supervisor exits, with
-//! one line; if a stored one fails, it starts with an empty one.
+//! one line; if a stored one fails, it starts with an empty one. At the start, an application that does not start does
+//! not hold the others down: its requests are answered 503, and it is [tried again](retries).
 
 pub mod active;
 pub mod change;
+pub mod change_request;
 pub mod changes;
 pub mod deploys;
 pub mod hand_over;
+pub mod retries;
 pub mod router;
 pub mod runtime;
 mod shutdown;
@@ -25,7 +28,7 @@ pub mod watch;
 use crate::generation::Generation;
 use crate::os::processes::reap;
 use crate::os::system_error::error_text;
-use crate::plan::application::Plan;
+use crate::plan::planning::Planned;
 use active::ActiveConfiguration;
 use changes::{Changes, Configured};
 use deploys::Deploys;
@@ -55,7 +58,7 @@ pub struct Control {
 #[derive(Debug)]
 pub enum ControlEvent {
     /// The plans of a change are complete.
-    Planned(Result<Vec<Plan>, String>),
+    Planned(Result<Planned, String>),
     /// A deploy was found.
     Notice(DeployNotice),
     /// A message of the router; `None` when it has closed its socket.
@@ -236,13 +239,30 @@ impl Control {
         self.is_idle() && self.deploys.begin_next(&mut self.changes, &self.runtime, now)
     }
 
+    /// Begins another attempt to start applications that do not start, if it is time. Returns `false` if none is due.
+    pub fn begin_retry(&mut self, now: Instant) -> bool {
+        self.is_idle() && self.changes.begin_retry(now)
+    }
+
+    /// Whether the configuration was only to be checked, and that is done.
+    pub fn is_checked(&self) -> bool {
+        self.changes.is_checked()
+    }
+
     // Time
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         let Runtime { generations, router, stage, .. } = &self.runtime;
-        let deadlines =
-            [generations.next_deadline(), router.next_deadline(), stage.deadline(), self.changes.next_deadline()];
+        // A change in progress comes first.
+        let retry_at = self.changes.retry_at().filter(|_| self.is_idle());
+        let deadlines = [
+            generations.next_deadline(),
+            router.next_deadline(),
+            stage.deadline(),
+            self.changes.next_deadline(),
+            retry_at,
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -280,8 +300,24 @@ impl Control {
         matches!(self.runtime.stage, Stage::Killing(until) if until <= now)
     }
 
+    /// Opens all logs again. If the log of howdah's messages was opened again, too (`has_new_log`), all processes get it.
+    pub fn reopen_logs(&mut self, has_new_log: bool) {
+        self.reopen_access_log();
+        if has_new_log && self.runtime.router.is_running() {
+            match rustix::stdio::stderr().try_clone_to_owned() {
+                Ok(log) => self.runtime.router.send(ToRouter::ReopenErrorLog, vec![log]),
+                Err(error) => tracing::error!("the router writes the old log: {}", error_text(&error)),
+            }
+        }
+        for (name, application) in &self.changes.active().configuration.applications {
+            if application.stdout.is_some() || application.stderr.is_some() || has_new_log {
+                self.deploys.reopen_logs(name);
+            }
+        }
+    }
+
     /// Reopens the access log. A router that is started later gets the new file.
-    pub fn reopen_access_log(&mut self) {
+    fn reopen_access_log(&mut self) {
         let Some(log) = self.changes.access_log_mut() else { return };
         if !log.reopen() || !self.runtime.router.is_running() {
             return;

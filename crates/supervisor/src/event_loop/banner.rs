@@ -1,13 +1,14 @@
-//! The first lines on standard output: what runs, where, and on which PHP.
+//! The first lines on standard output: what runs, where, on which PHP, and where its control API is.
 
 use crate::control::Control;
+use crate::os::listen::Listeners;
 use howdah_config::Address;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
 /// Prints the lines, unbuffered. A closed standard output is no reason to fail.
-pub fn print(recognised: Option<&str>, control: &Control) {
+pub fn print(recognised: Option<&str>, control: &Control, control_listeners: &Listeners) {
     let mut text = concat!("howdah ", env!("CARGO_PKG_VERSION")).to_owned();
     if let Some(recognised) = recognised {
         let _ = write!(text, ": {recognised}");
@@ -30,7 +31,20 @@ pub fn print(recognised: Option<&str>, control: &Control) {
             let _ = writeln!(text, "PHP {}, opcache {opcache}, {processes} {plural}", loaded.version);
         }
     }
+    for (name, reason) in &control.changes.active().failures {
+        let _ = writeln!(text, "application {name:?}: answers 503: {reason}");
+    }
+    for (_, address) in control_listeners.addresses() {
+        let _ = writeln!(text, "control {address}");
+    }
     let mut stdout = io::stdout();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Prints that the configuration passed its check.
+pub fn print_checked(name: &str) {
+    let mut stdout = io::stdout();
+    let text = format!("{name}: the configuration is valid, and its applications start on this machine\n");
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 

@@ -11,6 +11,7 @@ use crate::control::stage::Stage;
 use crate::control::{Control, ControlEvent};
 use crate::os::files::logs;
 use crate::os::files::pid_file::PidFile;
+use crate::os::files::runtime_folder::RuntimeFolder;
 use crate::os::listen::Listeners;
 use crate::os::processes::signals::{SignalRequest, Signals};
 use crate::os::processes::sweep::Sweep;
@@ -40,10 +41,14 @@ pub struct Supervisor {
     pub log_file: Option<PathBuf>,
     /// The kind of application that `howdah serve` recognised, for the first lines.
     pub recognised: Option<String>,
+    /// The name of the configuration that is only checked.
+    pub checked_name: Option<String>,
     /// Whether the first lines are printed.
     pub is_announced: bool,
     /// Removed at the end.
     pub _pid_file: Option<PidFile>,
+    /// Removed at the end.
+    pub _runtime_folder: Option<RuntimeFolder>,
 }
 
 #[derive(Debug)]
@@ -65,7 +70,7 @@ impl Supervisor {
         self.control.on_time(Instant::now());
         // A configuration without applications waits for no event: only this starts its router.
         let mut result = self.control.advance(Instant::now());
-        if result.is_err() {
+        if result.is_err() || self.control.is_checked() {
             self.control.quit(Instant::now());
         }
         while !self.is_over() {
@@ -76,10 +81,13 @@ impl Supervisor {
             if self.next_deadline().is_some_and(|at| at <= now) {
                 handled = handled.and_then(|()| self.handle(Event::Time, now));
             }
-            if result.is_ok() && handled.is_err() {
+            if result.is_ok() && (handled.is_err() || self.control.is_checked()) {
                 result = handled;
                 self.control.quit(now);
             }
+        }
+        if result.is_ok() && self.control.is_checked() {
+            banner::print_checked(self.checked_name.as_deref().unwrap_or_default());
         }
         result
     }
@@ -130,7 +138,10 @@ impl Supervisor {
         self.announce();
         loop {
             self.control.advance(now)?;
-            if !self.api.begin_next(&mut self.control, now) && !self.control.begin_reload(now) {
+            let has_begun = self.api.begin_next(&mut self.control, now)
+                || self.control.begin_reload(now)
+                || self.control.begin_retry(now);
+            if !has_begun {
                 return Ok(());
             }
         }
@@ -156,12 +167,15 @@ impl Supervisor {
     }
 
     fn reopen_logs(&mut self) {
-        if let Some(log) = &self.log_file
-            && let Err(reason) = logs::write_errors_to(log)
-        {
-            tracing::error!("{reason}");
-        }
-        self.control.reopen_access_log();
+        let has_new_log = match self.log_file.as_deref().map(logs::write_errors_to) {
+            Some(Ok(())) => true,
+            Some(Err(reason)) => {
+                tracing::error!("{reason}");
+                false
+            }
+            None => false,
+        };
+        self.control.reopen_logs(has_new_log);
     }
 
     /// Prints the first lines when the first configuration is active.
@@ -169,7 +183,7 @@ impl Supervisor {
         if !self.is_announced && matches!(self.control.runtime.stage, Stage::Serving) {
             self.is_announced = true;
             tracing::info!(concat!("howdah ", env!("CARGO_PKG_VERSION"), " is ready"));
-            banner::print(self.recognised.as_deref(), &self.control);
+            banner::print(self.recognised.as_deref(), &self.control, &self.control_listeners);
         }
     }
 

@@ -203,6 +203,7 @@ impl Generation {
             spare_workers: self.plan.pool.spare().map(|spare| spare as u32),
             timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
             queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
+            server_software: self.plan.environment.get("SERVER_SOFTWARE").cloned(),
         };
         let mut descriptors = self.channel()?;
         // In a file, because the paths may be long.

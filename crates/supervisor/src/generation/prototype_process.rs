@@ -15,10 +15,12 @@ use crate::plan::application::Plan;
 use crate::policy::pace::BootTimeout;
 use howdah_channel::Geometry;
 use howdah_protocol::BUILD_ID;
+use howdah_protocol::log_format::LogFormat;
 use howdah_protocol::prototype_messages::{FromPrototype, PrototypeBoot, SlowRequests, ToPrototype};
 use rustix::process::Pid;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A process.
@@ -176,6 +178,15 @@ impl PrototypeProcess {
     }
 }
 
+/// The scripts that were written, as the application sees them.
+fn written_inside(plan: &Plan) -> Vec<PathBuf> {
+    let Some(rootfs) = plan.confined.confinement.as_ref().and_then(|confinement| confinement.rootfs.as_ref()) else {
+        return plan.written.clone();
+    };
+    let inside = plan.written.iter().filter_map(|file| file.strip_prefix(&rootfs.path).ok());
+    inside.map(|file| Path::new("/").join(file)).collect()
+}
+
 fn boot_message(plan: &Plan, geometry: Geometry, checks_paths: bool, slow_log: Option<SlowRequests>) -> PrototypeBoot {
     PrototypeBoot {
         build: BUILD_ID.to_owned(),
@@ -183,11 +194,13 @@ fn boot_message(plan: &Plan, geometry: Geometry, checks_paths: bool, slow_log: O
         geometry,
         identity: plan.confined.identity.unwrap_or(plan.account.identity()),
         user: plan.account.name.clone(),
+        log_format: LogFormat::of_environment(),
         confinement: plan.confined.confinement.clone(),
         php_ini: plan.options.file.clone(),
         admin_values: plan.options.admin.clone(),
         user_values: plan.options.user.clone(),
         required_paths: if checks_paths { plan.needs.clone() } else { Vec::new() },
+        written: if checks_paths { written_inside(plan) } else { Vec::new() },
         working_directory: plan.working_directory.clone(),
         requests_per_worker: plan.limits.requests,
         memory_per_worker: plan.limits.memory,

@@ -26,6 +26,7 @@ impl Fake {
         install(&executable, &format!("#!/bin/sh\n{script}\n"));
         let plan = Plan {
             needs: Vec::new(),
+            written: Vec::new(),
             name: "shop".to_owned(),
             php: Php { version: "8.2".parse::<PhpVersion>().unwrap(), executable },
             account: UserAccount::default(),

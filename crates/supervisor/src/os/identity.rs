@@ -23,17 +23,16 @@ pub struct UserAccount {
 // === impl UserAccount ===
 
 impl UserAccount {
-    /// The user with this name, in this group or else in the user's own group.
+    /// The user with this name or number, in this group or else in the user's own group.
     ///
     /// # Errors
     /// If there is no such user or group, or if only root could change to it.
     pub fn named(user: &str, group: Option<&str>) -> Result<UserAccount, String> {
-        let found = User::from_name(user).ok().flatten().ok_or_else(|| {
-            format!(
-                "there is no user {user:?} on this machine; create it with `adduser --system {user}` or name another"
-            )
-        })?;
-        let account = of(&found);
+        let named = User::from_name(user).ok().flatten();
+        let account = match named.or_else(|| User::from_uid(Uid::from_raw(number(user)?)).ok().flatten()) {
+            Some(found) => of(&found),
+            None => UserAccount { ids: Some(nameless(user, group)?), name: None },
+        };
         match group {
             Some(group) => account.in_group(group),
             None => account.permitted(),
@@ -45,13 +44,24 @@ impl UserAccount {
     /// # Errors
     /// If there is no such group, or if only root could change to it.
     pub fn in_group(self, group: &str) -> Result<UserAccount, String> {
-        let found = Group::from_name(group).ok().flatten().ok_or_else(|| {
+        let named = Group::from_name(group).ok().flatten().map(|group| group.gid.as_raw());
+        let gid = named.or_else(|| number(group)).ok_or_else(|| {
             format!(
                 "there is no group {group:?} on this machine; create it with `addgroup --system {group}` or name another"
             )
         })?;
         let uid = self.ids.map_or_else(|| Uid::effective().as_raw(), |(uid, _)| uid);
-        UserAccount { ids: Some((uid, found.gid.as_raw())), name: self.name }.permitted()
+        UserAccount { ids: Some((uid, gid)), name: self.name }.permitted()
+    }
+
+    /// The arguments with which [`Self::named`] finds this account again: the user, and the group of a user without a
+    /// name. `None` for the user that started howdah.
+    pub fn to_names(&self) -> Option<(String, Option<String>)> {
+        let (uid, gid) = self.ids?;
+        Some(match &self.name {
+            Some(name) => (name.clone(), None),
+            None => (uid.to_string(), Some(gid.to_string())),
+        })
     }
 
     /// The default user for a folder. For root, that is the folder's owner, unless the owner is root too.
@@ -99,6 +109,25 @@ impl UserAccount {
     }
 }
 
+/// The ids of a user that this machine has no name for.
+fn nameless(user: &str, group: Option<&str>) -> Result<(u32, u32), String> {
+    let uid = number(user).ok_or_else(|| {
+        format!("there is no user {user:?} on this machine; create it with `adduser --system {user}` or name another")
+    })?;
+    if group.is_none() {
+        return Err(format!(
+            "this machine has no name for the user {user}, so its group is not known; set the group, too"
+        ));
+    }
+    // The caller changes to the group.
+    Ok((uid, uid))
+}
+
+/// The id of a user or group that is written as a number. The largest one is no id: it means "no change" to the kernel.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|id| *id != u32::MAX && text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 fn first_existing(names: &[&str]) -> Result<UserAccount, String> {
     let user = names.iter().find_map(|name| User::from_name(name).ok().flatten());
     user.as_ref().map(of).ok_or_else(|| {
@@ -121,6 +150,22 @@ mod tests {
     fn an_unknown_user_is_named_in_the_error() {
         let error = UserAccount::named("no-such-user", None).unwrap_err();
         assert!(error.starts_with("there is no user \"no-such-user\" on this machine; "), "{error}");
+    }
+
+    #[test]
+    fn a_user_without_a_name_is_written_as_numbers() {
+        if !Uid::effective().is_root() {
+            return;
+        }
+        let account = UserAccount { ids: Some((54321, 54322)), name: None };
+        let (user, group) = account.to_names().unwrap();
+        assert_eq!(UserAccount::named(&user, group.as_deref()), Ok(account));
+        assert!(UserAccount::named("54321", None).unwrap_err().ends_with("set the group, too"));
+        assert!(UserAccount::named("+1", None).unwrap_err().starts_with("there is no user"));
+        assert!(UserAccount::named("4294967295", Some("1")).is_err());
+        let unprivileged = UserAccount::unprivileged().unwrap();
+        let (user, group) = unprivileged.to_names().unwrap();
+        assert_eq!(UserAccount::named(&user, group.as_deref()), Ok(unprivileged));
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Plan {
     pub environment: BTreeMap<String, String>,
     /// The paths that its user must be able to read.
     pub needs: Vec<RequiredPath>,
+    /// Scripts that were written since the last generation: PHP must be able to compile them.
+    pub written: Vec<PathBuf>,
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.
@@ -141,6 +143,7 @@ pub fn plan(
         outputs,
         options: resolution.settings(&application.options),
         needs: readable::needs(application, defaults.has_configuration.then_some(name)),
+        written: Vec::new(),
         environment: application.environment.clone(),
         working_directory: resolution.working_directory,
         release: Release {
@@ -169,6 +172,11 @@ fn request(warm_up: &WarmUp) -> WarmUpRequest {
 /// # Errors
 /// With the path of the option and what to do.
 pub fn check_settings(settings: &Settings) -> Result<(), String> {
+    for (status, page) in settings.http.error_pages.iter() {
+        if !page.file.is_file() {
+            return Err(format!("settings/http/error_pages/{status}: {}", missing(&page.file, "file")));
+        }
+    }
     match settings.http.body_temp_path.as_deref().filter(|folder| !folder.is_dir()) {
         Some(folder) => Err(format!("settings/http/body_temp_path: {}", missing(folder, "folder"))),
         None => Ok(()),

@@ -1,7 +1,9 @@
-//! Plans applications on a thread of its own: a file system that hangs must not block the supervisor.
+//! Plans applications, each on a thread of its own: a file system that hangs must block neither the supervisor nor the
+//! other applications.
 
 use crate::plan::application::{Defaults, Plan, Strictness, plan};
 use howdah_config::Application;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,38 +13,64 @@ use tokio::sync::oneshot;
 /// How long the plans of one change may take.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Plans under way.
+/// Plans under way, one for each application.
 #[derive(Debug)]
 pub struct Planning {
-    result: oneshot::Receiver<Result<Vec<Plan>, String>>,
+    pending: Vec<(String, oneshot::Receiver<Result<Plan, String>>)>,
+    tolerated: BTreeSet<String>,
+    planned: Planned,
     until: Instant,
+}
+
+/// The plans of a change.
+#[derive(Debug, Default)]
+pub struct Planned {
+    /// The plans.
+    pub plans: Vec<Plan>,
+    /// Why each tolerated application cannot start.
+    pub failures: BTreeMap<String, String>,
 }
 
 // === impl Planning ===
 
 impl Planning {
-    /// Plans these applications. A thread that hangs is not waited for: it exits when its file system answers.
+    /// Plans these applications. The failure of one in `tolerated` is not a failure of the whole. A thread that hangs is
+    /// not waited for: it exits when its file system answers.
     pub fn begin(
         applications: Vec<(String, Application)>,
+        tolerated: &BTreeSet<String>,
         defaults: &Defaults,
         strictness: Strictness,
         now: Instant,
     ) -> Planning {
-        let (sender, result) = oneshot::channel();
-        let defaults = defaults.clone();
-        let plan_all = move || {
-            let plans = applications.iter().map(|(name, application)| plan(name, application, &defaults, strictness));
-            let _ = sender.send(plans.collect());
-        };
-        // If no thread can be started, the sender is dropped, and `poll` returns an error.
-        let _ = std::thread::Builder::new().name("planning".to_owned()).spawn(plan_all);
-        Planning { result, until: now + PLANNING_TIMEOUT }
+        let pending = applications.into_iter().map(|(name, application)| {
+            let (sender, result) = oneshot::channel();
+            let (planned, defaults) = (name.clone(), defaults.clone());
+            let plan_one = move || {
+                let _ = sender.send(plan(&planned, &application, &defaults, strictness));
+            };
+            // If no thread can be started, the sender is dropped, and `poll` returns an error.
+            let _ = std::thread::Builder::new().name("planning".to_owned()).spawn(plan_one);
+            (name, result)
+        });
+        Planning {
+            pending: pending.collect(),
+            tolerated: tolerated.clone(),
+            planned: Planned::default(),
+            until: now + PLANNING_TIMEOUT,
+        }
     }
 
-    /// The plans, once.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Plan>, String>> {
-        let result = ready!(Pin::new(&mut self.result).poll(cx));
-        Poll::Ready(result.unwrap_or_else(|_| Err("cannot start a thread that checks its folders".to_owned())))
+    /// The plans, once, in the order of the applications.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Planned, String>> {
+        while let Some((name, result)) = self.pending.first_mut() {
+            let result = ready!(Pin::new(result).poll(cx));
+            let result = result.unwrap_or_else(|_| Err("cannot start a thread that checks its folders".to_owned()));
+            let name = std::mem::take(name);
+            self.pending.remove(0);
+            self.add(name, result)?;
+        }
+        Poll::Ready(Ok(std::mem::take(&mut self.planned)))
     }
 
     /// When it has taken too long.
@@ -50,8 +78,28 @@ impl Planning {
         self.until
     }
 
-    /// The error after the deadline.
-    pub fn timeout_reason(&self) -> String {
-        format!("cannot check its folders within {} s; does a network file system hang?", PLANNING_TIMEOUT.as_secs())
+    /// The plans after the deadline.
+    ///
+    /// # Errors
+    /// An application that is not tolerated has no plan.
+    pub fn give_up(&mut self) -> Result<Planned, String> {
+        let seconds = PLANNING_TIMEOUT.as_secs();
+        for (name, mut result) in std::mem::take(&mut self.pending) {
+            let late = || Err(format!("cannot check its folders within {seconds} s; does a network file system hang?"));
+            let result = result.try_recv().unwrap_or_else(|_| late());
+            self.add(name, result)?;
+        }
+        Ok(std::mem::take(&mut self.planned))
+    }
+
+    fn add(&mut self, name: String, result: Result<Plan, String>) -> Result<(), String> {
+        match result {
+            Ok(plan) => self.planned.plans.push(plan),
+            Err(reason) if self.tolerated.contains(&name) => {
+                self.planned.failures.insert(name, reason);
+            }
+            Err(reason) => return Err(reason),
+        }
+        Ok(())
     }
 }

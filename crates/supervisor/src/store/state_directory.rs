@@ -79,11 +79,6 @@ impl StateDirectory {
         self.lock.is_none()
     }
 
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// The stored configuration; `None` if nothing is stored.
     ///
     /// # Errors

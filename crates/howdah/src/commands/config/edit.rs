@@ -54,6 +54,8 @@ impl Session<'_> {
         file.write_all(self.original.as_bytes()).and_then(|()| file.flush()).map_err(problem)?;
         // The text that the editor is opened with.
         let mut last = self.original.clone();
+        // Why howdah rejected it.
+        let mut refusal = None;
         loop {
             if let Err(reason) = open(file.path()) {
                 return Err(self.keep(file, &last, reason));
@@ -67,7 +69,8 @@ impl Session<'_> {
                 return Ok(());
             }
             if text == last {
-                return Err(self.keep(file, &last, "Nothing was changed.".to_owned()));
+                let reason = refusal.map(|refusal| format!("{refusal}\n")).unwrap_or_default();
+                return Err(self.keep(file, &last, format!("{reason}Nothing was changed.")));
             }
             last = text;
             let url = config_url(&self.path);
@@ -85,6 +88,7 @@ impl Session<'_> {
                 return Err(self.keep(file, &last, reason.to_owned()));
             }
             let describe = |lines| rejection.describe_in("", &last, &self.path, lines);
+            refusal = Some(describe(0));
             let lines = marked(&describe(0)).lines().count();
             let written = std::fs::write(file.path(), marked(&describe(lines)) + &last);
             if let Err(error) = written {

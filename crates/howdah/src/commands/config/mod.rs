@@ -3,10 +3,12 @@
 mod edit;
 
 use crate::api::{ApiOptions, ControlApi, config_url, parse_config_path};
+use crate::commands::supervisor::become_supervisor;
 use crate::rejection::{Rejection, SourceText};
 use crate::terminal::output;
 use clap::{Args, Subcommand};
 use howdah_config::{Configuration, Document, DocumentPath};
+use howdah_supervisor::{LogFormat, Start};
 use std::path::{Path, PathBuf};
 
 /// The arguments of `howdah config`.
@@ -66,8 +68,12 @@ enum ConfigAction {
         #[arg(value_name = "PATH", default_value = "", hide_default_value = true)]
         path: String,
     },
-    /// Check that a file is a valid configuration. Needs no running howdah and does not check files or users.
+    /// Check that a file is a valid configuration. Needs no running howdah.
     Check {
+        /// Check this machine, too: paths, users, certificates, PHP versions, and whether PHP starts each application.
+        /// Needs the user who runs howdah.
+        #[arg(long)]
+        full: bool,
         /// A JSON file; - is standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,
@@ -98,7 +104,7 @@ impl ConfigCommand {
             ConfigAction::Post { path, file, condition } => send(&api()?, "POST", path, file, condition),
             ConfigAction::Delete { path, condition } => delete(&api()?, path, condition),
             ConfigAction::Edit { path } => edit::edit(&api()?, path),
-            ConfigAction::Check { file } => check(file),
+            ConfigAction::Check { full, file } => check(file, full.then(|| self.api.state_dir()).transpose()?),
             ConfigAction::Schema => {
                 output::print(howdah_config::SCHEMA);
                 Ok(())
@@ -143,11 +149,27 @@ fn delete(api: &ControlApi, path: &str, condition: &Condition) -> Result<(), Str
     Ok(())
 }
 
-fn check(file: &Path) -> Result<(), String> {
+/// With a state directory, the machine is checked, too.
+fn check(file: &Path, state_dir: Option<PathBuf>) -> Result<(), String> {
     let source = SourceText::read(file, DocumentPath::default())?;
     match Document::parse_bytes(&source.content).and_then(|document| Configuration::of(&document)) {
         Ok(configuration) => {
             configuration.warnings.iter().for_each(|warning| output::print_error(&format!("warning: {warning}")));
+            if let Some(state_dir) = state_dir {
+                return become_supervisor(&Start {
+                    configuration: Some(source.text()),
+                    account: None,
+                    recognised: None,
+                    log_format: LogFormat::Text,
+                    check: Some(source.name),
+                    state_dir: Some(state_dir),
+                    control: None,
+                    runtime_dir: None,
+                    pid_file: None,
+                    log_file: None,
+                    tmp_dir: None,
+                });
+            }
             output::print(&format!("{}: the configuration is valid\n", source.name));
         }
         Err(error) => return Err(Rejection::from(error).describe(Some(&source))),

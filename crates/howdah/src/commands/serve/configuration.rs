@@ -2,9 +2,11 @@
 
 use crate::commands::serve::layout::detect;
 use crate::commands::serve::options::ServeOptions;
+use crate::paths::absolute;
 use howdah_config::{Address, PhpVersion, Processes};
+use howdah_supervisor::identity::UserAccount;
 use serde_json::{Map, Value, json};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The application's name.
 const NAME: &str = "app";
@@ -24,16 +26,24 @@ pub struct Served {
     pub description: String,
 }
 
-/// Detects the folder's layout and writes its configuration.
+/// The folder to serve, absolute.
 ///
 /// # Errors
-/// The option, what is wrong with its value, and what to do.
-pub fn plan(options: &ServeOptions) -> Result<Served, String> {
+/// It does not exist, or is not a folder.
+pub fn folder(options: &ServeOptions) -> Result<PathBuf, String> {
     let folder = absolute(&options.folder)?;
     if !folder.is_dir() {
         let problem = if folder.exists() { "is not a folder" } else { "does not exist" };
         return Err(format!("the folder {} {problem}; name the folder of your application", folder.display()));
     }
+    Ok(folder)
+}
+
+/// Detects the folder's layout and writes its configuration, in which everything runs as the account.
+///
+/// # Errors
+/// The option, what is wrong with its value, and what to do.
+pub fn plan(options: &ServeOptions, folder: PathBuf, account: &UserAccount) -> Result<Served, String> {
     let layout = detect(&folder, options.front_controller.as_deref())?;
     let pass = json!({ "pass": format!("applications/{NAME}") });
 
@@ -59,12 +69,24 @@ pub fn plan(options: &ServeOptions) -> Result<Served, String> {
                 { "action": share },
             ],
             "applications": { NAME: application(options, &layout.root, layout.front_controller)? },
-            "settings": { "http": { "max_body_size": MAX_BODY_BYTES, "chunked_transform": true } },
+            "settings": settings(account),
             "access_log": access_log(&options.access_log)?,
         }),
         description: layout.description,
         folder,
     })
+}
+
+/// The user is that of the router and of PHP.
+fn settings(account: &UserAccount) -> Value {
+    let mut settings = json!({ "http": { "max_body_size": MAX_BODY_BYTES, "chunked_transform": true } });
+    if let Some((user, group)) = account.to_names() {
+        settings["user"] = user.into();
+        if let Some(group) = group {
+            settings["group"] = group.into();
+        }
+    }
+    settings
 }
 
 fn application(options: &ServeOptions, root: &Path, front_controller: Option<String>) -> Result<Value, String> {
@@ -84,6 +106,9 @@ fn application(options: &ServeOptions, root: &Path, front_controller: Option<Str
     }
     if options.reload != RELOAD_BY_DEFAULT {
         application["reload"] = options.reload.as_str().into();
+    }
+    if let Some(threshold) = options.slow_log {
+        application["slow_log"] = json!({ "threshold": threshold });
     }
     if !options.env.is_empty() {
         application["environment"] = object(&options.env);
@@ -123,15 +148,6 @@ fn share_of(root: &Path) -> Result<String, String> {
     Ok(if root.is_empty() { "/$uri".to_owned() } else { format!("{root}$uri") })
 }
 
-/// The absolute path. Symbolic links are not resolved: a deploy may change their targets.
-fn absolute(path: &Path) -> Result<PathBuf, String> {
-    let problem = |error| format!("{}: {error}", path.display());
-    if path.components().any(|component| component == Component::ParentDir) && path.exists() {
-        return path.canonicalize().map_err(problem);
-    }
-    Ok(std::path::absolute(path).map_err(problem)?.components().collect())
-}
-
 fn utf8(path: &Path) -> Result<&str, String> {
     path.to_str().ok_or_else(|| format!("the path {} is not UTF-8; rename it", path.display()))
 }
@@ -139,7 +155,9 @@ fn utf8(path: &Path) -> Result<&str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_config::{Configuration, Reload};
+    use howdah_config::{Configuration, Reload, Settings};
+    use howdah_supervisor::LogFormat;
+    use std::time::Duration;
 
     fn options(folder: &Path) -> ServeOptions {
         ServeOptions {
@@ -155,8 +173,16 @@ mod tests {
             reload: "on-change".to_owned(),
             user: None,
             follow_symlinks: true,
+            slow_log: Some(0.5),
+            control: None,
+            log_format: LogFormat::Text,
             print_config: false,
         }
+    }
+
+    fn plan(options: &ServeOptions) -> Result<Served, String> {
+        let account = UserAccount { ids: Some((54321, 54322)), name: None };
+        super::plan(options, folder(options)?, &account)
     }
 
     #[test]
@@ -178,6 +204,9 @@ mod tests {
             assert_eq!(application.options.admin["memory_limit"], "1G");
             assert_eq!(application.environment["APP_ENV"], "prod");
             assert_eq!(application.reload, Reload::OnChange);
+            let Settings { user, group, .. } = &configuration.settings;
+            assert_eq!((user.as_deref(), group.as_deref()), (Some("54321"), Some("54322")));
+            assert_eq!(application.slow_log.as_ref().unwrap().threshold, Duration::from_millis(500));
         }
     }
 

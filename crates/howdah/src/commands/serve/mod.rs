@@ -11,6 +11,7 @@ mod layout;
 mod options;
 
 use crate::commands::supervisor::become_supervisor;
+use crate::paths::ServeFolders;
 use crate::terminal::output;
 use howdah_config::Configuration;
 use howdah_supervisor::Start;
@@ -26,23 +27,36 @@ impl ServeOptions {
     /// # Errors
     /// The option, what is wrong with its value, and what to do.
     pub fn run(&self) -> Result<(), String> {
-        let served = configuration::plan(self)?;
+        let folder = configuration::folder(self)?;
+        let account = match &self.user {
+            Some(user) => UserAccount::named(user, None).map_err(|problem| format!("--user: {problem}"))?,
+            None => UserAccount::for_folder(&folder)?,
+        };
+        let served = configuration::plan(self, folder, &account)?;
         let configuration = format!("{:#}\n", served.configuration);
         Configuration::parse(&configuration).map_err(|error| error.to_string())?;
         if self.print_config {
             output::print(&configuration);
             return Ok(());
         }
-        let account = match &self.user {
-            Some(user) => UserAccount::named(user, None).map_err(|problem| format!("--user: {problem}"))?,
-            None => UserAccount::for_folder(&served.folder)?,
+        let runtime_dir = match ServeFolders::of_this_user().create(&served.folder) {
+            Ok(folder) => Some(folder),
+            Err(problem) => {
+                tracing::warn!("{problem}; without --control, this howdah has no control API");
+                None
+            }
         };
+        let in_runtime_dir = || runtime_dir.as_deref().map(ServeFolders::control_address);
         become_supervisor(&Start {
             configuration: Some(configuration),
-            account,
+            // The configuration has it.
+            account: None,
             recognised: Some(served.description),
+            log_format: self.log_format,
+            check: None,
             state_dir: None,
-            control: None,
+            control: self.control.clone().or_else(in_runtime_dir),
+            runtime_dir,
             pid_file: None,
             log_file: None,
             tmp_dir: None,

@@ -1,8 +1,9 @@
 //! The options of `howdah serve`, and the parsers of their values.
 
-use crate::argument::parse_address;
+use crate::argument::{parse_address, parse_log_format};
 use clap::Args;
 use howdah_config::{Address, Processes};
+use howdah_supervisor::LogFormat;
 use std::path::PathBuf;
 
 /// The options of `howdah serve`.
@@ -45,6 +46,16 @@ pub struct ServeOptions {
     /// (on-change), or never.
     #[arg(long, value_name = "WHEN", default_value = "on-swap", value_parser = ["on-swap", "on-change", "never"])]
     pub reload: String,
+    /// Sample requests that take longer than this, for howdah slow.
+    #[arg(long, value_name = "SECONDS")]
+    pub slow_log: Option<f64>,
+    /// The address of the control API: unix:/path or 127.0.0.1:PORT. Default: a socket in a private folder, which
+    /// howdah status --folder DIR finds.
+    #[arg(long, value_name = "ADDR", value_parser = parse_address::<Address>)]
+    pub control: Option<String>,
+    /// The form of log lines, PHP's among them: text or json.
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = parse_log_format)]
+    pub log_format: LogFormat,
     /// Print the configuration for howdah run, and exit.
     #[arg(long)]
     pub print_config: bool,

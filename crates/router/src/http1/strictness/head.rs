@@ -151,8 +151,14 @@ fn request_line(line: &[u8]) -> Result<HttpVersion, HeadRefusal> {
     }
 }
 
+/// The beginning of a TLS record with a handshake (RFC 8446, 5.1).
+const TLS_HANDSHAKE: &[u8] = &[0x16, 0x03];
+
 fn unfinished_request_line(bytes: &[u8]) -> Result<(), HeadRefusal> {
     let method = bytes.strip_suffix(b"\r").unwrap_or(bytes).split(|byte| *byte == b' ').next().unwrap_or_default();
+    if method.starts_with(TLS_HANDSHAKE) {
+        return Err(HeadRefusal::Bad("TLS handshake on a plain HTTP port"));
+    }
     if method.iter().all(|byte| is_token_byte(*byte)) { Ok(()) } else { Err(HeadRefusal::Bad("the method")) }
 }
 
@@ -296,7 +302,7 @@ mod tests {
             (b"GET /a?b#c HTTP/1.1\r\n\r\n", Some(HeadRefusal::Bad("the target has a fragment"))),
             (b"GET / HTTP/1.1\n\n", Some(HeadRefusal::Bad("a line ends with a bare LF"))),
             (b"\nGET / HTTP/1.1\r\n\r\n", Some(HeadRefusal::Bad("a line ends with a bare LF"))),
-            (b"\x16\x03\x01\x00\xa5\x01", Some(HeadRefusal::Bad("the method"))),
+            (b"\x16\x03\x01\x00\xa5\x01", Some(HeadRefusal::Bad("TLS handshake on a plain HTTP port"))),
             (b"G\0T / HTTP/1.1", Some(HeadRefusal::Bad("the method"))),
         ];
         for (head, expected) in table {

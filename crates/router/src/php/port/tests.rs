@@ -59,6 +59,7 @@ impl Setup {
             spare_workers,
             timeout_ms: None,
             queue_timeout_ms: QUEUE_TIMEOUT.as_millis() as u64,
+            server_software: None,
         };
         let (supervisor, ours) = ControlSocket::pair().unwrap();
         let generation =

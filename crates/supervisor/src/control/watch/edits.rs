@@ -31,6 +31,8 @@ const FOLDER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 const ORDER_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The folder of a project is at most this number of levels above the root. Its composer.json shows it.
 const PROJECT_LEVELS: usize = 3;
+/// The number of files that a report names.
+const MAX_FILES: usize = 200;
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// One application.
@@ -51,7 +53,7 @@ type FolderId = (u64, u64);
 
 /// Files that were written, and are not reported yet.
 struct PendingEdit {
-    file: PathBuf,
+    files: Vec<PathBuf>,
     first: Instant,
     last: Instant,
 }
@@ -175,8 +177,11 @@ impl Watching {
 
     fn record_write(&mut self, file: PathBuf) {
         let now = Instant::now();
-        let written = self.written.get_or_insert(PendingEdit { file, first: now, last: now });
+        let written = self.written.get_or_insert(PendingEdit { files: Vec::new(), first: now, last: now });
         written.last = now;
+        if written.files.len() < MAX_FILES && !written.files.contains(&file) {
+            written.files.push(file);
+        }
     }
 
     /// Takes over the writes that the former watches have noticed.
@@ -269,7 +274,7 @@ impl Watching {
     fn notice(&mut self, now: Instant) -> Option<DeployNotice> {
         let ready = |written: &mut PendingEdit| now >= written.last + QUIET_TIME || now >= written.first + MAX_DELAY;
         let written = self.written.take_if(ready)?;
-        Some(DeployNotice::Edited { application: self.watched.name.clone(), file: written.file, at: written.last })
+        Some(DeployNotice::Edited { application: self.watched.name.clone(), files: written.files, at: written.last })
     }
 }
 
@@ -292,8 +297,8 @@ mod tests {
             wait(std::slice::from_ref(watching));
             watching.read();
             watching.check_folders(Instant::now());
-            if let Some(DeployNotice::Edited { file, .. }) = watching.notice(Instant::now()) {
-                return Some(file);
+            if let Some(DeployNotice::Edited { files, .. }) = watching.notice(Instant::now()) {
+                return files.into_iter().next();
             }
         }
         None

@@ -5,6 +5,8 @@ use std::path::Path;
 
 /// Files that PHP or a framework reads once and caches.
 const EXTENSIONS: [&str; 10] = ["php", "phtml", "inc", "module", "theme", "ini", "yaml", "yml", "neon", "twig"];
+/// The extensions among them of files that PHP compiles.
+const COMPILED_EXTENSIONS: [&str; 5] = ["php", "phtml", "inc", "module", "theme"];
 const NAMES: [&str; 2] = ["composer.lock", ".user.ini"];
 
 /// Folders that the application writes while it runs, or that other tools write; at any depth.
@@ -26,6 +28,12 @@ pub fn counts_as_code(name: &str) -> bool {
         || name.starts_with(".env.")
         || NAMES.contains(&name)
         || !name.starts_with('.') && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
+}
+
+/// Whether PHP compiles this file.
+pub fn is_compiled(file: &Path) -> bool {
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| COMPILED_EXTENSIONS.contains(&extension))
 }
 
 /// Whether a folder is watched, and its subfolders are considered. The path is relative to the folder of the

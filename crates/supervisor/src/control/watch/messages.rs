@@ -36,8 +36,8 @@ pub enum DeployNotice {
     Edited {
         /// The application.
         application: String,
-        /// One of the files.
-        file: PathBuf,
+        /// The files, the first one first; not all of very many.
+        files: Vec<PathBuf>,
         /// When the last of these files was written.
         at: Instant,
     },

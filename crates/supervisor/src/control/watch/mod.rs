@@ -10,6 +10,7 @@ mod files;
 mod messages;
 mod swaps;
 
+pub use files::is_compiled;
 pub use messages::{DeployNotice, WatchedApplication};
 
 use howdah_config::Reload;

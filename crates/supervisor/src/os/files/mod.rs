@@ -3,4 +3,5 @@
 pub mod logs;
 pub mod memory_file;
 pub mod pid_file;
+pub mod runtime_folder;
 pub mod slow_log;

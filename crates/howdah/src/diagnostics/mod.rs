@@ -1,9 +1,14 @@
 //! Log messages: one line each, on standard error. The variable `HOWDAH_LOG` sets the level: `debug`, or
 //! `warn,howdah_router=trace`; default `info`.
 //!
+//! A line about a request has the request's application, method, URI and client. See [`line_format`] for the two forms.
+//!
 //! A closed standard error is not a failure, and a reader that stops reading it does not block a server.
 
+mod line_format;
+
 use howdah_background_writer::standard_error;
+use line_format::LineFormat;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -40,9 +45,9 @@ pub fn start(writing: Writing) -> Diagnostics {
         Writing::Background => BoxMakeWriter::new(standard_error),
     };
     let lines = fmt::layer()
+        .event_format(LineFormat::of_environment())
         .with_writer(writer)
         .with_ansi(io::stderr().is_terminal())
-        .with_target(false)
         .log_internal_errors(false);
     let _ = tracing_subscriber::registry().with(lines.with_filter(targets)).try_init();
     Diagnostics { writing }

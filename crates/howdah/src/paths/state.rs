@@ -31,6 +31,11 @@ impl StatePaths {
         StatePaths { state_dir: state.unwrap_or_else(env::temp_dir).join("howdah"), runtime_dir: None }
     }
 
+    /// The folder of the control socket of a howdah with the default state directory.
+    pub fn default_control_folder(&self) -> &Path {
+        self.control_folder(&self.state_dir)
+    }
+
     /// Creates the folder of the control socket for a howdah with this state directory.
     ///
     /// # Errors

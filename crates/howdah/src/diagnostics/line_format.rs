@@ -1,0 +1,111 @@
+//! The form of a log line: text, or a JSON object, each with the request that the thread works on.
+//!
+//! Text: `2026-01-31T12:00:00.123456Z  WARN message field="value" method="GET" uri="/" client="127.0.0.1"`, with colours on a
+//! terminal. JSON: `{"time": …, "level": …, "message": …}` and the fields.
+
+use howdah_router::current_request_fields;
+use howdah_supervisor::LogFormat;
+use serde_json::{Map, Value};
+use std::fmt::{self, Debug};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Writes log lines in one of the forms.
+pub struct LineFormat {
+    format: LogFormat,
+}
+
+/// The fields of an event as members of a JSON object.
+struct Members(Map<String, Value>);
+
+// === impl LineFormat ===
+
+impl LineFormat {
+    /// The form that the command line chose for all processes.
+    pub fn of_environment() -> LineFormat {
+        LineFormat { format: LogFormat::of_environment() }
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for LineFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let level = event.metadata().level();
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        // A line that names the application itself is about another one, or about several requests.
+        let is_new = |name: &str| event.metadata().fields().field(name).is_none();
+        let request = current_request_fields().into_iter().filter(|(name, _)| is_new(name));
+        match self.format {
+            LogFormat::Text => {
+                match writer.has_ansi_escapes() {
+                    true => write!(writer, "\x1b[2m{time}\x1b[0m \x1b[{}m{level:>5}\x1b[0m ", colour(level))?,
+                    false => write!(writer, "{time} {level:>5} ")?,
+                }
+                context.format_fields(writer.by_ref(), event)?;
+                for (name, value) in request {
+                    write!(writer, " {name}={value:?}")?;
+                }
+                writeln!(writer)
+            }
+            LogFormat::Json => {
+                let mut members = Members(Map::new());
+                members.0.insert("time".to_owned(), time.into());
+                members.0.insert("level".to_owned(), level.as_str().into());
+                event.record(&mut members);
+                members.0.extend(request.map(|(name, value)| (name.to_owned(), value.into())));
+                writeln!(writer, "{}", Value::Object(members.0))
+            }
+        }
+    }
+}
+
+/// The number of a colour in an escape sequence of ECMA-48.
+fn colour(level: &Level) -> u8 {
+    match *level {
+        Level::ERROR => 31,
+        Level::WARN => 33,
+        Level::INFO => 32,
+        Level::DEBUG => 34,
+        Level::TRACE => 35,
+    }
+}
+
+impl Members {
+    fn add(&mut self, field: &Field, value: Value) {
+        self.0.insert(field.name().to_owned(), value);
+    }
+}
+
+impl Visit for Members {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.add(field, format!("{value:?}").into());
+    }
+}

@@ -1,0 +1,36 @@
+//! A listener's redirect to HTTPS: the same URL with another scheme.
+//!
+//! A certificate authority asks for `/.well-known/acme-challenge/` over plain HTTP: those requests are passed on, if the
+//! listener has a destination for them.
+
+use crate::request::subject::Subject;
+use crate::response::failure::Failure;
+use howdah_config::Listener;
+use http::header::HeaderValue;
+use http::{Method, StatusCode};
+
+const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
+
+/// The status and the `Location` for a request; `None` if the listener redirects nothing, or not this request.
+///
+/// # Errors
+/// 400 for a request without a host.
+pub fn redirect(listener: &Listener, subject: &Subject<'_>) -> Result<Option<(StatusCode, HeaderValue)>, Failure> {
+    let Some(redirect) = &listener.redirect else { return Ok(None) };
+    if listener.pass.is_some() && subject.path.bytes().starts_with(CHALLENGES) {
+        return Ok(None);
+    }
+    if subject.host.is_empty() {
+        return Err(Failure::BadRequest("no host, so the URL with HTTPS is not known"));
+    }
+    // Other methods than these keep their method and their body with 308 only.
+    let status = match subject.parts.method {
+        Method::GET | Method::HEAD => StatusCode::MOVED_PERMANENTLY,
+        _ => StatusCode::PERMANENT_REDIRECT,
+    };
+    let port = redirect.port.map(|port| format!(":{port}")).unwrap_or_default();
+    let target = subject.parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let location = HeaderValue::from_str(&format!("https://{}{port}{target}", subject.host));
+    let location = location.map_err(|_| Failure::BadRequest("the URL"))?;
+    Ok(Some((status, location)))
+}

@@ -1,0 +1,69 @@
+//! Log lines that are written once a minute for each subject: a path, a client.
+//!
+//! The number of subjects is bounded. Beyond it, further subjects have no line until a minute is over.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The subjects of the last minute, for all threads.
+#[derive(Debug)]
+pub struct OncePerMinute<K> {
+    logged: Mutex<HashMap<K, Instant>>,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const MAX_SUBJECTS: usize = 256;
+
+// === impl OncePerMinute ===
+
+impl<K: Eq + Hash> OncePerMinute<K> {
+    /// Without subjects.
+    pub fn new() -> OncePerMinute<K> {
+        OncePerMinute { logged: Mutex::default() }
+    }
+
+    /// Whether a line about this subject is due.
+    pub fn is_due(&self, subject: K) -> bool {
+        self.is_due_at(subject, Instant::now())
+    }
+
+    fn is_due_at(&self, subject: K, now: Instant) -> bool {
+        // The map is complete at any time.
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < MINUTE;
+        if logged.get(&subject).is_some_and(is_recent) {
+            return false;
+        }
+        if logged.len() >= MAX_SUBJECTS {
+            logged.retain(|_, at| is_recent(at));
+        }
+        let is_due = logged.len() < MAX_SUBJECTS;
+        if is_due {
+            logged.insert(subject, now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_is_due_once_a_minute() {
+        let (lines, start) = (OncePerMinute::new(), Instant::now());
+        let is_due = |subject: usize, seconds| lines.is_due_at(subject, start + Duration::from_secs(seconds));
+        assert!(is_due(1, 0) && !is_due(1, 59) && is_due(2, 59));
+        assert!(is_due(1, 60) && !is_due(1, 61));
+    }
+
+    #[test]
+    fn the_number_of_subjects_is_bounded() {
+        let (lines, start) = (OncePerMinute::new(), Instant::now());
+        let due = (0..1000).filter(|subject| lines.is_due_at(*subject, start)).count();
+        assert_eq!(due, MAX_SUBJECTS);
+        assert!(lines.is_due_at(2000, start + MINUTE), "the others are forgotten");
+    }
+}

@@ -1,0 +1,113 @@
+//! The request that a thread works on, for its log lines: each line that is logged while a request's future is polled has
+//! the request's method, URI, client and application.
+//!
+//! A thread polls one future at a time, so the current request is a thread-local value, set for the time of each poll.
+
+use http::{Method, Uri};
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The request of a log line.
+#[derive(Debug)]
+pub struct LogContext {
+    /// The method.
+    pub method: Method,
+    /// The target as the client sent it.
+    pub uri: Uri,
+    /// The client's address.
+    pub client: Rc<str>,
+    /// The application that answers it, when that is known.
+    application: RefCell<Option<Rc<str>>>,
+}
+
+/// A future whose log lines have a context.
+pub struct WithLogContext<F> {
+    context: Rc<LogContext>,
+    future: F,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<LogContext>>> = const { RefCell::new(None) };
+}
+
+// === impl LogContext ===
+
+impl LogContext {
+    /// The context of a request, whose application is not known yet.
+    pub fn new(method: Method, uri: Uri, client: Rc<str>) -> Rc<LogContext> {
+        Rc::new(LogContext { method, uri, client, application: RefCell::default() })
+    }
+
+    /// Sets the application of the current request.
+    pub fn set_application(name: &str) {
+        CURRENT.with_borrow(|current| {
+            if let Some(context) = current {
+                context.application.replace(Some(name.into()));
+            }
+        });
+    }
+
+    /// Calls `act` while this is the context of the thread's log lines.
+    pub fn scope<T>(self: &Rc<Self>, act: impl FnOnce() -> T) -> T {
+        let before = CURRENT.replace(Some(Rc::clone(self)));
+        let result = act();
+        CURRENT.set(before);
+        result
+    }
+
+    /// The future, whose log lines have this context.
+    pub fn wrap<F: Future + Unpin>(self: Rc<Self>, future: F) -> WithLogContext<F> {
+        WithLogContext { context: self, future }
+    }
+}
+
+/// The fields of the current request for a log line: names and values. Empty outside of requests.
+pub fn current_request_fields() -> Vec<(&'static str, String)> {
+    let fields = |context: &LogContext| {
+        let application = context.application.borrow();
+        let application = application.iter().map(|name| ("application", name.to_string()));
+        let request = [
+            ("method", context.method.to_string()),
+            // The query may contain secrets.
+            ("uri", context.uri.path().to_owned()),
+            ("client", context.client.to_string()),
+        ];
+        application.chain(request).collect()
+    };
+    CURRENT.with_borrow(|current| current.as_deref().map(fields).unwrap_or_default())
+}
+
+impl<F: Future + Unpin> Future for WithLogContext<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<F::Output> {
+        let context = Rc::clone(&self.context);
+        context.scope(|| Pin::new(&mut self.future).poll(task))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_have_the_request_whose_future_is_polled() {
+        let context = |uri: &str| LogContext::new(Method::GET, uri.parse().unwrap(), "127.0.0.1".into());
+        let fields = |name: &'static str| async move {
+            LogContext::set_application(name);
+            tokio::task::yield_now().await;
+            current_request_fields()
+        };
+        let one = context("/1").wrap(Box::pin(fields("a")));
+        let two = context("/2").wrap(Box::pin(fields("b")));
+        let (one, two) = tokio::join!(one, two);
+        let expected = |application: &str, uri: &str| {
+            let fields = [("application", application), ("method", "GET"), ("uri", uri), ("client", "127.0.0.1")];
+            fields.map(|(name, value)| (name, value.to_owned())).to_vec()
+        };
+        assert_eq!((one, two), (expected("a", "/1"), expected("b", "/2")));
+        assert!(current_request_fields().is_empty());
+    }
+}

@@ -1,0 +1,71 @@
+//! The operator's pages for errors of howdah itself, read when a configuration is applied.
+//!
+//! A page that cannot be read then is an error of the configuration. Answers of applications and upstreams are not
+//! changed.
+
+use bytes::Bytes;
+use howdah_config::{ErrorPage, ErrorPages};
+use http::Response;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+
+/// The pages, by status.
+#[derive(Debug, Default)]
+pub struct LoadedErrorPages {
+    pages: HashMap<u16, LoadedPage>,
+}
+
+#[derive(Clone, Debug)]
+struct LoadedPage {
+    content: Bytes,
+    content_type: HeaderValue,
+}
+
+/// A page is kept in memory.
+const MAX_BYTES: u64 = 1 << 20;
+
+// === impl LoadedErrorPages ===
+
+impl LoadedErrorPages {
+    /// Reads all pages.
+    ///
+    /// # Errors
+    /// The path of the option, and why its file cannot be used.
+    pub fn load(pages: &ErrorPages) -> Result<LoadedErrorPages, String> {
+        let mut by_file: HashMap<_, LoadedPage> = HashMap::new();
+        let mut loaded = HashMap::new();
+        for (status, page) in pages.iter() {
+            if !by_file.contains_key(&page.file) {
+                let content = read(page).map_err(|problem| {
+                    format!("settings/http/error_pages/{status}: {:?}: {problem}; correct the path", page.file)
+                })?;
+                by_file.insert(page.file.clone(), content);
+            }
+            loaded.extend(by_file.get(&page.file).map(|page| (status, page.clone())));
+        }
+        Ok(LoadedErrorPages { pages: loaded })
+    }
+
+    /// Puts the page of this response's status in place of its content.
+    pub fn apply(&self, response: &mut Response<Bytes>) {
+        if let Some(page) = self.pages.get(&response.status().as_u16()) {
+            *response.body_mut() = page.content.clone();
+            response.headers_mut().insert(CONTENT_TYPE, page.content_type.clone());
+        }
+    }
+}
+
+fn read(page: &ErrorPage) -> Result<LoadedPage, String> {
+    let mut content = Vec::new();
+    let file = File::open(&page.file).map_err(|error| error.to_string())?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err("it is not a file".to_owned());
+    }
+    file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
+    if content.len() as u64 > MAX_BYTES {
+        return Err(format!("it is longer than {MAX_BYTES} bytes"));
+    }
+    Ok(LoadedPage { content: content.into(), content_type: HeaderValue::from_static(page.content_type) })
+}

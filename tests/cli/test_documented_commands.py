@@ -1,0 +1,158 @@
+"""The commands in docs/ and README.md, as they are printed there.
+
+Each page's commands run in an own mount and network namespace, in which /srv/shop, the state directory and all ports are
+free. The current folder has what the pages name: the configurations FILE and shop.json, the folder DIR, a certificate.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.command_line import howdah
+from support.folders import Folder, readable
+from support.machine import needs_root
+from support.server import EXECUTABLE, REPOSITORY
+
+PAGES = [*sorted((REPOSITORY / "docs").rglob("*.md")), REPOSITORY / "README.md"]
+COMMAND = re.compile(r"(\$ )?(howdah [a-z]|target/release/howdah [a-z]|curl |cat .*\| curl |etag=)")
+# Commands that run until a signal ends them.
+SERVERS = ("howdah run", "howdah serve", "target/release/howdah serve")
+WATCHES = ("howdah top",)
+# The synopsis of a command is not a command.
+SYNOPSIS = {"howdah serve [DIR] [OPTIONS]"}
+
+SHOP = {
+    "listeners": {"127.0.0.1:8099": {"pass": "routes"}},
+    "routes": [{"action": {"share": "/srv/shop/public$uri", "fallback": {"pass": "applications/shop"}}}],
+    "applications": {
+        "shop": {
+            "type": "php",
+            "root": "/srv/shop/public",
+            "front_controller": "index.php",
+            "slow_log": {"threshold": 0.01},
+        }
+    },
+}
+
+
+def commands(page: Path) -> list[str]:
+    """The commands in the code blocks of a page, each with the lines that continue it. Examples of errors are left out."""
+    found = []
+    lines = page.read_text().splitlines()
+    fenced = False
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        fenced ^= line.startswith("```")
+        code = line[4:] if line.startswith("    ") else line if fenced else ""
+        if not COMMAND.match(code):
+            continue
+        command = code.removeprefix("$ ")
+        while not is_complete(command):
+            command += "\n" + lines[number].strip()
+            number += 1
+        if number < len(lines) and lines[number].strip().startswith("howdah: "):
+            continue
+        if command not in SYNOPSIS:
+            found.append(command)
+    return found
+
+
+def is_complete(command: str) -> bool:
+    """Whether no further line belongs to the command: a quotation or a backslash would continue it."""
+    try:
+        shlex.split(command, comments=True)
+    except ValueError:
+        return False
+    return not command.endswith("\\")
+
+
+def test_the_pages_have_commands():
+    """The pattern finds them."""
+    total = sum(len(commands(page)) for page in PAGES)
+    assert total >= 25, total
+    assert any("etag=$(howdah config get --etag)" in command for command in commands(REPOSITORY / "docs/control-api.md"))
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    """The current folder of the commands."""
+    place = readable(tmp_path) / "here"
+    place.mkdir()
+    Folder(place / "DIR")
+    for name in ("FILE", "shop.json"):
+        (place / name).write_text(json.dumps(SHOP))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-subj", "/CN=shop.example.com", "-addext", "subjectAltName=DNS:shop.example.com",
+         "-keyout", place / "privkey.pem", "-out", place / "fullchain.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (place / "bin").mkdir()
+    (place / "bin/howdah").symlink_to(EXECUTABLE)
+    (place / "target/release").mkdir(parents=True)
+    (place / "target/release/howdah").symlink_to(EXECUTABLE)
+    return place
+
+
+PREPARATION = """set -eu
+for folder in /srv /run/howdah /var/lib/howdah; do mkdir -p "$folder"; mount -t tmpfs tmpfs "$folder"; done
+ip link set lo up
+mkdir -p /srv/shop/public ~/shop
+echo '<?php usleep(20000); echo "shop";' > /srv/shop/public/index.php
+cp /srv/shop/public/index.php ~/shop
+cp /srv/shop/public/index.php DIR
+wait_for_line() { n=0; until grep -q "$1" "$2" 2>/dev/null; do n=$((n + 1)); [ "$n" -lt 600 ] || { cat "$2" >&2; exit 9; }; sleep 0.05; done; }
+"""
+WITH_SERVER = """howdah run --config shop.json > first 2>&1 &
+server=$!
+wait_for_line '^howdah ' first
+howdah serve DIR --listen 127.0.0.1:8098 > second 2>&1 &
+beside=$!
+wait_for_line '^control ' second
+"""
+
+
+def client(command: str) -> str:
+    shown = f"echo '+' {shlex.quote(command)} >&2\n"
+    if command.startswith(WATCHES):
+        return f"{shown}(exec {command}\n) > watch 2>&1 &\nwatch=$!\nwait_for_line 'shop' watch\nkill -INT \"$watch\"; wait \"$watch\" || true\n"
+    return f"{shown}{command}\n"
+
+
+def script(listed: list[str]) -> str:
+    """All commands of a page. A server is started alone, and stopped when its first line comes."""
+    servers = [command for command in listed if command.startswith(SERVERS) and "--print-config" not in command]
+    clients = [command for command in listed if command not in servers]
+    text = PREPARATION
+    if clients:
+        text += WITH_SERVER + "".join(map(client, clients))
+        text += 'kill "$server" "$beside"; wait "$server" "$beside"\n'
+    for number, command in enumerate(servers):
+        # `exec`, so that the signal goes to howdah and not to the shell.
+        text += f"echo '+' {shlex.quote(command)} >&2\n(exec {command}\n) > server{number} 2>&1 &\nserver=$!\n"
+        text += f"wait_for_line '^howdah ' server{number}\nkill \"$server\"; wait \"$server\"\n"
+    return text
+
+
+@needs_root
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
+def test_the_commands_of_a_page_work(place, page):
+    listed = commands(page)
+    if any("--php 8.2" in command for command in listed) and "PHP 8.2" not in howdah("--version").stdout:
+        pytest.skip("a command names PHP 8.2")
+    environ = {
+        **os.environ, "PATH": f"{place}/bin:{os.environ['PATH']}", "HOME": str(place), "EDITOR": "true", "VISUAL": "true",
+    }  # fmt: skip
+    namespaces = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"]
+    result = subprocess.run(
+        [*namespaces, "--mount-proc", "bash", "-c", script(listed)],
+        cwd=place, env=environ, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert result.returncode == 0, f"{result.stderr}\n{result.stdout}"
