@@ -181,7 +181,7 @@ mod tests {
         state.store_configuration("{}").unwrap();
         state.store_configuration("{\"listeners\": {}}").unwrap();
         assert_eq!(state.configuration().unwrap().as_deref(), Some("{\"listeners\": {}}"));
-        let mode = |name: &str| state.folder().join(name).metadata().unwrap().permissions().mode() & 0o777;
+        let mode = |name: &str| state.folder.join(name).metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("."), mode("conf.json")), (0o700, 0o600));
     }
 
