@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.background import Background
 from support.command_line import error_of, howdah
 from support.folders import Folder, readable
 from support.machine import NOBODY, needs_root
@@ -40,7 +41,10 @@ def test_the_commands_find_a_serve_by_its_folder(folder, serve, tmp_path):
     wait_for(lambda: server.get("/").text != before)
     server.get("/?us=200000")
     wait_for(lambda: "/?us=200000" in ask("slow", *here), "the slow request")
-    result = howdah("profile", "app", "--seconds", "1", *here, cwd=tmp_path)
+    profile = Background(howdah, "profile", "app", "--seconds", "1", *here, cwd=tmp_path)
+    while not profile.done():
+        server.get("/?us=20000")
+    result = profile.result()
     assert result.returncode == 0 and (tmp_path / "app-profile.svg").exists(), result
 
 

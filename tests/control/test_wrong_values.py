@@ -32,6 +32,7 @@ EVERYTHING = {
             },
         },
         "*:8301": {"pass": "upstreams/backends", "client_ip": {"header": "X-Real-IP", "source": "127.0.0.1", "recursive": False}},
+        "*:8302": {"redirect": "https"},
         "unix:@x": {"pass": "routes/main"},
     },
     "routes": {
@@ -50,7 +51,7 @@ EVERYTHING = {
                     "uri": ["/a", "!/b"],
                     "if": "$arg_x",
                 },
-                "action": {"pass": "applications/shop/index", "rewrite": "/new$uri", "response_headers": {"X-A": "$host"}},
+                "action": {"pass": "applications/shop/index", "rewrite": "/new$uri", "response_headers": {"X-A": "$host"}, "rate_limit": {"requests": 5, "per": 2}},
             },
             {
                 "action": {
@@ -60,7 +61,7 @@ EVERYTHING = {
                     "chroot": "/srv/$host",
                     "follow_symlinks": False,
                     "traverse_mounts": False,
-                    "fallback": {"proxy": "http://127.0.0.1:8080"},
+                    "fallback": {"proxy": "http://127.0.0.1:8080", "forwarded_headers": True, "connect_timeout": 5, "response_timeout": 5},
                 }
             },
             {"action": {"return": 301, "location": "https://$host"}},
@@ -116,11 +117,12 @@ EVERYTHING = {
             "log_route": False,
             "server_version": True,
             "chunked_transform": True,
+            "error_pages": {"404": "/srv/404.html"},
             "static": {"mime_types": {"text/x-a": [".a"]}},
             "compression": {"types": ["text/*"], "compressors": [{"encoding": "gzip", "level": 5, "min_length": 10}]},
         },
     },
-    "access_log": {"path": "/var/log/access", "format": "$uri", "if": "$status"},
+    "access_log": {"path": "/var/log/access", "format": "$uri", "if": "$status", "skip": [{"status": ["200-299"], "uri": "/health"}]},
 }
 WRONG = [[None]]
 NOT_HERE = {"telemetry", "endpoint", "protocol", "sampling_ratio", "batch_size"}

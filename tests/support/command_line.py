@@ -25,9 +25,9 @@ def howdah(
 
 
 def error_of(result: subprocess.CompletedProcess) -> str:
-    """The error message, which is one line."""
+    """The error message, which is one line. The log may have warnings before it."""
     assert result.returncode == 1, (result.returncode, result.stdout, result.stderr)
-    (line,) = result.stderr.splitlines()
+    (line,) = (line for line in result.stderr.splitlines() if " WARN " not in line)
     assert line.startswith("howdah: "), line
     assert "panicked" not in line and "os error" not in line, line
     return line
