@@ -101,8 +101,9 @@ def place(tmp_path) -> Path:
     return place
 
 
-PREPARATION = """set -eu
-for folder in /srv /run/howdah /var/lib/howdah; do mkdir -p "$folder"; mount -t tmpfs -o mode=755 tmpfs "$folder"; done
+PREPARATION = """set -euo pipefail
+curl() { command curl --fail-with-body "$@"; }
+for folder in /srv /run/howdah /var/lib/howdah; do mkdir -p "$folder"; mount -t tmpfs -o mode=0755 tmpfs "$folder"; done
 ip link set lo up
 mkdir -p /srv/shop/public ~/shop
 echo '<?php usleep(20000); echo "shop";' > /srv/shop/public/index.php
@@ -113,18 +114,23 @@ wait_for_line() { n=0; until grep -q "$1" "$2" 2>/dev/null; do n=$((n + 1)); [ "
 WITH_SERVER = """howdah run --config shop.json > first 2>&1 &
 server=$!
 wait_for_line '^howdah ' first
-(while sleep 0.02; do curl --silent http://127.0.0.1:8099/ || true; done > visits 2>&1) &
-visitor=$!
 howdah serve DIR --listen 127.0.0.1:8098 > second 2>&1 &
 beside=$!
 wait_for_line '^control ' second
+# A profile needs requests that run meanwhile.
+while sleep 0.01; do command curl -s http://127.0.0.1:8099/ > /dev/null || true; done &
+load=$!
 """
 
 
 def client(command: str) -> str:
     shown = f"echo '+' {shlex.quote(command)} >&2\n"
     if command.startswith(WATCHES):
-        return f"{shown}(exec {command}\n) > watch 2>&1 &\nwatch=$!\nwait_for_line 'shop' watch\nkill -INT \"$watch\"; wait \"$watch\" || true\n"
+        # A shell without a terminal makes background commands ignore SIGINT.
+        return (
+            f"{shown}(exec {command}\n) > watch 2>&1 &\nwatch=$!\nwait_for_line 'shop' watch\n"
+            'kill "$watch"; wait "$watch" || true\n'
+        )
     return f"{shown}{command}\n"
 
 
@@ -135,7 +141,7 @@ def script(listed: list[str]) -> str:
     text = PREPARATION
     if clients:
         text += WITH_SERVER + "".join(map(client, clients))
-        text += 'kill "$visitor" "$server" "$beside"; wait "$server" "$beside"\n'
+        text += 'kill "$load"; kill "$server" "$beside"; wait "$server" "$beside"\n'
     for number, command in enumerate(servers):
         # `exec`, so that the signal goes to howdah and not to the shell.
         text += f"echo '+' {shlex.quote(command)} >&2\n(exec {command}\n) > server{number} 2>&1 &\nserver=$!\n"

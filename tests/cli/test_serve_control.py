@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from support.background import Background
 from support.command_line import error_of, howdah
 from support.folders import Folder, readable
 from support.machine import NOBODY, needs_root
@@ -41,10 +40,10 @@ def test_the_commands_find_a_serve_by_its_folder(folder, serve, tmp_path):
     wait_for(lambda: server.get("/").text != before)
     server.get("/?us=200000")
     wait_for(lambda: "/?us=200000" in ask("slow", *here), "the slow request")
-    profile = Background(howdah, "profile", "app", "--seconds", "1", *here, cwd=tmp_path)
-    while not profile.done():
-        server.get("/?us=20000")
-    result = profile.result()
+    # A profile needs a request that runs meanwhile.
+    with server.connect() as connection:
+        connection.send_request("GET", "/?us=5000000")
+        result = howdah("profile", "app", "--seconds", "1", *here, cwd=tmp_path)
     assert result.returncode == 0 and (tmp_path / "app-profile.svg").exists(), result
 
 

@@ -146,7 +146,7 @@ mod tests {
         assert!(folders.running(None).is_empty(), "no socket yet");
         let _listener = UnixListener::bind(folder.join(SOCKET)).unwrap();
         let address = ServeFolders::control_address(&folder);
-        assert_eq!(folders.running(Some(shop)), [address.clone()]);
+        assert_eq!(folders.running(Some(shop)), std::slice::from_ref(&address));
         assert_eq!(folders.running(None), [address]);
         assert!(folders.running(Some(blog)).is_empty());
     }

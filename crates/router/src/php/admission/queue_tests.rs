@@ -34,8 +34,10 @@ struct Machine {
     page: f64,
     workers: u64,
     /// The share of the processors that the workers have at a time.
-    share: fn(u64) -> f64,
+    share: Share,
 }
+
+type Share = fn(u64) -> f64;
 
 const QUICK: Machine = Machine { page: 10.0, workers: 2, share: |_| 1.0 };
 
@@ -251,7 +253,7 @@ fn slow_code_keeps_all_workers_at_work() {
 }
 
 /// Disturbances from the fifth second on: until when, and the workers' share of the processors.
-const DISTURBANCES: [(&str, u64, fn(u64) -> f64); 5] = [
+const DISTURBANCES: [(&str, u64, Share); 5] = [
     ("none", 5, |_| 1.0),
     ("a cold opcache", 3, |now| if now < 3000 { 0.15 } else { 1.0 }),
     ("stopped workers", 8, |now| if (5000..8000).contains(&now) { 0.0 } else { 1.0 }),
