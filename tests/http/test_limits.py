@@ -192,10 +192,39 @@ def test_a_body_larger_than_the_buffer_is_intact(scripts, run):
 # --- Slow clients that send
 
 
-def test_an_incomplete_head_times_out(scripts, run):
+@pytest.mark.parametrize("start", [b"G", b"GET /pid.php HTTP/1.1\r\nHost: x\r\nX-Never-"])
+def test_an_incomplete_head_is_answered_408(scripts, run, start):
     server = run(config(scripts, {"header_read_timeout": 1}))
-    raw = server.raw(b"GET /pid.php HTTP/1.1\r\nHost: x\r\nX-Never-")
-    assert raw == b"" or raw[9:12] == b"408", raw
+    assert server.raw(start)[9:12] == b"408"
+    with server.connect() as connection:
+        assert connection.request("GET", "/pid.php").status == 200
+        connection.send(start)
+        response = connection.response()
+        assert (response.status, response.header("Connection")) == (408, "close")
+        assert connection.is_closed()
+
+
+def test_a_client_that_leaves_within_a_head_is_logged(scripts, run, tmp_path):
+    log = tmp_path / "access.log"
+    server = run({**config(scripts, {}), "access_log": str(log)})
+    for start in (b"G", b"GET /pid.php HTTP/1.1\r\nHost: x\r\nX-Never-", b"\r\n"):
+        with server.connect() as connection:
+            connection.send(start)
+    assert server.get("/pid.php").status == 200
+    wait_for(lambda: len(log.read_text().splitlines()) == 3, "two lines without a request, and the last request")
+    assert sum(' "-" 400 0 ' in line for line in log.read_text().splitlines()) == 2
+
+
+def test_the_time_of_a_request_begins_with_its_first_byte(scripts, run, tmp_path):
+    log = tmp_path / "access.log"
+    server = run({**config(scripts, {}), "access_log": {"path": str(log), "format": "$request_time"}})
+    with server.connect() as connection:
+        connection.send(b"GET /pid.php HTTP/1.1\r\n")
+        time.sleep(0.3)  # This is the speed of the client, not a wait.
+        connection.send(b"Host: x\r\n\r\n")
+        assert connection.response().status == 200
+    line = wait_for(log.read_text, "its line")
+    assert 0.3 <= float(line) < 30
 
 
 def test_a_head_sent_byte_by_byte_times_out(scripts, run):

@@ -63,7 +63,7 @@ def test_a_malformed_response_gives_502(proxy, response, why):
         (b"Content-Length: 10", b"abc"),
         (b"Transfer-Encoding: chunked", b"3\r\nabc\r\n"),
         (b"Transfer-Encoding: chunked", b"3\r\nabc\r\nzzz\r\n"),
-        (b"Transfer-Encoding: chunked", b"ffffffffffffffff0\r\nabc"),
+        (b"Transfer-Encoding: chunked", b"3\r\nabc\r\nffffffffffffffff0\r\nabc"),
         (b"Transfer-Encoding: chunked", b"5\r\nabc"),
     ],
 )
@@ -72,6 +72,23 @@ def test_a_truncated_response_is_never_delivered_as_complete(proxy, head, body):
     with server.connect() as connection, pytest.raises((ProtocolError, ConnectionResetError)):
         connection.request("GET", "/")
     server.wait_for_log_line("broke off", upstream.address)
+
+
+@pytest.mark.parametrize("chunk", [b"ffffffffffffffff0\r\nabc", b"zzz\r\n", b"-1\r\nabc"])
+def test_a_broken_first_chunk_is_answered_502(proxy, chunk):
+    server, upstream = proxy(answers(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk, requests=1))
+    assert server.get("/").status == 502
+    server.wait_for_log_line("its response is not valid", upstream.address)
+
+
+def test_a_response_to_http_1_0_that_breaks_off_ends_with_a_reset(proxy):
+    """The end of the connection is the only end of such a body."""
+    broken = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzzz\r\n"
+    server, _ = proxy(answers(broken, requests=1))
+    with server.connect() as connection, pytest.raises(ConnectionResetError):
+        connection.send(b"GET / HTTP/1.0\r\n\r\n")
+        while connection.socket.recv(65536):
+            pass
 
 
 def test_excess_bytes_of_an_upstream_reach_no_client(proxy):

@@ -164,12 +164,12 @@ def test_fallback_of_a_fallback(server):
     assert [server.get(path).status for path in ("/inner.txt", "/nothing")] == [200, 299]
 
 
-def test_the_application_sees_the_rewritten_uri(server):
-    action = {"rewrite": "/where.php?k[]=SCRIPT_NAME&k[]=REQUEST_URI&k[]=QUERY_STRING", "pass": "applications/app"}
-    routed(server, [{"match": {"uri": "/old"}, "action": action}, OTHERS])
-    got = server.get("/old?x=1").json()
-    assert got["SCRIPT_NAME"] == "/where.php" and got["REQUEST_URI"] == "/old?x=1"
-    assert got["QUERY_STRING"].startswith("k[]=SCRIPT_NAME")
+def test_the_application_sees_the_rewritten_uri_and_the_query_of_the_request(server):
+    query = "k[]=SCRIPT_NAME&k[]=REQUEST_URI&k[]=QUERY_STRING"
+    for rewrite in ("/where.php", "/where.php?x=1"):
+        routed(server, [{"match": {"uri": "/old"}, "action": {"rewrite": rewrite, "pass": "applications/app"}}, OTHERS])
+        got = server.get(f"/old?{query}").json()
+        assert got == {"SCRIPT_NAME": "/where.php", "REQUEST_URI": f"/old?{query}", "QUERY_STRING": query}
 
 
 def test_rewrite_applies_to_the_following_steps(server):
@@ -210,7 +210,7 @@ def test_response_headers(server):
 def test_the_request_uri_of_a_whole_url_is_its_path_and_query(server):
     routed(server, [{"action": {"return": 301, "location": "https://$host$request_uri"}}])
     raw = server.raw(b"GET http://a.example/x?y HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-    assert b"\r\nlocation: https://a.example/x?y\r\n" in raw
+    assert b"\r\nLocation: https://a.example/x?y\r\n" in raw
 
 
 def test_methods_that_a_file_does_not_allow_go_to_the_fallback(server):
@@ -273,10 +273,19 @@ def test_the_format_and_the_condition_of_the_access_log(server):
     assert server.api("DELETE", "/config/access_log").status == 200
 
 
-def test_log_route_logs_the_chosen_steps(server):
-    routed(server, [{"match": {"uri": "/logged"}, "action": {"return": 299}}, OTHERS], {"http": {"log_route": True}})
-    server.get("/logged")
-    wait_for(lambda: '"routes/0" selected' in server.stderr, "the route in the log")
+def test_log_route_logs_the_way_of_a_request(server):
+    share = {"share": f"{server.folder.root}/none$uri", "rewrite": "/rewritten", "fallback": {"return": 299}}
+    steps = [{"match": {"uri": "/other"}, "action": {"return": 298}}, {"match": {"uri": "/logged"}, "action": share}]
+    routed(server, steps, {"http": {"log_route": True}})
+    assert [server.get(path).status for path in ("/logged", "/lost")] == [299, 404]
+    ways = {
+        "/logged": ['"routes/0" discarded', '"routes/1" selected', 'URI rewritten to "/rewritten"', '"fallback" taken'],
+        "/lost": ['"routes/0" discarded', '"routes/1" discarded', 'no step of "routes" matches'],
+    }
+    for path, way in ways.items():
+        wait_for(lambda: way[-1] in server.stderr, "the last line of the log")
+        lines = [line for line in server.stderr.splitlines() if f" GET {path}: " in line]
+        assert len(lines) == len(way) and all(f" GET {path}: {step}" in line for line, step in zip(lines, way)), lines
 
 
 def test_a_configuration_of_a_well_known_article(folder):

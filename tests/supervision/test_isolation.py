@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from support.folders import Folder, readable
-from support.machine import NOBODY, needs_root
+from support.http.client import Connection
+from support.machine import NOBODY, free_port, needs_root
 from support.waiting import wait_for
 
 pytestmark = needs_root
@@ -383,6 +384,28 @@ def test_rootfs_mounts_the_requested_file_systems(rootfs, run):
     nothing = {"language_deps": False, "procfs": False, "tmpfs": False}
     server = run({"applications": {"app": in_rootfs(root, inner, automount=nothing)}})
     assert server.get("/probe.php").json() == [False, True, False]
+
+
+@pytest.mark.parametrize("writable", ["var/tmp", None])
+def test_opcache_needs_one_folder_that_it_can_write(rootfs, run, writable):
+    """Its lock file is in /tmp by default, which a rootfs without `tmpfs` may lack."""
+    needs("--mount")
+    root, inner = rootfs
+    inner.php("probe.php", "echo ini_get('opcache.lockfile_path'), ' ', is_array(opcache_get_status());")
+    for name in ("var/tmp", "dev/shm", "run", "tmp"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name).chmod(0o777 if name == writable else 0o555)
+    server = run({"routes": [], "applications": {}})
+    config = in_rootfs(root, inner, automount={"procfs": False, "tmpfs": False})
+    answer = server.api("PUT", "/config/applications/app", config)
+    if writable is None:
+        assert answer.status == 500 and "none of /tmp, /var/tmp, /dev/shm, /run can be written" in answer.text
+        return
+    assert answer.status == 200, answer.text
+    port = free_port()
+    assert server.api("PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/app"}).status == 200
+    with Connection(("127.0.0.1", port)) as connection:
+        assert connection.request("GET", "/probe.php").text == "/var/tmp 1"
 
 
 def test_links_in_a_rootfs_are_resolved_inside_it(rootfs, run):

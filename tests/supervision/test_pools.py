@@ -53,6 +53,22 @@ def test_there_are_never_more_processes_than_max(site):
         assert server.get("/pid.php").status == 200, "a worker starts on demand"
 
 
+def test_short_requests_keep_a_worker(site):
+    """A worker that is looked at only between its requests is not idle since the first look."""
+    timeout, pause, tries = 2, 0.3, 10
+    with Howdah.run(application(site, processes={"max": 4, "spare": 0, "idle_timeout": timeout})) as server:
+        # On a busy machine the client may pause for too long, or a request may meet a worker that is not ready again.
+        for _ in range(tries):
+            pids = set()
+            end = time.monotonic() + 2 * timeout
+            while len(pids) < 2 and time.monotonic() < end:
+                pids.add(server.get("/pid.php").text)
+                time.sleep(pause)  # This is the pace of the client, not a wait.
+            if len(pids) == 1:
+                return
+        pytest.fail("no worker outlived two timeouts")
+
+
 def test_a_worker_exits_after_its_requests(site):
     with Howdah.run(application(site, processes=1, limits={"requests": 3})) as server:
         pids = [server.get("/pid.php").text for _ in range(9)]

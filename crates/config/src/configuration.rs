@@ -98,7 +98,7 @@ impl Configuration {
         let configuration = Self {
             // Passes refer to applications and upstreams, so the errors in those come first.
             applications: object.read("applications", application::read_all)?.unwrap_or_default(),
-            upstreams: object.read("upstreams", upstream::read_all)?.unwrap_or_default(),
+            upstreams: object.read("upstreams", |node| upstream::read_all(node, &scope))?.unwrap_or_default(),
             listeners: object.read("listeners", |node| listener::read_all(node, &scope))?.unwrap_or_default(),
             routes: object.read("routes", |node| Routes::read(node, &scope))?.unwrap_or_default(),
             settings: object.read("settings", |node| Settings::read(node, &scope))?.unwrap_or_default(),

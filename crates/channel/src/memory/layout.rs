@@ -17,8 +17,9 @@ pub const MAX_THREADS: u16 = 64;
 /// The most slots of one channel.
 pub const MAX_SLOTS: u16 = 16384;
 
-/// Bytes that a request's head (its CGI variables) may take.
-pub const REQUEST_HEAD_BYTES: usize = 32 * 1024 - CONTROL_BYTES;
+/// Bytes that a request's head (its CGI variables) may take: the router accepts heads of 64 KiB, and a query is in two
+/// variables. Memory that no request has used takes no space.
+pub const REQUEST_HEAD_BYTES: usize = 160 * 1024 - CONTROL_BYTES;
 /// The most bytes of a request's body that are in the slot at one time.
 pub const BODY_RING_BYTES: usize = 32 * 1024;
 /// The most bytes of a response that are in the slot at one time: most pages fit whole, so that their worker never waits for

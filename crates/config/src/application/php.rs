@@ -101,7 +101,8 @@ fn read_settings(node: &Node<'_>) -> Result<BTreeMap<String, String>, Error> {
     }
 }
 
-/// Reads an application's `type`: `php`, `php 8`, `php 8.2`.
+/// Reads an application's `type`: `php`, `php 8`, `php 8.2`. The third number of `php 8.2.36` is ignored: a distribution
+/// replaces one patch release by the next, and has only one of them.
 pub(crate) fn read_type(node: &Node<'_>) -> Result<Option<PhpVersion>, Error> {
     let text = node.string()?;
     let language = text.split(' ').next().unwrap_or_default();
@@ -110,7 +111,12 @@ pub(crate) fn read_type(node: &Node<'_>) -> Result<Option<PhpVersion>, Error> {
         if version.is_empty() {
             return Ok(None);
         }
-        if let Ok(version) = version.parse() {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let release = match version.rsplit_once('.') {
+            Some((release, patch)) if release.contains('.') && is_number(patch) => release,
+            _ => version,
+        };
+        if let Ok(version) = release.parse() {
             return Ok(Some(version));
         }
     }
@@ -167,6 +173,14 @@ mod tests {
     }
 
     #[test]
+    fn the_patch_release_of_a_type_is_ignored() {
+        let expected = Ok(Some(PhpVersion { major: 8, minor: Some(2) }));
+        for text in ["php 8.2.0", "php 8.2.36", "php 8.2.10000"] {
+            assert_eq!(read(&format!("\"{text}\""), read_type), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn another_type_is_rejected_with_advice() {
         let cases = [
             ("python 3.11", "\"python 3.11\" is not PHP; howdah runs PHP only; remove it here, run it on a server"),
@@ -175,7 +189,8 @@ mod tests {
             ("wasm-wasi-component", "is not PHP"),
             ("PHP", "\"PHP\" is not a type of application; write \"php\""),
             ("php8.2", "\"php8.2\" is not a type of application; write \"php 8.2\""),
-            ("php 8.2.10", "write \"php 8.2\""),
+            ("php 8.2.1.1", "write \"php 8.2\""),
+            ("php 8.2.", "write \"php 8.2\""),
             ("php 8.", "write \"php\" or \"php 8.2\""),
             ("php 08.2", "write \"php\" or \"php 8.2\""),
             ("php +8", "write \"php\" or \"php 8.2\""),

@@ -15,7 +15,7 @@ pub(crate) mod secrets;
 
 use crate::document::answer::Refusal;
 use crate::document::path::DocumentPath;
-use crate::error::{Error, Location, did_you_mean, quoted};
+use crate::error::{Error, did_you_mean, quoted};
 use crate::json::{self, JsonValue, parser, print};
 
 /// The initial configuration of NGINX Unit, in which `PUT /config/listeners/*:80` finds a parent.
@@ -49,15 +49,9 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// As for [`parse`](Self::parse), and bytes that are not UTF-8.
+    /// As for [`parse`](Self::parse), and bytes that are not UTF-8, except in comments.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        parser::check_size(bytes.len())?;
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let (valid, _) = bytes.split_at(error.valid_up_to());
-            let location = Location::of(&String::from_utf8_lossy(valid), valid.len());
-            Error::syntax("the text has a byte that is not UTF-8; save the configuration as UTF-8", location)
-        })?;
-        Self::parse(text)
+        Self::limited(json::parse_bytes(bytes)?)
     }
 
     /// Joins several documents into an object, as `GET /` of the control API does with certificates, configuration and

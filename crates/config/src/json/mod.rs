@@ -4,5 +4,5 @@ pub(crate) mod parser;
 pub(crate) mod print;
 pub(crate) mod value;
 
-pub(crate) use parser::parse;
+pub(crate) use parser::{parse, parse_bytes};
 pub(crate) use value::JsonValue;

@@ -1,13 +1,15 @@
 //! JSON text to values.
 //!
 //! serde_json parses. Added are `//` and `/* */` comments and a byte-order mark, which are replaced by spaces, so that
-//! serde_json's positions are those of the text; limits of size and depth; and advice in the errors. A key may appear
+//! serde_json's positions are those of the text (a comment may have bytes that are not UTF-8, as in a file that was
+//! written in Latin-1); limits of size and depth; and advice in the errors. A key may appear
 //! only once in an object. Every syntax error has a location in the text.
 //!
 //! Why not a parser that knows comments? jsonc-parser keeps the last of two equal keys or leaves the check to the caller,
 //! accepts more than JSON unless each extension is switched off, and returns numbers as text; json5 accepts far more than
 //! JSON. The code around them would be longer than [`blank_comments`].
 
+use memchr::{memchr, memchr2, memmem};
 use serde::de::Deserialize;
 
 use crate::error::{Error, Location};
@@ -17,11 +19,19 @@ use crate::json::value::JsonValue;
 pub(crate) const MAX_BYTES: usize = 4 << 20;
 /// How deeply arrays and objects may be nested. serde_json rejects more by itself.
 pub(crate) const MAX_DEPTH: usize = 127;
-const BYTE_ORDER_MARK: char = '\u{feff}';
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 pub(crate) fn parse(text: &str) -> Result<JsonValue, Error> {
+    parse_bytes(text.as_bytes())
+}
+
+/// Parses a text that may have bytes besides UTF-8 in its comments.
+pub(crate) fn parse_bytes(text: &[u8]) -> Result<JsonValue, Error> {
     check_size(text.len())?;
-    let json = blank_comments(text)?;
+    let json = String::from_utf8(blank_comments(text)?).map_err(|error| {
+        let problem = "the text has a byte that is not UTF-8; save the configuration as UTF-8";
+        Error::syntax(problem, location(text, error.utf8_error().valid_up_to()))
+    })?;
     let mut deserializer = serde_json::Deserializer::from_str(&json);
     JsonValue::deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
@@ -29,53 +39,48 @@ pub(crate) fn parse(text: &str) -> Result<JsonValue, Error> {
 }
 
 /// The text with spaces in place of comments and of the byte-order mark. Newlines stay.
-fn blank_comments(text: &str) -> Result<String, Error> {
-    let mut json = String::with_capacity(text.len());
+fn blank_comments(text: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut json = Vec::with_capacity(text.len());
     let mut rest = text;
     if let Some(after) = text.strip_prefix(BYTE_ORDER_MARK) {
-        push_blank(&mut json, &text[..text.len() - after.len()]);
+        push_blank(&mut json, BYTE_ORDER_MARK);
         rest = after;
     }
-    while let Some(at) = rest.find(['"', '/']) {
+    while let Some(at) = memchr2(b'"', b'/', rest) {
         let (plain, special) = rest.split_at(at);
-        json.push_str(plain);
-        let length = if special.starts_with("//") {
-            let length = special.find('\n').unwrap_or(special.len());
+        json.extend_from_slice(plain);
+        let length = if special.starts_with(b"//") {
+            let length = memchr(b'\n', special).unwrap_or(special.len());
             push_blank(&mut json, &special[..length]);
             length
-        } else if let Some(comment) = special.strip_prefix("/*") {
-            let Some(end) = comment.find("*/") else {
-                let location = Location::of(text, json.len());
-                return Err(Error::syntax("the comment that begins here has no end; add */", location));
+        } else if let Some(comment) = special.strip_prefix(b"/*") {
+            let Some(end) = memmem::find(comment, b"*/") else {
+                let problem = "the comment that begins here has no end; add */";
+                return Err(Error::syntax(problem, location(text, json.len())));
             };
             let length = "/*".len() + end + "*/".len();
             push_blank(&mut json, &special[..length]);
             length
         } else {
-            let length = if special.starts_with('"') { string_length(special) } else { 1 };
-            json.push_str(&special[..length]);
+            let length = if special.starts_with(b"\"") { string_length(special) } else { 1 };
+            json.extend_from_slice(&special[..length]);
             length
         };
         rest = &special[length..];
     }
-    json.push_str(rest);
+    json.extend_from_slice(rest);
     Ok(json)
 }
 
-fn push_blank(json: &mut String, comment: &str) {
-    for c in comment.chars() {
-        match c {
-            '\n' => json.push('\n'),
-            _ => json.extend(std::iter::repeat_n(' ', c.len_utf8())),
-        }
-    }
+fn push_blank(json: &mut Vec<u8>, comment: &[u8]) {
+    json.extend(comment.iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }));
 }
 
 /// The length of the string literal at the beginning of the text, quotes included; the whole text if the literal has no
 /// end.
-fn string_length(text: &str) -> usize {
+fn string_length(text: &[u8]) -> usize {
     let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().skip(1) {
+    for (at, &byte) in text.iter().enumerate().skip(1) {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
@@ -86,13 +91,19 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-fn syntax_error(text: &str, json: &str, error: &serde_json::Error) -> Error {
+/// The location of the byte at `offset`.
+fn location(text: &[u8], offset: usize) -> Location {
+    let before = String::from_utf8_lossy(&text[..offset.min(text.len())]);
+    Location { offset, ..Location::of(&before, before.len()) }
+}
+
+fn syntax_error(text: &[u8], json: &str, error: &serde_json::Error) -> Error {
     let line_start = match error.line() {
         0 | 1 => 0,
         line => json.match_indices('\n').nth(line - 2).map_or(0, |(newline, _)| newline + 1),
     };
     let offset = if error.is_eof() { text.len() } else { line_start + error.column().saturating_sub(1) };
-    Error::syntax(explain(json, error), Location::of(text, offset))
+    Error::syntax(explain(json, error), location(text, offset))
 }
 
 fn explain(json: &str, error: &serde_json::Error) -> String {
@@ -158,7 +169,7 @@ mod tests {
             let complete = if text.ends_with("//") { format!("{text}\n}}") } else { text.to_owned() };
             let object = IndexMap::from([("a".to_owned(), JsonValue::Integer(1))]);
             assert_eq!(parse(&complete), Ok(JsonValue::Object(Box::new(object))), "{complete}");
-            assert_eq!(blank_comments(&complete).map(|json| json.len()), Ok(complete.len()));
+            assert_eq!(blank_comments(complete.as_bytes()).map(|json| json.len()), Ok(complete.len()));
         }
     }
 
@@ -166,8 +177,16 @@ mod tests {
     fn a_string_may_look_like_a_comment() {
         for string in ["http://x/", "/* x */", r#"\"//"#, r"\\", "ä//ä"] {
             let text = format!("[\"{string}\", \"//\"]");
-            assert_eq!(blank_comments(&text).as_ref(), Ok(&text));
+            assert_eq!(blank_comments(text.as_bytes()), Ok(text.into_bytes()));
         }
+    }
+
+    #[test]
+    fn a_comment_may_have_bytes_that_are_not_utf_8() {
+        let text = b"// Gr\xfc\xdfe\n{\"a\": /* \xff */ 1}";
+        assert_eq!(parse_bytes(text), parse("{\"a\": 1}"));
+        let error = parse_bytes(b"// \xff\n{\"a\": \"\xff\"}").expect_err("a text that is not UTF-8");
+        assert!(error.to_string().starts_with("line 2, column 8: the text has a byte that is not UTF-8"), "{error}");
     }
 
     #[test]

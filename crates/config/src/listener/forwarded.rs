@@ -59,7 +59,7 @@ impl Forwarded {
 
     fn read_trust(object: &Object<'_>) -> Result<Self, Error> {
         Ok(Self {
-            source: read_source(&object.require("source", SOURCE_MEANING)?)?,
+            source: AddressPatterns::read(&object.require("source", SOURCE_MEANING)?)?,
             recursive: object.read("recursive", Node::boolean)?.unwrap_or(false),
             client_ip: None,
             protocol: None,
@@ -74,15 +74,6 @@ fn read_header(node: &Node<'_>) -> Result<String, Error> {
         return Err(node.error(format_args!("{} is not the name of a header; {advice}", quoted(&text))));
     }
     Ok(text.to_ascii_lowercase())
-}
-
-/// Reads the addresses of the proxies. An empty list is an error: as a pattern, it would trust every peer.
-fn read_source(node: &Node<'_>) -> Result<AddressPatterns, Error> {
-    let source = AddressPatterns::read(node)?;
-    if source.is_empty() {
-        return Err(node.error("the array is empty; add an address or remove the option"));
-    }
-    Ok(source)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! `192.0.2.1`, `192.0.2.0/24` and `192.0.2.1-192.0.2.9` match IP addresses; `:80` or `:8000-8080` after them adds
 //! ports. IPv6 addresses are written the same way, in brackets if ports follow. `*:80` matches any IP address with
 //! that port, `unix` any Unix socket, and `!` negates. An IPv4 address in IPv6 form matches as the IPv4 address.
+//!
+//! An empty list accepts no peer: an allow-list from which the last address was removed must not admit everyone.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -17,7 +19,7 @@ const ADVICE: &str =
     "write one such as 192.0.2.1, 192.0.2.0/24, 192.0.2.1-192.0.2.9, [2001:db8::/32]:443, *:80 or unix";
 
 /// The peers that `source` or `destination` accepts: at least one positive pattern must match (if there are any), and
-/// no negative one may.
+/// no negative one may. Without any pattern, no peer is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressPatterns {
     positive: Vec<AddressPattern>,
@@ -57,13 +59,11 @@ impl AddressPatterns {
         Ok(patterns)
     }
 
-    /// Whether there are no patterns, so that any peer is accepted.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.positive.is_empty() && self.negative.is_empty()
-    }
-
     /// Whether these patterns accept the peer.
     pub fn matches(&self, peer: Peer) -> bool {
+        if self.positive.is_empty() && self.negative.is_empty() {
+            return false;
+        }
         let peer = canonical(peer);
         (self.positive.is_empty() || self.positive.iter().any(|pattern| pattern.matches(peer)))
             && !self.negative.iter().any(|pattern| pattern.matches(peer))
@@ -87,13 +87,10 @@ impl AddressPattern {
             return Ok(Self::Unix);
         }
         let (addresses, ports) = split_ports(text).ok_or_else(not_a_pattern)?;
-        let ports = match ports {
-            Some(ports) => parse_ports(ports)?,
-            None => 0..=u16::MAX,
-        };
-        if addresses == "*" && ports == (0..=u16::MAX) {
+        if addresses == "*" && ports.is_none() {
             return Err("matches any address; add a port, as in *:80, or remove the option".into());
         }
+        let ports = ports.map_or(Ok(0..=u16::MAX), parse_ports)?;
         Ok(Self::Ip { addresses: Addresses::parse(addresses)?, ports })
     }
 
@@ -221,6 +218,8 @@ mod tests {
             ("*:80", "1.2.3.4:80", true),
             ("*:80", "1.2.3.4:81", false),
             ("*:80", "unix", false),
+            ("*:0-65535", "1.2.3.4:80", true),
+            ("*:0-65535", "unix", false),
             ("unix", "unix", true),
             ("unix", "1.2.3.4:80", false),
             ("!unix", "1.2.3.4:80", true),
@@ -233,6 +232,13 @@ mod tests {
         let both = read(r#"["192.0.2.1-192.0.2.10", "!192.0.2.9"]"#).expect("patterns");
         assert!(both.matches(peer("192.0.2.8:1")));
         assert!(!both.matches(peer("192.0.2.9:1")));
+    }
+
+    #[test]
+    fn an_empty_list_accepts_no_peer() {
+        for address in ["unix", "1.2.3.4:80", "[::1]:80"] {
+            assert!(!read("[]").expect("patterns").matches(peer(address)), "{address}");
+        }
     }
 
     #[test]
@@ -257,7 +263,6 @@ mod tests {
             let error = read(&format!("\"{pattern}\"")).expect_err(pattern);
             assert!(error.contains(expected), "{pattern}: {error}");
         }
-        assert!(read("[]").unwrap().is_empty() && read("[]").unwrap().matches(Peer::Unix));
         assert_eq!(read("[5]"), Err("0: expected a string; write \"5\", with quotes".to_owned()));
     }
 }

@@ -14,7 +14,7 @@ use crate::read::percent;
 use crate::read::scope::Scope;
 
 /// The texts that a match option accepts: at least one positive pattern must match (if there are any), and no negative
-/// one may.
+/// one may. Without any pattern, every text is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patterns {
     positive: Vec<Pattern>,
@@ -97,10 +97,6 @@ impl Patterns {
         };
         for (negated, pattern) in node.one_or_many(read)? {
             if negated { &mut patterns.negative } else { &mut patterns.positive }.push(pattern);
-        }
-        // In a condition, an empty array accepts any text. Where patterns select MIME types, it is a mistake.
-        if patterns.positive.is_empty() && patterns.negative.is_empty() && subject == PatternSubject::MimeType {
-            return Err(node.error("the array is empty; add a pattern or remove the option"));
         }
         Ok(patterns)
     }
@@ -385,7 +381,6 @@ mod tests {
                 "\"!a\" matches every request, because every path begins with \"/\"; begin what follows",
             ),
             (PatternSubject::Uri, r#""/%2""#, "has a \"%\" without two hexadecimal digits"),
-            (PatternSubject::MimeType, "[]", "the array is empty; add a pattern or remove the option"),
             (PatternSubject::Host, "[1]", "0: expected a string; write \"1\", with quotes"),
             (PatternSubject::Host, "{}", "expected a string or an array of strings, found an object"),
         ];

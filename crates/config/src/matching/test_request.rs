@@ -56,9 +56,9 @@ impl Default for TestRequest {
 }
 
 impl Variables for TestRequest {
-    fn write(&self, variable: &TemplateVariable, out: &mut String) {
-        let mut last = Vec::new();
-        let mut keep = |value: &[u8]| last = value.to_vec();
+    fn write(&self, variable: &TemplateVariable, out: &mut String) -> bool {
+        let mut last = None;
+        let mut keep = |value: &[u8]| last = Some(value.to_vec());
         match variable {
             TemplateVariable::Host => keep(self.host.as_bytes()),
             TemplateVariable::Uri => keep(self.uri.as_bytes()),
@@ -71,7 +71,8 @@ impl Variables for TestRequest {
             }
             _ => {}
         }
-        out.push_str(&String::from_utf8_lossy(&last));
+        out.push_str(&String::from_utf8_lossy(last.as_deref().unwrap_or_default()));
+        last.is_some()
     }
 }
 

@@ -141,10 +141,16 @@ impl<'a> Node<'a> {
 
     /// Reads a string. NUL is rejected: no path, name or PHP option can contain it.
     pub fn string(&self) -> Result<String, Error> {
+        let string = self.any_string()?;
+        if string.contains('\0') {
+            return Err(self.error("the string has a NUL character; remove it"));
+        }
+        Ok(string)
+    }
+
+    /// Reads a string, which may contain NUL.
+    pub fn any_string(&self) -> Result<String, Error> {
         match self.value {
-            JsonValue::String(string) if string.contains('\0') => {
-                Err(self.error("the string has a NUL character; remove it"))
-            }
             JsonValue::String(string) => Ok(string.clone()),
             JsonValue::Integer(number) => {
                 Err(self.error(format_args!("expected a string; write \"{number}\", with quotes")))

@@ -52,7 +52,8 @@ const KINDS: [(&str, &[&str]); 4] = [
 /// An action: what is done with a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {
-    /// `rewrite`: the new path of the request, percent-encoded, for this action and all that follow.
+    /// `rewrite`: the new path of the request, percent-encoded, for this action and all that follow. It may lack the
+    /// slash at its beginning.
     pub rewrite: Option<Template>,
     /// The kind, carried out after the rewrite.
     pub kind: ActionKind,
@@ -113,18 +114,9 @@ impl Action {
     }
 }
 
+/// Reads a path without control characters. A slash that it lacks at its beginning is added for each request.
 fn read_rewrite(node: &Node<'_>) -> Result<Template, Error> {
-    let template = read_text(node)?;
-    if template.as_constant().is_some_and(|text| !text.starts_with('/')) {
-        let problem = format!("{} is not the path of a request; begin it with \"/\"", quoted(&template.to_string()));
-        return Err(node.error(problem));
-    }
-    Ok(template)
-}
-
-/// Reads a text that is not empty and has no control characters.
-fn read_text(node: &Node<'_>) -> Result<Template, Error> {
-    let text = node.nonempty_string()?;
+    let text = node.string()?;
     if text.chars().any(char::is_control) {
         return Err(node.error(format_args!("{} has a control character; remove it", quoted(&text))));
     }
@@ -172,7 +164,8 @@ fn read_proxy(node: &Node<'_>) -> Result<Endpoint, Error> {
 
 impl RedirectTarget {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        let template = Template::read(node)?;
+        let text = node.any_string()?;
+        let template = Template::parse(&text).map_err(|problem| node.error(problem.detail))?;
         // A constant is encoded once, here. Its dollar signs are escaped, or they would begin variables.
         let Some(constant) = template.as_constant() else {
             return Ok(Self(template));
@@ -181,7 +174,7 @@ impl RedirectTarget {
         Ok(Self(Template::parse(&encoded)?))
     }
 
-    /// The header's value for one request: visible ASCII only. If it is empty, the header is not sent.
+    /// The header's value for one request: visible ASCII only. It may be empty.
     pub fn render<V: Variables + ?Sized>(&self, variables: &V) -> Cow<'_, str> {
         match self.0.as_constant() {
             Some(constant) => Cow::Borrowed(constant),
@@ -239,6 +232,7 @@ mod tests {
             ("$arg_none", ""),
             ("", ""),
             (r"/a\r\nb: c", "/a%0D%0Ab:%20c"),
+            (r"/a\u0000b", "/a%00b"),
         ];
         for (location, expected) in cases {
             let action = action(&format!(r#"{{"return": 301, "location": "{location}"}}"#)).expect(location);
@@ -317,10 +311,6 @@ mod tests {
                 "/proxy: \"localhost:80/\" is not an address to connect to; write an IP address and a port, \
                  as in 127.0.0.1:8080 or [::1]:8080, or unix:/path"
                     .into(),
-            ),
-            (
-                r#"{"return": 200, "rewrite": "new"}"#,
-                "/rewrite: \"new\" is not the path of a request; begin it with \"/\"".into(),
             ),
             (
                 r#"{"return": 200, "rewrite": "/a\tb"}"#,

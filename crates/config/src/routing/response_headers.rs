@@ -13,6 +13,8 @@ const FRAMING: [&str; 6] = ["connection", "content-length", "keep-alive", "te", 
 pub struct HeaderChange {
     /// In lower case.
     pub name: String,
+    /// The name in the case of the configuration.
+    pub written: String,
     /// The value that replaces all headers with this name; `None` (`null`) removes them.
     pub value: Option<Template>,
 }
@@ -34,7 +36,7 @@ pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<HeaderChange>, Error> {
             return Err(node.error("this header appears twice; remove one"));
         }
         let value = if node.is_null() { None } else { Some(read_value(&node)?) };
-        changes.push(HeaderChange { name, value });
+        changes.push(HeaderChange { name, written: key.to_owned(), value });
     }
     Ok(changes)
 }
@@ -60,16 +62,17 @@ mod tests {
     #[test]
     fn headers_are_set_or_removed() {
         let change = |name: &str, value: Option<&str>| HeaderChange {
-            name: name.into(),
+            name: name.to_ascii_lowercase(),
+            written: name.into(),
             value: value.map(|value| value.parse().expect(value)),
         };
         let json =
             r#"{"Cache-Control": "max-age=60, public", "X-Host": "${host}:$uri", "x-powered-by": null, "Y": ""}"#;
         let expected = [
-            change("cache-control", Some("max-age=60, public")),
-            change("x-host", Some("${host}:$uri")),
+            change("Cache-Control", Some("max-age=60, public")),
+            change("X-Host", Some("${host}:$uri")),
             change("x-powered-by", None),
-            change("y", Some("")),
+            change("Y", Some("")),
         ];
         assert_eq!(read(json).as_deref(), Ok(expected.as_slice()));
         assert_eq!(read("{}"), Ok(Vec::new()));

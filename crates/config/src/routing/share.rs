@@ -35,16 +35,15 @@ pub struct Share {
 impl Share {
     /// Reads the options of an action that has the option `share`.
     pub(crate) fn read(object: &Object<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
-        let chroot = object.read("chroot", read_chroot)?;
+        let chroot = object.read("chroot", read_chroot)?.flatten();
         let share = object.require("share", "the path of the files")?;
         let paths = share.one_or_many(|node| read_path(node, chroot.as_ref()))?;
         if paths.is_empty() {
             return Err(share.error("the array is empty; add a path, as in \"/srv/shop$uri\""));
         }
-        let index = object.read("index", |node| node.one_or_many(|node| node.path_below("the folder")))?;
         Ok(Self {
             paths,
-            index: index.unwrap_or_else(|| vec![DEFAULT_INDEX.to_owned()]),
+            index: object.read("index", read_index)?.unwrap_or_else(|| vec![DEFAULT_INDEX.to_owned()]),
             types: object.read("types", |node| Patterns::read(node, PatternSubject::MimeType, scope))?,
             follow_symlinks: object.read("follow_symlinks", Node::boolean)?,
             traverse_mounts: object.read("traverse_mounts", Node::boolean)?.unwrap_or(true),
@@ -53,12 +52,24 @@ impl Share {
     }
 }
 
-fn read_chroot(node: &Node<'_>) -> Result<PathTemplate, Error> {
+/// Reads the names of index files. As in NGINX Unit, an empty name is no index.
+fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    if node.is_string() && node.string()?.is_empty() {
+        return Ok(Vec::new());
+    }
+    node.one_or_many(|node| node.path_below("the folder"))
+}
+
+/// Reads the folder outside of which no file is sent. As in NGINX Unit, an empty path is no such folder.
+fn read_chroot(node: &Node<'_>) -> Result<Option<PathTemplate>, Error> {
+    if node.is_string() && node.string()?.is_empty() {
+        return Ok(None);
+    }
     let path = PathTemplate::read(node)?;
     if path.has_parent() {
         return Err(node.error("write the path without \"..\""));
     }
-    Ok(path)
+    Ok(Some(path))
 }
 
 fn read_path(node: &Node<'_>, chroot: Option<&PathTemplate>) -> Result<PathTemplate, Error> {
@@ -118,6 +129,11 @@ mod tests {
                 },
             ),
             (
+                r#"{"share": "/srv$uri", "chroot": "", "index": ""}"#,
+                Share { index: Vec::new(), ..share(&["/srv$uri"]) },
+            ),
+            (r#"{"share": "$uri"}"#, share(&["$uri"])),
+            (
                 r#"{"share": ["/srv/shop$uri", "/$host$uri"], "chroot": "/srv/"}"#,
                 Share { chroot: chroot("/srv/"), ..share(&["/srv/shop$uri", "/$host$uri"]) },
             ),
@@ -143,7 +159,7 @@ mod tests {
         let cases = [
             (r#"{"share": []}"#, "share: the array is empty; add a path, as in \"/srv/shop$uri\""),
             (r#"{"share": "srv$uri"}"#, "share: \"srv$uri\" is not an absolute path; begin it with \"/\""),
-            (r#"{"share": ["/x", "$uri"]}"#, "share/1: \"$uri\" is not an absolute path; begin it with \"/\""),
+            (r#"{"share": ["/x", "x$uri"]}"#, "share/1: \"x$uri\" is not an absolute path; begin it with \"/\""),
             (r#"{"share": "/$url"}"#, "share: \"/$url\" has the unknown variable \"url\"; did you mean \"uri\"?"),
             (
                 r#"{"share": "/x$uri", "index": "../a"}"#,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::address::{Endpoint, parse_endpoint};
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Options};
+use crate::read::scope::Scope;
 use crate::routing::proxy::ProxySettings;
 
 pub(crate) const OPTIONS: Options =
@@ -13,7 +14,8 @@ pub(crate) const SERVER_OPTIONS: Options = Options { known: &["weight"], unsuppo
 
 const MAX_WEIGHT: f64 = 1_000_000.0;
 
-/// Servers that share requests in proportion to their weights. At least one weight is above 0.
+/// Servers that share requests in proportion to their weights. An upstream without a server whose weight is above 0 has
+/// been drained: its requests are answered 502.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upstream {
     /// In the order of the text. Each endpoint appears once.
@@ -32,14 +34,14 @@ pub struct UpstreamServer {
     pub weight: f64,
 }
 
-pub(crate) fn read_all(node: &Node<'_>) -> Result<BTreeMap<String, Upstream>, Error> {
-    node.named()?.map(|(name, node)| Ok((name.to_owned(), Upstream::read(&node)?))).collect()
+pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<BTreeMap<String, Upstream>, Error> {
+    node.named()?.map(|(name, node)| Ok((name.to_owned(), Upstream::read(&node, scope)?))).collect()
 }
 
 // === impl Upstream ===
 
 impl Upstream {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
         let servers = object.require("servers", "\"servers\": {\"127.0.0.1:8080\": {}}")?;
         let mut keys = BTreeMap::new();
@@ -53,7 +55,7 @@ impl Upstream {
             all.push(UpstreamServer { endpoint, weight: weight.unwrap_or(1.0) });
         }
         if all.iter().all(|server| server.weight == 0.0) {
-            return Err(servers.error("no server would get requests; add a server with a weight above 0"));
+            scope.warn(&servers, "no server has a weight above 0: requests are answered 502");
         }
         Ok(Self { servers: all, proxy: ProxySettings::read(&object)? })
     }
@@ -78,14 +80,18 @@ mod tests {
     }
 
     #[test]
+    fn a_drained_upstream_is_accepted_with_a_warning() {
+        for json in [r#"{"servers": {}}"#, r#"{"servers": {"127.0.0.1:1": {"weight": 0}}}"#] {
+            let configuration = Configuration::parse(&format!(r#"{{"upstreams": {{"u": {json}}}}}"#)).expect(json);
+            let expected = "upstreams/u/servers: no server has a weight above 0: requests are answered 502";
+            assert_eq!(configuration.warnings, [expected], "{json}");
+        }
+    }
+
+    #[test]
     fn an_invalid_upstream_is_rejected() {
         let cases = [
             ("{}", ": \"servers\" is missing; add \"servers\": {\"127.0.0.1:8080\": {}}"),
-            (r#"{"servers": {}}"#, "/servers: no server would get requests; add a server with a weight above 0"),
-            (
-                r#"{"servers": {"127.0.0.1:1": {"weight": 0}}}"#,
-                "/servers: no server would get requests; add a server with a weight above 0",
-            ),
             (
                 r#"{"servers": {"127.0.0.1:1": {"weight": 1000001}}}"#,
                 "/servers/127.0.0.1:1/weight: 1000001 is out of range; write 0 to 1000000",

@@ -1,7 +1,8 @@
 //! Paths of files with variables: `/srv/shop$uri`, `/srv/$host$uri`.
 //!
 //! Clients choose the values, so a value must not lead out of the path. The path begins with a constant folder that the
-//! rendered path never leaves: a value that would leave it with `..` gives no path at all.
+//! rendered path never leaves: a value that would leave it with `..` gives no path at all. For a path that begins with
+//! `$uri`, that folder is `/`.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use crate::template::variable::{TemplateVariable, Variables};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathTemplate {
     source: String,
-    /// The first piece is a literal that begins with a slash. No two literals follow each other.
+    /// The first piece is a literal that begins with a slash, or `$uri`. No two literals follow each other.
     pieces: Vec<Piece>,
     /// The length of [`PathTemplate::constant_prefix`] within the first piece.
     constant_prefix_bytes: usize,
@@ -50,7 +51,7 @@ impl PathTemplate {
                 Piece::Literal(literal) => path.push_str(literal),
                 Piece::Variable(variable) => {
                     let start = path.len();
-                    variables.write(variable, &mut path);
+                    let _ = variables.write(variable, &mut path);
                     match variable {
                         TemplateVariable::Host => tame_host(&mut path, start),
                         TemplateVariable::Uri if path[..start].ends_with('/') && path[start..].starts_with('/') => {
@@ -79,7 +80,7 @@ impl PathTemplate {
     pub fn constant_prefix(&self) -> &str {
         match self.pieces.first() {
             Some(Piece::Literal(literal)) => &literal[..self.constant_prefix_bytes],
-            _ => "",
+            _ => "/",
         }
     }
 
@@ -97,8 +98,10 @@ impl fmt::Display for PathTemplate {
 }
 
 fn parse(text: &str) -> Result<PathTemplate, String> {
-    let pieces = text::parse_pieces(text)?;
-    if !text.starts_with('/') {
+    let mut pieces = text::parse_pieces(text)?;
+    pieces.iter_mut().for_each(collapse_slashes);
+    // `$uri` begins with a slash.
+    if !text.starts_with('/') && pieces.first() != Some(&Piece::Variable(TemplateVariable::Uri)) {
         return Err("is not an absolute path; begin it with \"/\"".into());
     }
     if pieces.iter().skip(1).any(has_parent) {
@@ -110,6 +113,15 @@ fn parse(text: &str) -> Result<PathTemplate, String> {
         _ => 0,
     };
     Ok(PathTemplate { source: text.to_owned(), pieces, constant_prefix_bytes })
+}
+
+/// Makes one slash of several: a path is compared with the folder in which it must be, text by text.
+fn collapse_slashes(piece: &mut Piece) {
+    if let Piece::Literal(literal) = piece {
+        while literal.contains("//") {
+            *literal = literal.replace("//", "/");
+        }
+    }
 }
 
 fn has_parent(piece: &Piece) -> bool {
@@ -152,6 +164,9 @@ mod tests {
             ("/srv/${dollar}uri", "/srv/$uri"),
             ("/srv/x.html", "/srv/x.html"),
             ("/srv/../x.html", "/srv/../x.html"),
+            ("//srv///shop//$uri", "/srv/shop/a b"),
+            ("$uri", "/a b"),
+            ("${uri}.html", "/a b.html"),
         ];
         for (template, expected) in cases {
             assert_eq!(render(template, "x.org", "/a b").as_deref(), Some(expected), "{template}");
@@ -205,6 +220,9 @@ mod tests {
             ("/srv/x.html", "/srv/"),
             ("/srv/x/", "/srv/x/"),
             ("/$uri", "/"),
+            ("$uri", "/"),
+            ("$uri.html", "/"),
+            ("//srv//shop//$uri", "/srv/shop/"),
         ];
         for (template, expected) in cases {
             assert_eq!(PathTemplate::parse(template).expect(template).constant_prefix(), expected, "{template}");
@@ -215,7 +233,7 @@ mod tests {
     fn an_invalid_path_is_rejected() {
         let cases = [
             ("srv$uri", "\"srv$uri\" is not an absolute path; begin it with \"/\""),
-            ("$uri", "\"$uri\" is not an absolute path; begin it with \"/\""),
+            ("$host$uri", "\"$host$uri\" is not an absolute path; begin it with \"/\""),
             ("/$host/../x", "\"/$host/../x\" has a \"..\" after a variable; write the path without it"),
             ("/$url", "has the unknown variable \"url\"; did you mean \"uri\"?"),
             ("`/www${vars.uri}`", "is a JavaScript template"),

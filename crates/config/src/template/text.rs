@@ -123,7 +123,9 @@ fn write_pieces<V: Variables + ?Sized>(pieces: &[Piece], variables: &V, out: &mu
     for piece in pieces {
         match piece {
             Piece::Literal(literal) => out.push_str(literal),
-            Piece::Variable(variable) => variables.write(variable, out),
+            Piece::Variable(variable) => {
+                let _ = variables.write(variable, out);
+            }
         }
     }
 }

@@ -71,14 +71,15 @@ impl Tls {
     pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
         let certificate = object.require("certificate", "the name of a certificate that is stored")?;
-        let certificates = certificate.one_or_many(|node| read_certificate(node, scope))?;
+        let mut certificates: Vec<String> = Vec::new();
+        for name in certificate.one_or_many(|node| read_certificate(node, scope))? {
+            // The second mention of a name has no effect.
+            if !certificates.contains(&name) {
+                certificates.push(name);
+            }
+        }
         if certificates.is_empty() {
             return Err(certificate.error("the array is empty; add the name of a certificate"));
-        }
-        for (at, name) in certificates.iter().enumerate() {
-            if certificates[..at].contains(name) {
-                return Err(certificate.error(format_args!("{} appears twice; remove one", quoted(name))));
-            }
         }
         Ok(Self {
             certificates,
@@ -238,7 +239,6 @@ mod tests {
                 r#"{"certificate": ["shop", "other"]}"#,
                 "/certificate/1: there is no certificate \"other\"; upload it first: howdah certificate put",
             ),
-            (r#"{"certificate": ["shop", "shop"]}"#, "/certificate: \"shop\" appears twice; remove one"),
             (r#"{"certificate": "shop", "key": "x"}"#, "/key: there is no such option; remove it"),
             (
                 r#"{"certificate": "shop", "session": {"cache_size": -1}}"#,

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)] // starts PHP
 
-use super::{confine, ini, readable};
+use super::{confine, ini, lock_folder, readable};
 use crate::sapi;
 use crate::worker::sampler::Sampling;
 use crate::worker::stderr::Stderr;
@@ -99,7 +99,9 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
         Ok::<_, String>(c_string(&path.to_string_lossy()))
     });
     let ini_file = ini_file.transpose()?;
-    let settings = || boot.user_values.iter().chain(&boot.admin_values);
+    let lock_folder = lock_folder::choose(boot);
+    let chosen = lock_folder.iter().map(|(name, folder)| (name, folder));
+    let settings = || chosen.clone().chain(&boot.user_values).chain(&boot.admin_values);
     let entries = c_string(&ini::entries(settings()));
     let software = c_string(&boot.server_software);
     // PHP keeps the pointers.

@@ -11,6 +11,7 @@
 mod boot;
 mod confine;
 mod ini;
+mod lock_folder;
 mod problem;
 mod readable;
 mod report;

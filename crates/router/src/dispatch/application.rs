@@ -49,7 +49,7 @@ pub async fn run(
             return Err(Failure::NotFound);
         }
         Resolved::Folder => {
-            let location = folder_location(&subject.parts.uri);
+            let location = folder_location(&subject.target());
             return Ok(redirect(StatusCode::MOVED_PERMANENTLY, location).map(PhpBody::complete));
         }
         Resolved::Forbidden(path) => {

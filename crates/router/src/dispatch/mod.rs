@@ -8,7 +8,7 @@
 //! 3. `service` carries the action out: `application` finds the script and hands it to [`php`](crate::php); the other
 //!    actions are in [`proxy`](crate::proxy), [`static_files`](crate::static_files) and
 //!    [`response`](crate::response)
-//! 4. `response_headers`: the action's changes to the response's headers
+//! 4. `response_headers`: the action's changes to the response's headers; `framing`: those that hyper adds, for the log
 //!
 //! A request keeps the [`View`] of the configuration that it started with. An action that cannot be carried out is a
 //! [`Failure`](crate::response::failure::Failure), which `service` answers.
@@ -16,6 +16,7 @@
 mod action_body;
 mod application;
 mod dispatcher;
+mod framing;
 mod https;
 mod pins;
 mod rate_limits;

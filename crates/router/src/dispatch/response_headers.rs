@@ -1,6 +1,7 @@
 //! `response_headers`: the changes that an action makes to the headers of its response.
 
 use crate::request::subject::Subject;
+use crate::response::header_case::{self, WrittenNames};
 use howdah_config::HeaderChange;
 use http::Response;
 use http::header::{HeaderName, HeaderValue};
@@ -20,10 +21,26 @@ pub fn change<B>(response: &mut Response<B>, changes: &[HeaderChange], subject: 
         let Ok(name) = HeaderName::from_bytes(change.name.as_bytes()) else { continue };
         match value.map(|value| HeaderValue::from_str(&value)) {
             None => drop(response.headers_mut().remove(name)),
-            Some(Ok(value)) => drop(response.headers_mut().insert(name, value)),
+            Some(Ok(value)) => {
+                response.headers_mut().insert(name, value);
+                remember_case(response, &change.written);
+            }
             Some(Err(_)) => {
                 tracing::warn!(header = %name, "a variable's value is not possible in a header: it is left as it was");
             }
+        }
+    }
+}
+
+/// Keeps the case in which the configuration has a name.
+fn remember_case<B>(response: &mut Response<B>, name: &str) {
+    match response.extensions_mut().get_mut::<WrittenNames>() {
+        Some(names) => names.set(name),
+        None if header_case::is_capitalized(name.as_bytes()) => {}
+        None => {
+            let mut names = WrittenNames::default();
+            names.set(name);
+            response.extensions_mut().insert(names);
         }
     }
 }

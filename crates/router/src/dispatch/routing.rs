@@ -52,6 +52,7 @@ pub fn choose<'v>(
     if let Some((status, location)) = https::redirect(listener, subject)? {
         return Ok(RoutedRequest { action: ChosenAction::Return(status, Some(location)), response_headers: &[] });
     }
+    let logs_route = configuration.settings.http.log_route;
     let mut pass = listener.pass.as_ref().ok_or(Failure::NotFound)?;
     let mut response_headers: &[HeaderChange] = &[];
     for _ in 0..MAX_PASSES {
@@ -69,8 +70,8 @@ pub fn choose<'v>(
                 Destination::Routes(name) => {
                     let route = configuration.routes.find(name.as_deref()).ok_or(Failure::NotFound)?;
                     let step = route.first_match(subject);
-                    if configuration.settings.http.log_route {
-                        log_route(subject, name.as_deref(), route, step);
+                    if logs_route {
+                        log_steps(subject, name.as_deref(), route, step);
                     }
                     &step.ok_or(Failure::NotFound)?.action
                 }
@@ -89,13 +90,15 @@ pub fn choose<'v>(
             }
             if let Some(rewrite) = &action.rewrite {
                 *subject = rewritten(subject, &rewrite.render(subject))?;
+                if logs_route {
+                    log_route(subject, format_args!("URI rewritten to {:?}", subject.path.text()));
+                }
             }
             let chosen = match &action.kind {
                 ActionKind::Pass(pass) => break pass,
                 ActionKind::Proxy(server, settings) => ChosenAction::Proxy(ProxyTarget::Server(server, settings)),
                 ActionKind::Return { status, location } => {
                     let location = location.as_ref().map(|location| RedirectTarget::render(location, subject));
-                    let location = location.filter(|location| !location.is_empty());
                     let location = location.map(|location| HeaderValue::from_str(&location)).transpose();
                     let status = StatusCode::from_u16(*status).map_err(|_| Failure::Internal)?;
                     ChosenAction::Return(status, location.map_err(|_| Failure::Internal)?)
@@ -104,6 +107,9 @@ pub fn choose<'v>(
                     match share::find(files, view, share, fallback.is_some(), subject)? {
                         Some(response) => ChosenAction::File(response),
                         None => {
+                            if logs_route && fallback.is_some() {
+                                log_route(subject, format_args!("\"fallback\" taken"));
+                            }
                             action = fallback.as_deref().ok_or(Failure::NotFound)?;
                             continue;
                         }
@@ -124,13 +130,20 @@ fn rewritten<'a>(subject: &Subject<'a>, target: &str) -> Result<Subject<'a>, Fai
     })
 }
 
-/// `log_route`: which step of which route was taken.
-fn log_route(subject: &Subject<'_>, name: Option<&str>, route: &Route, step: Option<&RouteStep>) {
+/// `log_route`: the steps of a route that were discarded, and the one that was selected.
+fn log_steps(subject: &Subject<'_>, name: Option<&str>, route: &Route, selected: Option<&RouteStep>) {
     let name = name.map(|name| format!("/{name}")).unwrap_or_default();
-    let index = step.and_then(|step| route.steps().iter().position(|other| std::ptr::eq(step, other)));
-    let (method, uri) = (&subject.parts.method, &subject.parts.uri);
-    match index {
-        Some(index) => tracing::info!("{method} {uri}: \"routes{name}/{index}\" selected"),
-        None => tracing::info!("{method} {uri}: no step of \"routes{name}\" matches"),
+    for (index, step) in route.steps().iter().enumerate() {
+        if selected.is_some_and(|selected| std::ptr::eq(step, selected)) {
+            return log_route(subject, format_args!("\"routes{name}/{index}\" selected"));
+        }
+        log_route(subject, format_args!("\"routes{name}/{index}\" discarded"));
     }
+    log_route(subject, format_args!("no step of \"routes{name}\" matches"));
+}
+
+/// A line of `log_route`.
+fn log_route(subject: &Subject<'_>, what: std::fmt::Arguments<'_>) {
+    let (method, uri) = (&subject.parts.method, &subject.parts.uri);
+    tracing::info!("{method} {uri}: {what}");
 }

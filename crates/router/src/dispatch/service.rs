@@ -4,7 +4,7 @@ use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::routing::{self, ChosenAction};
 use crate::dispatch::view::View;
-use crate::dispatch::{application, response_headers};
+use crate::dispatch::{application, framing, response_headers};
 use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
 use crate::once_per_minute::OncePerMinute;
@@ -18,6 +18,7 @@ use crate::request::unsafe_fields;
 use crate::response::body::ResponseBody;
 use crate::response::compression;
 use crate::response::failure::{Answer, Failure};
+use crate::response::header_case;
 use crate::response::log_entry::LogSink;
 use crate::response::redirect::redirect;
 use http::header::{CONNECTION, HeaderValue, SERVER};
@@ -48,7 +49,7 @@ pub async fn answer(
     if http.discard_unsafe_fields {
         unsafe_fields::discard(&mut parts.headers);
     }
-    let origin = Origin::of(&peer, view.listener(peer.listener), &parts);
+    let origin = Origin::of(&peer, view.listener(peer.listener), &parts, clock.request_since());
     let context = LogContext::new(parts.method.clone(), parts.uri.clone(), Rc::clone(&origin.address));
     let refusal = clock.refusal();
     let (host, path, refused) = match refusal.map_or_else(|| target(&parts), |refusal| Err(refusal.into())) {
@@ -91,11 +92,15 @@ pub async fn answer(
     }
     let server = if http.server_version { product::SOFTWARE } else { product::NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
+    header_case::apply(&mut response);
     unanswered.request = None;
     let entry = log.and_then(|log| match refusal {
         Some(_) => log.entry_without_request(&peer.remote_addr, response.status()),
         None if log.skips(|| as_sent(&subject), response.status()) => None,
-        None => log.entry(&subject.answered(response.status(), response.headers()), origin.since),
+        None => {
+            let answered = subject.answered(response.status(), response.headers());
+            log.entry(&answered.framed(framing::of(&parts, &response)), origin.since)
+        }
     });
     response.map(|body| body.ends_request(clock, entry, context))
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 /// The file's response; `None` if there is no such file, and it is the fallback's turn.
 ///
 /// # Errors
-/// 403 for a file that exists, but may not be served.
+/// Without a fallback, 403 for a file that exists, but may not be served.
 pub fn find(
     files: &StaticFiles,
     view: &View,
@@ -24,9 +24,14 @@ pub fn find(
         return Ok(None);
     }
     let chroot = match &share.chroot {
-        Some(chroot) => Some(chroot.render(subject).ok_or(Failure::Forbidden)?),
+        Some(chroot) => match chroot.render(subject) {
+            Some(chroot) => Some(chroot),
+            None if has_fallback => return Ok(None),
+            None => return Err(Failure::Forbidden),
+        },
         None => None,
     };
+    let target = subject.target();
     let mut forbidden = false;
     for template in &share.paths {
         let Some(path) = template.render(subject) else { continue };
@@ -45,14 +50,15 @@ pub fn find(
             traverse_mounts: share.traverse_mounts,
             types: share.types.as_ref(),
             mime_types: &view.configuration().settings.http.mime_types,
+            target: &target,
         };
         match files.serve(&file, subject.parts) {
             ShareOutcome::Response(response) => return Ok(Some(response)),
             ShareOutcome::NotFound => {}
             ShareOutcome::Forbidden => forbidden = true,
-            ShareOutcome::OtherType => forbidden = forbidden || !has_fallback,
+            ShareOutcome::OtherType => forbidden = true,
             ShareOutcome::Php => return Ok(None),
         }
     }
-    if forbidden { Err(Failure::Forbidden) } else { Ok(None) }
+    if forbidden && !has_fallback { Err(Failure::Forbidden) } else { Ok(None) }
 }

@@ -3,7 +3,7 @@
 //! No timer is armed for a request. The socket notifies the clock of reads and writes, and the thread checks the clocks
 //! of its connections four times a second ([`Clock::check`]): no request (`idle_timeout`), a head that is not complete
 //! in time (`header_read_timeout`), a client that does not take its response (`send_timeout`). An overdue connection is
-//! closed.
+//! closed; a late head is answered 408 before.
 //!
 //! The clock also knows whether the connection is between two requests, and counts its requests in the thread's [`Load`].
 
@@ -25,8 +25,12 @@ pub struct Clock {
     listener: u64,
     phase: Cell<Phase>,
     since: Cell<Instant>,
+    /// When the first byte of the current request came.
+    request_since: Cell<Instant>,
     write_blocked_since: Cell<Option<Instant>>,
     overdue: Cell<bool>,
+    /// The head of a request is not complete in time: the guard refuses it, so that the client gets an answer.
+    has_late_head: Cell<bool>,
     draining_since: Cell<Option<Instant>>,
     /// Whether a request has come. A connection that was just accepted still gets the answer to its first request.
     used: Cell<bool>,
@@ -62,9 +66,11 @@ pub struct GuardProgress {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// A TLS handshake.
+    Handshake,
     /// Between requests.
     Idle,
-    /// The head of a request, or a handshake, has begun.
+    /// The head of a request has begun.
     Head,
     /// A request is being answered.
     Busy,
@@ -87,8 +93,10 @@ impl Clock {
             listener,
             phase: Cell::new(Phase::Idle),
             since: Cell::new(Instant::now()),
+            request_since: Cell::new(Instant::now()),
             write_blocked_since: Cell::new(None),
             overdue: Cell::new(false),
+            has_late_head: Cell::new(false),
             draining_since: Cell::new(is_draining.then(Instant::now)),
             used: Cell::new(false),
             flushed: Cell::new(true),
@@ -159,6 +167,11 @@ impl Clock {
         self.progress.set(progress);
     }
 
+    /// Whether the head of a request is late since the last call.
+    pub fn take_late_head(&self) -> bool {
+        self.has_late_head.take()
+    }
+
     /// Whether exactly this number of requests has begun, and their bodies were read.
     pub fn has_read(&self, requests: u64) -> bool {
         self.requests.get() == requests && self.body_ended.get()
@@ -178,8 +191,14 @@ impl Clock {
     pub fn request_began(&self) {
         self.requests.set(self.requests.get() + 1);
         self.body_ended.set(false);
+        self.request_since.set(if self.phase.get() == Phase::Head { self.since.get() } else { Instant::now() });
         self.enter(Phase::Busy);
         self.used.set(true);
+    }
+
+    /// When the first byte of the current request came.
+    pub fn request_since(&self) -> Instant {
+        self.request_since.get()
     }
 
     /// Why the current request is refused, if it is.
@@ -216,7 +235,7 @@ impl Clock {
     /// Waits for the end of a handshake. A client may take as long for it as for the head of a request. `None` if its time
     /// is over.
     pub async fn handshake<T>(&self, handshake: impl Future<Output = T>) -> Option<T> {
-        self.enter(Phase::Head);
+        self.enter(Phase::Handshake);
         let mut handshake = pin!(handshake);
         let result = poll_fn(|context| {
             if self.overdue.get() || self.may_end() {
@@ -291,11 +310,14 @@ impl Clock {
 
     // --- The thread
 
-    /// Ends the connection if its time is over.
+    /// Ends the connection if its time is over. The head of a request that is late is refused first.
     pub fn check(&self, now: Instant, limits: &Http) {
-        let overdue = self.is_late(now, limits);
-        self.overdue.set(overdue);
-        if overdue || self.is_draining() {
+        let is_late = self.is_late(now, limits);
+        // A refusal that the guard has not noticed since the last check would never be sent.
+        let refuses = is_late && self.phase.get() == Phase::Head && !self.has_late_head.get();
+        self.has_late_head.set(refuses);
+        self.overdue.set(is_late && !refuses);
+        if is_late || self.is_draining() {
             self.wake();
         }
     }
@@ -322,7 +344,7 @@ impl Clock {
         let late = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
         let phase = match self.phase.get() {
             Phase::Idle => late(self.since.get(), limits.idle_timeout),
-            Phase::Head => {
+            Phase::Handshake | Phase::Head => {
                 late(self.since.get(), limits.header_read_timeout)
                     || self.draining_since.get().is_some_and(|since| late(since, LAST_HEAD))
             }

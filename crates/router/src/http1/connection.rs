@@ -16,13 +16,14 @@ use crate::net::tls::{self, HandshakeError, Negotiated};
 use crate::net::transport::Transport;
 use crate::once_per_minute::OncePerMinute;
 use bytes::Bytes;
-use http::StatusCode;
+use http::{StatusCode, Version};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -48,7 +49,7 @@ enum Ended {
 
 /// Serves a connection to its end. `answer` makes a response of each request.
 ///
-/// The result is the status that bytes were answered with which were not a request. It belongs in the access log.
+/// The result is the status of bytes that were not a request, for the access log: 400 if the client left within a head.
 pub async fn serve<B, F>(
     clock: Rc<Clock>,
     transport: Transport,
@@ -73,6 +74,8 @@ where
     let peer = Rc::new(peer);
     let mut waiting = Some(Guarded::new(Watched::new(socket, Rc::clone(&clock)), Rc::clone(&clock)));
     let mut result = Ok(());
+    let mut left_in_head = false;
+    let last_version = Cell::new(Version::HTTP_11);
     while let Some(guarded) = waiting.take() {
         if !is_readable(&clock, &guarded).await {
             guarded.into_inner().announce_end().await;
@@ -80,12 +83,14 @@ where
         }
         let service = service_fn(|request| {
             clock.request_began();
+            last_version.set(request.version());
             let answer = Box::pin(answer(Rc::clone(&peer), Rc::clone(&clock), request));
             async move { Ok::<Response<B>, Infallible>(answer.await) }
         });
         let mut connection = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES)
             .max_headers(MAX_HEADERS)
+            .title_case_headers(true)
             .header_read_timeout(None)
             .serve_connection(TokioIo::new(guarded), service);
         match poll_fn(|context| poll_connection(&clock, Pin::new(&mut connection), context)).await {
@@ -93,7 +98,12 @@ where
                 result = ended;
                 let parts = connection.into_parts();
                 let mut guarded = parts.io.into_inner();
-                if result.is_ok()
+                left_in_head = guarded.has_unfinished_head();
+                let broke_off = result.as_ref().is_err_and(hyper::Error::is_user);
+                if broke_off && last_version.get() == Version::HTTP_10 {
+                    // The end of the connection may be the only end that the body has.
+                    guarded.into_inner().reset_at_end();
+                } else if result.is_ok()
                     && let Some(upstream) = clock.begin_tunnel()
                 {
                     guarded.unread(&parts.read_buf);
@@ -114,6 +124,9 @@ where
     }
     // A client may have left during its request: no response's end has notified the clock.
     clock.become_idle();
+    if left_in_head {
+        return Some(StatusCode::BAD_REQUEST);
+    }
     let error = result.err()?;
     tracing::debug!(%error, "a connection ended early");
     if !error.is_parse() {

@@ -2,7 +2,7 @@
 
 use crate::http1::clock::{Clock, GuardProgress};
 use crate::http1::limits::MAX_HEAD_BYTES;
-use crate::http1::strictness::{Guard, GuardError};
+use crate::http1::strictness::{Guard, GuardError, HeadRefusal};
 use crate::http1::watched::Watched;
 use bytes::{Buf, BytesMut};
 use std::io;
@@ -77,6 +77,19 @@ impl Guarded {
         self.is_shut && !self.between_requests().is_some_and(|requests| self.clock.has_read(requests))
     }
 
+    /// Whether a part of a head has come, and not its end.
+    pub fn has_unfinished_head(&self) -> bool {
+        self.error.is_none() && self.released == 0 && !self.kept.trim_ascii().is_empty() && !self.guard.is_in_body()
+    }
+
+    /// Refuses a head that does not come to its end.
+    fn give_up(&mut self) {
+        let error = self.guard.give_up(HeadRefusal::Late);
+        stop(error, &self.kept, &self.clock, &mut self.substitute);
+        self.kept = BytesMut::new();
+        self.error = Some(error);
+    }
+
     /// How many requests have passed, if nothing follows them.
     fn between_requests(&self) -> Option<u64> {
         let is_clear = self.error.is_none() && self.kept.is_empty();
@@ -117,12 +130,20 @@ impl Guarded {
             let new = &buffer.filled()[before..];
             let judgement = self.guard.judge(new);
             let rest = &new[judgement.pass..];
+            let pass = match judgement.raw_bytes.as_slice() {
+                [] => judgement.pass,
+                raw_bytes => {
+                    self.kept = percent_encoded(&new[..judgement.pass], raw_bytes);
+                    self.released = self.kept.len();
+                    0
+                }
+            };
             match judgement.error {
                 None => self.kept.extend_from_slice(rest),
                 Some(error) => stop(error, rest, &self.clock, &mut self.substitute),
             }
             self.error = judgement.error;
-            buffer.set_filled(before + judgement.pass);
+            buffer.set_filled(before + pass);
         } else {
             self.kept.extend_from_slice(&buffer.filled()[before..]);
             buffer.set_filled(before);
@@ -138,6 +159,12 @@ impl Guarded {
         }
         self.error = judgement.error;
         self.released = judgement.pass;
+        if !judgement.raw_bytes.is_empty() {
+            let rest = self.kept.split_off(judgement.pass);
+            self.kept = percent_encoded(&self.kept, &judgement.raw_bytes);
+            self.released = self.kept.len();
+            self.kept.unsplit(rest);
+        }
     }
 
     /// Whether the guard waits for an answer. Once that has been given, the guard judges the bytes that came meanwhile.
@@ -154,6 +181,9 @@ impl Guarded {
 
     fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
+            if self.clock.take_late_head() && self.has_unfinished_head() {
+                self.give_up();
+            }
             let is_undecided = self.is_undecided();
             if self.give(buffer) {
                 return Poll::Ready(Ok(()));
@@ -181,6 +211,19 @@ impl Guarded {
             }
         }
     }
+}
+
+/// The bytes, with those at these positions percent-encoded.
+fn percent_encoded(bytes: &[u8], positions: &[usize]) -> BytesMut {
+    let mut encoded = BytesMut::with_capacity(bytes.len() + 2 * positions.len());
+    let mut copied = 0;
+    for &at in positions {
+        encoded.extend_from_slice(&bytes[copied..at]);
+        encoded.extend_from_slice(format!("%{:02X}", bytes[at]).as_bytes());
+        copied = at + 1;
+    }
+    encoded.extend_from_slice(&bytes[copied..]);
+    encoded
 }
 
 /// Nothing passes from here on.

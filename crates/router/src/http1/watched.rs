@@ -43,6 +43,11 @@ impl Watched {
         .await;
     }
 
+    /// Makes the end of the connection a reset.
+    pub fn reset_at_end(&self) {
+        self.socket.reset_at_end();
+    }
+
     /// Ready when there are bytes to read, or the connection has ended.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.read_before.is_empty() { self.socket.poll_readable(context) } else { Poll::Ready(()) }

@@ -27,6 +27,14 @@ impl Socket {
             },
         }
     }
+
+    /// Makes the end of the connection a reset.
+    pub fn reset_at_end(&self) {
+        match self {
+            Socket::Plain(transport) => transport.reset_at_end(),
+            Socket::Tls(stream) => stream.get_ref().0.reset_at_end(),
+        }
+    }
 }
 
 either_stream!(Socket: Plain, Tls);

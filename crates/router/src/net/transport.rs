@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -51,6 +52,14 @@ impl Transport {
             Transport::Unix(stream) => stream.async_io(Interest::READABLE, || peek(stream.as_fd(), &mut first)).await?,
         };
         Ok((length > 0).then_some(first[0]))
+    }
+
+    /// Makes the end of the connection a reset: the client cannot take it for the end of a response. (A unix socket has no
+    /// resets.)
+    pub fn reset_at_end(&self) {
+        if let Transport::Tcp(stream) = self {
+            let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
     }
 
     /// Ready when there are bytes to read, or the connection has ended.

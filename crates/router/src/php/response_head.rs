@@ -5,9 +5,10 @@
 
 use crate::php::port::Started;
 use crate::response::failure::Failure;
+use crate::response::header_case::{self, WrittenNames};
 use bytes::Bytes;
 use howdah_channel::response::{self, Head};
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
 use hyper::ext::ReasonPhrase;
@@ -50,10 +51,12 @@ fn status(code: u16) -> Result<StatusCode, Failure> {
 /// Copies the script's headers, except for those that only the server can know. Returns the declared length.
 fn copy_headers(head: &Head<'_>, response: &mut Response<()>) -> Option<u64> {
     let mut declared = None;
+    let mut is_unusual = false;
     let headers = response.headers_mut();
     for line in head.headers() {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        is_unusual = is_unusual || !header_case::is_capitalized(name);
         let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else {
             tracing::warn!(header = %String::from_utf8_lossy(name), "a script set a header that HTTP does not allow: left out");
             continue;
@@ -76,5 +79,17 @@ fn copy_headers(head: &Head<'_>, response: &mut Response<()>) -> Option<u64> {
             }
         }
     }
+    if is_unusual {
+        let written = written_names(head, headers);
+        response.extensions_mut().insert(written);
+    }
     declared
+}
+
+/// The names of these headers as the script wrote them.
+fn written_names(head: &Head<'_>, headers: &HeaderMap) -> WrittenNames {
+    let mut written = WrittenNames::default();
+    let names = head.headers().filter_map(|line| std::str::from_utf8(line.split(|byte| *byte == b':').next()?).ok());
+    names.filter(|name| headers.contains_key(*name)).for_each(|name| written.add(name));
+    written
 }

@@ -31,6 +31,7 @@ use http::{HeaderMap, Request, StatusCode};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
 
@@ -117,7 +118,7 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<St
     let target = paths.target(request.target.as_deref()).ok_or(Failure::Internal)?;
     let parts = parts(request)?;
     let peer = peer(request);
-    let mut origin = Origin::of(&peer, None, &parts);
+    let mut origin = Origin::of(&peer, None, &parts, Instant::now());
     origin.scheme = if request.https { Scheme::Https } else { Scheme::Http };
     let Ok(host) = authority::host(&parts) else { return Ok(StatusCode::BAD_REQUEST) };
     let Ok(path) = RequestPath::normalise(parts.uri.path()) else { return Ok(StatusCode::BAD_REQUEST) };

@@ -12,7 +12,6 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, SER
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri, Version, response};
-use hyper::ext::ReasonPhrase;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -141,13 +140,12 @@ pub fn keep_alive(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(timeout.trim().parse::<u64>().ok()?.saturating_sub(1)))
 }
 
-fn assemble(mut head: response::Parts) -> Response<()> {
+fn assemble(head: response::Parts) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
-    if let Some(reason) = head.extensions.remove::<ReasonPhrase>() {
-        response.extensions_mut().insert(reason);
-    }
+    // The reason, and the names of the headers as they were written.
+    *response.extensions_mut() = head.extensions;
     response
 }
 

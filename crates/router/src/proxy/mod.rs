@@ -190,10 +190,14 @@ async fn respond(
     connection.keep_alive = head::keep_alive(response.headers());
     let (head, incoming) = response.into_parts();
     let Parts { method, version, .. } = outgoing.request;
-    let head = head::response(head, incoming.size_hint().exact(), method, *version)
-        .map_err(|problem| ExchangeError::Broken(problem.into()))?;
+    let length = incoming.size_hint().exact();
+    let head =
+        head::response(head, length, method, *version).map_err(|problem| ExchangeError::Broken(problem.into()))?;
     let limit = outgoing.settings.response_timeout;
-    let body = UpstreamStream::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body), limit);
+    let mut body = UpstreamStream::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body), limit);
+    if length.is_none() {
+        body.read_ahead().await.map_err(ExchangeError::Broken)?;
+    }
     Ok(head.map(|()| UpstreamBody::Stream(body)))
 }
 

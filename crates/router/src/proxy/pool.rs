@@ -81,6 +81,7 @@ impl ConnectionPool {
             .max_header_size(BUFFER_BYTES)
             .max_headers(MAX_HEADERS)
             .title_case_headers(true)
+            .preserve_header_case(true)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| ConnectError::Refused(std::io::Error::other(error)))?;

@@ -1,7 +1,8 @@
 //! An upstream's response body on its way to the client: passed on as it comes, no faster than the client takes it.
 //!
 //! A body that breaks off, or that sends no bytes for too long, ends with an error: the client's connection is closed, so
-//! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped.
+//! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped. Bytes
+//! that came together with the head are read before the client gets the head: if they are broken, the answer is 502.
 
 use crate::proxy::pool::{ConnectionPool, UpstreamConnection};
 use crate::proxy::request_body::ClientBody;
@@ -10,11 +11,13 @@ use crate::response::body::Source;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::upgrade::Upgraded;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::task::yield_now;
 
 /// The body of an upstream's response.
 pub enum UpstreamBody {
@@ -32,6 +35,8 @@ pub struct UpstreamStream {
     pool: Rc<ConnectionPool>,
     request: Rc<ClientBody>,
     timeout: WaitTimeout,
+    /// The bytes that came together with the head.
+    first: Option<Bytes>,
 }
 
 // === impl UpstreamBody ===
@@ -49,7 +54,7 @@ impl Body for UpstreamBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            UpstreamBody::Stream(stream) => stream.incoming.is_end_stream(),
+            UpstreamBody::Stream(stream) => stream.first.is_none() && stream.incoming.is_end_stream(),
             UpstreamBody::Tunnel(_) => true,
         }
     }
@@ -83,11 +88,39 @@ impl UpstreamStream {
         limit: Duration,
     ) -> UpstreamStream {
         let timeout = WaitTimeout::new(limit);
-        UpstreamStream { incoming, connection: Some(connection), pool, request, timeout }
+        UpstreamStream { incoming, connection: Some(connection), pool, request, timeout, first: None }
+    }
+
+    /// Reads the part of a body without a length that came together with the head, without waiting for more: the client
+    /// has no response yet, so that a broken body can still be answered 502.
+    ///
+    /// # Errors
+    /// What is wrong with the body.
+    pub async fn read_ahead(&mut self) -> Result<(), String> {
+        /// The first poll requests the bytes from the task of the connection, which has its turn then.
+        const POLLS: usize = 2;
+        for _ in 0..POLLS {
+            match poll_fn(|context| Poll::Ready(Pin::new(&mut self.incoming).poll_frame(context))).await {
+                Poll::Pending => yield_now().await,
+                Poll::Ready(Some(Err(error))) => return Err(crate::proxy::exchange::describe(&error)),
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.first = frame.into_data().ok();
+                    return Ok(());
+                }
+                Poll::Ready(None) => {
+                    self.give_back();
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The next bytes.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
         loop {
             let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
                 if self.timeout.poll_expired(context).is_pending() {

@@ -1,8 +1,8 @@
 //! A request as routes, logs and applications see it.
 //!
 //! - `subject`: the request on its way through the router
-//! - `authority`, `path`: its host and its path, validated; `unsafe_fields`: headers that are dropped
-//! - `log_context`: the request of a log line
+//! - `authority`, `path`: its host and its path, validated; `target`: a rewritten path, encoded again
+//! - `unsafe_fields`: headers that are dropped; `log_context`: the request of a log line
 //! - `forwarded`: the client behind a trusted proxy; `incoming`: its body; `local_time`: `$time_local`
 
 pub mod authority;
@@ -12,4 +12,5 @@ pub mod local_time;
 pub mod log_context;
 pub mod path;
 pub mod subject;
+pub mod target;
 pub mod unsafe_fields;

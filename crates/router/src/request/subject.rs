@@ -4,6 +4,7 @@ use crate::net::peer::Peer;
 use crate::request::forwarded;
 use crate::request::local_time;
 use crate::request::path::{BadPath, RequestPath};
+use crate::request::target;
 use howdah_config as config;
 use howdah_config::{Argument, Listener, RequestView, Scheme, TemplateVariable, Variables};
 use http::request::Parts;
@@ -13,7 +14,7 @@ use std::cell::{Cell, OnceCell};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// The client of a request: the connection's peer, or the client that a trusted proxy names.
 pub struct Origin {
@@ -25,7 +26,7 @@ pub struct Origin {
     pub scheme: Scheme,
     /// Whether the peer is a trusted proxy.
     pub is_trusted: bool,
-    /// When the request began.
+    /// When its first byte came.
     pub since: Instant,
     id: Cell<Option<u128>>,
 }
@@ -42,10 +43,8 @@ pub struct Subject<'a> {
     pub host: &'a str,
     /// The path, percent-decoded, without dot segments and doubled slashes.
     pub path: RequestPath<'a>,
-    /// Whether a rewrite has changed the path or the query.
+    /// Whether a rewrite has changed the path.
     pub is_rewritten: bool,
-    /// The query of the rewrite.
-    query: Option<String>,
     decoded_query: OnceCell<Vec<u8>>,
     arguments: OnceCell<Vec<Argument<'static>>>,
 }
@@ -55,19 +54,33 @@ pub struct Answered<'a> {
     subject: &'a Subject<'a>,
     status: StatusCode,
     headers: &'a HeaderMap,
+    framing: ResponseFraming,
+}
+
+/// The headers that hyper writes, as far as the response does not have them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseFraming {
+    /// `Content-Length`.
+    pub content_length: Option<u64>,
+    /// `Connection`.
+    pub connection: Option<&'static str>,
+    /// `Transfer-Encoding`.
+    pub transfer_encoding: Option<&'static str>,
+    /// Whether there is a `Date`.
+    pub has_date: bool,
 }
 
 // === impl Origin ===
 
 impl Origin {
-    /// The client that sent this request over this connection.
-    pub fn of(peer: &Peer, listener: Option<&Listener>, parts: &Parts) -> Origin {
+    /// The client that sent this request over this connection, beginning at `since`.
+    pub fn of(peer: &Peer, listener: Option<&Listener>, parts: &Parts, since: Instant) -> Origin {
         let mut origin = Origin {
             address: Rc::clone(&peer.remote_addr),
             port: peer.remote_port.clone(),
             scheme: peer.scheme(),
             is_trusted: false,
-            since: Instant::now(),
+            since,
             id: Cell::new(None),
         };
         if let Some(forwarded) = listener.and_then(|listener| listener.forwarded.as_ref()) {
@@ -106,33 +119,41 @@ impl<'a> Subject<'a> {
             host,
             path,
             is_rewritten: false,
-            query: None,
             decoded_query: OnceCell::new(),
             arguments: OnceCell::new(),
         }
     }
 
-    /// The request with another target: a path, and after a `?` a query that replaces its own.
+    /// The request with another path, which gets a slash at its beginning if it has none. As in NGINX Unit, the query of
+    /// the request stays, and one of the rewrite is dropped.
     ///
     /// # Errors
     /// For a target that is not a path. A variable may make it so.
     pub fn rewritten(&self, target: &str) -> Result<Subject<'a>, BadPath> {
-        let (path, query) = match target.split_once('?') {
-            Some((path, query)) => (path, Some(query.to_owned())),
-            None => (target, self.query.clone()),
+        let path = target.split(['?', '#']).next().unwrap_or_default();
+        let path = match path.starts_with('/') {
+            true => RequestPath::normalise(path)?.into_owned(),
+            false => RequestPath::normalise(&format!("/{path}"))?.into_owned(),
         };
-        let path = RequestPath::normalise(path)?.into_owned();
-        Ok(Self { is_rewritten: true, query, ..Self::new(self.parts, self.peer, self.origin, self.host, path) })
+        Ok(Self { is_rewritten: true, ..Self::new(self.parts, self.peer, self.origin, self.host, path) })
     }
 
     /// The request with the head of its response.
     pub fn answered(&'a self, status: StatusCode, headers: &'a HeaderMap) -> Answered<'a> {
-        Answered { subject: self, status, headers }
+        Answered { subject: self, status, headers, framing: ResponseFraming::default() }
     }
 
-    /// The query as it came, or as a rewrite made it.
-    pub fn raw_query(&self) -> &str {
-        self.query.as_deref().unwrap_or_else(|| self.parts.uri.query().unwrap_or_default())
+    /// The query as it came.
+    pub fn raw_query(&self) -> &'a str {
+        self.parts.uri.query().unwrap_or_default()
+    }
+
+    /// The path and the query, encoded: as they came, or as a rewrite made them.
+    pub fn target(&self) -> Cow<'a, str> {
+        match self.is_rewritten {
+            false => Cow::Borrowed(self.parts.uri.path_and_query().map_or("*", |target| target.as_str())),
+            true => Cow::Owned(target::encode(self.path.bytes(), self.raw_query())),
+        }
     }
 }
 
@@ -179,9 +200,12 @@ impl RequestView for Subject<'_> {
 }
 
 impl Variables for Subject<'_> {
-    fn write(&self, variable: &TemplateVariable, out: &mut String) {
-        let mut last = None;
-        let mut keep = |value: &[u8]| last = Some(String::from_utf8_lossy(value).into_owned());
+    fn write(&self, variable: &TemplateVariable, out: &mut String) -> bool {
+        let before = out.len();
+        let mut first = None;
+        let mut keep = |value: &[u8]| {
+            first.get_or_insert_with(|| String::from_utf8_lossy(value).into_owned());
+        };
         match variable {
             TemplateVariable::Host => out.push_str(self.host),
             TemplateVariable::Uri => out.push_str(self.path.text()),
@@ -199,27 +223,51 @@ impl Variables for Subject<'_> {
                 let _ = write!(out, "{method} {uri} {version:?}");
             }
             TemplateVariable::Argument(name) => {
-                let named = self.arguments().iter().filter(|argument| *argument.name == *name.as_bytes());
-                named.for_each(|argument| keep(&argument.value));
+                let last = self.arguments().iter().rfind(|argument| *argument.name == *name.as_bytes());
+                last.into_iter().for_each(|argument| keep(&argument.value));
             }
             TemplateVariable::Cookie(name) => self.for_each_cookie(name.as_bytes(), &mut keep),
             TemplateVariable::Header(name) => self.for_each_header(name, &mut keep),
             // Unknown before the response.
             TemplateVariable::Status | TemplateVariable::BodyBytesSent | TemplateVariable::ResponseHeader(_) => {}
         }
-        out.push_str(&last.unwrap_or_default());
+        // A header, a cookie or an argument may be present and empty.
+        out.push_str(first.as_deref().unwrap_or_default());
+        first.is_some() || out.len() > before
+    }
+}
+
+// === impl Answered ===
+
+impl Answered<'_> {
+    /// The same, with the headers that hyper writes.
+    #[must_use]
+    pub fn framed(self, framing: ResponseFraming) -> Self {
+        Self { framing, ..self }
+    }
+
+    fn write_header(&self, name: &str, out: &mut String) -> bool {
+        if let Some(value) = self.headers.get(name) {
+            out.push_str(&String::from_utf8_lossy(value.as_bytes()));
+            return true;
+        }
+        let text = match name {
+            "content-length" => self.framing.content_length.map(|length| Cow::Owned(length.to_string())),
+            "connection" => self.framing.connection.map(Cow::Borrowed),
+            "transfer-encoding" => self.framing.transfer_encoding.map(Cow::Borrowed),
+            "date" if self.framing.has_date => Some(Cow::Owned(httpdate::fmt_http_date(SystemTime::now()))),
+            _ => None,
+        };
+        out.push_str(text.as_deref().unwrap_or_default());
+        text.is_some()
     }
 }
 
 impl Variables for Answered<'_> {
-    fn write(&self, variable: &TemplateVariable, out: &mut String) {
+    fn write(&self, variable: &TemplateVariable, out: &mut String) -> bool {
         match variable {
-            TemplateVariable::Status => drop(write!(out, "{}", self.status.as_u16())),
-            TemplateVariable::ResponseHeader(name) => {
-                if let Some(value) = self.headers.get_all(name.as_str()).iter().next_back() {
-                    out.push_str(&String::from_utf8_lossy(value.as_bytes()));
-                }
-            }
+            TemplateVariable::Status => write!(out, "{}", self.status.as_u16()).is_ok(),
+            TemplateVariable::ResponseHeader(name) => self.write_header(name, out),
             _ => self.subject.write(variable, out),
         }
     }

@@ -20,7 +20,7 @@ pub enum Failure {
     Forbidden,
     /// TRACE and CONNECT.
     MethodNotAllowed,
-    /// The body did not arrive in time.
+    /// The head or the body did not arrive in time.
     RequestTimeout,
     /// The body has no length, and `settings/http/chunked_transform` is off.
     LengthRequired,
@@ -118,6 +118,7 @@ impl From<HeadRefusal> for Failure {
     fn from(refusal: HeadRefusal) -> Failure {
         match refusal {
             HeadRefusal::Bad(why) => Failure::BadRequest(why),
+            HeadRefusal::Late => Failure::RequestTimeout,
             HeadRefusal::TargetTooLong => Failure::TargetTooLong,
             HeadRefusal::HeadTooLarge => Failure::HeadTooLarge,
             HeadRefusal::UnknownCoding => Failure::NotImplemented,

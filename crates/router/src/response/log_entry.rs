@@ -105,7 +105,9 @@ fn json(members: &[(String, Template)], variables: &dyn Variables) -> String {
         // Constant parts need escapes, too.
         template.parts().for_each(|part| match part {
             TemplatePart::Literal(text) => escape_json(text, &mut line),
-            TemplatePart::Variable(variable) => variables.write(variable, &mut line),
+            TemplatePart::Variable(variable) => {
+                let _ = variables.write(variable, &mut line);
+            }
         });
         line.push('"');
     }
@@ -119,32 +121,39 @@ fn render(template: &Template, variables: &Escaped<'_>) -> String {
     line
 }
 
-/// Escapes values for a line; an empty value becomes `-`.
+/// Escapes values for a line; an absent value becomes `-`.
 struct Escaped<'v> {
     variables: &'v dyn Variables,
     escape: fn(&str, &mut String),
 }
 
 impl Variables for Escaped<'_> {
-    fn write(&self, variable: &TemplateVariable, out: &mut String) {
+    fn write(&self, variable: &TemplateVariable, out: &mut String) -> bool {
         thread_local! {
             /// Reused, so that a value costs no allocation.
             static VALUE: Cell<String> = const { Cell::new(String::new()) };
         }
         match variable {
-            TemplateVariable::BodyBytesSent => return out.push(BODY_BYTES),
-            TemplateVariable::RequestTime => return out.push(REQUEST_TIME),
+            TemplateVariable::BodyBytesSent => {
+                out.push(BODY_BYTES);
+                return true;
+            }
+            TemplateVariable::RequestTime => {
+                out.push(REQUEST_TIME);
+                return true;
+            }
             _ => {}
         }
         let mut value = VALUE.take();
         value.clear();
-        self.variables.write(variable, &mut value);
-        if value.is_empty() {
-            out.push('-');
-        } else {
+        let is_present = self.variables.write(variable, &mut value);
+        if is_present {
             (self.escape)(&value, out);
+        } else {
+            out.push('-');
         }
         VALUE.set(value);
+        is_present
     }
 }
 
@@ -154,13 +163,14 @@ struct NoRequest<'a> {
 }
 
 impl Variables for NoRequest<'_> {
-    fn write(&self, variable: &TemplateVariable, out: &mut String) {
+    fn write(&self, variable: &TemplateVariable, out: &mut String) -> bool {
         match variable {
             TemplateVariable::RemoteAddr => out.push_str(self.remote_addr),
             TemplateVariable::Status => out.push_str(self.status.as_str()),
             TemplateVariable::TimeLocal => out.push_str(&local_time::now()),
-            _ => {}
+            _ => return false,
         }
+        true
     }
 }
 
@@ -193,12 +203,15 @@ mod tests {
     struct Hostile;
 
     impl Variables for Hostile {
-        fn write(&self, variable: &TemplateVariable, out: &mut String) {
+        fn write(&self, variable: &TemplateVariable, out: &mut String) -> bool {
             match variable {
                 TemplateVariable::Uri => out.push_str("/a\"b\nc\\\u{1}\u{2}"),
                 TemplateVariable::Status => out.push_str("200"),
-                _ => {}
+                // Present and empty.
+                TemplateVariable::Method => {}
+                _ => return false,
             }
+            true
         }
     }
 
@@ -211,6 +224,11 @@ mod tests {
     #[test]
     fn a_client_cannot_forge_a_line() {
         assert_eq!(filled_in(r#""$status \"$uri\" $host""#), "200 \"/a\\x22b\\x0Ac\\x5C\\x01\\x02\" -");
+    }
+
+    #[test]
+    fn an_absent_value_is_a_hyphen_and_an_empty_one_is_empty() {
+        assert_eq!(filled_in(r#""[$host] [$method]""#), "[-] []");
     }
 
     #[test]

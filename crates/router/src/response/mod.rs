@@ -3,6 +3,7 @@
 //! - `body`: the bytes that hyper sends, from an action's `Source`; `compression`: the same, compressed
 //! - `failure`, `redirect`: responses of howdah itself; `not_modified`: the facts that a 304 leaves out
 //! - `error_pages`: the operator's pages for failures
+//! - `header_case`: the case of header names
 //! - `access_log`: the log's file; `log_entry`: a line of it
 
 pub mod access_log;
@@ -10,6 +11,7 @@ pub mod body;
 pub mod compression;
 pub mod error_pages;
 pub mod failure;
+pub mod header_case;
 pub mod log_entry;
 pub mod not_modified;
 pub mod redirect;

@@ -5,8 +5,8 @@ use http::HeaderValue;
 /// An extension of a 304 response to a request for a file.
 #[derive(Clone, Debug)]
 pub struct NotModified {
-    /// The Content-Type that a 200 would have.
-    pub content_type: HeaderValue,
+    /// The Content-Type that a 200 would have, if it would have one.
+    pub content_type: Option<HeaderValue>,
     /// The file's length in bytes.
     pub length: u64,
 }

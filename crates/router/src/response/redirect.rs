@@ -3,7 +3,7 @@
 use crate::response::failure;
 use bytes::Bytes;
 use http::header::{HeaderValue, LOCATION};
-use http::{Response, StatusCode, Uri};
+use http::{Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 
 /// A response with this status, and with this `Location` if there is one.
@@ -23,12 +23,15 @@ pub fn redirect(status: StatusCode, location: Option<HeaderValue>) -> Response<B
     response
 }
 
-/// The same target with a slash after its path.
+/// The target of a request with a slash after its path: where a folder without its slash is redirected.
 ///
-/// It keeps the client's spelling, and never names another host: browsers take a `Location` that begins with two
-/// slashes, or backslashes, for one. `None` for a target that cannot be in a header.
-pub fn folder_location(uri: &Uri) -> Option<HeaderValue> {
-    let path = uri.path().trim_start_matches(['/', '\\']).replace('\\', "%5C");
-    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+/// The `Location` never names another host: browsers take one that begins with two slashes, or backslashes, for one.
+/// `None` for a path with the slash, and for a target that cannot be in a header.
+pub fn folder_location(target: &str) -> Option<HeaderValue> {
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    if path.ends_with('/') {
+        return None;
+    }
+    let path = path.trim_start_matches(['/', '\\']).replace('\\', "%5C");
     HeaderValue::from_bytes(format!("/{path}/{query}").as_bytes()).ok()
 }

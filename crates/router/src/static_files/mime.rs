@@ -1,8 +1,9 @@
 //! Content types by file name.
 //!
-//! A configured type has priority, and is sent unchanged. Then come a few corrections for the web and the `mime_guess`
-//! table; text gets `charset=utf-8`, except XML, which declares its own encoding and whose declaration a charset would
-//! overrule. A file with an unknown extension is `application/octet-stream`. Nothing fails here.
+//! A configured type has priority, and is sent unchanged. Then come the types that NGINX Unit has and the `mime_guess`
+//! table has not, a few corrections for the web, and that table. A file with an unknown extension has no type: its
+//! client looks at the content. No type has a charset: a page declares its own encoding (`<meta charset>`), and a
+//! charset in the header would overrule it. Nothing fails here.
 
 use std::borrow::Cow;
 
@@ -14,27 +15,27 @@ pub(super) fn configured<'a>(mime_types: &'a MimeTypes, path: &str) -> Option<&'
     mime_types.of(path.rsplit('/').next().unwrap_or(path))
 }
 
-/// The Content-Type of the file; `configured` is the result of [`configured`].
-pub(super) fn content_type(path: &str, configured: Option<&str>) -> HeaderValue {
+/// The Content-Type of the file, if it is known; `configured` is the result of [`configured`].
+pub(super) fn content_type(path: &str, configured: Option<&str>) -> Option<HeaderValue> {
     if let Some(value) = configured.and_then(|configured| HeaderValue::from_str(configured).ok()) {
-        return value;
+        return Some(value);
     }
     let name = path.rsplit('/').next().unwrap_or(path);
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let essence = corrected(&lower_case(extension))
-        .or_else(|| mime_guess::from_ext(extension).first_raw())
-        .unwrap_or("application/octet-stream");
-    if !takes_charset(essence) {
-        return HeaderValue::from_static(essence);
-    }
-    // Both parts are printable ASCII, so that the fallback is never used.
-    HeaderValue::from_str(&format!("{essence}; charset=utf-8")).unwrap_or(HeaderValue::from_static(essence))
+    let known = corrected(&lower_case(extension)).or_else(|| mime_guess::from_ext(extension).first_raw());
+    known.map(HeaderValue::from_static)
 }
 
-/// Corrections of the `mime_guess` table, where it is outdated or means another file format than the web does.
+/// Corrections of the `mime_guess` table: the types of NGINX Unit, which `types` of a configuration may name; and types
+/// for which the table is outdated, or means another file format than the web does.
 fn corrected(extension: &str) -> Option<&'static str> {
     Some(match extension {
-        "mjs" => "text/javascript",
+        "js" | "mjs" => "application/javascript",
+        "xml" => "application/xml",
+        "rst" => "text/x-rst",
+        "mid" | "midi" => "audio/midi",
+        "avifs" => "image/avif-sequence",
+        "dll" | "rpm" => "application/octet-stream",
         "ts" => "video/mp2t",
         "m3u8" => "application/vnd.apple.mpegurl",
         "map" => "application/json",
@@ -42,10 +43,6 @@ fn corrected(extension: &str) -> Option<&'static str> {
         "otf" => "font/otf",
         _ => return None,
     })
-}
-
-fn takes_charset(essence: &str) -> bool {
-    essence == "application/javascript" || (essence.starts_with("text/") && !essence.ends_with("xml"))
 }
 
 fn lower_case(extension: &str) -> Cow<'_, str> {
@@ -63,16 +60,19 @@ mod tests {
     #[test]
     fn types_follow_the_extension() {
         let table = [
-            ("/a/index.html", "text/html; charset=utf-8"),
-            ("/a/INDEX.HTML", "text/html; charset=utf-8"),
-            ("a.css", "text/css; charset=utf-8"),
-            ("a.js", "text/javascript; charset=utf-8"),
-            ("a.mjs", "text/javascript; charset=utf-8"),
-            ("a.txt", "text/plain; charset=utf-8"),
+            ("/a/index.html", "text/html"),
+            ("/a/INDEX.HTML", "text/html"),
+            ("a.css", "text/css"),
+            ("a.js", "application/javascript"),
+            ("a.mjs", "application/javascript"),
+            ("a.txt", "text/plain"),
             ("a.json", "application/json"),
             ("a.js.map", "application/json"),
             ("a.svg", "image/svg+xml"),
-            ("a.xml", "text/xml"),
+            ("a.xml", "application/xml"),
+            ("a.rst", "text/x-rst"),
+            ("a.midi", "audio/midi"),
+            ("a.rpm", "application/octet-stream"),
             ("a.png", "image/png"),
             ("a.jpeg", "image/jpeg"),
             ("a.webp", "image/webp"),
@@ -84,12 +84,16 @@ mod tests {
             ("a.webmanifest", "application/manifest+json"),
             ("a.mp4", "video/mp4"),
             ("a.ts", "video/mp2t"),
-            ("a.unknown-thing", "application/octet-stream"),
-            ("/a.html/README", "application/octet-stream"),
-            ("a.", "application/octet-stream"),
         ];
         for (path, expected) in table {
-            assert_eq!(content_type(path, None), expected, "{path}");
+            assert_eq!(content_type(path, None).expect(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_extension_has_no_type() {
+        for path in ["a.unknown-thing", "/a.html/README", "a.", ""] {
+            assert_eq!(content_type(path, None), None, "{path}");
         }
     }
 
@@ -112,7 +116,7 @@ mod tests {
         for (path, expected) in table {
             assert_eq!(configured(&types, path), expected, "{path}");
             if let Some(expected) = expected {
-                assert_eq!(content_type(path, Some(expected)), expected, "{path}");
+                assert_eq!(content_type(path, Some(expected)).expect(path), expected, "{path}");
             }
         }
     }

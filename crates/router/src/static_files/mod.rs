@@ -7,7 +7,8 @@
 //! `conditional` and `range`, `respond`, `body` and `read`; `mime` determines content types.
 //!
 //! A path that leads to nothing that may be sent is [`ShareOutcome::NotFound`], whatever the reason: an answer must not
-//! distinguish a hidden file from a missing one. Trouble on our side (no descriptors left, a broken disk) is a 503 or
+//! distinguish a hidden file from a missing one. A path whose type is not served is [`ShareOutcome::OtherType`], whether
+//! there is a file or not. Trouble on our side (no descriptors left, a broken disk) is a 503 or
 //! 500, and an error in the log with the path.
 
 mod body;
@@ -28,12 +29,13 @@ mod version;
 use std::{cell::RefCell, path::Path};
 
 use howdah_config::{MimeTypes, Patterns};
-use http::{Response, StatusCode, request::Parts};
+use http::{HeaderValue, Response, StatusCode, request::Parts};
 use rustix::{
     fs::{self, FileType},
     io::Errno,
 };
 
+use crate::response::redirect::folder_location;
 pub use body::FileBody;
 use cache::Cache;
 use lookup::Lookup;
@@ -55,8 +57,11 @@ pub struct ShareRequest<'a> {
     pub follow_symlinks: Option<bool>,
     /// Whether other file systems may be mounted below `base`.
     pub traverse_mounts: bool,
-    /// The content types that are served; `None` means all.
+    /// The content types that are served; `None` means all. The index of a folder may have any type.
     pub types: Option<&'a Patterns>,
+    /// The target of the request, as the client sent it or as a rewrite made it. A redirect to a folder adds a slash to
+    /// its path.
+    pub target: &'a str,
     /// The configured content types.
     pub mime_types: &'a MimeTypes,
 }
@@ -70,7 +75,7 @@ pub enum ShareOutcome {
     NotFound,
     /// The file system does not let us read it: 403.
     Forbidden,
-    /// There is a file, but its type is not served: the fallback answers, or a 403.
+    /// The path has a type that is not served: the fallback answers, or a 403.
     OtherType,
     /// The path, or the index of the folder, is a PHP script, which is never sent: the fallback answers.
     Php,
@@ -120,6 +125,8 @@ impl StaticFiles {
         let shared = SharedPath { path: share.path, base: share.base, relative, links, mounts: share.traverse_mounts };
         if shared.path.ends_with('/') {
             self.serve_index(share, shared, request)
+        } else if !is_wanted(share, shared.path) {
+            ShareOutcome::OtherType
         } else {
             self.serve_path(share, shared, request, Folders::Redirect)
         }
@@ -155,9 +162,8 @@ impl StaticFiles {
             LinkPolicy::Follow | LinkPolicy::StayBelow => fs::stat(shared.path),
         };
         let served = match stat.map(|stat| (FileType::from_raw_mode(stat.st_mode), stat)) {
-            Ok((FileType::RegularFile, _)) if !is_wanted(share, shared.path) => return ShareOutcome::OtherType,
             Ok((FileType::RegularFile, stat)) => self.serve_file(share, shared, request, &FileIdentity::new(&stat)),
-            Ok((FileType::Directory, _)) if folders == Folders::Redirect => self.redirect(shared, request),
+            Ok((FileType::Directory, _)) if folders == Folders::Redirect => self.redirect(share, shared, request),
             Ok((FileType::Symlink, _)) => Err(OpenError::Refused),
             Ok(_) => Err(OpenError::Missing),
             Err(error) => Err(OpenError::from(error)),
@@ -174,13 +180,19 @@ impl StaticFiles {
         }
     }
 
-    fn redirect(&self, shared: SharedPath<'_>, request: &Parts) -> Result<Response<FileBody>, OpenError> {
-        // The target has its slash, but the rendered path has none: a redirect would lead here again, without end.
-        if !respond::is_read(&request.method) || request.uri.path().ends_with('/') {
+    fn redirect(
+        &self,
+        share: &ShareRequest<'_>,
+        shared: SharedPath<'_>,
+        request: &Parts,
+    ) -> Result<Response<FileBody>, OpenError> {
+        if !respond::is_read(&request.method) {
             return Err(OpenError::Missing);
         }
+        // A target with the slash of its own, whose path to the file has none, would lead here again, without end.
+        let location = folder_location(share.target).ok_or(OpenError::Missing)?;
         self.opener.open(shared, OpenKind::Folder)?;
-        Ok(respond::redirect_to_folder(&request.uri))
+        Ok(respond::redirect_to_folder(location))
     }
 
     fn serve_file(
@@ -214,11 +226,13 @@ enum Folders {
     Skip,
 }
 
-/// Whether the share serves files of this type. Parameters (`; charset=utf-8`) are ignored.
+/// Whether the share serves files of this type, which is empty if it is unknown. Parameters (`; charset=utf-8`) are
+/// ignored.
 fn is_wanted(share: &ShareRequest<'_>, path: &str) -> bool {
     let Some(types) = share.types else { return true };
     let content_type = mime::content_type(path, mime::configured(share.mime_types, path));
-    let essence = content_type.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    let content_type = content_type.as_ref().map_or(&b""[..], HeaderValue::as_bytes);
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
     types.matches(essence.trim_ascii())
 }
 

@@ -45,7 +45,7 @@ pub(super) enum LinkPolicy {
 pub(super) enum OpenKind {
     /// A file, to read it.
     File,
-    /// A folder, to check that it is one.
+    /// A folder, to check that it is one, and that it may be read: a folder that may not is left to the fallback.
     Folder,
 }
 
@@ -169,7 +169,7 @@ impl OpenKind {
     fn flags(self) -> OFlags {
         match self {
             Self::File => OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY,
-            Self::Folder => FOLDER,
+            Self::Folder => OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         }
     }
 }
@@ -237,7 +237,7 @@ fn or_dot(relative: &Path) -> &Path {
     if relative.as_os_str().is_empty() { Path::new(".") } else { relative }
 }
 
-/// Requests no read permission: it is not needed to pass through a folder, or to check that it exists.
+/// Requests no read permission: it is not needed to pass through a folder.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 #[cfg(test)]

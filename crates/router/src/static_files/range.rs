@@ -58,13 +58,20 @@ pub(super) struct Multipart {
 
 impl Multipart {
     /// `boundary` must not occur in the file: the caller draws it at random.
-    pub(super) fn new(boundary: &str, ranges: Vec<Range<u64>>, content_type: &HeaderValue, length: u64) -> Self {
+    pub(super) fn new(
+        boundary: &str,
+        ranges: Vec<Range<u64>>,
+        content_type: Option<&HeaderValue>,
+        length: u64,
+    ) -> Self {
         let parts = ranges.into_iter().enumerate().map(|(index, range)| {
             let mut head = Vec::with_capacity(160);
             head.extend_from_slice(if index == 0 { b"--" } else { b"\r\n--" });
             head.extend_from_slice(boundary.as_bytes());
-            head.extend_from_slice(b"\r\nContent-Type: ");
-            head.extend_from_slice(content_type.as_bytes());
+            if let Some(content_type) = content_type {
+                head.extend_from_slice(b"\r\nContent-Type: ");
+                head.extend_from_slice(content_type.as_bytes());
+            }
             head.extend_from_slice(b"\r\nContent-Range: ");
             head.extend_from_slice(content_range(Some(&range), length).as_bytes());
             head.extend_from_slice(b"\r\n\r\n");
@@ -213,10 +220,12 @@ mod tests {
 
     #[test]
     fn a_multipart_frame_has_the_type_and_the_range_of_each_part() {
-        let multipart = Multipart::new("B", vec![0..2, 5..7], &HeaderValue::from_static("text/x"), 9);
+        let multipart = Multipart::new("B", vec![0..2, 5..7], Some(&HeaderValue::from_static("text/x")), 9);
         assert_eq!(multipart.content_type, "multipart/byteranges; boundary=B");
         assert_eq!(multipart.parts[0].0, "--B\r\nContent-Type: text/x\r\nContent-Range: bytes 0-1/9\r\n\r\n");
         assert_eq!(multipart.parts[1].0, "\r\n--B\r\nContent-Type: text/x\r\nContent-Range: bytes 5-6/9\r\n\r\n");
         assert_eq!(multipart.end, "\r\n--B--\r\n");
+        let untyped = Multipart::new("B", vec![0..2, 5..7], None, 9);
+        assert_eq!(untyped.parts[0].0, "--B\r\nContent-Range: bytes 0-1/9\r\n\r\n");
     }
 }

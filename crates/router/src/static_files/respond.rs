@@ -12,12 +12,12 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Response, StatusCode, Uri,
+    HeaderValue, Method, Response, StatusCode,
     header::{ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE},
     request::Parts,
 };
 
-use crate::response::{not_modified::NotModified, redirect::folder_location};
+use crate::response::{header_case::WrittenNames, not_modified::NotModified};
 
 use super::{
     body::{BodyPiece, FileBody},
@@ -106,6 +106,7 @@ pub(super) fn headers_only(headers: BodylessAnswer, version: &FileVersion) -> Re
         }
         BodylessAnswer::NotModified => {
             version.validators.insert_into(map);
+            response.extensions_mut().insert(WrittenNames::ETAG);
             let content_type = version.content_type.clone();
             response.extensions_mut().insert(NotModified { content_type, length: version.identity.size });
         }
@@ -129,7 +130,7 @@ pub(super) fn with_content(selection: Selection, version: &FileVersion, content:
         }
         Selection::Several(ranges) => {
             let Multipart { content_type, parts, end } =
-                Multipart::new(&boundary(), ranges, &version.content_type, size);
+                Multipart::new(&boundary(), ranges, version.content_type.as_ref(), size);
             let framed = parts.iter().map(|(head, range)| head.len() as u64 + range.end - range.start);
             let length = HeaderValue::from(framed.sum::<u64>() + end.len() as u64);
             let mut response = whole(version, several(content, parts, end));
@@ -141,12 +142,10 @@ pub(super) fn with_content(selection: Selection, version: &FileVersion, content:
     }
 }
 
-/// 301 to the same target with a slash after its path.
-pub(super) fn redirect_to_folder(uri: &Uri) -> Response<FileBody> {
+/// 301 to the path of a folder with its slash.
+pub(super) fn redirect_to_folder(location: HeaderValue) -> Response<FileBody> {
     let mut response = empty(StatusCode::MOVED_PERMANENTLY);
-    if let Some(location) = folder_location(uri) {
-        response.headers_mut().insert(LOCATION, location);
-    }
+    response.headers_mut().insert(LOCATION, location);
     response
 }
 
@@ -160,6 +159,7 @@ pub(super) fn empty(status: StatusCode) -> Response<FileBody> {
 fn whole(version: &FileVersion, body: FileBody) -> Response<FileBody> {
     let mut response = Response::new(body);
     *response.headers_mut() = version.headers.clone();
+    response.extensions_mut().insert(WrittenNames::ETAG);
     response
 }
 

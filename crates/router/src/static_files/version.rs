@@ -39,7 +39,8 @@ pub(super) struct FileVersion {
     pub(super) identity: FileIdentity,
     /// The type in the configuration when this version was made, if there was one.
     pub(super) configured_type: Option<Box<str>>,
-    pub(super) content_type: HeaderValue,
+    /// Absent if the type is unknown.
+    pub(super) content_type: Option<HeaderValue>,
     /// The headers of a response with the whole file.
     pub(super) headers: HeaderMap,
     pub(super) validators: Validators,
@@ -92,7 +93,9 @@ impl FileVersion {
             last_modified: LastModified::new(seconds, now),
         };
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, content_type.clone());
+        if let Some(content_type) = &content_type {
+            headers.insert(CONTENT_TYPE, content_type.clone());
+        }
         headers.insert(CONTENT_LENGTH, HeaderValue::from(identity.size));
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         validators.insert_into(&mut headers);

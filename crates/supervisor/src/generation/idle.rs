@@ -1,4 +1,6 @@
 //! Which workers are idle, and since when, as far as that was looked at.
+//!
+//! A worker that has finished a request between two looks was in use: it is idle since the later look.
 
 use super::worker_set::WorkerSet;
 use howdah_channel::WorkerId;
@@ -8,7 +10,15 @@ use std::time::{Duration, Instant};
 /// The idle workers, by their index.
 #[derive(Debug, Default)]
 pub struct IdleWorkers {
-    since: BTreeMap<u16, (WorkerId, Instant)>,
+    idle: BTreeMap<u16, IdleWorker>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct IdleWorker {
+    worker: WorkerId,
+    /// How many requests it has finished so far.
+    requests: u64,
+    since: Instant,
 }
 
 /// A little more time than a worker takes from its order to its first wait for a request.
@@ -22,10 +32,12 @@ impl IdleWorkers {
     pub fn look(&mut self, workers: &WorkerSet, now: Instant) -> usize {
         let mut idle = BTreeMap::new();
         for worker in workers.table.running().filter(|worker| workers.control.reports_idle(worker.index)) {
-            let known = self.since.get(&worker.index).filter(|(known, _)| *known == worker);
-            idle.insert(worker.index, *known.unwrap_or(&(worker, now)));
+            let requests = workers.control.account(worker).map_or(0, |account| account.requests);
+            let known = self.idle.get(&worker.index);
+            let known = known.filter(|known| known.worker == worker && known.requests == requests);
+            idle.insert(worker.index, *known.unwrap_or(&IdleWorker { worker, requests, since: now }));
         }
-        self.since = idle;
+        self.idle = idle;
         let is_new = |worker: &WorkerId| {
             let account = workers.control.account(*worker);
             !self.contains(*worker) && !account.is_some_and(|account| account.current.is_some() || account.requests > 0)
@@ -35,28 +47,28 @@ impl IdleWorkers {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.since.len()
+        self.idle.len()
     }
 
     /// Whether this worker is idle.
     pub fn contains(&self, worker: WorkerId) -> bool {
-        self.since.contains_key(&worker.index)
+        self.idle.contains_key(&worker.index)
     }
 
     /// Their indices, each with the time since which its worker is idle.
     pub fn indices(&self) -> Vec<(u16, Instant)> {
-        self.since.iter().map(|(index, (_, since))| (*index, *since)).collect()
+        self.idle.iter().map(|(index, idle)| (*index, idle.since)).collect()
     }
 
     /// The workers, longest idle first.
     pub fn longest_first(&self) -> Vec<WorkerId> {
-        let mut idle: Vec<_> = self.since.values().copied().collect();
-        idle.sort_by_key(|(_, since)| *since);
-        idle.into_iter().map(|(worker, _)| worker).collect()
+        let mut idle: Vec<_> = self.idle.values().copied().collect();
+        idle.sort_by_key(|idle| idle.since);
+        idle.into_iter().map(|idle| idle.worker).collect()
     }
 
     /// The worker with this index is not idle any more.
     pub fn remove(&mut self, index: u16) -> Option<WorkerId> {
-        self.since.remove(&index).map(|(worker, _)| worker)
+        self.idle.remove(&index).map(|idle| idle.worker)
     }
 }

@@ -27,13 +27,15 @@ enum GuardState {
 }
 
 /// The result for some bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// How many bytes pass. Without an error, the rest is part of an incomplete head: the caller keeps it, and passes it
     /// again together with the next bytes.
     pub pass: usize,
     /// The error in the bytes after them.
     pub error: Option<GuardError>,
+    /// Which of the passing bytes must be percent-encoded: raw bytes in queries. In their order.
+    pub raw_bytes: Vec<usize>,
 }
 
 /// An error that ends a connection.
@@ -53,6 +55,11 @@ impl Guard {
         Guard { state: GuardState::Head(HeadScanner::default()), heads: 0, whole: 0, requests_upgrade: false }
     }
 
+    /// The refusal of a head that is not complete.
+    pub fn give_up(&self, refusal: HeadRefusal) -> GuardError {
+        GuardError::Refused(refusal, self.heads)
+    }
+
     /// How many requests have passed to their end.
     pub fn whole(&self) -> u64 {
         self.whole
@@ -61,6 +68,11 @@ impl Guard {
     /// How many requests have passed, if the last one is complete and no byte of another has arrived.
     pub fn between_requests(&self) -> Option<u64> {
         matches!(&self.state, GuardState::Head(scanner) if scanner.has_seen_nothing()).then_some(self.heads)
+    }
+
+    /// Whether the last bytes that came belong to a body, or to what follows a request for another protocol.
+    pub fn is_in_body(&self) -> bool {
+        !matches!(self.state, GuardState::Head(_))
     }
 
     /// The number of requests that must be answered before the guard continues. It waits if the last request asks for
@@ -77,12 +89,14 @@ impl Guard {
     /// Checks bytes: those that did not pass the last time, and new ones. Must not be called after an error.
     pub fn judge(&mut self, bytes: &[u8]) -> Judgement {
         let mut pass = 0;
+        let mut raw_bytes = Vec::new();
         while pass < bytes.len() {
             let rest = &bytes[pass..];
             match &mut self.state {
                 GuardState::Head(scanner) => match scanner.scan(rest) {
                     Ok(None) => break,
                     Ok(Some(head)) => {
+                        raw_bytes.extend(head.raw_bytes.iter().map(|at| pass + at));
                         pass += head.length;
                         self.heads += 1;
                         self.requests_upgrade = head.requests_upgrade;
@@ -92,7 +106,9 @@ impl Guard {
                             Framing::Chunked => GuardState::Chunked(Chunks::START),
                         };
                     }
-                    Err(refusal) => return Judgement { pass, error: Some(GuardError::Refused(refusal, self.heads)) },
+                    Err(refusal) => {
+                        return Judgement { pass, error: Some(GuardError::Refused(refusal, self.heads)), raw_bytes };
+                    }
                 },
                 GuardState::Length(left) => {
                     let taken = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
@@ -106,7 +122,7 @@ impl Guard {
                     let (taken, result) = chunks.skip(rest);
                     pass += taken;
                     if let Err(BrokenChunks) = result {
-                        return Judgement { pass, error: Some(GuardError::Broken) };
+                        return Judgement { pass, error: Some(GuardError::Broken), raw_bytes };
                     }
                     if *chunks == Chunks::End {
                         self.state = self.after_body();
@@ -115,7 +131,7 @@ impl Guard {
                 GuardState::Undecided => break,
             }
         }
-        Judgement { pass, error: None }
+        Judgement { pass, error: None, raw_bytes }
     }
 
     fn after_body(&mut self) -> GuardState {
@@ -138,7 +154,7 @@ mod tests {
         let (mut kept, mut passed) = (Vec::new(), Vec::new());
         for piece in bytes.chunks(step) {
             kept.extend_from_slice(piece);
-            let Judgement { pass, error } = guard.judge(&kept);
+            let Judgement { pass, error, .. } = guard.judge(&kept);
             passed.extend(kept.drain(..pass));
             if error.is_some() {
                 return (passed, error);
@@ -170,10 +186,13 @@ mod tests {
             assert_eq!(feed(&all, step), (upgrade.to_vec(), None), "{step}");
         }
         let mut guard = Guard::new();
-        assert_eq!(guard.judge(&all), Judgement { pass: upgrade.len(), error: None });
+        assert_eq!(guard.judge(&all), Judgement { pass: upgrade.len(), error: None, raw_bytes: Vec::new() });
         assert_eq!(guard.waits_for(), Some(1));
         guard.go_on();
-        assert_eq!((guard.waits_for(), guard.judge(GET)), (None, Judgement { pass: GET.len(), error: None }));
+        assert_eq!(
+            (guard.waits_for(), guard.judge(GET)),
+            (None, Judgement { pass: GET.len(), error: None, raw_bytes: Vec::new() })
+        );
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct HeadScanner {
     length: Option<u64>,
     is_chunked: bool,
     requests_upgrade: bool,
+    /// Where the query has bytes that no URI has, counted from the beginning of the head.
+    raw_bytes: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ enum HttpVersion {
 }
 
 /// A complete head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScannedHead {
     /// Its length in bytes, with the empty line at its end and empty lines before it.
     pub length: usize,
@@ -37,6 +39,9 @@ pub struct ScannedHead {
     pub body: Framing,
     /// The request asks for another protocol, which may begin after the body.
     pub requests_upgrade: bool,
+    /// Where the query has bytes that no URI has, and that hyper would refuse: the caller encodes them. Counted from the
+    /// beginning of the head.
+    pub raw_bytes: Vec<usize>,
 }
 
 /// How a body is framed.
@@ -50,6 +55,8 @@ pub enum Framing {
 
 /// A program behind howdah may fail to parse a larger number.
 const MAX_LENGTH: u64 = i64::MAX as u64;
+/// The beginning of a TLS record with a handshake (RFC 8446, 5.1).
+const TLS_HANDSHAKE: &[u8] = &[0x16, 0x03];
 
 // === impl HeadScanner ===
 
@@ -62,19 +69,25 @@ impl HeadScanner {
             let line = line.strip_suffix(b"\r").ok_or(HeadRefusal::Bad("a line ends with a bare LF"))?;
             self.searched = line_end + 1;
             self.line_start = self.searched;
-            if self.searched > MAX_HEAD_BYTES {
+            // An encoded byte becomes three.
+            if self.searched + 2 * self.raw_bytes.len() > MAX_HEAD_BYTES {
                 return Err(self.too_long());
             }
             match (self.version, line) {
                 // RFC 9112, 2.2: some clients send an empty line after a body.
                 (None, b"") => {}
-                (None, line) => self.version = Some(request_line(line)?),
+                (None, line) => {
+                    self.version = Some(request_line(line)?);
+                    let line_start = line_end + 1 - line.len() - "\r\n".len();
+                    self.raw_bytes = raw_bytes(line).into_iter().map(|at| line_start + at).collect();
+                }
                 (Some(version), b"") => {
                     let body = self.framing(version)?;
                     return Ok(Some(ScannedHead {
                         length: self.searched,
                         body,
                         requests_upgrade: self.requests_upgrade,
+                        raw_bytes: std::mem::take(&mut self.raw_bytes),
                     }));
                 }
                 (Some(_), line) => self.header(line)?,
@@ -151,8 +164,16 @@ fn request_line(line: &[u8]) -> Result<HttpVersion, HeadRefusal> {
     }
 }
 
-/// The beginning of a TLS record with a handshake (RFC 8446, 5.1).
-const TLS_HANDSHAKE: &[u8] = &[0x16, 0x03];
+/// Where the query of a request line has bytes that no URI has, but that curl and old clients send there unchanged: `"`,
+/// `<`, `>`, and bytes that are not UTF-8. In a path they are refused, because a path decides which file or script is
+/// meant.
+fn raw_bytes(line: &[u8]) -> Vec<usize> {
+    let Some(query) = memchr(b'?', line).map(|mark| mark + 1) else { return Vec::new() };
+    let end = query + memchr(b' ', &line[query..]).unwrap_or(line.len() - query);
+    let is_utf8 = std::str::from_utf8(&line[query..end]).is_ok();
+    let is_raw = |byte: u8| matches!(byte, b'"' | b'<' | b'>') || !byte.is_ascii() && !is_utf8;
+    (query..end).filter(|at| is_raw(line[*at])).collect()
+}
 
 fn unfinished_request_line(bytes: &[u8]) -> Result<(), HeadRefusal> {
     let method = bytes.strip_suffix(b"\r").unwrap_or(bytes).split(|byte| *byte == b' ').next().unwrap_or_default();
@@ -308,6 +329,22 @@ mod tests {
         for (head, expected) in table {
             let scanned = HeadScanner::default().scan(head);
             assert_eq!(scanned.err(), *expected, "{}", head.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn bytes_of_a_query_that_no_uri_has_are_found() {
+        let table: &[(&[u8], &[usize])] = &[
+            (b"GET /?a=\"b\" HTTP/1.1\r\n\r\n", &[8, 10]),
+            (b"\r\nGET /?<> HTTP/1.1\r\n\r\n", &[8, 9]),
+            (b"GET /?a=\xfc\" HTTP/1.1\r\n\r\n", &[8, 9]),
+            (b"GET /?a=\xc3\xbc HTTP/1.1\r\n\r\n", &[]),
+            (b"GET /?a HTTP/1.1\r\nX: ?\"\r\n\r\n", &[]),
+            (b"GET /\"<> HTTP/1.1\r\n\r\n", &[]),
+        ];
+        for (head, expected) in table {
+            let scanned = scan(head).expect("a head").expect("a complete head");
+            assert_eq!(scanned.raw_bytes, *expected, "{}", head.escape_ascii());
         }
     }
 

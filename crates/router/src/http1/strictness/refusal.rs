@@ -5,6 +5,8 @@
 pub enum HeadRefusal {
     /// 400, with the part that is wrong.
     Bad(&'static str),
+    /// 408: the head has no end within `settings/http/header_read_timeout`.
+    Late,
     /// 414: the request line has no end within [`MAX_HEAD_BYTES`](crate::http1::limits::MAX_HEAD_BYTES).
     TargetTooLong,
     /// 431: the head has no end within [`MAX_HEAD_BYTES`](crate::http1::limits::MAX_HEAD_BYTES).

@@ -120,7 +120,7 @@ fn compressible_length<B: Compressible>(
     let headers = response.headers();
     let (status, not_modified) = (response.status(), response.extensions().get::<NotModified>());
     let (has_content, content_type) = match status {
-        StatusCode::NOT_MODIFIED => (false, &not_modified?.content_type),
+        StatusCode::NOT_MODIFIED => (false, not_modified?.content_type.as_ref()?),
         _ => (true, headers.get(CONTENT_TYPE)?),
     };
     let is_partial = status == StatusCode::PARTIAL_CONTENT;

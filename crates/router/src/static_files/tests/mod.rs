@@ -88,6 +88,7 @@ impl Site {
             traverse_mounts: true,
             types: None,
             mime_types: &self.mime_types,
+            target,
         };
         self.files.serve(&share, &request)
     }

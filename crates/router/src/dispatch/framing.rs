@@ -1,0 +1,80 @@
+//! The headers that hyper adds to a response: the access log reports them as if they were in the response already.
+
+use crate::request::subject::ResponseFraming;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE};
+use http::request::Parts;
+use http::{HeaderMap, Method, Response, StatusCode, Version};
+use hyper::body::Body;
+
+/// The headers that hyper will add to this response.
+pub fn of<B: Body>(request: &Parts, response: &Response<B>) -> ResponseFraming {
+    let is_framed = !matches!(response.status(), StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT);
+    let may_have_body = request.method != Method::HEAD && response.status() != StatusCode::NOT_MODIFIED;
+    let length = response.body().size_hint().exact().filter(|_| is_framed && may_have_body);
+    let is_chunked = is_framed
+        && may_have_body
+        && length.is_none()
+        && request.version == Version::HTTP_11
+        && !response.headers().contains_key(CONTENT_LENGTH);
+    ResponseFraming {
+        content_length: length,
+        connection: connection(request, response.headers()),
+        transfer_encoding: is_chunked.then_some("chunked"),
+        has_date: !response.headers().contains_key(DATE),
+    }
+}
+
+/// HTTP/1.1 announces the end of a connection, HTTP/1.0 that the connection stays.
+fn connection(request: &Parts, response: &HeaderMap) -> Option<&'static str> {
+    let closes = has_option(response, b"close");
+    match request.version {
+        Version::HTTP_10 => (!closes && has_option(&request.headers, b"keep-alive")).then_some("keep-alive"),
+        _ => (closes || has_option(&request.headers, b"close")).then_some("close"),
+    }
+}
+
+fn has_option(headers: &HeaderMap, option: &[u8]) -> bool {
+    let values = headers.get_all(CONNECTION).iter();
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).any(|value| {
+        let value = value.trim_ascii();
+        value.eq_ignore_ascii_case(option)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http::Request;
+    use http_body_util::Full;
+
+    fn framing(method: &str, version: Version, connection: &str, status: u16) -> ResponseFraming {
+        let request = Request::builder().method(method).version(version).header(CONNECTION, connection);
+        let (request, ()) = request.body(()).unwrap().into_parts();
+        let response = Response::builder().status(status).body(Full::new(Bytes::from_static(b"hello"))).unwrap();
+        of(&request, &response)
+    }
+
+    #[test]
+    fn the_length_is_that_of_the_body() {
+        assert_eq!(framing("GET", Version::HTTP_11, "x", 200).content_length, Some(5));
+        assert_eq!(framing("HEAD", Version::HTTP_11, "x", 200).content_length, None);
+        assert_eq!(framing("GET", Version::HTTP_11, "x", 204).content_length, None);
+        assert_eq!(framing("GET", Version::HTTP_11, "x", 304).content_length, None);
+        assert!(framing("GET", Version::HTTP_11, "x", 200).has_date);
+    }
+
+    #[test]
+    fn the_connection_is_named_only_if_it_is_unusual() {
+        let table = [
+            (Version::HTTP_11, "x", None),
+            (Version::HTTP_11, "keep-alive", None),
+            (Version::HTTP_11, "x, Close", Some("close")),
+            (Version::HTTP_10, "x", None),
+            (Version::HTTP_10, "Keep-Alive", Some("keep-alive")),
+        ];
+        for (version, connection, expected) in table {
+            assert_eq!(framing("GET", version, connection, 200).connection, expected, "{version:?} {connection}");
+        }
+    }
+}
