@@ -1,6 +1,7 @@
-//! Files: logs, the pid file, and files in memory.
+//! Files: logs, the pid file, and files in memory; and paths at which other users may have a link.
 
 pub mod logs;
 pub mod memory_file;
 pub mod pid_file;
 pub mod slow_log;
+pub mod trusted_path;
