@@ -4,6 +4,7 @@
 //! - `balance`: which server of an upstream is next; `retry`: which requests may be sent twice
 //! - `pool`, `connect`, `socket`: connections, and which servers are down
 //! - `head`, `target`, `hop_by_hop`, `upgrade`: which parts of a message's head are passed on, and how it is framed
+//! - `line_ends`: the strictness of a response's head
 //! - `exchange`, `request_body`, `response_body`, `timeout`: one request on one connection, streamed both ways
 //! - `tunnel`: WebSockets
 //!
@@ -16,6 +17,7 @@ mod connect;
 mod exchange;
 mod head;
 mod hop_by_hop;
+mod line_ends;
 mod pool;
 mod request_body;
 mod response_body;
