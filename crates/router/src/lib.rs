@@ -13,7 +13,7 @@
 //! - `request`: a request as routes see it: host, path, client, body
 //! - `http1`: connections and their clocks, and the strict reading of requests
 //! - `net`: listening sockets, TLS, the bytes of a connection
-//! - `supervisor_link`: messages to the supervisor; `product`: name and version
+//! - `supervisor_link`: messages to the supervisor; `product`: name and version; `panics`: bugs of howdah are contained
 //!
 //! The router never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
 
@@ -22,6 +22,7 @@
 mod dispatch;
 mod http1;
 mod net;
+mod panics;
 mod php;
 mod process;
 mod product;

@@ -20,7 +20,12 @@ pub fn change<B>(response: &mut Response<B>, changes: &[HeaderChange], subject: 
         let Ok(name) = HeaderName::from_bytes(change.name.as_bytes()) else { continue };
         match value.map(|value| HeaderValue::from_str(&value)) {
             None => drop(response.headers_mut().remove(name)),
-            Some(Ok(value)) => drop(response.headers_mut().insert(name, value)),
+            Some(Ok(value)) => {
+                if response.headers_mut().try_insert(name, value).is_err() {
+                    tracing::error!("an action's \"response_headers\" are too many: the rest is left out");
+                    return;
+                }
+            }
             Some(Err(_)) => {
                 tracing::warn!(header = %name, "a variable's value is not possible in a header: it is left as it was");
             }

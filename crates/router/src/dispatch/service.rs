@@ -7,6 +7,7 @@ use crate::dispatch::view::View;
 use crate::dispatch::{application, response_headers};
 use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
+use crate::panics::{Panicked, contained, inject};
 use crate::product;
 use crate::request::authority;
 use crate::request::incoming::IncomingBody;
@@ -26,8 +27,25 @@ use std::rc::Rc;
 /// The status of a request in the access log whose client left before the answer, as in nginx's. It is never sent.
 const CLIENT_LEFT: u16 = 499;
 
-/// Answers a request.
+/// Answers a request. A bug of howdah costs no more than this request, which is answered 500.
 pub async fn answer(
+    dispatcher: Rc<Dispatcher>,
+    peer: Rc<Peer>,
+    clock: Rc<Clock>,
+    request: http::Request<IncomingBody>,
+) -> Response<ResponseBody<ActionBody>> {
+    match contained(respond(dispatcher, peer, Rc::clone(&clock), request)).await {
+        Ok(response) => response,
+        Err(Panicked) => {
+            let mut response = Failure::Internal.response();
+            // The rest of the request may be unread.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response.map(|page| ResponseBody::bytes(page).ends_request(clock, None))
+        }
+    }
+}
+
+async fn respond(
     dispatcher: Rc<Dispatcher>,
     peer: Rc<Peer>,
     clock: Rc<Clock>,
@@ -50,6 +68,7 @@ pub async fn answer(
     let log = dispatcher.log_sink(view.configuration());
     let mut unanswered = Unanswered { log, request: Some((&parts, &peer, &origin, &host)) };
     let mut subject = Subject::new(&parts, &peer, &origin, &host, path);
+    inject("answer", subject.path.text());
     let answer = match refused {
         Some(failure) => Err(failure),
         None => dispatch(&dispatcher, &view, &mut subject, body)
@@ -120,7 +139,7 @@ fn closes<B>(response: &Response<B>) -> bool {
     response.headers().get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
 }
 
-/// A request without an answer so far. Dropped with its request, it is logged: the client left.
+/// A request without an answer so far. Dropped with its request, it is logged: the client left, or howdah has a bug.
 struct Unanswered<'a> {
     log: Option<LogSink<'a>>,
     request: Option<(&'a Parts, &'a Peer, &'a Origin, &'a str)>,
@@ -128,10 +147,16 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if let (Some(log), Some((parts, peer, origin, host))) = (self.log, self.request) {
+        let Some((parts, peer, origin, host)) = self.request else { return };
+        let is_bug = std::thread::panicking();
+        if is_bug {
+            tracing::error!(method = %parts.method, path = parts.uri.path(), "a bug of howdah: answering 500");
+        }
+        if let Some(log) = self.log {
             let path = RequestPath::normalise(parts.uri.path()).unwrap_or_else(|_| RequestPath::root());
             let subject = Subject::new(parts, peer, origin, host, path);
-            let entry = StatusCode::from_u16(CLIENT_LEFT)
+            let status = if is_bug { StatusCode::INTERNAL_SERVER_ERROR.as_u16() } else { CLIENT_LEFT };
+            let entry = StatusCode::from_u16(status)
                 .ok()
                 .and_then(|status| log.entry(&subject.answered(status, &HeaderMap::new()), origin.since));
             entry.into_iter().for_each(|entry| entry.write());
