@@ -60,6 +60,7 @@ pub use document::{Document, answer, etag};
 pub use error::{Error, Location};
 pub use listener::Listener;
 pub use listener::forwarded::Forwarded;
+pub use listener::unix_socket::UnixSocketAccess;
 pub use matching::address_pattern::AddressPatterns;
 pub use matching::condition::Condition;
 pub use matching::pattern::Patterns;

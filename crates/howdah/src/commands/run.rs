@@ -34,12 +34,15 @@ pub struct RunOptions {
     /// The folder of temporary files.
     #[arg(long, value_name = "DIR")]
     tmp_dir: Option<PathBuf>,
-    /// If howdah starts as root: the user of the router and of applications without a user. Default: www-data.
+    /// If howdah starts as root: the user of applications without a user. Default: www-data.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// If howdah starts as root: their group. Default: the user's group.
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
+    /// If howdah starts as root: the user of the router. Default: howdah, if there is such a user, else as --user.
+    #[arg(long, value_name = "USER")]
+    router_user: Option<String>,
 }
 
 // === impl RunOptions ===
@@ -60,6 +63,10 @@ impl RunOptions {
             }
             (None, None) => UserAccount::unprivileged()?,
         };
+        let router_account = match &self.router_user {
+            Some(user) => UserAccount::named(user, None).map_err(|problem| format!("--router-user: {problem}"))?,
+            None => account.of_router(),
+        };
         if let Some(folder) = self.tmp_dir.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(format!("--tmp-dir: the folder {} does not exist; create it", folder.display()));
         }
@@ -78,6 +85,7 @@ impl RunOptions {
         become_supervisor(&Start {
             configuration,
             account,
+            router_account,
             recognised: None,
             state_dir: Some(state_dir),
             control: Some(control),

@@ -62,6 +62,12 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
                  write 127.0.0.1:PORT or unix:/path, and go there with ssh"
             ));
         }
+        if matches!(address, Address::Tcp(_)) && rustix::process::geteuid().is_root() {
+            tracing::warn!(
+                "--control: {address} is open to every process of root, such as a proxy that an application can address; \
+                 unix:/path has the permissions of its file"
+            );
+        }
         let id = control_listeners.open(&address, ChosenBy::Control)?;
         control_listeners.listen(id, None, ChosenBy::Control)?;
         let socket = control_listeners.descriptor(id).map_err(system)?;
@@ -77,7 +83,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let runtime = Runtime {
         stage: Stage::Booting,
         generations: Generations::new(threads),
-        router: RouterHandle::new(start.account, threads),
+        router: RouterHandle::new(start.router_account, threads),
         listeners: Listeners::default(),
         certificates,
     };

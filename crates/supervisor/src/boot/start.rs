@@ -23,8 +23,10 @@ pub const SUPERVISOR_TITLE: &str = "howdah (supervisor)";
 pub struct Start {
     /// The configuration's text; `None` is the stored one, or else an empty one.
     pub configuration: Option<String>,
-    /// The account of the router, and of applications that name no user.
+    /// The account of applications that name no user.
     pub account: UserAccount,
+    /// The account of the router.
+    pub router_account: UserAccount,
     /// The kind of application that `howdah serve` recognised, for the first line; `None` for `howdah run`.
     pub recognised: Option<String>,
     /// Where the configuration is stored; `None` is nowhere.

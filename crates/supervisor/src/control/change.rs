@@ -11,6 +11,7 @@ use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::{ChosenBy, Listeners};
 use crate::plan::application::{Plan, check_settings};
 use crate::plan::planning::Planning;
+use crate::plan::socket_access;
 use howdah_config::Configuration;
 use howdah_protocol::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
@@ -218,6 +219,7 @@ impl Change {
         plans: Vec<Plan>,
         active: &ActiveConfiguration,
         chosen_by: ChosenBy,
+        socket_group: Option<u32>,
         runtime: &mut Runtime,
         now: Instant,
     ) -> Result<(), String> {
@@ -225,7 +227,7 @@ impl Change {
         let configuration = &self.next.configuration;
         check_settings(&configuration.settings)?;
         self.next.access_log = open_access_log(configuration, active)?;
-        self.next.listeners = open_listeners(configuration, &mut runtime.listeners, chosen_by)?;
+        self.next.listeners = open_listeners(configuration, &mut runtime.listeners, chosen_by, socket_group)?;
         let is_new = |name: &str| plans.iter().any(|plan| plan.name == name);
         let kept = configuration.applications.keys().filter(|name| !is_new(name));
         let kept = kept.filter_map(|name| Some((name.clone(), *active.generations.get(name)?)));
@@ -260,10 +262,17 @@ fn open_listeners(
     configuration: &Configuration,
     listeners: &mut Listeners,
     chosen_by: ChosenBy,
+    socket_group: Option<u32>,
 ) -> Result<Vec<u64>, String> {
-    let ids = configuration.listeners.iter().map(|listener| match listeners.find(&listener.address) {
-        Some(id) => Ok(id),
-        None => listeners.open(&listener.address, chosen_by),
+    let ids = configuration.listeners.iter().map(|listener| {
+        let access = socket_access::of(listener, socket_group)?;
+        match listeners.find(&listener.address) {
+            Some(id) => Ok(id),
+            None => {
+                let id = listeners.open(&listener.address, chosen_by)?;
+                listeners.set_access(id, access).map(|()| id)
+            }
+        }
     });
     ids.collect()
 }

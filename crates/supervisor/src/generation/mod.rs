@@ -29,6 +29,7 @@ mod worker_set;
 
 use crate::os::files::memory_file::memory_file;
 use crate::os::files::slow_log::SlowLogFile;
+use crate::os::identity::UserAccount;
 use crate::os::processes::process::PidClaim;
 use crate::plan::application::{Plan, Release};
 use crate::plan::php::Php;
@@ -126,6 +127,11 @@ impl Generation {
     /// The PHP that runs it.
     pub fn php(&self) -> &Php {
         &self.plan.php
+    }
+
+    /// The user as which it runs.
+    pub fn account(&self) -> &UserAccount {
+        &self.plan.account
     }
 
     /// The PHP that its prototype has loaded.

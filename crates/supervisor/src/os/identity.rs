@@ -11,6 +11,9 @@ use std::path::Path;
 /// The users that root's child processes get by default, in this order.
 const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"]; // words: keep
 
+/// The router's own user, if it exists.
+const ROUTER: &str = "howdah";
+
 /// A user and a group. The default is the user that started howdah.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserAccount {
@@ -28,12 +31,7 @@ impl UserAccount {
     /// # Errors
     /// If there is no such user or group, or if only root could change to it.
     pub fn named(user: &str, group: Option<&str>) -> Result<UserAccount, String> {
-        let found = User::from_name(user).ok().flatten().ok_or_else(|| {
-            format!(
-                "there is no user {user:?} on this machine; create it with `adduser --system {user}` or name another"
-            )
-        })?;
-        let account = of(&found);
+        let account = of(&find_user(user)?);
         match group {
             Some(group) => account.in_group(group),
             None => account.permitted(),
@@ -45,13 +43,9 @@ impl UserAccount {
     /// # Errors
     /// If there is no such group, or if only root could change to it.
     pub fn in_group(self, group: &str) -> Result<UserAccount, String> {
-        let found = Group::from_name(group).ok().flatten().ok_or_else(|| {
-            format!(
-                "there is no group {group:?} on this machine; create it with `addgroup --system {group}` or name another"
-            )
-        })?;
+        let gid = group_id(group)?;
         let uid = self.ids.map_or_else(|| Uid::effective().as_raw(), |(uid, _)| uid);
-        UserAccount { ids: Some((uid, found.gid.as_raw())), name: self.name }.permitted()
+        UserAccount { ids: Some((uid, gid)), name: self.name }.permitted()
     }
 
     /// The default user for a folder. For root, that is the folder's owner, unless the owner is root too.
@@ -82,6 +76,13 @@ impl UserAccount {
         first_existing(&UNPRIVILEGED)
     }
 
+    /// The router's user, for applications that run as this one by default: for root the user [`ROUTER`], if it exists.
+    /// Code of an application could stop a router of its own user.
+    pub fn of_router(&self) -> UserAccount {
+        let own = User::from_name(ROUTER).ok().flatten().filter(|_| Uid::effective().is_root());
+        own.as_ref().map_or_else(|| self.clone(), of)
+    }
+
     /// The ids for a boot message.
     pub(crate) fn identity(&self) -> Identity {
         Identity { ids: self.ids }
@@ -97,6 +98,31 @@ impl UserAccount {
         }
         Err("only root can run PHP as another user; start howdah as root or leave out user and group".to_owned())
     }
+}
+
+/// The number of this user.
+///
+/// # Errors
+/// If there is no such user.
+pub fn user_id(name: &str) -> Result<u32, String> {
+    find_user(name).map(|user| user.uid.as_raw())
+}
+
+/// The number of this group.
+///
+/// # Errors
+/// If there is no such group.
+pub fn group_id(name: &str) -> Result<u32, String> {
+    let found = Group::from_name(name).ok().flatten().ok_or_else(|| {
+        format!("there is no group {name:?} on this machine; create it with `addgroup --system {name}` or name another")
+    })?;
+    Ok(found.gid.as_raw())
+}
+
+fn find_user(name: &str) -> Result<User, String> {
+    User::from_name(name).ok().flatten().ok_or_else(|| {
+        format!("there is no user {name:?} on this machine; create it with `adduser --system {name}` or name another")
+    })
 }
 
 fn first_existing(names: &[&str]) -> Result<UserAccount, String> {

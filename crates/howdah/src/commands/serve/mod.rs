@@ -39,6 +39,7 @@ impl ServeOptions {
         };
         become_supervisor(&Start {
             configuration: Some(configuration),
+            router_account: account.clone(),
             account,
             recognised: Some(served.description),
             state_dir: None,
