@@ -35,8 +35,8 @@ pub struct ChildLink<Out, In> {
 impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
     /// Wraps the socket.
     pub fn new(socket: ControlSocket) -> io::Result<Self> {
-        #[expect(deprecated, reason = "its successor is unsafe; a ControlSocket owns the one descriptor that it names")]
         let refuses_descriptors = refuse_descriptors(&socket);
+        #[expect(deprecated, reason = "its successor is unsafe; a ControlSocket owns the one descriptor that it names")]
         let socket = Some(AsyncFd::new(socket)?);
         Ok(ChildLink {
             socket,
