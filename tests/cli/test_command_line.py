@@ -30,7 +30,7 @@ def test_the_help_names_the_commands_and_their_options():
     assert "serve" in text and "run" in text
     text = howdah("serve", "--help").stdout
     for option in (
-        "--listen --php --processes --front-controller --php-ini --ini --env --access-log --user --follow-symlinks --print-config"
+        "--listen --php --processes --front-controller --php-ini --ini --env --inherit-env --access-log --user --follow-symlinks --print-config"
     ).split():
         assert option in text
     assert "--config" in howdah("run", "--help").stdout
@@ -453,7 +453,7 @@ def test_working_directory_is_applied(folder, run):
         assert server.get(target).text == f"always {target}"
 
 
-def test_the_environment_of_the_caller_is_inherited(folder):
+def test_the_environment_of_the_caller_can_be_inherited(folder):
     folder.php("index.php", "echo getenv('OF_THE_CALLER'), ' ', $_SERVER['OF_THE_CALLER'] ?? 'none';")
-    with Howdah.serve(folder, environ={**os.environ, "OF_THE_CALLER": "kept"}) as server:
+    with Howdah.serve(folder, "--inherit-env", environ={**os.environ, "OF_THE_CALLER": "kept"}) as server:
         assert server.get("/").text == "kept kept"

@@ -34,6 +34,7 @@ EVERYTHING = {
         "*:8301": {"pass": "upstreams/backends", "client_ip": {"header": "X-Real-IP", "source": "127.0.0.1", "recursive": False}},
         "*:8302": {"redirect": "https"},
         "unix:@x": {"pass": "routes/main"},
+        "unix:/run/x.sock": {"pass": "routes/main", "socket": {"user": "root", "group": "root", "mode": "0660"}},
     },
     "routes": {
         "main": [
@@ -80,6 +81,7 @@ EVERYTHING = {
             "retry": "idempotent",
             "processes": {"max": 5, "spare": 1, "idle_timeout": 10},
             "environment": {"E": "x"},
+            "inherit_environment": True,
             "working_directory": "/srv",
             "user": "www-data",
             "group": "www-data",

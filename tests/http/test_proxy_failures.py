@@ -34,6 +34,8 @@ def test_a_missing_unix_socket_gives_502(run, socket_path):
     [
         pytest.param(b"", "before its response", id="nothing"),
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", "not valid", id="half a head"),
+        pytest.param(b"HTTP/1.1 200 OK\nContent-Length: 0\n\n", "LF alone", id="LF alone"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nA: b\nContent-Length: 0\r\n\r\n", "LF alone", id="LF alone within"),
         pytest.param(b"SSH-2.0-OpenSSH\r\n\r\n", "not valid", id="not HTTP"),
         pytest.param(b"HTTP/1.1 200 OK\r\nA: b\r\n folded\r\nContent-Length: 0\r\n\r\n", "not valid", id="obs-fold"),
         pytest.param(b"HTTP/1.1 200 OK\r\nA : b\r\nContent-Length: 0\r\n\r\n", "not valid", id="space before the colon"),

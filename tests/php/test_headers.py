@@ -151,7 +151,7 @@ def test_an_interim_status_from_a_script_gives_502(site, server, code, more):
     wait_for(lambda: "a script set a status that no response can end with" in server.stderr)
 
 
-@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("status", [204, 205, 304])
 def test_a_status_without_a_body_has_none(site, server, status):
     path = site.page(f"http_response_code({status}); header('X-Here: 1'); echo 'not a body';")
     with server.connect() as connection:
@@ -159,6 +159,14 @@ def test_a_status_without_a_body_has_none(site, server, status):
             response = connection.request("GET", path)
             assert (response.status, response.body, response.header("X-Here")) == (status, b"", "1")
             assert connection.request("GET", "/server.php").json()["SCRIPT_NAME"] == "/server.php"
+
+
+def test_a_streamed_205_has_no_body(site, server):
+    path = site.page("http_response_code(205); echo 'not a body'; flush(); echo str_repeat('x', 3000000);")
+    with server.connect() as connection:
+        response = connection.request("GET", path)
+        assert (response.status, response.body, response.header("Content-Length")) == (205, b"", "0")
+        assert connection.request("GET", "/server.php").status == 200
 
 
 @pytest.mark.parametrize(

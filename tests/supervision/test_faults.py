@@ -312,7 +312,7 @@ def test_a_jump_of_the_wall_clock_has_no_effect(shop, folder, tmp_path):
     offset.chmod(0o644)
     folder.php("time.php", "usleep(50000); echo time();")
     environ = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(offset)}
-    server = shop(how={"environ": environ}, limits={"timeout": 5})
+    server = shop(how={"environ": environ}, limits={"timeout": 5}, inherit_environment=True)
     before = {process.pid for process in server.processes()}
     day = 86400
     with server.connect() as client, ThreadPoolExecutor(2) as pool:

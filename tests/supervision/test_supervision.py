@@ -12,7 +12,7 @@ from support.background import Background
 from support.folders import Folder
 from support.http.client import Connection
 from support.machine import free_port
-from support.processes import each_new_child
+from support.processes import each_new_child, frozen
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -108,28 +108,13 @@ def test_a_new_router_keeps_an_open_log_whose_folder_is_gone(tmp_path, run):
 # --- Changes and shutdown
 
 
-class Stopped:
-    """A stopped router, which does not apply a configuration."""
-
-    def __init__(self, server: Howdah):
-        self.router = server.router()
-
-    def __enter__(self):
-        self.router.kill(signal.SIGSTOP)
-        return self.router
-
-    def __exit__(self, *_):
-        if self.router.alive():
-            self.router.kill(signal.SIGCONT)
-
-
 def test_a_shutdown_during_a_switch_keeps_the_new_configuration(folder, run):
     folder.php("slow.php", "touch(SCRATCH . '/started'); await(SCRATCH . '/go'); echo 'done';")
     server = run({"applications": {"app": application(folder)}})
     with ThreadPoolExecutor(3) as pool:
         before = pool.submit(server.get, "/slow.php")
         wait_for((folder.scratch / "started").exists)
-        with Stopped(server):
+        with frozen(server.router()):
             change = pool.submit(
                 server.api, "PUT", "/config/applications/app", application(folder, environment={"X": "new"})
             )
@@ -199,7 +184,7 @@ def test_a_configuration_that_kills_routers_is_rolled_back(folder, run):
     long = [{"match": {"uri": f"/{number}/*"}, **NO_CONTENT[0]} for number in range(10_000)]
     server = run({"listeners": listeners, "routes": long, "applications": {"app": application(folder)}})
     old = server.get("/who.php").text
-    with Stopped(server):
+    with frozen(server.router()):
         change = Background(server.api, "PUT", "/config/applications/app/environment", {"X": "new"})
         wait_for(lambda: stored(server)["applications"]["app"].get("environment"), "the switch")
         with each_new_child(server.pid, "howdah: router", signal.SIGKILL):

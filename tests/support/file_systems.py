@@ -1,9 +1,14 @@
 """File systems that misbehave."""
 
 import contextlib
+import ctypes
+import os
+import select
 import shutil
 import signal
+import struct
 import subprocess
+import threading
 from pathlib import Path
 from typing import Iterator
 
@@ -39,6 +44,53 @@ def dead_file_system(folder: Path) -> Iterator[Path]:
         daemon.wait()
         # Accesses fail from now on. The mount itself goes with its last user.
         subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def silent_file_system(folder: Path) -> Iterator[Path]:
+    """A mounted folder that accepts each request and answers none until the block ends, as a network file system with a
+    `hard` mount. A process that waits for it is in the state D: it cannot even be killed.
+
+    Nothing in the test may look into the folder. (This is the FUSE protocol, linux/fuse.h, up to the answer to its first
+    request.)
+    """
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        pytest.skip("nothing can be mounted")
+    point = folder / "silent"
+    point.mkdir()
+    device = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    options = f"fd={device},rootmode=40755,user_id=0,group_id=0,allow_other"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"silent", os.fsencode(point), b"fuse", 0, options.encode()):
+        os.close(device)
+        pytest.skip(f"nothing can be mounted: {os.strerror(ctypes.get_errno())}")
+    finished = threading.Event()
+
+    def accept() -> None:
+        while not finished.is_set():
+            if not select.select([device], [], [], 0.02)[0]:
+                continue
+            with contextlib.suppress(OSError):
+                request = os.read(device, 1 << 17)
+                _, opcode, unique = struct.unpack_from("=IIQ", request)
+                if opcode == FUSE_INIT:
+                    major, minor = struct.unpack_from("=II", request, 40)
+                    answer = struct.pack("=IIIIHHIIHHII24x", major, min(minor, 31), 4096, 0, 8, 8, 4096, 1, 1, 0, 0, 0)
+                    os.write(device, struct.pack("=IiQ", 16 + len(answer), 0, unique) + answer)
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    try:
+        yield point
+    finally:
+        finished.set()
+        thread.join()
+        # All that wait get an error now.
+        os.close(device)
+        subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
+
+
+FUSE_INIT = 26
 
 
 def thread_states(pid: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import threading
@@ -115,6 +116,34 @@ def children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
+
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+WALL = 0x40000000
+"""waitpid(2): also for threads, which are no children."""
+
+
+@contextlib.contextmanager
+def frozen(process: Process) -> Iterator[None]:
+    """Holds all threads of a process as a debugger does, until the block ends. howdah kills a router that SIGSTOP stops."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    # The first one last: it can be waited for when all others were.
+    threads = sorted(map(int, os.listdir(f"/proc/{process.pid}/task")), key=lambda thread: thread == process.pid)
+    for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
+        for thread in threads:
+            if libc.ptrace(request, thread, None, None):
+                raise OSError(ctypes.get_errno(), f"ptrace of {process}")
+    for thread in threads:
+        os.waitpid(thread, WALL)
+    try:
+        yield
+    finally:
+        for thread in threads:
+            # A process that was killed meanwhile is reported to its parent once it was waited for here.
+            if libc.ptrace(PTRACE_DETACH, thread, None, None):
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(thread, WALL)
 
 
 @contextlib.contextmanager

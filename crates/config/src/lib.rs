@@ -61,6 +61,7 @@ pub use error::{Error, Location};
 pub use listener::Listener;
 pub use listener::forwarded::Forwarded;
 pub use listener::redirect::HttpsRedirect;
+pub use listener::unix_socket::UnixSocketAccess;
 pub use matching::address_pattern::AddressPatterns;
 pub use matching::condition::Condition;
 pub use matching::pattern::Patterns;

@@ -5,6 +5,7 @@
 //! - [`api`]: the client of the control API
 //! - [`rejection`]: shows an error at its position in a text
 //! - [`terminal`]: output for the user: tables, reports, escaped text
+//! - [`diagnostics`], [`log_limit`]: the log messages of a process, and how many of one kind are written
 //! - [`paths`], [`php_versions`]: the default state directories and control sockets; the installed PHP versions
 //!
 //! A process knows its role by its title (`argv[0]`), which only howdah itself sets.
@@ -16,6 +17,7 @@ mod argument;
 mod command_line;
 mod commands;
 mod diagnostics;
+mod log_limit;
 mod paths;
 mod php_versions;
 mod rejection;

@@ -2,9 +2,10 @@
 //!
 //! There is one `SOCK_SEQPACKET` pair for each child. A message is one packet of at most [`MESSAGE_BYTES`]; an end of file
 //! means that the other side is dead. A message of the supervisor may be longer: its text is then in a memfd, the first of
-//! the descriptors. The supervisor reads no descriptor that a child sent, because a read could block without end. The
-//! sockets do not block: both sides wait with poll(2) or in an event loop.
+//! the descriptors. The supervisor accepts no descriptor from a child: a read of it could block without end, and so could its
+//! end. The sockets do not block: both sides wait with poll(2) or in an event loop.
 
+use crate::refused_descriptors::close_elsewhere;
 use rustix::fs::MemfdFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -99,13 +100,17 @@ impl ControlSocket {
         Ok(Some((serde_json::from_slice(&text).map_err(io::Error::other)?, descriptors)))
     }
 
-    /// Receives a message; `Ok(None)` when the other side is dead.
+    /// Receives a message from a sender that is not trusted; `Ok(None)` when the other side is dead.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no message. Other kinds when the message is not a `T`.
-    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    /// `WouldBlock` when there is no message. Other kinds when the message is not a `T`, or has descriptors.
+    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         let Some((text, descriptors)) = self.receive_text()? else { return Ok(None) };
-        Ok(Some((serde_json::from_slice(&text).map_err(io::Error::other)?, descriptors)))
+        if !descriptors.is_empty() {
+            close_elsewhere(descriptors);
+            return Err(io::Error::other("it has descriptors"));
+        }
+        serde_json::from_slice(&text).map(Some).map_err(io::Error::other)
     }
 
     fn receive_text(&self) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
@@ -160,6 +165,8 @@ impl AsRawFd for ControlSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_message_of_any_length_arrives_from_a_trusted_sender() {
@@ -182,11 +189,38 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         a.send(&"one", &[]).unwrap();
         a.send(&"two", &[file.as_fd(), file.as_fd()]).unwrap();
-        assert_eq!(b.receive::<String>().unwrap().unwrap().0, "one");
-        let (text, descriptors) = b.receive::<String>().unwrap().unwrap();
+        assert_eq!(b.receive::<String>().unwrap().unwrap(), "one");
+        let (text, descriptors) = b.receive_long::<String>().unwrap().unwrap();
         assert_eq!((text.as_str(), descriptors.len()), ("two", 2));
         assert_eq!(b.receive::<String>().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(a);
         assert!(b.receive::<String>().unwrap().is_none());
+    }
+
+    /// A connection whose end waits for this time, because its peer reads nothing.
+    fn lingering(time: Duration) -> (TcpListener, OwnedFd) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        rustix::net::sockopt::set_socket_linger(&stream, Some(time)).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        while stream.write(&[0; 65536]).is_ok() {}
+        (listener, stream.into())
+    }
+
+    #[test]
+    fn a_descriptor_whose_end_takes_long_does_not_block_the_receiver() {
+        const LONG: Duration = Duration::from_secs(60);
+        let (a, b) = ControlSocket::pair().unwrap();
+        let (_listener, first) = lingering(LONG);
+        let (_other_listener, second) = lingering(LONG);
+        let began = Instant::now();
+        a.send(&"one", &[first.as_fd()]).unwrap();
+        // The receiver has the last reference. (Kernels that refuse descriptors are asked elsewhere.)
+        close_elsewhere(first);
+        assert!(b.receive::<String>().unwrap_err().to_string().contains("descriptors"));
+        a.send(&"unread", &[second.as_fd()]).unwrap();
+        close_elsewhere(second);
+        close_elsewhere(b);
+        assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
     }
 }

@@ -9,6 +9,7 @@
 //! - [`confinement`], [`generation_paths`], [`identity`], [`process_end`], [`warm_up`]: what these messages contain
 //! - [`inherited`], [`parent_death`]: the first steps of a child: its descriptors, and its death with the supervisor
 //! - [`log_format`]: text or JSON
+//! - [`refused_descriptors`]: sockets whose peers cannot attach descriptors
 //! - [`test_time`]: shorter timeouts in end-to-end tests
 //! - [`BUILD_ID`]: whether two executables are of the same build
 
@@ -24,6 +25,7 @@ pub mod log_format;
 pub mod parent_death;
 pub mod process_end;
 pub mod prototype_messages;
+pub mod refused_descriptors;
 pub mod router_messages;
 pub mod test_time;
 pub mod warm_up;

@@ -158,6 +158,11 @@ pub enum FromRouter {
         /// The request: its slot, and the slot's sequence number.
         request: (u16, u32),
     },
+    /// It cannot accept connections any more, because another process has changed its limits: it must be replaced.
+    CannotAccept {
+        /// The reason, as a phrase.
+        reason: String,
+    },
     /// The answer to [`ToRouter::ReportLoad`].
     Load(RouterLoad),
 }

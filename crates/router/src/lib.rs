@@ -14,7 +14,7 @@
 //! - `http1`: connections and their clocks, and the strict reading of requests
 //! - `net`: listening sockets, TLS, the bytes of a connection
 //! - `once_per_minute`: log lines that could come with each request
-//! - `supervisor_link`: messages to the supervisor; `product`: name and version
+//! - `supervisor_link`: messages to the supervisor; `product`: name and version; `panics`: bugs of howdah are contained
 //!
 //! The router never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
 
@@ -24,6 +24,7 @@ mod dispatch;
 mod http1;
 mod net;
 mod once_per_minute;
+mod panics;
 mod php;
 mod process;
 mod product;

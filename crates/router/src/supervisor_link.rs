@@ -4,6 +4,7 @@
 //! and a thread of its own sends them. No message in the queue is lost while the supervisor lives; the router exits with
 //! it.
 
+use crate::panics::AbortOnPanic;
 use howdah_protocol::control_socket::ControlSocket;
 use howdah_protocol::router_messages::FromRouter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -39,6 +40,7 @@ impl SupervisorLink {
         let waiting = Arc::new(AtomicUsize::new(0));
         let left = Arc::clone(&waiting);
         std::thread::Builder::new().name("to the supervisor".to_owned()).spawn(move || {
+            let _abort = AbortOnPanic;
             for message in messages {
                 send(&socket, &message);
                 left.fetch_sub(1, Ordering::Relaxed);
@@ -104,7 +106,7 @@ mod tests {
         let mut expected = 0;
         while expected < MESSAGES {
             match supervisor.receive::<FromRouter>() {
-                Ok(Some((FromRouter::Configured { version }, _))) => {
+                Ok(Some(FromRouter::Configured { version })) => {
                     assert_eq!(version, expected);
                     expected += 1;
                 }

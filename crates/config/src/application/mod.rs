@@ -36,6 +36,7 @@ pub(crate) const OPTIONS: Options = Options {
         "options",
         "processes",
         "environment",
+        "inherit_environment",
         "working_directory",
         "user",
         "group",
@@ -69,11 +70,13 @@ pub struct Application {
     pub retry: Retry,
     /// Which parts of the system its processes share.
     pub isolation: Isolation,
-    /// Environment variables in addition to howdah's own. A name is not empty and has no `=`.
+    /// Environment variables. A name is not empty and has no `=`.
     pub environment: BTreeMap<String, String>,
+    /// Whether PHP also gets howdah's own environment, as the program that started howdah set it.
+    pub inherit_environment: bool,
     /// The working directory of its workers, an absolute path; `None`: the folder of the script.
     pub working_directory: Option<PathBuf>,
-    /// The name of its user; `None`: the router's user.
+    /// The name of its user; `None`: that of `--user`, or of the settings.
     pub user: Option<String>,
     /// The name of its group; `None`: the user's primary group.
     pub group: Option<String>,
@@ -134,6 +137,7 @@ impl Application {
             retry: object.read("retry", Retry::read)?.unwrap_or_default(),
             isolation: object.read("isolation", Isolation::read)?.unwrap_or_default(),
             environment: object.read("environment", read_environment)?.unwrap_or_default(),
+            inherit_environment: object.read("inherit_environment", Node::boolean)?.unwrap_or(false),
             working_directory: object.read("working_directory", Node::absolute_path)?,
             user: object.read("user", Node::nonempty_string)?,
             group: object.read("group", Node::nonempty_string)?,

@@ -2,6 +2,7 @@
 
 pub(crate) mod forwarded;
 pub(crate) mod redirect;
+pub(crate) mod unix_socket;
 
 use std::collections::HashMap;
 
@@ -9,13 +10,14 @@ use crate::address::{self, Address};
 use crate::error::{Error, quoted};
 use crate::listener::forwarded::Forwarded;
 use crate::listener::redirect::HttpsRedirect;
+use crate::listener::unix_socket::UnixSocketAccess;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 use crate::routing::pass::Pass;
 use crate::tls::Tls;
 
 pub(crate) const OPTIONS: Options = Options {
-    known: &["pass", "redirect", "tls", "forwarded", "client_ip", "backlog"],
+    known: &["pass", "redirect", "tls", "forwarded", "client_ip", "backlog", "socket"],
     unsupported: &[("application", "write \"pass\": \"applications/NAME\" instead")],
 };
 
@@ -38,6 +40,8 @@ pub struct Listener {
     pub forwarded: Option<Forwarded>,
     /// The number of connections that may wait to be accepted; `None`: as many as the system allows.
     pub backlog: Option<u32>,
+    /// The access to the file of a Unix socket.
+    pub socket: UnixSocketAccess,
 }
 
 /// Reads the listeners, in the order of the text. No two have the same address.
@@ -50,6 +54,7 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
             return Err(node.error(format_args!("this is the same address as {}; remove one", quoted(other))));
         }
         let object = node.object(&OPTIONS)?;
+        let socket = object.read("socket", |node| UnixSocketAccess::read(node, &address))?.unwrap_or_default();
         let redirect = object.read("redirect", HttpsRedirect::read)?;
         let pass = object.read("pass", |node| Pass::read(node, scope))?;
         if redirect.is_none() && pass.is_none() {
@@ -65,6 +70,7 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
             tls: object.read("tls", |node| Tls::read(node, scope))?,
             forwarded: Forwarded::read(&object)?,
             backlog: object.read("backlog", read_backlog)?.flatten(),
+            socket,
         });
     }
     Ok(listeners)

@@ -34,7 +34,7 @@ pub struct Settings {
     pub http: Http,
     /// Where traces are sent.
     pub telemetry: Option<Telemetry>,
-    /// The user of the router and of applications without a user, if howdah starts as root.
+    /// The user of applications without a user, and of a router without its own, if howdah starts as root.
     pub user: Option<String>,
     /// Their group.
     pub group: Option<String>,

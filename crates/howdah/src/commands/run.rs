@@ -37,13 +37,16 @@ pub struct RunOptions {
     /// The folder of temporary files.
     #[arg(long, value_name = "DIR")]
     tmp_dir: Option<PathBuf>,
-    /// If howdah starts as root: the user of the router and of applications without a user. Default: settings/user of
-    /// the configuration, or else www-data.
+    /// If howdah starts as root: the user of applications without a user. Default: settings/user of the configuration, or
+    /// else www-data.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// If howdah starts as root: their group. Default: the user's group.
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
+    /// If howdah starts as root: the user of the router. Default: howdah, if there is such a user, else as --user.
+    #[arg(long, value_name = "USER")]
+    router_user: Option<String>,
 }
 
 // === impl RunOptions ===
@@ -66,6 +69,8 @@ impl RunOptions {
             }
             (None, None) => None,
         };
+        let router_account = self.router_user.as_deref().map(|user| UserAccount::named(user, None)).transpose();
+        let router_account = router_account.map_err(|problem| format!("--router-user: {problem}"))?;
         if let Some(folder) = self.tmp_dir.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(format!("--tmp-dir: the folder {} does not exist; create it", folder.display()));
         }
@@ -84,6 +89,7 @@ impl RunOptions {
         become_supervisor(&Start {
             configuration,
             account,
+            router_account,
             recognised: None,
             log_format: self.log_format,
             check: None,

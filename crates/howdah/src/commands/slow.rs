@@ -7,6 +7,8 @@ use crate::terminal::output;
 use crate::terminal::plain::{bytes, plain, text};
 use clap::Args;
 use serde_json::Value;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt::Write;
 
 /// The options of `howdah slow`.
@@ -27,7 +29,6 @@ pub struct SlowOptions {
 
 /// A slow request with its lines of the slow log.
 struct SlowRequest {
-    id: String,
     lines: Vec<Value>,
 }
 
@@ -96,12 +97,16 @@ fn fetch(api: &ControlApi, application: &str) -> Result<ApiResponse, String> {
 /// The requests of a log. Ignores lines that the sampler did not write.
 fn requests(log: &[u8]) -> Vec<SlowRequest> {
     let mut requests: Vec<SlowRequest> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
     for line in log.split(|byte| *byte == b'\n') {
         let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
         let Some(id) = line.get("request").and_then(Value::as_str).map(str::to_owned) else { continue };
-        match requests.iter_mut().rev().find(|request| request.id == id) {
-            Some(request) => request.lines.push(line),
-            None => requests.push(SlowRequest { id, lines: vec![line] }),
+        match known.entry(id) {
+            Entry::Occupied(at) => requests[*at.get()].lines.push(line),
+            Entry::Vacant(new) => {
+                new.insert(requests.len());
+                requests.push(SlowRequest { lines: vec![line] });
+            }
         }
     }
     requests

@@ -3,15 +3,18 @@
 //!
 //! A line about a request has the request's application, method, URI and client. See [`line_format`] for the two forms.
 //!
-//! A closed standard error is not a failure, and a reader that stops reading it does not block a server.
+//! A closed standard error is not a failure, and a reader that stops reading it does not block a server. A server limits
+//! similar lines ([`log_limit`]), and logs its own panics as bugs.
 
 mod line_format;
 
+use crate::log_limit::{self, LogLimit};
 use howdah_background_writer::standard_error;
 use line_format::LineFormat;
 use std::io::{self, IsTerminal};
+use std::panic::PanicHookInfo;
 use std::time::Duration;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::prelude::*;
@@ -49,13 +52,29 @@ pub fn start(writing: Writing) -> Diagnostics {
         .with_writer(writer)
         .with_ansi(io::stderr().is_terminal())
         .log_internal_errors(false);
-    let _ = tracing_subscriber::registry().with(lines.with_filter(targets)).try_init();
+    let _ = match writing {
+        Writing::Direct => tracing_subscriber::registry().with(lines.with_filter(targets)).try_init(),
+        Writing::Background => {
+            std::panic::set_hook(Box::new(log_panic));
+            tracing_subscriber::registry().with(lines.with_filter(targets.and(LogLimit))).try_init()
+        }
+    };
     Diagnostics { writing }
+}
+
+/// One line for a panic, which standard error's own hook would write as several, and without a background thread.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let payload = panic.payload();
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown");
+    let location = panic.location().map(ToString::to_string).unwrap_or_default();
+    tracing::error!("howdah panicked at {location}, which is a bug; please report it: {text}");
 }
 
 impl Drop for Diagnostics {
     fn drop(&mut self) {
         if self.writing == Writing::Background {
+            log_limit::report();
             standard_error().finish(EXIT_TIMEOUT);
         }
     }

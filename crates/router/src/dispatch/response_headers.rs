@@ -22,7 +22,10 @@ pub fn change<B>(response: &mut Response<B>, changes: &[HeaderChange], subject: 
         match value.map(|value| HeaderValue::from_str(&value)) {
             None => drop(response.headers_mut().remove(name)),
             Some(Ok(value)) => {
-                response.headers_mut().insert(name, value);
+                if response.headers_mut().try_insert(name, value).is_err() {
+                    tracing::error!("an action's \"response_headers\" are too many: the rest is left out");
+                    return;
+                }
                 remember_case(response, &change.written);
             }
             Some(Err(_)) => {

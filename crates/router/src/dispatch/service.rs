@@ -8,6 +8,7 @@ use crate::dispatch::{application, framing, response_headers};
 use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
 use crate::once_per_minute::OncePerMinute;
+use crate::panics::{Panicked, contained, inject};
 use crate::product;
 use crate::request::authority;
 use crate::request::incoming::IncomingBody;
@@ -34,8 +35,27 @@ const CLIENT_LEFT: u16 = 499;
 /// The reasons of answers 400 that were logged, for each client.
 static BAD_REQUESTS: LazyLock<OncePerMinute<(String, &'static str)>> = LazyLock::new(OncePerMinute::new);
 
-/// Answers a request.
+/// Answers a request. A bug of howdah costs no more than this request, which is answered 500.
 pub async fn answer(
+    dispatcher: Rc<Dispatcher>,
+    peer: Rc<Peer>,
+    clock: Rc<Clock>,
+    request: http::Request<IncomingBody>,
+) -> Response<ResponseBody<ActionBody>> {
+    let respond = respond(Rc::clone(&dispatcher), Rc::clone(&peer), Rc::clone(&clock), request);
+    match contained(respond).await {
+        Ok(response) => response,
+        Err(Panicked) => {
+            let mut response = Failure::Internal.response();
+            dispatcher.views.of_listener(peer.listener).error_pages().apply(&mut response);
+            // The rest of the request may be unread.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response.map(|page| ResponseBody::bytes(page).ends_request(clock, None, None))
+        }
+    }
+}
+
+async fn respond(
     dispatcher: Rc<Dispatcher>,
     peer: Rc<Peer>,
     clock: Rc<Clock>,
@@ -57,8 +77,10 @@ pub async fn answer(
         Err(failure) => (String::new(), RequestPath::root(), Some(failure)),
     };
     let log = dispatcher.log_sink(view.configuration());
-    let mut unanswered = Unanswered { log, request: Some((&parts, &peer, &origin, &host)) };
+    let mut unanswered =
+        Unanswered { log, request: Some((&parts, &peer, &origin, &host)), context: Rc::clone(&context) };
     let mut subject = Subject::new(&parts, &peer, &origin, &host, path);
+    inject("answer", subject.path.text());
     let answer = match refused {
         Some(failure) => Err(failure),
         None => Rc::clone(&context)
@@ -102,7 +124,7 @@ pub async fn answer(
             log.entry(&answered.framed(framing::of(&parts, &response)), origin.since)
         }
     });
-    response.map(|body| body.ends_request(clock, entry, context))
+    response.map(|body| body.ends_request(clock, entry, Some(context)))
 }
 
 /// The host and the path of a request, or the reason why it has none.
@@ -161,18 +183,25 @@ fn closes<B>(response: &Response<B>) -> bool {
     response.headers().get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
 }
 
-/// A request without an answer so far. Dropped with its request, it is logged: the client left.
+/// A request without an answer so far. Dropped with its request, it is logged: the client left, or howdah has a bug.
 struct Unanswered<'a> {
     log: Option<LogSink<'a>>,
     request: Option<(&'a Parts, &'a Peer, &'a Origin, &'a str)>,
+    context: Rc<LogContext>,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if let (Some(log), Some((parts, peer, origin, host))) = (self.log, self.request) {
+        let Some((parts, peer, origin, host)) = self.request else { return };
+        let is_bug = std::thread::panicking();
+        if is_bug {
+            self.context.scope(|| tracing::error!("a bug of howdah: answering 500"));
+        }
+        if let Some(log) = self.log {
             let path = RequestPath::normalise(parts.uri.path()).unwrap_or_else(|_| RequestPath::root());
             let subject = Subject::new(parts, peer, origin, host, path);
-            let entry = StatusCode::from_u16(CLIENT_LEFT)
+            let status = if is_bug { StatusCode::INTERNAL_SERVER_ERROR.as_u16() } else { CLIENT_LEFT };
+            let entry = StatusCode::from_u16(status)
                 .ok()
                 .filter(|status| !log.skips(|| as_sent(&subject), *status))
                 .and_then(|status| log.entry(&subject.answered(status, &HeaderMap::new()), origin.since));

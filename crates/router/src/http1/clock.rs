@@ -374,3 +374,34 @@ impl Clock {
         }
     }
 }
+
+impl Drop for Clock {
+    /// A connection that ended by a panic has an open request or tunnel.
+    fn drop(&mut self) {
+        if matches!(self.phase.get(), Phase::Busy | Phase::Tunnel) {
+            self.load.request_ended();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_protocol::router_messages::RouterLoad;
+
+    #[test]
+    fn a_clock_that_is_dropped_in_a_request_leaves_no_count() {
+        let load = Arc::new(Load::default());
+        let open = load.connection_began();
+        let clock = Clock::new(Arc::clone(&load), 1, false);
+        clock.request_began();
+        drop(clock);
+        let tunnel = Clock::new(Arc::clone(&load), 1, false);
+        tunnel.enter(Phase::Tunnel);
+        drop((tunnel, open));
+        let mut report = RouterLoad::default();
+        load.add_to(&mut report);
+        assert_eq!((report.connections_accepted, report.connections_closed), (1, 1));
+        assert_eq!((report.connections_active, report.requests_total), (0, 1));
+    }
+}

@@ -5,6 +5,7 @@
 use crate::net::connection_limit::ConnectionPermit;
 use crate::net::transport::Accepted;
 use crate::net::watch::watch;
+use crate::panics::spawn_essential;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, acceptfrom_with, getsockname};
 use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
@@ -16,7 +17,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tokio::task::spawn_local;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -41,6 +41,9 @@ pub struct Entrance {
 pub trait Acceptor: 'static {
     /// A permit for a connection that may be accepted; `None` at the limit.
     fn permit(&self) -> Option<ConnectionPermit>;
+
+    /// A connection cannot be accepted. The next attempt follows after a pause.
+    fn cannot_accept(&self, error: &io::Error);
 
     /// Takes an accepted connection.
     fn take(self: &Rc<Self>, accepted: Accepted, entrance: Entrance);
@@ -84,7 +87,7 @@ pub fn accept<D: 'static>(
     let entrance = move |permit| Entrance { listener: id, tls: tls.borrow().clone(), permit };
     let listening = watch(listening.try_clone()?)?;
     let acceptor = Rc::clone(acceptor);
-    spawn_local(async move {
+    spawn_essential(async move {
         let mut when_closed = None;
         loop {
             tokio::select! {
@@ -125,6 +128,7 @@ async fn take(acceptor: &Rc<impl Acceptor>, entrance: Entrance, accepted: io::Re
         Ok(accepted) => acceptor.take(accepted, entrance),
         Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
         Err(error) => {
+            acceptor.cannot_accept(&error);
             if LOGGED_AT.get().is_none_or(|at| at.elapsed() > LOG_PAUSE) {
                 LOGGED_AT.set(Some(Instant::now()));
                 tracing::error!(%error, "cannot accept connections; they wait in the backlog (see `ulimit -n`)");

@@ -1,6 +1,7 @@
 //! The load of a thread, in counters that other threads may read.
 
 use howdah_protocol::router_messages::RouterLoad;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of a thread.
@@ -12,6 +13,10 @@ pub struct Load {
     requests: AtomicU64,
 }
 
+/// A connection that counts as open until this is dropped.
+#[derive(Debug)]
+pub struct OpenConnection(Arc<Load>);
+
 // === impl Load ===
 
 impl Load {
@@ -22,13 +27,9 @@ impl Load {
     }
 
     /// A connection was accepted.
-    pub fn connection_began(&self) {
+    pub fn connection_began(self: &Arc<Load>) -> OpenConnection {
         self.accepted.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A connection is closed.
-    pub fn connection_ended(&self) {
-        self.closed.fetch_add(1, Ordering::Relaxed);
+        OpenConnection(Arc::clone(self))
     }
 
     /// A request began on a connection.
@@ -53,5 +54,11 @@ impl Load {
         report.connections_closed += self.closed.load(Ordering::Relaxed);
         report.connections_active += self.active.load(Ordering::Relaxed);
         report.requests_total += self.requests.load(Ordering::Relaxed);
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.closed.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! A generation, as the router's threads share it: its channel, its queue, and its reports to the supervisor.
 
+use crate::panics::AbortOnPanic;
 use crate::php::admission::{
     Arrival, RequestKind, SUSPECTS_PER_SECOND, SharedKillers, SharedQueue, SharedRefusals, Slots, TooBusy, Verdict,
 };
@@ -319,6 +320,7 @@ impl SharedGeneration {
             // A weak reference: the task must not keep alive a generation that is no longer used.
             let generation = Arc::downgrade(self);
             tokio::spawn(async move {
+                let _abort = AbortOnPanic;
                 loop {
                     sleep(REPEAT_DEMAND).await;
                     let Some(generation) = generation.upgrade() else { return };

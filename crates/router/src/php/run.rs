@@ -13,9 +13,11 @@ use crate::php::{cgi, response_head, retry};
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
+use bytes::Bytes;
 use howdah_channel::request::RequestHeadWriter;
 use howdah_config::{Http, Retry};
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::StatusCode;
+use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use hyper::body::Body;
 use std::path::Path;
@@ -101,7 +103,13 @@ async fn attempt(
     let running = port::submit(port, write_head, &memory, remainder, spool_folder, wait).await?;
     let request = CancelOnDrop { port: Rc::clone(port), running };
     let started = port::head(port, &request.running).await?;
-    let (head, first) = response_head::read(&started, parts)?;
+    let (head, first) = response_head::read(&started, parts, &port.generation.application)?;
+    if head.status() == StatusCode::RESET_CONTENT {
+        // RFC 9110, 15.3.6: it has no content. A client that expects none would take a body for the next response.
+        let mut head = head;
+        head.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        return Ok(head.map(|()| PhpBody::complete(Bytes::new())));
+    }
     let body = if started.complete { PhpBody::complete(first) } else { PhpBody::streamed(first, request) };
     Ok(head.map(|()| body))
 }

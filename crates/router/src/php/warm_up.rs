@@ -10,6 +10,7 @@
 //! wrong, not the application.
 
 use crate::net::peer::Peer;
+use crate::panics::{Panicked, contained};
 use crate::php::cgi;
 use crate::php::generation::SharedGeneration;
 use crate::php::port::{self, CancelOnDrop, GenerationPort, Remainder, RunningRequest};
@@ -82,11 +83,15 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
         }
         Ok(())
     };
-    let result = timeout(LONGEST_WARM_UP, all).await;
-    let result = result.unwrap_or_else(|_| {
-        let name = current.map(name).unwrap_or_default();
-        Err(format!("{name} had no answer when the warm-up had taken {} s", LONGEST_WARM_UP.as_secs()))
-    });
+    let result = contained(timeout(LONGEST_WARM_UP, all)).await;
+    let name = || current.map(name).unwrap_or_default();
+    let result = match result {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => {
+            Err(format!("{} had no answer when the warm-up had taken {} s", name(), LONGEST_WARM_UP.as_secs()))
+        }
+        Err(Panicked) => Err(format!("{} met a bug of howdah; the log has a line about it", name())),
+    };
     order.supervisor.send(&FromRouter::WarmUpEnded { generation: port.generation.id, failure: result.err() });
 }
 
@@ -164,7 +169,8 @@ fn parts(request: &WarmUpRequest) -> Result<Parts, Failure> {
     headers.insert(USER_AGENT, AGENT);
     for (name, value) in &request.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(()))?;
-        headers.insert(name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad(()))?);
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad(()))?;
+        headers.try_insert(name, value).map_err(|_| Failure::HeadTooLarge)?;
     }
     parts.headers = headers;
     Ok(parts)

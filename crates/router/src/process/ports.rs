@@ -1,6 +1,7 @@
 //! A thread's ports to generations, and the eventfds by which workers wake the thread.
 
 use crate::net::watch::watch;
+use crate::panics::spawn_essential;
 use crate::php::{GenerationPort, SharedGeneration};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::cell::RefCell;
@@ -9,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
-use tokio::task::{AbortHandle, spawn_local};
+use tokio::task::AbortHandle;
 
 /// All ports of a thread that are in use: those of the active view, and of older ones.
 pub struct Ports {
@@ -46,7 +47,7 @@ impl Ports {
         }
         let port = Rc::new(GenerationPort::new(Arc::clone(generation), self.thread));
         let bell = generation.take_bell(usize::from(self.thread)).and_then(|bell| match watch(bell) {
-            Ok(bell) => Some(spawn_local(answer_bell(bell)).abort_handle()),
+            Ok(bell) => Some(spawn_essential(answer_bell(bell)).abort_handle()),
             Err(error) => {
                 tracing::error!(%error, "a thread cannot watch its workers (see `ulimit -n`); it polls them every 250 ms");
                 None

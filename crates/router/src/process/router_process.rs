@@ -9,6 +9,7 @@ use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
 use crate::net::tls::{CertificatePems, TlsConfigs};
+use crate::panics::{AbortOnPanic, inject};
 use crate::php::{SharedGeneration, WarmUpOrder};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
@@ -67,7 +68,7 @@ pub fn run() -> io::Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     boot.identity.assume(boot.user.as_deref())?;
     die_with_supervisor(&control)?;
-    let mut process = RouterProcess::start(&control, &boot, ConnectionLimit::of_descriptors(most))?;
+    let mut process = RouterProcess::start(&control, &boot, most)?;
     while let Some((message, descriptors)) = receive(&control)? {
         if matches!(message, ToRouter::Drain) {
             process.send_to_all(|| ThreadCommand::Drain);
@@ -93,29 +94,33 @@ fn receive(control: &ControlSocket) -> io::Result<Option<(ToRouter, Vec<OwnedFd>
 // === impl RouterProcess ===
 
 impl RouterProcess {
-    fn start(
-        control: &Arc<ControlSocket>,
-        boot: &RouterBoot,
-        limit: Arc<ConnectionLimit>,
-    ) -> io::Result<RouterProcess> {
+    fn start(control: &Arc<ControlSocket>, boot: &RouterBoot, descriptors: u64) -> io::Result<RouterProcess> {
+        let limit = ConnectionLimit::of_descriptors(descriptors);
+        let supervisor = SupervisorLink::new(Arc::clone(control))?;
         let count = boot.threads.max(1);
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let loads: Arc<[Arc<Load>]> = (0..count).map(|_| Arc::new(Load::default())).collect();
         let mut threads = Vec::new();
         for (index, receiver) in (0..count).zip(receivers) {
-            let (threads_commands, loads, limit) = (commands.clone(), Arc::clone(&loads), Arc::clone(&limit));
-            let setup = Setup { index, all_threads: threads_commands, loads, limit, commands: receiver };
+            let setup = Setup {
+                index,
+                all_threads: commands.clone(),
+                loads: Arc::clone(&loads),
+                limit: Arc::clone(&limit),
+                descriptors,
+                supervisor: supervisor.clone(),
+                commands: receiver,
+            };
             threads.push(std::thread::Builder::new().name(format!("event loop {index}")).spawn(|| {
-                let abort = AbortOnPanic;
+                let _abort = AbortOnPanic;
                 if let Err(error) = thread::run(setup) {
                     tracing::error!(%error, "an event loop cannot start; the router ends");
                     std::process::exit(1);
                 }
-                std::mem::forget(abort);
             })?);
         }
         Ok(RouterProcess {
-            supervisor: SupervisorLink::new(Arc::clone(control))?,
+            supervisor,
             control: Arc::clone(control),
             threads,
             commands,
@@ -198,6 +203,7 @@ impl RouterProcess {
         let certificates: CertificatePems = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
         let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
         let version = new.version;
+        inject("configuration", &format!("configuration {version}"));
         let configuration = match Configuration::parse(&text) {
             Ok(configuration) => configuration,
             Err(error) => {
@@ -295,16 +301,6 @@ impl RouterProcess {
             }
         }
         Ok(())
-    }
-}
-
-/// Without the thread, its connections would hang: it is better to start another router.
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        tracing::error!("an event loop panicked; the router ends");
-        std::process::abort();
     }
 }
 

@@ -13,12 +13,15 @@ use crate::net::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::net::load::Load;
 use crate::net::peer::Peer;
 use crate::net::transport::{Accepted, Transport};
+use crate::panics::{inject, spawn_essential};
 use crate::php::{SWEEP, Warming};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::connections::Connections;
 use crate::process::ports::Ports;
 use crate::request::incoming::IncomingBody;
-use crate::supervisor_link::ReportOnDrop;
+use crate::supervisor_link::{ReportOnDrop, SupervisorLink};
+use howdah_protocol::router_messages::FromRouter;
+use nix::sys::resource::{Resource, getrlimit};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -38,6 +41,10 @@ pub struct Setup {
     pub loads: Arc<[Arc<Load>]>,
     /// The limit of connections, which all threads share.
     pub limit: Arc<ConnectionLimit>,
+    /// The limit of descriptors that the process has set for itself.
+    pub descriptors: u64,
+    /// Receives reports of the thread.
+    pub supervisor: SupervisorLink,
     /// Its commands.
     pub commands: mpsc::UnboundedReceiver<ThreadCommand>,
 }
@@ -58,6 +65,8 @@ struct Thread {
     all_threads: Vec<mpsc::UnboundedSender<ThreadCommand>>,
     loads: Arc<[Arc<Load>]>,
     limit: Arc<ConnectionLimit>,
+    descriptors: u64,
+    supervisor: SupervisorLink,
 }
 
 /// How often a draining thread checks whether its connections are closed.
@@ -102,10 +111,12 @@ async fn serve(setup: Setup) {
         all_threads: setup.all_threads,
         loads: setup.loads,
         limit: setup.limit,
+        descriptors: setup.descriptors,
+        supervisor: setup.supervisor,
     });
     CURRENT.with_borrow_mut(|current| *current = Some(Rc::clone(&thread)));
-    spawn_local(sweep(Rc::clone(&thread)));
-    spawn_local(run_on_request(Rc::clone(&thread)));
+    spawn_essential(sweep(Rc::clone(&thread)));
+    spawn_essential(run_on_request(Rc::clone(&thread)));
 
     let mut commands = setup.commands;
     while !thread.draining.get() {
@@ -159,6 +170,7 @@ async fn serve_connection(thread: &Rc<Thread>, accepted: Accepted, entrance: Ent
     let remote_addr = Rc::clone(&peer.remote_addr);
     let dispatcher = &thread.dispatcher;
     let answer = |peer, clock: Rc<Clock>, request: hyper::Request<hyper::body::Incoming>| {
+        inject("connection", request.uri().path());
         let request = request.map(|body| IncomingBody::new(body, &clock));
         dispatch::answer(Rc::clone(dispatcher), peer, clock, request)
     };
@@ -184,11 +196,11 @@ impl Thread {
     }
 
     fn spawn(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
-        self.load().connection_began();
+        let open = self.load().connection_began();
         let thread = Rc::clone(self);
         spawn_local(async move {
+            let _open = open;
             serve_connection(&thread, accepted, entrance).await;
-            thread.load().connection_ended();
         });
     }
 
@@ -262,6 +274,17 @@ impl Acceptor for Thread {
             self.connections.make_room();
         }
         permit
+    }
+
+    /// Another process of the same user may have lowered the limit of descriptors (prlimit). Connections would wait until the
+    /// router is replaced. A shortage under load passes, and is only logged.
+    fn cannot_accept(&self, error: &io::Error) {
+        if let Ok((now, _)) = getrlimit(Resource::RLIMIT_NOFILE)
+            && now < self.descriptors
+        {
+            let reason = format!("{error}; its limit of open files was lowered from {} to {now}", self.descriptors);
+            self.supervisor.send(&FromRouter::CannotAccept { reason });
+        }
     }
 
     /// Keeps a connection, or gives it to a thread that has clearly fewer.

@@ -3,10 +3,11 @@
 use crate::net::transport::Transport;
 use crate::proxy::socket::UpstreamSocket;
 use howdah_config::Endpoint;
+use howdah_protocol::refused_descriptors::refuse_descriptors;
 use std::fmt;
 use std::io;
 use std::time::Duration;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixSocket};
 use tokio::time::{sleep, timeout};
 
 /// The pause before a retry when the backlog of a Unix socket is full. For TCP the kernel retries.
@@ -49,7 +50,9 @@ async fn connect_unix(path: &[u8]) -> io::Result<Transport> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::OsStr::from_bytes(path);
     loop {
-        match UnixStream::connect(path).await {
+        let socket = UnixSocket::new_stream()?;
+        refuse_descriptors(&socket);
+        match socket.connect(path).await {
             Ok(stream) => return Ok(Transport::Unix(stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
             Err(error) => return Err(error),

@@ -4,6 +4,7 @@
 //! - `balance`: which server of an upstream is next; `retry`: which requests may be sent twice
 //! - `pool`, `connect`, `socket`: connections, and which servers are down
 //! - `head`, `forwarded_headers`, `target`, `hop_by_hop`, `upgrade`: which parts of a message's head are passed on, and how it is framed
+//! - `line_ends`: the strictness of a response's head
 //! - `exchange`, `request_body`, `response_body`, `timeout`: one request on one connection, streamed both ways
 //! - `tunnel`: WebSockets
 //!
@@ -17,6 +18,7 @@ mod exchange;
 mod forwarded_headers;
 mod head;
 mod hop_by_hop;
+mod line_ends;
 mod pool;
 mod request_body;
 mod response_body;

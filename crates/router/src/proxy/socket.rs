@@ -1,7 +1,8 @@
 //! A socket to an upstream. It records what hyper does not report: the time of the last write, and whether a response
-//! has begun.
+//! has begun. It ends with an error if a line of a response's head ends with LF alone.
 
 use crate::net::transport::Transport;
+use crate::proxy::line_ends::LineEnds;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 pub struct UpstreamSocket {
     transport: Transport,
     progress: Arc<SocketProgress>,
+    line_ends: LineEnds,
 }
 
 /// The progress on a socket. hyper requires a socket that can be sent to other threads, for a change of the protocol;
@@ -64,7 +66,7 @@ impl SocketProgress {
 impl UpstreamSocket {
     /// Wraps a connected socket.
     pub fn new(transport: Transport) -> UpstreamSocket {
-        UpstreamSocket { transport, progress: Arc::new(SocketProgress::new()) }
+        UpstreamSocket { transport, progress: Arc::new(SocketProgress::new()), line_ends: LineEnds::new() }
     }
 
     /// Its progress, readable while hyper owns the stream.
@@ -88,8 +90,15 @@ impl AsyncRead for UpstreamSocket {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.transport).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.progress.has_read.store(true, Ordering::Relaxed);
+        let new = &buffer.filled()[before..];
+        if !new.is_empty() {
+            if !self.progress.has_read.swap(true, Ordering::Relaxed) {
+                self.line_ends = LineEnds::new();
+            }
+            if !self.line_ends.pass(new) {
+                let problem = "a line of its head ends with LF alone";
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, problem)));
+            }
         }
         result
     }

@@ -1,6 +1,7 @@
 //! Decides whether a connection changes its protocol: the client must request it, and the upstream must agree.
 //!
-//! `h2c` is never passed on: it is HTTP again, and its requests would bypass the routes.
+//! `h2c` is never passed on: it is HTTP again, and its requests would bypass the routes. Neither is a protocol that is no
+//! name: another program may read `"h2c"` or `h2c;q=1` as h2c.
 
 use crate::proxy::hop_by_hop::has_option;
 use http::header::{HeaderMap, HeaderValue, UPGRADE};
@@ -20,8 +21,7 @@ pub fn requested(request: &Parts, has_body: bool) -> Option<HeaderValue> {
         return None;
     }
     let mut names = split(protocols);
-    let is_other = |name: &[u8]| !name.is_empty() && !is_http(name);
-    names.all(is_other).then(|| protocols.clone())
+    names.all(|name| is_protocol(name) && !is_http(name)).then(|| protocols.clone())
 }
 
 /// Whether a 101 changes to a protocol that was requested.
@@ -34,6 +34,18 @@ pub fn is_granted(response: &HeaderMap, requested: &HeaderValue) -> bool {
 
 fn split(protocols: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     protocols.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Whether this is a name, perhaps with a version (RFC 9110, 7.8).
+fn is_protocol(protocol: &[u8]) -> bool {
+    let mut parts = protocol.split(|byte| *byte == b'/');
+    let is_token = |part: &[u8]| !part.is_empty() && part.iter().all(|byte| is_token_byte(*byte));
+    parts.by_ref().take(2).all(is_token) && parts.next().is_none()
+}
+
+/// RFC 9110, 5.6.2.
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 fn is_http(name: &[u8]) -> bool {
@@ -56,7 +68,7 @@ mod tests {
     #[test]
     fn an_upgrade_needs_all_of_its_headers() {
         type Headers<'a> = &'a [(&'a str, &'a str)];
-        let cases: [(&str, Headers<'_>, bool); 11] = [
+        let cases: [(&str, Headers<'_>, bool); 16] = [
             ("GET", &[("connection", "Upgrade"), ("upgrade", "websocket")], true),
             ("GET", &[("connection", "keep-alive, upgrade"), ("upgrade", "WebSocket")], true),
             ("GET", &[("connection", "upgrade"), ("upgrade", "a/1, b")], true),
@@ -67,6 +79,11 @@ mod tests {
             ("GET", &[("connection", "upgrade, http2-settings"), ("upgrade", "h2c")], false),
             ("GET", &[("connection", "upgrade"), ("upgrade", "websocket, H2C")], false),
             ("GET", &[("connection", "upgrade"), ("upgrade", "HTTP/2.0")], false),
+            ("GET", &[("connection", "upgrade"), ("upgrade", "\"h2c\"")], false),
+            ("GET", &[("connection", "upgrade"), ("upgrade", "h2c;q=1")], false),
+            ("GET", &[("connection", "upgrade"), ("upgrade", "websocket, h2c/")], false),
+            ("GET", &[("connection", "upgrade"), ("upgrade", "websocket h2c")], false),
+            ("GET", &[("connection", "upgrade"), ("upgrade", "a/1/h2c")], false),
             ("POST", &[("connection", "upgrade"), ("upgrade", "websocket")], false),
         ];
         for (method, headers, expected) in cases {

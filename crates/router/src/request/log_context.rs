@@ -28,6 +28,10 @@ pub struct WithLogContext<F> {
     future: F,
 }
 
+/// The context of the thread before [`LogContext::scope`]. It is set again when this is dropped, also by a panic, which
+/// costs only one request.
+struct Former(Option<Rc<LogContext>>);
+
 thread_local! {
     static CURRENT: RefCell<Option<Rc<LogContext>>> = const { RefCell::new(None) };
 }
@@ -51,10 +55,8 @@ impl LogContext {
 
     /// Calls `act` while this is the context of the thread's log lines.
     pub fn scope<T>(self: &Rc<Self>, act: impl FnOnce() -> T) -> T {
-        let before = CURRENT.replace(Some(Rc::clone(self)));
-        let result = act();
-        CURRENT.set(before);
-        result
+        let _former = Former(CURRENT.replace(Some(Rc::clone(self))));
+        act()
     }
 
     /// The future, whose log lines have this context.
@@ -77,6 +79,12 @@ pub fn current_request_fields() -> Vec<(&'static str, String)> {
         application.chain(request).collect()
     };
     CURRENT.with_borrow(|current| current.as_deref().map(fields).unwrap_or_default())
+}
+
+impl Drop for Former {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
 }
 
 impl<F: Future + Unpin> Future for WithLogContext<F> {
@@ -109,5 +117,12 @@ mod tests {
         };
         assert_eq!((one, two), (expected("a", "/1"), expected("b", "/2")));
         assert!(current_request_fields().is_empty());
+    }
+
+    #[test]
+    fn a_panic_ends_the_context() {
+        let context = LogContext::new(Method::GET, Uri::from_static("/"), "127.0.0.1".into());
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| context.scope(|| panic!("a bug"))));
+        assert!(panicked.is_err() && current_request_fields().is_empty());
     }
 }

@@ -72,7 +72,7 @@ impl<S: Source> ResponseBody<S> {
         mut self,
         clock: Rc<Clock>,
         entry: Option<Box<LogEntry>>,
-        context: Rc<LogContext>,
+        context: Option<Rc<LogContext>>,
     ) -> ResponseBody<S> {
         if let Content::Source(source) = &mut self.content
             && let Some(upstream) = source.take_tunnel()
@@ -81,7 +81,7 @@ impl<S: Source> ResponseBody<S> {
         }
         self.clock = Some(clock);
         self.log = entry;
-        self.context = Some(context);
+        self.context = context;
         self
     }
 }

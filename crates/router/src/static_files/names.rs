@@ -1,22 +1,42 @@
-//! The names of files that are never sent: dot files and PHP sources.
+//! The names of files that are never sent: dot files, and PHP sources with their backups.
 //!
 //! Pure functions of a normalised path ([`RequestPath`](crate::request::path::RequestPath)). They refuse too much rather than too
-//! little: `x.php.`, `x.php ` and `X.PHP/` count as PHP sources, because some other server or file system may think so.
+//! little: `x.php.`, `x.php ` and `X.PHP/` count as PHP sources, because some other server or file system may think so, and
+//! so do the copies that editors, version control and operators leave: `x.php~`, `x.php.bak`, `#x.php#`, `x.php_old`.
+
+/// The last extensions of files that a site publishes, also if PHP made them: `x.php.html`. Any other one behind PHP's is a
+/// copy of a source.
+const PUBLISHED: [&str; 20] = [
+    "avif", "css", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "json", "map", "md", "mjs", "pdf", "png", "svg",
+    "txt", "webp", "xhtml", "xml",
+];
 
 /// Whether a segment of the path begins with a dot. `.well-known` (RFC 8615) is public, and not hidden.
 pub(super) fn is_hidden(relative_path: &str) -> bool {
     relative_path.split('/').any(|segment| segment.starts_with('.') && segment != ".well-known")
 }
 
-/// Whether the last segment of the path names a PHP source.
+/// Whether the last segment of the path names a PHP source, or a copy of one: one of its extensions is PHP's, and the last
+/// one is not [`PUBLISHED`].
 pub(super) fn is_php_source(path: &str) -> bool {
     let path = path.trim_end_matches(['/', '.', ' ']);
     let name = path.rsplit('/').next().unwrap_or(path);
-    let Some((_, extension)) = name.rsplit_once('.') else { return false };
-    match extension.as_bytes() {
-        [p @ .., last] if p.eq_ignore_ascii_case(b"php") => matches!(last, b'3'..=b'8' | b's' | b'S'),
-        extension => [&b"php"[..], b"phtml", b"phar"].iter().any(|php| extension.eq_ignore_ascii_case(php)),
-    }
+    let Some((_, last)) = name.rsplit_once('.') else { return false };
+    name.split('.').skip(1).any(is_php_extension) && !PUBLISHED.iter().any(|known| last.eq_ignore_ascii_case(known))
+}
+
+/// All that begins with `php` or `pht` (`phtml`, `php5`, `phps`, `php~`), and `phar` and `inc`, also with an appendix
+/// (`inc~`, `inc_old`).
+fn is_php_extension(extension: &str) -> bool {
+    let begins_with = |prefix: &str| {
+        let beginning = extension.as_bytes().get(..prefix.len());
+        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix.as_bytes()))
+    };
+    let ends_after = |length: usize| extension.as_bytes().get(length).is_none_or(|next| !next.is_ascii_alphanumeric());
+    begins_with("php")
+        || begins_with("pht")
+        || (begins_with("phar") && ends_after(4))
+        || (begins_with("inc") && ends_after(3))
 }
 
 #[cfg(test)]
@@ -37,15 +57,28 @@ mod tests {
     #[test]
     fn php_sources_are_recognized_by_their_names() {
         let sources = "x.php x.PHP x.pHp /a/x.phtml x.phar x.phps x.PHPS x.php3 x.php4 x.php5 x.php6 x.php7 x.PHP8 \
-                       x.php. x.php... x.php/ x.php// /a/.php x.jpg.php x.php./";
+                       x.php. x.php... x.php/ x.php// /a/.php x.jpg.php x.php./ x.pht x.phtm x.phpt x.php2 x.php10 \
+                       x.inc x.INC lib.inc.old";
         for path in sources.split(' ') {
             assert!(is_php_source(path), "{path}");
         }
         assert!(is_php_source("x.php "));
         assert!(is_php_source("x.php . /"));
-        for path in "x php /php x.html x.php.jpg x.php2 x.php9 x.php10 x.phpx x.inc x.php/a.css x.ph x.phtm".split(' ')
+        for path in
+            "x php /php x.html x.php.jpg x.php.html x.php.TXT x.php/a.css x.ph x.include x.inc.js x.pharo phpinfo"
+                .split(' ')
         {
             assert!(!is_php_source(path), "{path}");
         }
+    }
+
+    #[test]
+    fn copies_of_php_sources_are_recognized() {
+        let copies = "x.php~ x.php.bak x.phtml~ x.php.orig x.php.swp x.php_old #x.php# x.php-2024 x.php.1 x.php,v x.php.save \
+                      x.phpbak x.php.~1~ x.PHP.BAK x.php.zip x.php.gz x.inc~ x.inc.bak x.phar.old x.php.dpkg-old x.php#";
+        for path in copies.split(' ') {
+            assert!(is_php_source(path), "{path}");
+        }
+        assert!(is_php_source("x.php (copy)") && is_php_source("a/Copy of x.php"));
     }
 }

@@ -1,28 +1,30 @@
 //! The control API's socket: HTTP/1.1, one request for each connection, on a unix socket or a loopback port.
 //!
-//! A unix socket is only for its owner and root: its file is 0600, and the kernel names the
-//! user at the other end. Each request goes to the event loop as a [`ControlRequest`]. A connection that cannot be accepted
+//! Both are only for howdah's user and root. A unix socket's file is 0600, and the kernel names the user at the other end; on
+//! a port, the kernel's tables do. Each request goes to the event loop as a [`ControlRequest`]. A connection that cannot be accepted
 //! is logged, and the next one is awaited.
 
 use crate::api::answer::ApiAnswer;
 use crate::api::request::ControlRequest;
+use crate::os::tcp_peer;
 use howdah_config::{Address, Refusal};
+use howdah_protocol::refused_descriptors::close_elsewhere;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN, SERVER};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{mpsc, oneshot};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// The most bytes of a body: a configuration that is longer is refused by its parser anyway.
 const MAX_BODY_BYTES: u64 = 16 << 20;
@@ -30,6 +32,8 @@ const MAX_BODY_BYTES: u64 = 16 << 20;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How many clients of a port are looked up at one time.
+const LOOKUPS: usize = 4;
 
 /// A socket that listens.
 #[derive(Debug)]
@@ -68,15 +72,24 @@ impl ControlListener {
 
     /// Accepts and serves without end.
     pub async fn serve(self, requests: mpsc::UnboundedSender<ControlRequest>) {
+        let lookups = Arc::new(Semaphore::new(LOOKUPS));
         loop {
             let accepted = match &self {
                 ControlListener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
                     if is_trusted(&stream) {
                         tokio::spawn(serve(stream, requests.clone(), Reach::File));
+                    } else if let Ok(stream) = stream.into_std() {
+                        // With an older kernel, it may hold descriptors.
+                        close_elsewhere(stream);
                     }
                 }),
-                ControlListener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                    tokio::spawn(serve(stream, requests.clone(), Reach::Port));
+                ControlListener::Tcp(listener) => listener.accept().await.map(|(stream, peer)| {
+                    let (requests, lookups) = (requests.clone(), Arc::clone(&lookups));
+                    tokio::spawn(async move {
+                        if is_trusted_on_port(&stream, peer, &lookups).await {
+                            serve(stream, requests, Reach::Port).await;
+                        }
+                    });
                 }),
             };
             if let Err(error) = accepted {
@@ -115,14 +128,28 @@ impl Client {
 
 /// Whether root or the user who runs howdah is at the other end.
 fn is_trusted(stream: &tokio::net::UnixStream) -> bool {
+    stream.peer_cred().is_ok_and(|peer| is_trusted_user(peer.uid()))
+}
+
+fn is_trusted_user(user: u32) -> bool {
     let ours = rustix::process::geteuid().as_raw();
-    match stream.peer_cred() {
-        Ok(peer) if peer.uid() == 0 || peer.uid() == ours => true,
-        Ok(peer) => {
-            tracing::warn!("the control socket refused user id {}; only root and {ours} may use it", peer.uid());
+    let is_trusted = user == 0 || user == ours;
+    if !is_trusted {
+        tracing::warn!("the control socket refused user id {user}; only root and {ours} may use it");
+    }
+    is_trusted
+}
+
+/// The same for a port. A client that the kernel's tables do not show is refused.
+async fn is_trusted_on_port(stream: &TcpStream, peer: SocketAddr, lookups: &Semaphore) -> bool {
+    let (Ok(own), Ok(_turn)) = (stream.local_addr(), lookups.acquire().await) else { return false };
+    let found = tokio::task::spawn_blocking(move || tcp_peer::user_of(peer, own)).await;
+    match found.ok().flatten() {
+        Some(user) => is_trusted_user(user),
+        None => {
+            tracing::warn!(%peer, "the control socket refused a client whose user is not known");
             false
         }
-        Err(_) => false,
     }
 }
 
@@ -159,6 +186,10 @@ async fn answer(
     if is_of_a_web_page(&head.headers, reach) {
         let detail = "a web page may not use the control API; ask with curl or howdah, for localhost or an IP address";
         return Refusal::new(403, "Forbidden.", detail).into();
+    }
+    if reach == Reach::Port && head.method == Method::GET && head.uri.path().starts_with("/control/") {
+        let detail = "a GET on a port changes nothing, because links and pictures of a page are GETs; use POST";
+        return Refusal::new(405, howdah_config::answer::text::INVALID_METHOD, detail).into();
     }
     let body = match tokio::time::timeout(READ_TIMEOUT, read(body)).await {
         Ok(Ok(body)) => body,

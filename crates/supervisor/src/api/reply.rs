@@ -17,12 +17,16 @@ pub enum Reply {
     Restart(oneshot::Receiver<ChangeOutcome>),
     /// A profile has begun.
     Profile(oneshot::Receiver<ProfileOutcome>),
+    /// The end of a slow log is being read.
+    SlowLog(oneshot::Receiver<Result<Vec<u8>, String>>),
 }
 
 /// The status of a request that is valid, but failed.
 const FAILED: u16 = 500;
 /// The error of a profile that failed.
 pub const NOT_PROFILED: &str = "The application was not profiled.";
+/// The error of a slow log that cannot be read.
+pub const UNREADABLE: &str = "The slow log cannot be read.";
 
 // === impl Reply ===
 
@@ -40,6 +44,10 @@ impl Reply {
             Reply::Profile(outcome) => Some(match outcome.await.ok()? {
                 Ok(samples) => ApiAnswer::bytes(samples),
                 Err(problem) => Refusal::new(FAILED, NOT_PROFILED, problem).into(),
+            }),
+            Reply::SlowLog(tail) => Some(match tail.await.ok()? {
+                Ok(bytes) => ApiAnswer::bytes(bytes),
+                Err(problem) => Refusal::new(FAILED, UNREADABLE, problem).into(),
             }),
         }
     }

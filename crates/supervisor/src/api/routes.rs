@@ -113,7 +113,10 @@ impl Api {
         } else if let Some(path) = request.below("certificates") {
             certificates::get(path, control)
         } else if let Some(name) = request.application_in("status", "slow") {
-            slow_log::get(&name, control)
+            match slow_log::get(&name, control) {
+                Ok(reply) => return drop(request.reply.send(reply)),
+                Err(refusal) => Err(refusal),
+            }
         } else if request.below("status").is_some() || request.path == "/" {
             self.status.push((now, request));
             if control.runtime.router.is_running() {

@@ -149,7 +149,7 @@ fn versions(control: &Control) -> Option<Versions> {
     };
     let module =
         |php: Php| Module { version: full(&php).unwrap_or_else(|| php.version.to_string()), lib: php.executable };
-    let mut modules: Vec<_> = php::installed().into_iter().map(module).collect();
+    let mut modules: Vec<_> = php::known().into_iter().map(module).collect();
     match modules.len() {
         0 | 1 => modules.pop().map(Versions::One),
         _ => Some(Versions::Several(modules)),

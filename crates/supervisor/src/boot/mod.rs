@@ -58,6 +58,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         Some(account) => account,
         None => account_of(&configuration.settings)?,
     };
+    let router_account = start.router_account.clone().unwrap_or_else(|| account.of_router());
     let cores = available_parallelism().map_or(1, usize::from);
     let threads = configuration.settings.listen_threads.map_or(cores, |threads| threads as usize);
     let pid_file = start.pid_file.as_deref().map(PidFile::write).transpose()?;
@@ -71,6 +72,12 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
                  write 127.0.0.1:PORT or unix:/path, and go there with ssh"
             ));
         }
+        if matches!(address, Address::Tcp(_)) && rustix::process::geteuid().is_root() {
+            tracing::warn!(
+                "--control: {address} is open to every process of root, such as a proxy that an application can address; \
+                 unix:/path has the permissions of its file"
+            );
+        }
         let id = control_listeners.open(&address, ChosenBy::Control)?;
         control_listeners.listen(id, None, ChosenBy::Control)?;
         let socket = control_listeners.descriptor(id).map_err(system)?;
@@ -79,14 +86,14 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     }
     let threads = u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS);
     let defaults = Defaults {
-        account: account.clone(),
+        account,
         state_folder: start.state_dir.clone().or(start.runtime_dir),
         has_configuration: start.recognised.is_none(),
     };
     let runtime = Runtime {
         stage: Stage::Booting,
         generations: Generations::new(threads),
-        router: RouterHandle::new(account, threads),
+        router: RouterHandle::new(router_account, threads),
         listeners: Listeners::default(),
         certificates,
     };
@@ -108,7 +115,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     })
 }
 
-/// The account of the router, and of applications that name no user.
+/// The account of applications that name no user.
 fn account_of(settings: &Settings) -> Result<UserAccount, String> {
     match (&settings.user, &settings.group) {
         (Some(user), group) => {

@@ -24,8 +24,10 @@ pub const SUPERVISOR_TITLE: &str = "howdah (supervisor)";
 pub struct Start {
     /// The configuration's text; `None` is the stored one, or else an empty one.
     pub configuration: Option<String>,
-    /// The account of the router, and of applications that name no user; `None`: from the settings of the configuration.
+    /// The account of applications that name no user; `None`: from the settings of the configuration.
     pub account: Option<UserAccount>,
+    /// The account of the router; `None`: the router's own, or else that of such applications.
+    pub router_account: Option<UserAccount>,
     /// The kind of application that `howdah serve` recognised, for the first line; `None` for `howdah run`.
     pub recognised: Option<String>,
     /// The name of the configuration, if it is only checked: everything but the router is started, and exits again.

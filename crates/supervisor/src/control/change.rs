@@ -12,6 +12,7 @@ use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::{ChosenBy, Listeners};
 use crate::plan::application::{Plan, check_settings};
 use crate::plan::planning::{Planned, Planning};
+use crate::plan::socket_access;
 use howdah_config::Configuration;
 use howdah_protocol::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
@@ -241,6 +242,7 @@ impl Change {
         mut plans: Vec<Plan>,
         active: &ActiveConfiguration,
         chosen_by: ChosenBy,
+        socket_group: Option<u32>,
         runtime: &mut Runtime,
         now: Instant,
     ) -> Result<(), String> {
@@ -248,9 +250,14 @@ impl Change {
         let configuration = &self.next.configuration;
         check_settings(&configuration.settings)?;
         self.next.access_log = open_access_log(configuration, active)?;
-        // The howdah that runs may have the same addresses.
-        if !matches!(self.origin, Origin::Check) {
-            self.next.listeners = open_listeners(configuration, &mut runtime.listeners, chosen_by)?;
+        if matches!(self.origin, Origin::Check) {
+            // The howdah that runs may have the same addresses.
+            configuration
+                .listeners
+                .iter()
+                .try_for_each(|listener| socket_access::of(listener, socket_group).map(|_| ()))?;
+        } else {
+            self.next.listeners = open_listeners(configuration, &mut runtime.listeners, chosen_by, socket_group)?;
         }
         if let Origin::Deploy(deploy) = &self.origin {
             plans.iter_mut().for_each(|plan| plan.written = deploy.written_of(&plan.name));
@@ -289,10 +296,17 @@ fn open_listeners(
     configuration: &Configuration,
     listeners: &mut Listeners,
     chosen_by: ChosenBy,
+    socket_group: Option<u32>,
 ) -> Result<Vec<u64>, String> {
-    let ids = configuration.listeners.iter().map(|listener| match listeners.find(&listener.address) {
-        Some(id) => Ok(id),
-        None => listeners.open(&listener.address, chosen_by),
+    let ids = configuration.listeners.iter().map(|listener| {
+        let access = socket_access::of(listener, socket_group)?;
+        match listeners.find(&listener.address) {
+            Some(id) => Ok(id),
+            None => {
+                let id = listeners.open(&listener.address, chosen_by)?;
+                listeners.set_access(id, access).map(|()| id)
+            }
+        }
     });
     ids.collect()
 }

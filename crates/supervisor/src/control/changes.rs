@@ -16,6 +16,7 @@ use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::ChosenBy;
 use crate::plan::application::{Defaults, Plan, Strictness};
 use crate::plan::planning::{Planned, Planning};
+use crate::plan::socket_access;
 use crate::policy::pace::router_timeouts;
 use crate::store::state_directory::StateDirectory;
 use howdah_config::{Application, Configuration, Document, Settings};
@@ -123,6 +124,11 @@ impl Changes {
     pub fn is_former(&self, id: u64) -> bool {
         let is_of_change = self.change.as_ref().is_some_and(|change| change.generations().any(|known| known == id));
         !is_of_change && !self.active.has_generation(id)
+    }
+
+    /// The group of a Unix socket whose listener names none.
+    fn socket_group(&self) -> Option<u32> {
+        self.defaults.account.ids.map(|(_, group)| group)
     }
 
     /// The origin of the listeners' addresses, for errors.
@@ -236,9 +242,9 @@ impl Changes {
     }
 
     fn prepare(&mut self, plans: Vec<Plan>, runtime: &mut Runtime, now: Instant) {
-        let chosen_by = self.chosen_by();
+        let (chosen_by, socket_group) = (self.chosen_by(), self.socket_group());
         let Some(change) = &mut self.change else { return };
-        match change.prepare(plans, &self.active, chosen_by, runtime, now) {
+        match change.prepare(plans, &self.active, chosen_by, socket_group, runtime, now) {
             Ok(()) => runtime.generations.on_time(now),
             Err(reason) => self.fail(&reason, runtime, now),
         }
@@ -398,6 +404,10 @@ impl Changes {
         for (id, listener) in self.active.listeners.iter().zip(&self.active.configuration.listeners) {
             if let Err(problem) = runtime.listeners.listen(*id, listener.backlog, self.chosen_by()) {
                 tracing::warn!("the backlog of a listener stays as it is: {problem}");
+            }
+            let access = socket_access::of(listener, self.socket_group());
+            if let Err(problem) = access.and_then(|access| runtime.listeners.set_access(*id, access)) {
+                tracing::warn!("a listener's socket stays as it is: {problem}");
             }
         }
         let configured = if switched.is_some() { Configured::Switched } else { Configured::Unchanged };
@@ -579,6 +589,20 @@ impl Changes {
         }
         if self.user_settings != UserSettings::of(&configuration.settings) {
             tracing::warn!("settings/user, settings/group: the router keeps its user; restart howdah to change it");
+        }
+        let shares_user = |(_, id): &(&String, &u64)| {
+            runtime.generations.get(**id).is_some_and(|generation| runtime.router.has_user_of(generation.account()))
+        };
+        let names: Vec<_> =
+            self.active.generations.iter().filter(shares_user).map(|(name, _)| format!("{name:?}")).collect();
+        // A single application can harm only itself.
+        let others_suffer = !names.is_empty() && self.active.generations.len() > 1;
+        if others_suffer && self.defaults.has_configuration && matches!(runtime.stage, Stage::Booting) {
+            tracing::warn!(
+                "the router has the user of {}, whose code can stop it: `adduser --system howdah` gives the router its own \
+                 user at the next start; or set another \"user\"",
+                names.join(", ")
+            );
         }
     }
 }

@@ -36,6 +36,7 @@ use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::prototype_messages::FromPrototype;
 use howdah_protocol::router_messages::{FromRouter, ToRouter};
 use runtime::Runtime;
+use rustix::process::Signal;
 use stage::Stage;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -153,6 +154,7 @@ impl Control {
                     generation.on_overdue(worker, request, now);
                 }
             }
+            FromRouter::CannotAccept { reason } => runtime.router.on_cannot_accept(&reason),
             FromRouter::Load(load) => runtime.router.on_load(load),
         }
     }
@@ -168,8 +170,9 @@ impl Control {
         }
     }
 
-    /// Reaps all dead children. The messages that they sent before they died are read first.
+    /// Reaps all dead children, and notes whether the router is stopped. The messages that the dead sent are read first.
     pub fn reap(&mut self, now: Instant) {
+        self.runtime.router.check_stopped(now);
         let dead: Vec<_> = std::iter::from_fn(reap::reap).collect();
         self.runtime.generations.receive_pending(&dead, now);
         let (router, others): (Vec<_>, Vec<_>) =
@@ -268,9 +271,12 @@ impl Control {
 
     /// Does what is due.
     pub fn on_time(&mut self, now: Instant) {
-        let Control { changes, runtime, .. } = self;
+        let runtime = &mut self.runtime;
         runtime.generations.on_time(now);
-        runtime.router.on_time(now);
+        if runtime.router.on_time(now) {
+            self.on_router_death(ProcessEnd::Signal(Signal::KILL.as_raw()), now);
+        }
+        let Control { changes, runtime, .. } = self;
         if runtime.router.is_start_due(now) {
             changes.start_router(runtime, now);
         }

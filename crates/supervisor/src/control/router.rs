@@ -1,12 +1,15 @@
 //! The router process: its start, its load, its silence, and its death.
 //!
 //! A router that misses a message is killed, because it would work with an incomplete state. A router that does not
-//! report its load, or does not apply a configuration in time, is killed as well. A router that dies is started again,
-//! after a pause that grows if routers die young.
+//! report its load, or does not apply a configuration in time, is killed as well, and so is one that a signal has stopped:
+//! a process of the same user can do that. A router that dies is started again, after a pause that grows if routers die
+//! young. A killed router that does not die, because a thread of it hangs in the kernel, counts as dead after
+//! [`KILLED_GRACE`]: no instruction of it runs any more.
 
 use crate::control::hand_over::{HandOver, Known};
 use crate::os::identity::UserAccount;
 use crate::os::processes::link::ChildLink;
+use crate::os::processes::process::Process;
 use crate::os::processes::reap;
 use crate::os::processes::spawn;
 use crate::os::system_error::error_text;
@@ -63,11 +66,19 @@ struct RouterProcess {
     heartbeat: Heartbeat,
     /// It has closed its socket, and must have exited by then.
     kill_at: Option<Instant>,
+    /// Since when a signal has stopped it.
+    stopped_since: Option<Instant>,
+    /// It was killed, and must be dead by then.
+    give_up_at: Option<Instant>,
     known: Known,
 }
 
 /// How long a worker's death is kept for a new router: longer than the supervisor takes to notice a router's death.
 const DEATHS_KEPT: Duration = Duration::from_secs(30);
+/// How long a router may be stopped by a signal: long enough for an operator who stops and continues all processes.
+const STOPPED_GRACE: Duration = Duration::from_secs(1);
+/// How long the kernel may take to end a router that was killed.
+const KILLED_GRACE: Duration = Duration::from_secs(2);
 
 // === impl RouterHandle ===
 
@@ -89,6 +100,12 @@ impl RouterHandle {
     /// The number of its threads.
     pub fn threads(&self) -> u16 {
         self.threads
+    }
+
+    /// Whether it runs as this user, and not as the user of the supervisor.
+    pub fn has_user_of(&self, account: &UserAccount) -> bool {
+        let user = |account: &UserAccount| account.ids.map(|(user, _)| user);
+        user(&self.account).is_some_and(|own| user(account) == Some(own))
     }
 
     /// Whether there is a process.
@@ -152,6 +169,8 @@ impl RouterHandle {
                 apply_by,
                 heartbeat: Heartbeat::new(now),
                 kill_at: None,
+                stopped_since: None,
+                give_up_at: None,
                 known: Known::default(),
             };
             process.send(hand_over).map(|()| process)
@@ -201,9 +220,16 @@ impl RouterHandle {
     }
 
     /// Kills it.
-    pub fn kill(&self) {
-        if let Some(process) = &self.process {
-            reap::kill(process.pid);
+    pub fn kill(&mut self) {
+        if let Some(process) = &mut self.process {
+            process.kill();
+        }
+    }
+
+    /// Notes whether a signal has stopped it. Called when the state of a child has changed.
+    pub fn check_stopped(&mut self, now: Instant) {
+        if let Some(process) = &mut self.process {
+            process.stopped_since = process.is_stopped().then(|| process.stopped_since.unwrap_or(now));
         }
     }
 
@@ -211,23 +237,34 @@ impl RouterHandle {
 
     /// When [`Self::on_time`] has something to do, or a router is to be started.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let process = self.process.as_ref();
-        let deadlines = process.map(|process| {
-            [Some(process.heartbeat.deadline()), process.kill_at, process.apply_by].into_iter().flatten()
-        });
-        deadlines.into_iter().flatten().chain(self.start_at).min()
+        self.process.as_ref().and_then(RouterProcess::next_deadline).into_iter().chain(self.start_at).min()
     }
 
-    /// Kills a process that does not exit, does not report its load, or does not apply its configuration.
-    pub fn on_time(&mut self, now: Instant) {
-        let Some(process) = &mut self.process else { return };
-        if process.kill_at.take_if(|at| *at <= now).is_some() {
-            reap::kill(process.pid);
+    /// Kills a process that does not exit, is stopped, does not report its load, or does not apply its configuration.
+    /// Returns `true` if the process was killed and does not die: it counts as dead.
+    pub fn on_time(&mut self, now: Instant) -> bool {
+        let Some(process) = &mut self.process else { return false };
+        if let Some(at) = process.give_up_at {
+            if at > now {
+                return false;
+            }
+            tracing::error!(
+                "the router (pid {}) was killed {} s ago and does not die: a thread of it hangs in the kernel, as in a file \
+                 system that does not answer; its connections hang with it",
+                process.pid.as_raw_pid(),
+                KILLED_GRACE.as_secs()
+            );
+            return true;
         }
+        if process.kill_at.take_if(|at| *at <= now).is_some() {
+            process.kill();
+        }
+        process.check_stop(now);
         process.check_heartbeat(now);
         if process.apply_by.is_some_and(|at| at <= now) {
             self.kill_unconfigured();
         }
+        false
     }
 
     /// Kills a process that has not applied its configuration yet.
@@ -237,7 +274,7 @@ impl RouterHandle {
         {
             let pid = process.pid.as_raw_pid();
             tracing::error!("the router (pid {pid}) did not apply its configuration in time; killing it");
-            reap::kill(process.pid);
+            process.kill();
         }
     }
 
@@ -247,7 +284,7 @@ impl RouterHandle {
             && let Err(error) = process.link.check()
         {
             tracing::error!("a message to the router failed ({}); killing the router", error_text(&error));
-            reap::kill(process.pid);
+            process.kill();
         }
     }
 
@@ -277,6 +314,16 @@ impl RouterHandle {
         }
         self.load = load;
         self.has_new_load = true;
+    }
+
+    /// It cannot accept connections, for this reason. Another one has other limits.
+    pub fn on_cannot_accept(&mut self, reason: &str) {
+        // Each of its threads reports it again and again.
+        if let Some(process) = self.process.as_mut().filter(|process| process.give_up_at.is_none()) {
+            let pid = process.pid.as_raw_pid();
+            tracing::error!("the router (pid {pid}) cannot accept connections ({reason}); killing it");
+            process.kill();
+        }
     }
 
     /// It has applied the configuration with these sockets.
@@ -351,6 +398,31 @@ impl RouterProcess {
         self.link.check()
     }
 
+    fn kill(&mut self) {
+        reap::kill(self.pid);
+        self.give_up_at.get_or_insert_with(|| Instant::now() + KILLED_GRACE);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        if self.give_up_at.is_some() {
+            return self.give_up_at;
+        }
+        let stopped = self.stopped_since.map(|since| since + STOPPED_GRACE);
+        [Some(self.heartbeat.deadline()), self.kill_at, self.apply_by, stopped].into_iter().flatten().min()
+    }
+
+    fn is_stopped(&self) -> bool {
+        Process::find(self.pid).is_some_and(Process::is_stopped_by_signal)
+    }
+
+    /// Kills a router that is stopped: it would accept connections only after SIGCONT.
+    fn check_stop(&mut self, now: Instant) {
+        if self.stopped_since.take_if(|since| *since + STOPPED_GRACE <= now).is_some() && self.is_stopped() {
+            tracing::error!("the router (pid {}) was stopped by a signal; killing it", self.pid.as_raw_pid());
+            self.kill();
+        }
+    }
+
     /// Requests its load when it is time, and kills a router that does not answer any more.
     fn check_heartbeat(&mut self, now: Instant) {
         if !self.heartbeat.is_due(now) {
@@ -361,7 +433,7 @@ impl RouterProcess {
             Beat::Lost => {
                 let (pid, seconds) = (self.pid.as_raw_pid(), heartbeat::timeout().as_secs());
                 tracing::error!("the router (pid {pid}) has not answered for {seconds} s; it is killed");
-                reap::kill(self.pid);
+                self.kill();
             }
         }
     }

@@ -29,6 +29,7 @@ mod worker_set;
 
 use crate::os::files::memory_file::memory_file;
 use crate::os::files::slow_log::SlowLogFile;
+use crate::os::identity::UserAccount;
 use crate::os::processes::process::PidClaim;
 use crate::plan::application::{Plan, Release};
 use crate::plan::php::Php;
@@ -128,6 +129,11 @@ impl Generation {
         &self.plan.php
     }
 
+    /// The user as which it runs.
+    pub fn account(&self) -> &UserAccount {
+        &self.plan.account
+    }
+
     /// The PHP that its prototype has loaded.
     pub fn loaded(&self) -> Option<&LoadedPhp> {
         self.prototype.loaded()
@@ -203,7 +209,7 @@ impl Generation {
             spare_workers: self.plan.pool.spare().map(|spare| spare as u32),
             timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
             queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
-            server_software: self.plan.environment.get("SERVER_SOFTWARE").cloned(),
+            server_software: self.plan.environment.variables.get("SERVER_SOFTWARE").cloned(),
         };
         let mut descriptors = self.channel()?;
         // In a file, because the paths may be long.

@@ -4,11 +4,11 @@ use super::*;
 use crate::os::files::logs::Outputs;
 use crate::os::identity::UserAccount;
 use crate::os::processes::reap;
+use crate::os::processes::spawn::Environment;
 use crate::plan::confinement::Confined;
 use crate::policy::pace::boot_timeout;
 use howdah_config::{PhpOptions, PhpVersion};
 use howdah_protocol::confinement::Confinement;
-use std::collections::BTreeMap;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Fake {
             options: PhpOptions::default(),
             confined: Confined::default(),
             outputs: Outputs::default(),
-            environment: BTreeMap::new(),
+            environment: Environment::default(),
             working_directory: None,
             pool: crate::policy::pool::PoolPolicy::new(howdah_config::Processes::Fixed(2), 2.0),
             limits: Default::default(),

@@ -11,6 +11,9 @@ use std::path::Path;
 /// The users that root's child processes get by default, in this order.
 const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"]; // words: keep
 
+/// The router's own user, if it exists.
+const ROUTER: &str = "howdah";
+
 /// A user and a group. The default is the user that started howdah.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserAccount {
@@ -44,12 +47,7 @@ impl UserAccount {
     /// # Errors
     /// If there is no such group, or if only root could change to it.
     pub fn in_group(self, group: &str) -> Result<UserAccount, String> {
-        let named = Group::from_name(group).ok().flatten().map(|group| group.gid.as_raw());
-        let gid = named.or_else(|| number(group)).ok_or_else(|| {
-            format!(
-                "there is no group {group:?} on this machine; create it with `addgroup --system {group}` or name another"
-            )
-        })?;
+        let gid = group_id(group)?;
         let uid = self.ids.map_or_else(|| Uid::effective().as_raw(), |(uid, _)| uid);
         UserAccount { ids: Some((uid, gid)), name: self.name }.permitted()
     }
@@ -92,6 +90,13 @@ impl UserAccount {
         first_existing(&UNPRIVILEGED)
     }
 
+    /// The router's user, for applications that run as this one by default: for root the user [`ROUTER`], if it exists.
+    /// Code of an application could stop a router of its own user.
+    pub fn of_router(&self) -> UserAccount {
+        let own = User::from_name(ROUTER).ok().flatten().filter(|_| Uid::effective().is_root());
+        own.as_ref().map_or_else(|| self.clone(), of)
+    }
+
     /// The ids for a boot message.
     pub(crate) fn identity(&self) -> Identity {
         Identity { ids: self.ids }
@@ -109,11 +114,31 @@ impl UserAccount {
     }
 }
 
+/// The number of the user with this name or number.
+///
+/// # Errors
+/// If there is no such user.
+pub fn user_id(user: &str) -> Result<u32, String> {
+    let named = User::from_name(user).ok().flatten().map(|user| user.uid.as_raw());
+    named.or_else(|| number(user)).ok_or_else(|| no_user(user))
+}
+
+/// The number of the group with this name or number.
+///
+/// # Errors
+/// If there is no such group.
+pub fn group_id(group: &str) -> Result<u32, String> {
+    let named = Group::from_name(group).ok().flatten().map(|group| group.gid.as_raw());
+    named.or_else(|| number(group)).ok_or_else(|| {
+        format!(
+            "there is no group {group:?} on this machine; create it with `addgroup --system {group}` or name another"
+        )
+    })
+}
+
 /// The ids of a user that this machine has no name for.
 fn nameless(user: &str, group: Option<&str>) -> Result<(u32, u32), String> {
-    let uid = number(user).ok_or_else(|| {
-        format!("there is no user {user:?} on this machine; create it with `adduser --system {user}` or name another")
-    })?;
+    let uid = number(user).ok_or_else(|| no_user(user))?;
     if group.is_none() {
         return Err(format!(
             "this machine has no name for the user {user}, so its group is not known; set the group, too"
@@ -121,6 +146,10 @@ fn nameless(user: &str, group: Option<&str>) -> Result<(u32, u32), String> {
     }
     // The caller changes to the group.
     Ok((uid, uid))
+}
+
+fn no_user(user: &str) -> String {
+    format!("there is no user {user:?} on this machine; create it with `adduser --system {user}` or name another")
 }
 
 /// The id of a user or group that is written as a number. The largest one is no id: it means "no change" to the kernel.

@@ -6,19 +6,20 @@
 use crate::os::resources;
 use crate::os::system_error::error_text;
 use howdah_config::Address;
-use rustix::fs::Mode;
+use howdah_protocol::refused_descriptors::refuse_descriptors;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use socket2::{SockFilter, SockRef};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Any user may connect to a Unix socket: its folder decides who can reach it.
-const SOCKET_MODE: u32 = 0o666;
+/// The default mode of a Unix socket: its owner and its group may connect.
+const SOCKET_MODE: u32 = 0o660;
 /// Only the owner may connect to the control API.
 const CONTROL_MODE: u32 = 0o600;
 /// Used if the kernel's limit cannot be read.
@@ -55,6 +56,17 @@ pub enum ChosenBy {
     Configuration,
     /// `--control`
     Control,
+}
+
+/// The access to the file of a Unix socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketAccess {
+    /// Its owner; `None`: our own user.
+    pub user: Option<u32>,
+    /// Its group; `None`: our own group.
+    pub group: Option<u32>,
+    /// Its mode; `None`: [`SOCKET_MODE`].
+    pub mode: Option<u32>,
 }
 
 /// All listening sockets by number. A number is not reused.
@@ -130,6 +142,17 @@ impl Listeners {
         }
     }
 
+    /// Sets who may connect to the Unix socket with this number. Other sockets have no file.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn set_access(&self, id: u64, access: SocketAccess) -> Result<(), String> {
+        let Some(Socket { configured, _file: Some(file), .. }) = self.sockets.get(&id) else { return Ok(()) };
+        file.set_access(access).map_err(|error| {
+            format!("the access to {configured} cannot be set: {}; choose another \"socket\"", error_text(&error))
+        })
+    }
+
     /// Lets clients connect from now on. At most `backlog` connections may wait, or as many as the kernel allows.
     pub fn listen(&self, id: u64, backlog: Option<u32>, chosen_by: ChosenBy) -> Result<(), String> {
         let backlog = backlog.map_or_else(default_backlog, to_kernel);
@@ -187,6 +210,34 @@ impl Listeners {
 impl Socket {
     fn is_tcp(&self) -> bool {
         matches!(self.address, Address::Tcp(_))
+    }
+}
+
+// === impl SocketFile ===
+
+impl SocketFile {
+    /// Sets owner, group and mode of our own file, and of no other that is there now.
+    fn set_access(&self, access: SocketAccess) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&file)?;
+        if (stat.st_dev, stat.st_ino) != self.device_and_inode {
+            return Err(io::Error::other("another program has replaced its file"));
+        }
+        let wanted = (
+            access.user.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+            access.group.unwrap_or_else(|| rustix::process::getegid().as_raw()),
+        );
+        if (stat.st_uid, stat.st_gid) != wanted {
+            let (user, group) = (Uid::from_raw(wanted.0), Gid::from_raw(wanted.1));
+            rustix::fs::chownat(&file, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
+        }
+        let mode = access.mode.unwrap_or(SOCKET_MODE);
+        if stat.st_mode & 0o7777 != mode {
+            // A descriptor without access has no other name for chmod.
+            rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
     }
 }
 
@@ -248,7 +299,11 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
 
 fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    if family == AddressFamily::UNIX {
+        refuse_descriptors(&socket);
+    }
+    Ok(socket)
 }
 
 fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
@@ -358,6 +413,32 @@ mod tests {
         assert_eq!(path.metadata().unwrap().mode() & 0o777, SOCKET_MODE);
         drop(listeners);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_access_to_a_socket_can_be_changed_and_that_to_another_file_cannot() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listeners = open(&Address::Unix(path.clone())).unwrap();
+        let (id, _) = listeners.addresses().next().unwrap();
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let found = || path.metadata().map(|it| (it.mode() & 0o7777, it.uid(), it.gid())).unwrap();
+        for mode in [0o600, 0o666] {
+            listeners.set_access(id, SocketAccess { mode: Some(mode), ..SocketAccess::default() }).unwrap();
+            assert_eq!(found(), (mode, own.0, own.1));
+        }
+        if own.0 == 0 {
+            let access = SocketAccess { user: Some(1), group: Some(2), mode: None };
+            listeners.set_access(id, access).unwrap();
+            assert_eq!(found(), (SOCKET_MODE, 1, 2));
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        let before = found();
+        let error =
+            listeners.set_access(id, SocketAccess { mode: Some(0o777), ..SocketAccess::default() }).unwrap_err();
+        assert!(error.contains("another program has replaced its file"), "{error}");
+        assert_eq!(found(), before);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::os::files::logs::Outputs;
 use crate::os::files::slow_log::SlowLogFile;
 use crate::os::identity::UserAccount;
+use crate::os::processes::spawn::Environment;
 use crate::plan::confinement::{self, Confined, inside};
 use crate::plan::php::{self, Php};
 use crate::plan::readable;
@@ -14,7 +15,6 @@ use howdah_config::{Application, Limits, PhpOptions, Scheme, Settings, WarmUp};
 use howdah_protocol::generation_paths::{GenerationPaths, PinnedLink};
 use howdah_protocol::prototype_messages::RequiredPath;
 use howdah_protocol::warm_up::WarmUpRequest;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Everything that a generation needs, checked against the machine.
@@ -32,8 +32,8 @@ pub struct Plan {
     pub confined: Confined,
     /// Where its standard output and error go.
     pub outputs: Outputs,
-    /// Variables that are added to the supervisor's environment.
-    pub environment: BTreeMap<String, String>,
+    /// Its environment.
+    pub environment: Environment,
     /// The paths that its user must be able to read.
     pub needs: Vec<RequiredPath>,
     /// Scripts that were written since the last generation: PHP must be able to compile them.
@@ -144,7 +144,10 @@ pub fn plan(
         options: resolution.settings(&application.options),
         needs: readable::needs(application, defaults.has_configuration.then_some(name)),
         written: Vec::new(),
-        environment: application.environment.clone(),
+        environment: Environment {
+            variables: application.environment.clone(),
+            inherits: application.inherit_environment,
+        },
         working_directory: resolution.working_directory,
         release: Release {
             paths: resolution.paths,

@@ -8,3 +8,4 @@ pub mod planning;
 pub mod readable;
 pub mod resolution;
 mod slow_log;
+pub mod socket_access;

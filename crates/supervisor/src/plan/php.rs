@@ -3,6 +3,8 @@
 use howdah_config::PhpVersion;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 const PREFIX: &str = "howdah-php";
 const FOLDER_VARIABLE: &str = "HOWDAH_PHP_DIR";
@@ -15,6 +17,17 @@ pub struct Php {
     /// Its absolute path.
     pub executable: PathBuf,
 }
+
+/// The search for executables.
+struct Search {
+    /// The result of the last one.
+    found: Vec<Php>,
+    /// Whether [`known`] looks for them.
+    is_in_progress: bool,
+}
+
+/// How long [`known`] waits.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 // === impl Php ===
 
@@ -33,9 +46,32 @@ impl Php {
     }
 }
 
-/// All executables that can be found, the newest first.
+/// All executables that can be found, the newest first. The file system may hang.
 pub fn installed() -> Vec<Php> {
-    found_in(&folders())
+    let found = found_in(&folders());
+    search().found.clone_from(&found);
+    found
+}
+
+/// The same, for a thread that must not hang: a thread of its own looks for them. If that takes longer than [`PATIENCE`], the
+/// executables that were found before.
+pub fn known() -> Vec<Php> {
+    let (sender, found) = mpsc::channel();
+    let look = move || {
+        let installed = installed();
+        search().is_in_progress = false;
+        let _ = sender.send(installed);
+    };
+    let is_in_progress = std::mem::replace(&mut search().is_in_progress, true);
+    if !is_in_progress && std::thread::Builder::new().name("find PHP".to_owned()).spawn(look).is_err() {
+        search().is_in_progress = false;
+    }
+    found.recv_timeout(PATIENCE).unwrap_or_else(|_| search().found.clone())
+}
+
+fn search() -> MutexGuard<'static, Search> {
+    static SEARCH: Mutex<Search> = Mutex::new(Search { found: Vec::new(), is_in_progress: false });
+    SEARCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The newest executable that the application accepts.
@@ -123,6 +159,15 @@ mod tests {
         let error = choose("8.3").unwrap_err();
         assert!(error.starts_with("PHP 8.3 was not found (found: 9.0, 8.10, 8.2): "), "{error}");
         assert!(error.contains("apt install libphp8.3-embed"), "{error}");
+    }
+
+    #[test]
+    fn a_search_that_hangs_is_not_awaited() {
+        let before = known();
+        search().is_in_progress = true;
+        assert_eq!(known(), before);
+        search().is_in_progress = false;
+        assert_eq!(known(), installed());
     }
 
     #[test]

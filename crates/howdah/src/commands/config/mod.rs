@@ -159,6 +159,7 @@ fn check(file: &Path, state_dir: Option<PathBuf>) -> Result<(), String> {
                 return become_supervisor(&Start {
                     configuration: Some(source.text()),
                     account: None,
+                    router_account: None,
                     recognised: None,
                     log_format: LogFormat::Text,
                     check: Some(source.name),

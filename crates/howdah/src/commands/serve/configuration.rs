@@ -113,6 +113,9 @@ fn application(options: &ServeOptions, root: &Path, front_controller: Option<Str
     if !options.env.is_empty() {
         application["environment"] = object(&options.env);
     }
+    if options.inherit_env {
+        application["inherit_environment"] = true.into();
+    }
     let mut php_options = Map::new();
     if let Some(file) = &options.php_ini {
         let file = absolute(file)?;
@@ -169,6 +172,7 @@ mod tests {
             php_ini: None,
             ini: vec![("memory_limit".to_owned(), "1G".to_owned())],
             env: vec![("APP_ENV".to_owned(), "prod".to_owned())],
+            inherit_env: true,
             access_log: "x.log".into(),
             reload: "on-change".to_owned(),
             user: None,
@@ -203,6 +207,7 @@ mod tests {
             assert_eq!(application.processes, Processes::Fixed(3));
             assert_eq!(application.options.admin["memory_limit"], "1G");
             assert_eq!(application.environment["APP_ENV"], "prod");
+            assert!(application.inherit_environment);
             assert_eq!(application.reload, Reload::OnChange);
             let Settings { user, group, .. } = &configuration.settings;
             assert_eq!((user.as_deref(), group.as_deref()), (Some("54321"), Some("54322")));

@@ -51,6 +51,8 @@ impl ServeOptions {
             configuration: Some(configuration),
             // The configuration has it.
             account: None,
+            // The folder may be readable for its owner only.
+            router_account: Some(account),
             recognised: Some(served.description),
             log_format: self.log_format,
             check: None,

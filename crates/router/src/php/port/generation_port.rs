@@ -3,6 +3,7 @@
 use super::active::ActiveRequests;
 use super::running::{Outcome, RunningRequest, Trouble, Wait};
 use super::wake::Wakes;
+use crate::panics::spawn_essential;
 use crate::php::admission::RequestKind;
 use crate::php::generation::SharedGeneration;
 use crate::php::script_files::ScriptFiles;
@@ -18,7 +19,6 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 
 /// One thread's port to a generation.
@@ -95,7 +95,7 @@ impl GenerationPort {
     pub(super) fn cancel_at_deadline(self: &Rc<Self>, slot: u16, running: &Rc<RunningRequest>) {
         if !running.is_timed.replace(true) {
             let (port, running, deadline) = (Rc::clone(self), Rc::clone(running), self.deadline(running.wait));
-            spawn_local(async move {
+            spawn_essential(async move {
                 sleep_until(deadline).await;
                 running.is_timed.set(false);
                 port.cancel_if_late(slot, &running);

@@ -4,11 +4,11 @@
 //! A worker that is woken then finds several requests, and sleeps less often. A request that no sleeping worker could run
 //! needs no wake-up: a busy worker finds it.
 
+use crate::panics::spawn_essential;
 use crate::php::generation::SharedGeneration;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::task::spawn_local;
 
 /// The wake-ups of one port.
 pub struct Wakes(Rc<Pending>);
@@ -45,7 +45,7 @@ impl Wakes {
         } else if !pending.is_scheduled.replace(true) {
             let pending = Rc::clone(pending);
             // It runs after the tasks that are ready now.
-            spawn_local(async move {
+            spawn_essential(async move {
                 pending.is_scheduled.set(false);
                 pending.wake();
             });

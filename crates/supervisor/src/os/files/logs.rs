@@ -2,21 +2,21 @@
 //! write the output of PHP.
 //!
 //! An open file stays open: if its path cannot be opened again, the old file is still written. A named pipe must have a
-//! reader, because opening it never waits for one. Symbolic links of other users at the end of a path are not followed;
-//! the operator is responsible for the folders above it.
+//! reader, because opening it never waits for one. Symbolic links of other users at the end of a path are not followed
+//! ([`trusted_path`]).
 
+use super::trusted_path;
 use crate::os::system_error::error_text;
 use howdah_config::LogDestination;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-const MODE: u32 = 0o640;
+const MODE: Mode = Mode::from_raw_mode(0o640);
 
 /// The files to which an application writes instead of our own standard output and error.
 #[derive(Clone, Debug, Default)]
@@ -123,25 +123,10 @@ pub fn write_errors_to(path: &Path) -> Result<(), String> {
     })
 }
 
-/// Opens a file for appending. It never waits: not for the reader of a named pipe, and not for a modem. A symbolic link
-/// is followed if root or we own it: one that an application's user owns may lead to any file that we may write.
+/// Opens a file for appending. It never waits: not for the reader of a named pipe, and not for a modem.
 pub fn append_to(path: &Path) -> io::Result<File> {
-    let open = |more: OFlags| {
-        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | more).bits() as i32;
-        OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
-    };
-    let file = match open(OFlags::NOFOLLOW) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
-            let owner = path.symlink_metadata()?.uid();
-            if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-                return Err(io::Error::other(format!(
-                    "it is a symbolic link of user id {owner}, which is not followed"
-                )));
-            }
-            open(OFlags::empty())?
-        }
-        opened => opened?,
-    };
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = trusted_path::open(path, flags, MODE)?;
     // Writers may wait: otherwise PHP would lose what does not fit into a pipe.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
@@ -160,7 +145,9 @@ fn explain(path: &Path, error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
     use std::io::{Read, Write};
+    use std::os::unix::fs::OpenOptionsExt;
     use std::path::PathBuf;
 
     fn pipe_in(folder: &Path) -> PathBuf {

@@ -1,7 +1,8 @@
-//! Files: logs, the pid file, and files in memory.
+//! Files: logs, the pid file, and files in memory; and paths at which other users may have a link.
 
 pub mod logs;
 pub mod memory_file;
 pub mod pid_file;
 pub mod runtime_folder;
 pub mod slow_log;
+pub mod trusted_path;

@@ -1,10 +1,11 @@
 //! The file with the supervisor's process id. It is locked for as long as the supervisor lives, so that a second start
 //! neither overwrites nor removes it.
 
+use super::trusted_path;
 use crate::os::system_error::error_text;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,8 @@ impl PidFile {
         let problem = |error: io::Error| {
             format!("--pid: {path:?} cannot be written: {}; choose another file", error_text(&error))
         };
-        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(problem)?;
+        let mode = Mode::from_raw_mode(0o644);
+        let mut file = trusted_path::open(path, OFlags::WRONLY | OFlags::CREATE, mode).map_err(problem)?;
         // A file system without locks does not prevent the start.
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(format!(

@@ -4,9 +4,11 @@
 //! The content of a slow log comes from the application and its clients. It is passed on as it is, and not interpreted.
 
 use super::logs::append_to;
+use super::trusted_path;
 use crate::os::system_error::error_text;
 use howdah_protocol::prototype_messages::SlowRequests;
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -29,6 +31,8 @@ pub struct SlowLogFile {
 const FOLDER_MODE: u32 = 0o700;
 /// A longer file is renamed to `.1`. Workers stop writing at four times this length.
 const ROTATE_BYTES: u64 = 16 << 20;
+/// The most that a rotation copies of the file's end.
+const MAX_COPIED_BYTES: u64 = 4 * ROTATE_BYTES;
 /// How much of the end the API returns.
 const TAIL_BYTES: u64 = 4 << 20;
 
@@ -49,10 +53,12 @@ impl SlowLogFile {
             if let Some(folder) = self.path.parent().filter(|_| self.is_in_our_folder) {
                 DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
             }
-            if std::fs::metadata(&self.path).is_ok_and(|it| !it.is_file()) {
-                return Err(not_regular());
-            }
-            append_to(&self.path)
+            let file = match append_to(&self.path) {
+                // A named pipe without a reader.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => return Err(not_regular()),
+                opened => opened?,
+            };
+            if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
         };
         self.file = Some(Arc::new(opened().map_err(|error| self.problem("opened", &error))?));
         Ok(())
@@ -81,8 +87,8 @@ impl SlowLogFile {
         }
     }
 
-    /// Workers keep the file open and append to it, so it is copied and then emptied. Lines that are written between
-    /// these two steps are lost. Other users may be able to write to the folder: no link is followed, and the former
+    /// Workers keep the file open and append to it, so its end is copied, and then it is emptied. Lines that are written
+    /// between these two steps are lost. Code of the application may have written more than workers do. Other users may be able to write to the folder: no link is followed, and the former
     /// `.1` is replaced only by a complete file.
     fn rotate(&self) -> io::Result<()> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -100,12 +106,13 @@ impl SlowLogFile {
         let mut temporary = self.rotated_path().into_os_string();
         temporary.push(".new");
         let _ = std::fs::remove_file(&temporary);
+        file.seek(SeekFrom::Start(metadata.len().saturating_sub(MAX_COPIED_BYTES)))?;
         let copied = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(metadata.permissions().mode())
             .open(&temporary)
-            .and_then(|mut copy| io::copy(&mut file, &mut copy))
+            .and_then(|mut copy| io::copy(&mut (&file).take(MAX_COPIED_BYTES), &mut copy))
             .and_then(|_| std::fs::rename(&temporary, self.rotated_path()));
         if copied.is_err() {
             let _ = std::fs::remove_file(&temporary);
@@ -143,8 +150,7 @@ impl SlowLogFile {
 }
 
 fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let flags = OFlags::NONBLOCK.bits() as i32;
-    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let mut file = trusted_path::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(not_regular());
@@ -212,5 +218,21 @@ mod tests {
         writer.write_all(b"new\n").unwrap();
         assert_eq!(writer.metadata().unwrap().len(), 4, "it is the same file");
         assert_eq!(log.tail().unwrap(), b"old\nnew\n");
+    }
+
+    #[test]
+    fn a_rotation_copies_no_more_than_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = log(path);
+        log.open().unwrap();
+        let mut writer = log.file().unwrap().try_clone().unwrap();
+        // A hole takes no space.
+        writer.set_len(1 << 40).unwrap();
+        writer.write_all(b"\nlast\n").unwrap();
+        log.rotate().unwrap();
+        let copy = std::fs::metadata(log.rotated_path()).unwrap();
+        assert_eq!((writer.metadata().unwrap().len(), copy.len()), (0, MAX_COPIED_BYTES));
+        assert!(log.tail().unwrap().ends_with(b"\nlast\n"));
     }
 }

@@ -1,6 +1,10 @@
 //! The supervisor's end of a child's control socket: messages are queued when the child does not read.
+//!
+//! Code of an application can send anything over the socket of its prototype. A message with descriptors breaks the protocol,
+//! and no end of a descriptor blocks the supervisor.
 
 use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::refused_descriptors::{close_elsewhere, refuse_descriptors};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +18,10 @@ use tokio::io::unix::AsyncFd;
 /// The socket to a child that receives `Out` and sends `In`.
 #[derive(Debug)]
 pub struct ChildLink<Out, In> {
-    socket: AsyncFd<ControlSocket>,
+    /// `None` only while this is dropped.
+    socket: Option<AsyncFd<ControlSocket>>,
+    /// The kernel refuses descriptors of the child. Otherwise the end of the socket could block.
+    refuses_descriptors: bool,
     /// Messages that the child has not read yet.
     queue: VecDeque<(Out, Vec<OwnedFd>)>,
     closed: bool,
@@ -28,9 +35,17 @@ pub struct ChildLink<Out, In> {
 impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
     /// Wraps the socket.
     pub fn new(socket: ControlSocket) -> io::Result<Self> {
+        let refuses_descriptors = refuse_descriptors(&socket);
         #[expect(deprecated, reason = "its successor is unsafe; a ControlSocket owns the one descriptor that it names")]
-        let socket = AsyncFd::new(socket)?;
-        Ok(ChildLink { socket, queue: VecDeque::new(), closed: false, failure: None, incoming: PhantomData })
+        let socket = Some(AsyncFd::new(socket)?);
+        Ok(ChildLink {
+            socket,
+            refuses_descriptors,
+            queue: VecDeque::new(),
+            closed: false,
+            failure: None,
+            incoming: PhantomData,
+        })
     }
 
     /// Sends a message, now or when the child reads again. Messages to a dead child are lost.
@@ -54,14 +69,14 @@ impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
             return Poll::Pending;
         }
         while !self.queue.is_empty() {
-            let Poll::Ready(Ok(mut guard)) = self.socket.poll_write_ready(cx) else {
+            let Poll::Ready(Ok(mut guard)) = self.socket().poll_write_ready(cx) else {
                 break;
             };
             guard.clear_ready();
             self.flush();
         }
         loop {
-            let Ok(mut guard) = ready!(self.socket.poll_read_ready(cx)) else {
+            let Ok(mut guard) = ready!(self.socket().poll_read_ready(cx)) else {
                 self.closed = true;
                 return Poll::Ready(None);
             };
@@ -71,7 +86,7 @@ impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
                     None
                 });
                 self.closed = message.is_none();
-                return Poll::Ready(message.map(|(message, _)| message));
+                return Poll::Ready(message);
             }
         }
     }
@@ -86,17 +101,14 @@ impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
         if self.closed {
             return None;
         }
-        match self.socket.get_ref().receive::<In>() {
-            Ok(message) => message.map(|(message, _)| message),
-            Err(_) => None,
-        }
+        self.socket().get_ref().receive::<In>().ok().flatten()
     }
 
     /// Sends queued messages.
     pub fn flush(&mut self) {
         while let Some((message, descriptors)) = self.queue.front() {
             let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            match self.socket.get_ref().send_long(message, &descriptors) {
+            match self.socket().get_ref().send_long(message, &descriptors) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // There is no memory for it now. It is sent with the next message, or when the next timer fires.
                 Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => return,
@@ -109,6 +121,20 @@ impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
                 Ok(()) => {}
             }
             self.queue.pop_front();
+        }
+    }
+}
+
+impl<Out, In> ChildLink<Out, In> {
+    fn socket(&self) -> &AsyncFd<ControlSocket> {
+        self.socket.as_ref().expect("only the drop takes it")
+    }
+}
+
+impl<Out, In> Drop for ChildLink<Out, In> {
+    fn drop(&mut self) {
+        if let Some(socket) = self.socket.take().filter(|_| !self.refuses_descriptors) {
+            close_elsewhere(socket.into_inner());
         }
     }
 }

@@ -115,6 +115,11 @@ impl Process {
         self.stat().is_some_and(|stat| matches!(stat.state, 'T' | 't'))
     }
 
+    /// Whether a signal has stopped it, and not a debugger.
+    pub fn is_stopped_by_signal(self) -> bool {
+        self.stat().is_some_and(|stat| stat.state == 'T')
+    }
+
     /// Whether it is a child of the supervisor, alive or not yet reaped.
     pub fn is_child(self) -> bool {
         self.stat().is_some_and(|stat| stat.ppid == own_pid())

@@ -6,8 +6,10 @@
 use command_fds::{CommandFdExt, FdMapping};
 use howdah_protocol::control_socket::ControlSocket;
 use howdah_protocol::inherited::CONTROL_FD;
+use howdah_protocol::refused_descriptors::refuse_descriptors;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,6 +25,21 @@ pub const ROUTER_TITLE: &str = "howdah: router";
 const ALLOCATOR_VARIABLE: &str = "MALLOC_CONF";
 const ALLOCATOR_SETTINGS: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0";
 
+/// The variables of the supervisor's environment that every prototype gets: programs are found, PHP finds its php.ini, and
+/// temporary files are in the folder of `--tmp-dir`. All others may be secrets of the program that started howdah.
+const INHERITED: [&str; 4] = ["PATH", "PHPRC", "PHP_INI_SCAN_DIR", "TMPDIR"];
+/// In builds with debug assertions, also variables that begin with this.
+const TEST_PREFIX: &str = "HOWDAH_TEST_";
+
+/// The environment of a prototype.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// The configured variables.
+    pub variables: BTreeMap<String, String>,
+    /// Whether the supervisor's environment is passed on whole.
+    pub inherits: bool,
+}
+
 /// Starts a router: this executable, under another title.
 pub fn router() -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new("/proc/self/exe");
@@ -37,20 +54,30 @@ pub fn router() -> io::Result<(Pid, ControlSocket)> {
 pub fn prototype(
     executable: &Path,
     application: &str,
-    environment: &BTreeMap<String, String>,
+    environment: &Environment,
     stdout: Option<File>,
     stderr: OwnedFd,
 ) -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new(executable);
-    command.arg0(format!("howdah: \"{application}\" prototype")).envs(environment).stderr(stderr);
+    if !environment.inherits {
+        command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_inherited(name)));
+    }
+    command.arg0(format!("howdah: \"{application}\" prototype")).envs(&environment.variables).stderr(stderr);
     if let Some(file) = stdout {
         command.stdout(file);
     }
     spawn(command)
 }
 
+fn is_inherited(name: &OsStr) -> bool {
+    INHERITED.iter().any(|inherited| name == *inherited)
+        || (cfg!(debug_assertions) && name.as_encoded_bytes().starts_with(TEST_PREFIX.as_bytes()))
+}
+
 fn spawn(mut command: Command) -> io::Result<(Pid, ControlSocket)> {
     let (ours, theirs) = ControlSocket::pair()?;
+    // Code of an application can write to the prototype's end.
+    refuse_descriptors(&ours);
     command
         .stdin(Stdio::null())
         .process_group(0)

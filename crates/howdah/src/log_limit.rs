@@ -1,0 +1,265 @@
+//! Limits how many log lines of one kind are written: a client, a script or an upstream can cause the same warning thousands
+//! of times a second, and would hide all others and fill the disk.
+//!
+//! A kind is a line in howdah's source, together with the application or the upstream that the line is about: that of a
+//! field, of the current request, or of the first name in quotes. Of each kind, [`BURST`] lines are written in [`WINDOW`]; the others are counted, and one line at the end of the window has their number
+//! and the last of them. Only warnings and errors are limited: other levels are written on an operator's request.
+//!
+//! A thread writes the numbers. It starts with the first suppressed line, and exits when no window has one.
+
+use std::collections::HashMap;
+use std::fmt::{Debug, Write as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata};
+use tracing_subscriber::layer::{Context, Filter};
+
+/// The lines of one kind that are written in a window.
+const BURST: u32 = 20;
+/// The length of a window.
+const WINDOW: Duration = Duration::from_secs(10);
+/// The most kinds that are counted at one time. Lines of further kinds are written.
+const MAX_KINDS: usize = 4096;
+/// The fields that distinguish kinds.
+const SUBJECTS: [&str; 2] = [APPLICATION, "upstream"];
+const APPLICATION: &str = "application";
+/// The field of a line's text.
+const MESSAGE: &str = "message";
+
+/// Passes the first lines of each kind.
+pub struct LogLimit;
+
+#[derive(Debug, Default)]
+struct State {
+    windows: HashMap<(Identifier, String), Window>,
+    /// The thread runs.
+    is_reporting: bool,
+}
+
+/// The lines of one kind since the first of them.
+#[derive(Debug)]
+struct Window {
+    since: Instant,
+    written: u32,
+    suppressed: u64,
+    /// The text of the last suppressed line.
+    last: String,
+}
+
+/// Lines that were suppressed in one window.
+#[derive(Debug, PartialEq, Eq)]
+struct Suppressed {
+    count: u64,
+    subject: String,
+    last: String,
+}
+
+/// Reads a line.
+#[derive(Default)]
+struct Reader {
+    subject: String,
+    text: String,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+
+/// Logs the numbers of suppressed lines now: the process is about to exit.
+pub fn report() {
+    log(with_state(|state| state.end_windows(None)));
+}
+
+fn with_state<T>(act: impl FnOnce(&mut State) -> T) -> T {
+    let mut state: MutexGuard<'_, Option<State>> = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    act(state.get_or_insert_default())
+}
+
+fn log(all: Vec<Suppressed>) {
+    for Suppressed { count, subject, last } in all {
+        let of = if subject.is_empty() { String::new() } else { format!(" about {subject}") };
+        tracing::warn!("{count} similar lines{of} were suppressed in {} s; the last: {last}", WINDOW.as_secs());
+    }
+}
+
+/// The application of the request that this thread works on, which the form of the lines adds; empty outside of requests.
+fn application_of_request() -> String {
+    let application = howdah_router::current_request_fields().into_iter().find(|(name, _)| *name == APPLICATION);
+    application.map(|(_, name)| name).unwrap_or_default()
+}
+
+fn report_until_quiet() {
+    loop {
+        let next = with_state(|state| {
+            let next = state.next_end();
+            state.is_reporting = next.is_some();
+            next
+        });
+        let Some(next) = next else { return };
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        log(with_state(|state| state.end_windows(Some(Instant::now()))));
+    }
+}
+
+// === impl LogLimit ===
+
+impl<S> Filter<S> for LogLimit {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn callsite_enabled(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::always()
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::TRACE)
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        if *metadata.level() > Level::WARN || metadata.target() == module_path!() {
+            return true;
+        }
+        let mut reader = Reader::default();
+        event.record(&mut reader);
+        if reader.subject.is_empty() {
+            reader.subject = application_of_request();
+        }
+        let kind = (metadata.callsite(), reader.subject().to_owned());
+        with_state(|state| {
+            let may_pass = state.admit(kind, Instant::now(), || reader.text);
+            if !may_pass && !state.is_reporting {
+                // Without a thread, the numbers are logged at exit.
+                state.is_reporting =
+                    thread::Builder::new().name("log limit".to_owned()).spawn(report_until_quiet).is_ok();
+            }
+            may_pass
+        })
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn admit(&mut self, kind: (Identifier, String), now: Instant, text: impl FnOnce() -> String) -> bool {
+        if self.windows.len() >= MAX_KINDS {
+            self.windows.retain(|_, window| window.suppressed > 0 || !window.is_over(now));
+        }
+        if self.windows.len() >= MAX_KINDS && !self.windows.contains_key(&kind) {
+            return true;
+        }
+        let window = self.windows.entry(kind).or_insert_with(|| Window::new(now));
+        if window.is_over(now) && window.suppressed == 0 {
+            *window = Window::new(now);
+        }
+        if window.written < BURST {
+            window.written += 1;
+            return true;
+        }
+        window.suppressed += 1;
+        window.last = text();
+        false
+    }
+
+    /// When the next window with suppressed lines ends.
+    fn next_end(&self) -> Option<Instant> {
+        self.windows.values().filter(|window| window.suppressed > 0).map(|window| window.since + WINDOW).min()
+    }
+
+    /// Removes the windows that are over by then, or all, and returns the suppressed lines.
+    fn end_windows(&mut self, by: Option<Instant>) -> Vec<Suppressed> {
+        let ended = self.windows.extract_if(|_, window| by.is_none_or(|now| window.is_over(now)));
+        let suppressed = ended.filter(|(_, window)| window.suppressed > 0);
+        suppressed
+            .map(|((_, subject), Window { suppressed, last, .. })| Suppressed { count: suppressed, subject, last })
+            .collect()
+    }
+}
+
+// === impl Window ===
+
+impl Window {
+    fn new(since: Instant) -> Window {
+        Window { since, written: 0, suppressed: 0, last: String::new() }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= WINDOW
+    }
+}
+
+// === impl Reader ===
+
+impl Reader {
+    fn subject(&self) -> &str {
+        if self.subject.is_empty() { self.text.split('"').nth(1).unwrap_or_default() } else { &self.subject }
+    }
+}
+
+impl Visit for Reader {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == MESSAGE {
+            let _ = write!(self.text, "{value:?}");
+        } else if SUBJECTS.contains(&field.name()) {
+            let _ = write!(self.subject, "{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Callsite as _;
+
+    #[test]
+    fn a_kind_has_a_burst_and_a_number_at_the_end_of_its_window() {
+        let here = tracing::callsite!(name: "test", kind: tracing::metadata::Kind::EVENT, fields: message).metadata();
+        let kind = |subject: &str| (here.callsite(), subject.to_owned());
+        let mut state = State::default();
+        let start = Instant::now();
+        let admitted = |state: &mut State, subject: &str, at: Instant, lines: u32| {
+            (0..lines).filter(|_| state.admit(kind(subject), at, || "text".to_owned())).count()
+        };
+        assert_eq!(admitted(&mut state, "shop", start, BURST + 5), BURST as usize);
+        assert_eq!(admitted(&mut state, "blog", start, 3), 3, "another application has its own burst");
+        assert_eq!(state.next_end(), Some(start + WINDOW));
+        assert_eq!(state.end_windows(Some(start + WINDOW / 2)), []);
+        // The number of a window that is over may come late.
+        assert_eq!(admitted(&mut state, "shop", start + WINDOW, 2), 0);
+        let expected = Suppressed { count: 7, subject: "shop".to_owned(), last: "text".to_owned() };
+        assert_eq!(state.end_windows(Some(start + WINDOW)), [expected]);
+        assert_eq!(admitted(&mut state, "shop", start + WINDOW, 1), 1);
+        assert_eq!((state.next_end(), state.end_windows(None)), (None, vec![]));
+    }
+
+    #[test]
+    fn the_subject_is_a_field_or_the_first_name_in_quotes() {
+        let subject = |subject: &str, text: &str| {
+            Reader { subject: subject.to_owned(), text: text.to_owned() }.subject().to_owned()
+        };
+        assert_eq!(subject("shop", r#"the "blog""#), "shop");
+        assert_eq!(subject("", r#"worker of "shop" (pid 7) was killed by "x""#), "shop");
+        assert_eq!(subject("", "no name"), "");
+    }
+
+    #[test]
+    fn the_number_of_kinds_is_limited() {
+        let here = tracing::callsite!(name: "test", kind: tracing::metadata::Kind::EVENT, fields: message).metadata();
+        let mut state = State::default();
+        let now = Instant::now();
+        for number in 0..2 * MAX_KINDS {
+            assert!(state.admit((here.callsite(), number.to_string()), now, String::new));
+        }
+        assert_eq!(state.windows.len(), MAX_KINDS);
+        assert!(state.admit((here.callsite(), "late".to_owned()), now + WINDOW, String::new));
+        assert_eq!(state.windows.len(), 1);
+    }
+}

@@ -1,0 +1,119 @@
+//! Opens a file at a configured path, in a folder in which another user may be able to replace it.
+//!
+//! A symbolic link at the end of the path is followed if root or we own it: one that an application's user owns may lead to
+//! any file that we may write. The link that is checked is the one that is followed, because both use one descriptor of it:
+//! a user who swaps the file while it is opened gains nothing. The operator is responsible for the folders above it.
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// The most links in a row, as the kernel has it.
+const MAX_LINKS: u32 = 40;
+
+/// Opens a file with these flags. A file that is created has this mode.
+///
+/// # Errors
+/// Those of open(2), and for a link of another user.
+pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
+    let ours = rustix::process::geteuid().as_raw();
+    let mut folder = folder_of(CWD, path)?;
+    let mut name = name_of(path)?;
+    for _ in 0..MAX_LINKS {
+        match openat(&folder, &name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode) {
+            Err(Errno::LOOP) => {}
+            opened => return Ok(File::from(opened?)),
+        }
+        let link = openat(&folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fstat(&link)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            // It is another file than a moment ago.
+            continue;
+        }
+        let owner = stat.st_uid;
+        if owner != 0 && owner != ours {
+            return Err(io::Error::other(format!("it is a symbolic link of user id {owner}, which is not followed")));
+        }
+        let target = PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
+        folder = folder_of(folder.as_fd(), &target)?;
+        name = name_of(&target)?;
+    }
+    Err(Errno::LOOP.into())
+}
+
+fn folder_of(base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(base, folder, flags, Mode::empty())?)
+}
+
+fn name_of(path: &Path) -> io::Result<OsString> {
+    path.file_name().map(OsStr::to_owned).ok_or_else(|| Errno::ISDIR.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::{lchown, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const APPEND: OFlags = OFlags::WRONLY.union(OFlags::APPEND).union(OFlags::CREATE);
+
+    fn append(path: &Path) -> io::Result<()> {
+        open(path, APPEND, Mode::from_raw_mode(0o600))?.write_all(b"x")
+    }
+
+    #[test]
+    fn links_of_our_own_are_followed_wherever_they_lead() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("logs")).unwrap();
+        symlink("logs/relative", at("first")).unwrap();
+        symlink(at("last"), at("logs/relative")).unwrap();
+        append(&at("first")).unwrap();
+        assert_eq!(std::fs::read(at("last")).unwrap(), b"x");
+        symlink("circle", at("circle")).unwrap();
+        assert_eq!(Errno::from_io_error(&append(&at("circle")).unwrap_err()), Some(Errno::LOOP));
+        symlink("..", at("up")).unwrap();
+        assert!(append(&at("up")).is_err() && append(Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn a_link_that_is_swapped_in_meanwhile_is_not_followed() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (log, victim) = (at("log"), at("victim"));
+        std::fs::write(&victim, "").unwrap();
+        let finished = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !finished.load(Ordering::Relaxed) {
+                    // Both renames are atomic: the log is always one or the other.
+                    std::fs::write(at("file.new"), "").unwrap();
+                    std::fs::rename(at("file.new"), &log).unwrap();
+                    symlink(&victim, at("link.new")).unwrap();
+                    lchown(at("link.new"), Some(65534), None).unwrap();
+                    std::fs::rename(at("link.new"), &log).unwrap();
+                    // A link of ours, which leads to another file: a check of the wrong link would be passed.
+                    symlink(at("other"), at("ours.new")).unwrap();
+                    std::fs::rename(at("ours.new"), &log).unwrap();
+                }
+            });
+            for _ in 0..20_000 {
+                let _ = append(&log);
+            }
+            finished.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(std::fs::read(&victim).unwrap(), b"");
+        assert!(std::fs::metadata(at("other")).unwrap().len() > 0, "our own link was followed");
+    }
+}

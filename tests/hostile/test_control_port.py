@@ -1,0 +1,64 @@
+"""The control API on a port: users of the machine, and web pages."""
+
+import subprocess
+import sys
+
+import pytest
+
+from support.http.client import Connection
+from support.machine import NOBODY, free_port, needs_root
+from support.waiting import wait_for
+
+CLIENT = """
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.sendall(b"PUT /config/applications HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
+if sys.argv[2] == "closes":
+    s.close()
+else:
+    try:
+        print(s.recv(100))
+    except ConnectionResetError:
+        print(b"")
+"""
+
+
+@pytest.fixture
+def server(application, run, tmp_path):
+    port = free_port()
+    options = ("--control", f"127.0.0.1:{port}", "--state-dir", str(tmp_path / "state"))
+    server = run({"applications": {"app": application}}, *options)
+    server.control_port = port
+    return server
+
+
+def api(server, method: str, path: str, body=None, headers=()):
+    with Connection(("127.0.0.1", server.control_port)) as connection:
+        return connection.request(method, path, headers, body)
+
+
+@needs_root
+@pytest.mark.parametrize("client", ["waits", "closes"])
+def test_another_user_cannot_use_the_port(server, client):
+    before = api(server, "GET", "/config").text
+    as_another = ["setpriv", f"--reuid={NOBODY}", "--clear-groups", sys.executable, "-c", CLIENT]
+    for _ in range(20):
+        result = subprocess.run([*as_another, str(server.control_port), client], capture_output=True, text=True, timeout=30)
+        assert result.returncode == 0 and result.stdout.strip() in ("", "b''"), result
+    assert api(server, "GET", "/config").text == before
+    expected = "refused user id 65534" if client == "waits" else "the control socket refused"
+    wait_for(lambda: expected in server.stderr, "the line")
+    assert server.get("/").text == "here"
+
+
+def test_a_get_changes_nothing(server):
+    prototype = server.prototype()
+    assert api(server, "GET", "/control/applications/app/restart").status == 405
+    assert server.prototype() == prototype
+    assert api(server, "POST", "/control/applications/app/restart").status == 200
+    wait_for(lambda: server.titled('howdah: "app" prototype') and server.prototype() != prototype, "another prototype")
+
+
+@needs_root
+def test_the_port_is_warned_of(server):
+    assert "is open to every process of root" in server.stderr

@@ -1,0 +1,61 @@
+"""Scripts and clients that try to fill the log."""
+
+import time
+
+import pytest
+
+from support.machine import free_port
+from support.waiting import wait_for
+
+BAD = "for ($n = 0; $n < 900; $n++) { header(\"Bad Name $n: value\"); } echo 'body';"
+# The lines of one kind that are written in ten seconds, and some others.
+MOST = 40
+
+
+@pytest.fixture
+def server(folder, application, run):
+    folder.php("bad.php", BAD)
+    folder.php("status.php", "http_response_code(101); echo 'x';")
+    routes = [
+        {"match": {"uri": "/proxy"}, "action": {"proxy": f"http://127.0.0.1:{free_port()}"}},
+        {"action": {"pass": "applications/app"}},
+    ]
+    return run({"applications": {"app": application}, "routes": routes})
+
+
+def lines(server) -> list[str]:
+    return server.stderr.splitlines()
+
+
+def test_a_response_has_one_line_about_its_wrong_headers(server):
+    assert server.get("/bad.php").text == "body"
+    found = wait_for(lambda: [line for line in lines(server) if "HTTP does not allow" in line], "the line")
+    assert len(found) == 1 and "Bad Name 0" in found[0] and "900" in found[0], found
+
+
+@pytest.mark.parametrize("target, expected", [("/bad.php", 200), ("/status.php", 502), ("/proxy", 502)])
+def test_many_requests_write_few_lines(server, target, expected):
+    began = time.monotonic()
+    with server.connect() as connection:
+        for _ in range(300):
+            assert connection.request("GET", target).status == expected
+    # A slow machine needs several windows.
+    windows = 1 + int((time.monotonic() - began) / 10)
+    assert len(lines(server)) < MOST * windows, server.stderr[-2000:]
+    summary = wait_for(lambda: [line for line in lines(server) if "similar lines" in line], "the number of the others")
+    assert "were suppressed" in summary[0]
+
+
+def test_the_lines_of_another_application_are_written(folder, run):
+    folder.php("bad.php", BAD)
+    app = {"type": "php", "root": str(folder.root), "processes": 1}
+    routes = [
+        {"match": {"uri": "/other/*"}, "action": {"pass": "applications/other", "rewrite": "/bad.php"}},
+        {"action": {"pass": "applications/app"}},
+    ]
+    server = run({"applications": {"app": app, "other": app}, "routes": routes})
+    with server.connect() as connection:
+        for _ in range(100):
+            assert connection.request("GET", "/bad.php").status == 200
+        assert connection.request("GET", "/other/").status == 200
+    server.wait_for_log_line("HTTP does not allow", '"other"')

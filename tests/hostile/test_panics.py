@@ -1,0 +1,75 @@
+"""A bug of howdah itself: a panic costs one request, and leaves no count behind. Builds with assertions panic on request."""
+
+import json
+
+import pytest
+
+from support.http.client import ClosedWithoutResponse
+from support.waiting import wait_for
+
+
+@pytest.fixture
+def start(folder, run):
+    folder.php("index.php", "echo 'here';")
+    started = []
+
+    def start(point: str):
+        config = {
+            "applications": {"app": {"type": "php", "root": str(folder.root), "processes": 2}},
+            "access_log": {"path": str(folder.scratch / "access.log"), "format": "$request_line $status"},
+        }
+        server = run(config, environ={"HOWDAH_TEST_FAULT": f"{point}=/panic"})
+        # The panics are expected here, and nowhere else.
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        if not server.ended:
+            server.send_signal(15)
+            assert server.exit_code() == 0
+
+
+def skip_without_assertions(server, response) -> None:
+    if response is not None and response.status == 404:
+        pytest.skip("this build has no assertions")
+
+
+def counts(server) -> dict:
+    status = server.api("GET", "/status").json()
+    return {**status["connections"], "active_requests": status["applications"]["app"]["requests"]["active"]}
+
+
+def test_a_panic_in_one_request_is_answered_500(folder, start):
+    server = start("answer")
+    router = server.router()
+    with server.connect() as connection:
+        assert connection.request("GET", "/").text == "here"
+        response = connection.request("GET", "/panic?secret")
+        skip_without_assertions(server, response)
+        assert (response.status, response.header("Connection")) == (500, "close")
+    line = wait_for(lambda: [line for line in server.stderr.splitlines() if "a bug of howdah" in line], "the line")[0]
+    assert "/panic" in line and "secret" not in line and "ERROR" in line
+    assert "howdah panicked at crates/router" in server.stderr
+    log = folder.scratch / "access.log"
+    wait_for(lambda: "GET /panic?secret HTTP/1.1 500" in log.read_text(), "the line of the access log")
+    assert server.get("/").text == "here" and server.router() == router
+
+
+@pytest.mark.parametrize("point", ["answer", "connection"])
+def test_panics_leave_no_count_behind(start, point):
+    server = start(point)
+    with server.connect() as kept:
+        assert kept.request("GET", "/").text == "here"
+        for _ in range(30):
+            try:
+                response = server.get("/panic")
+            except (ClosedWithoutResponse, ConnectionResetError):
+                response = None
+            skip_without_assertions(server, response)
+            assert (response is None) == (point == "connection")
+        assert kept.request("GET", "/").text == "here"
+        # One connection is open.
+        expected = {"accepted": 31, "closed": 30}
+        wait_for(lambda: expected.items() <= counts(server).items(), json.dumps(counts(server)))
+        assert (counts(server)["active"], counts(server)["active_requests"]) == (0, 0)
