@@ -190,7 +190,8 @@ impl SharedGeneration {
         }
         match self.queue.forecast(self.arrival(self.waiting_requests())) {
             Verdict::Admit(_) => Ok(()),
-            _ => self.enqueue(Instant::now()).await.map(drop),
+            // It comes once more with its body, and is counted then.
+            _ => self.enqueue(Instant::now()).await.map(|_| self.cancel()),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A body that breaks off, or that sends no bytes for too long, ends with an error: the client's connection is closed, so
 //! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped.
 
-use crate::proxy::pool::{ConnectionPool, UpstreamConnection};
+use crate::proxy::connection::pool::{ConnectionPool, UpstreamConnection};
 use crate::proxy::request_body::ClientBody;
 use crate::proxy::timeout::WaitTimeout;
 use crate::response::body::Source;

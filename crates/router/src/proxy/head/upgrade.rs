@@ -2,7 +2,7 @@
 //!
 //! `h2c` is never passed on: it is HTTP again, and its requests would bypass the routes.
 
-use crate::proxy::hop_by_hop::has_option;
+use crate::proxy::head::hop_by_hop::has_option;
 use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Method, Version};
