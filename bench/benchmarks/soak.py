@@ -49,8 +49,7 @@ def run(options):
         }})["soak"]
         rate = load.throughput(f"{base}/good.php", 20, 3, may_fail=True) / 2
         print(f"good.php at {rate:.0f}/s for {options.seconds} s", file=sys.stderr)
-        router = next(pid for pid in process_tree.tree([howdah.process.pid])
-                      if process_tree.title(pid) == "howdah: router")
+        router = process_tree.titled([howdah.process.pid], "howdah: router")[0]
         others = [threading.Thread(target=send, args=(f"{base}/{page}", per_second, options.seconds))
                   for page, per_second in RATES.items()]
         for thread in others:

@@ -6,7 +6,6 @@ each after a run that is not counted: SETTLE_SECONDS for `auto`, which has until
 cell to cell, so each cell also follows the burst of the one before.
 """
 
-import re
 import statistics
 import sys
 
@@ -86,6 +85,4 @@ class Cell:
         return ratio >= SHARE and (self.page not in COMPUTING or workers <= cores + MORE_THAN_CORES)
 
     def _count_workers(self):
-        title = re.compile(r'howdah: "auto" worker')
-        return sum(bool(title.match(process_tree.title(pid)))
-                   for pid in process_tree.tree([self.howdah.process.pid]))
+        return len(process_tree.titled([self.howdah.process.pid], 'howdah: "auto" worker'))

@@ -33,13 +33,10 @@ class Howdah:
             wait_for_port(port, self.process, log)
 
     def front_processes(self):
-        return self._titled("howdah: router")
+        return process_tree.titled(self.roots, "howdah: router")
 
     def php_workers(self):
-        return self._titled('howdah: "bench" worker')
-
-    def _titled(self, title):
-        return [pid for pid in process_tree.tree(self.roots) if process_tree.title(pid).startswith(title)]
+        return process_tree.titled(self.roots, 'howdah: "bench" worker')
 
     def _stop(self):
         left = process_tree.stop(self.process)

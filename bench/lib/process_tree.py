@@ -129,6 +129,11 @@ def title(pid):
         return ""
 
 
+def titled(roots, beginning):
+    """The pids of the trees of these roots whose titles begin like this."""
+    return [pid for pid in tree(roots) if title(pid).startswith(beginning)]
+
+
 def _stat(pid):
     """The fields of /proc/PID/stat after the name: state, ppid, …; None if the process is gone."""
     try:

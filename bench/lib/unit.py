@@ -44,13 +44,10 @@ class Unit:
             wait_for_port(port, self.process, log)
 
     def front_processes(self):
-        return self._titled("unit: router")
+        return process_tree.titled(self.roots, "unit: router")
 
     def php_workers(self):
-        return self._titled('unit: "bench" application')
-
-    def _titled(self, title):
-        return [pid for pid in process_tree.tree(self.roots) if process_tree.title(pid).startswith(title)]
+        return process_tree.titled(self.roots, 'unit: "bench" application')
 
     def _config(self, sites, php, processes, environment):
         application = {

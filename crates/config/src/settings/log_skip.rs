@@ -3,27 +3,19 @@
 use std::ops::RangeInclusive;
 
 use crate::error::{Error, quoted};
-use crate::matching::condition::Condition;
+use crate::matching::condition::{self, Condition};
 use crate::matching::request::RequestView;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 
-pub(crate) const OPTIONS: Options = Options {
-    known: &[
-        "status",
-        "method",
-        "host",
-        "uri",
-        "query",
-        "arguments",
-        "cookies",
-        "headers",
-        "source",
-        "destination",
-        "scheme",
-        "if",
-    ],
-    unsupported: &[],
+pub(crate) const OPTIONS: Options = Options { known: &KNOWN, unsupported: &[] };
+
+/// The options of `match`, and `status`.
+const KNOWN: [&str; condition::OPTIONS.known.len() + 1] = {
+    let mut known = ["status"; condition::OPTIONS.known.len() + 1];
+    let (_, of_match) = known.split_at_mut(1);
+    of_match.copy_from_slice(condition::OPTIONS.known);
+    known
 };
 
 const ADVICE: &str = "write a status such as 404, or a range such as \"200-399\"";

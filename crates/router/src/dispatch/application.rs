@@ -14,6 +14,7 @@ use http::StatusCode;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 /// `Retry-After` of an application that does not start, in seconds.
@@ -33,10 +34,10 @@ pub async fn run(
     name: &str,
     target: Option<&str>,
 ) -> Answer<PhpBody> {
-    LogContext::set_application(name);
     let application = view.configuration().applications.get(name).ok_or(Failure::NotFound)?;
     // The supervisor tries again to start an application that does not start.
     let port = view.ports.get(name).ok_or(Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER })?;
+    LogContext::set_application(Rc::clone(&port.application));
     let paths = &port.generation.paths;
     let target = paths.target(target).ok_or(Failure::NotFound)?;
     let script = match script::resolve(target, &port.script_files, subject.path.bytes()) {

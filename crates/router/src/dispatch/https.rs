@@ -31,6 +31,6 @@ pub fn redirect(listener: &Listener, subject: &Subject<'_>) -> Result<Option<(St
     let port = redirect.port.map(|port| format!(":{port}")).unwrap_or_default();
     let target = subject.parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let location = HeaderValue::from_str(&format!("https://{}{port}{target}", subject.host));
-    let location = location.map_err(|_| Failure::BadRequest("the URL"))?;
+    let location = location.map_err(|_| Failure::BadRequest("the URL cannot be a Location header"))?;
     Ok(Some((status, location)))
 }

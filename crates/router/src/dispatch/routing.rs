@@ -39,8 +39,7 @@ const MAX_PASSES: usize = 255;
 ///
 /// # Errors
 /// 404 if no step matches, 429 for a client that sends too many requests, 403 for a file that may not be served, 500 for
-/// passes without end, 503 for a listener that
-/// was removed.
+/// passes without end, 503 for a listener that was removed.
 pub fn choose<'v>(
     files: &StaticFiles,
     view: &'v View,

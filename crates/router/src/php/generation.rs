@@ -70,6 +70,13 @@ pub struct SharedGeneration {
     released: ReportOnDrop,
 }
 
+/// The turn of a request to be rejected.
+#[derive(Clone, Copy)]
+struct Turn {
+    at: Instant,
+    retry_after: u32,
+}
+
 /// The least time between two log lines about rejected requests.
 const REJECTION_PAUSE: Duration = Duration::from_secs(10);
 /// The interval in which a report of too few workers is repeated.
@@ -184,30 +191,34 @@ impl SharedGeneration {
         }
         match self.queue.forecast(self.arrival(self.waiting_requests())) {
             Verdict::Admit(_) => Ok(()),
-            _ => self.enqueue(Instant::now()).await.map(drop),
+            // It comes once more with its body, and is counted then.
+            _ => self.enqueue(Instant::now()).await.map(|_| self.cancel()),
         }
     }
 
-    /// Waits for the rejection of a request, or for room in the queue.
+    /// Waits for the rejection of a request, or for the end of a hold.
     async fn wait_for_admission(&self, arrived: Instant) -> Result<(Instant, Duration), Failure> {
         let latest = arrived + self.queue.timeout();
         let delayed = self.refusals.delay();
-        let mut turn = None;
+        let mut turn: Option<Turn> = None;
         loop {
             let changed = self.decisions_changed.notified();
             let now = Instant::now();
-            let (until, retry_after) = match self.queue.forecast(self.arrival(self.waiting_requests())) {
-                Verdict::Admit(longest) => return Ok((now, longest.saturating_sub(now - arrived))),
-                Verdict::Hold => (latest, 1),
-                Verdict::Reject(TooBusy { retry_after }) => {
-                    (latest.min(*turn.get_or_insert_with(|| self.refusals.reserve(now))), retry_after)
+            turn = match (self.queue.forecast(self.arrival(self.waiting_requests())), turn) {
+                (Verdict::Hold, _) => None,
+                // Room in the queue is for requests that come now: this one would make their wait longer.
+                (_, Some(turn)) => Some(turn),
+                (Verdict::Admit(longest), None) => return Ok((now, longest.saturating_sub(now - arrived))),
+                (Verdict::Reject(TooBusy { retry_after }), None) => {
+                    Some(Turn { at: self.refusals.reserve(now).min(latest), retry_after })
                 }
             };
-            if until <= now || delayed.is_none() {
+            let Turn { at, retry_after } = turn.unwrap_or(Turn { at: latest, retry_after: 1 });
+            if at <= now || delayed.is_none() {
                 return Err(self.reject(retry_after));
             }
             tokio::select! {
-                () = sleep_until(until) => {}
+                () = sleep_until(at) => return Err(self.reject(retry_after)),
                 () = changed => {}
             }
         }

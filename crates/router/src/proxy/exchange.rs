@@ -1,7 +1,7 @@
 //! Sends one request on one connection, and receives the head of its response, with a timeout.
 
-use crate::proxy::connect::ConnectError;
-use crate::proxy::pool::UpstreamConnection;
+use crate::proxy::connection::connect::ConnectError;
+use crate::proxy::connection::pool::UpstreamConnection;
 use crate::proxy::request_body::{ClientBody, RequestBody};
 use crate::response::failure::Failure;
 use http::{Request, Response};

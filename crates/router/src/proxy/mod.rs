@@ -2,9 +2,8 @@
 //!
 //! - `mod`: a request's way through servers and connections; the client's answer when there is no response
 //! - `balance`: which server of an upstream is next; `retry`: which requests may be sent twice
-//! - `pool`, `connect`, `socket`: connections, and which servers are down
-//! - `head`, `forwarded_headers`, `target`, `hop_by_hop`, `upgrade`: which parts of a message's head are passed on, and how it is framed
-//! - `line_ends`: the strictness of a response's head
+//! - `connection`: connections, and which servers are down
+//! - `head`: which parts of a message's head are passed on, and how it is framed
 //! - `exchange`, `request_body`, `response_body`, `timeout`: one request on one connection, streamed both ways
 //! - `tunnel`: WebSockets
 //!
@@ -13,20 +12,13 @@
 //! of the client's body are answered 400, 408 or 413.
 
 mod balance;
-mod connect;
+mod connection;
 mod exchange;
-mod forwarded_headers;
 mod head;
-mod hop_by_hop;
-mod line_ends;
-mod pool;
 mod request_body;
 mod response_body;
 mod retry;
-mod socket;
-mod target;
 mod timeout;
-mod upgrade;
 
 #[cfg(test)]
 mod tests;
@@ -38,14 +30,14 @@ use response_body::UpstreamStream;
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
+use connection::pool::{ConnectionPool, UpstreamConnection};
 use exchange::{ExchangeError, exchange};
-use forwarded_headers::ForwardedHeaders;
 use head::Outgoing;
+use head::forwarded_headers::ForwardedHeaders;
 use howdah_config::{Endpoint, Http, ProxySettings};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use hyper::body::Body;
-use pool::{ConnectionPool, UpstreamConnection};
 use request_body::ClientBody;
 use retry::RetryPolicy;
 use std::cell::RefCell;
@@ -90,8 +82,8 @@ impl Proxy {
     ) -> Answer<UpstreamBody> {
         let body = ClientBody::new(body, limits)?;
         let request = subject.parts;
-        let target = target::of(subject)?;
-        let upgrade = upgrade::requested(request, body.exists());
+        let target = head::target::of(subject)?;
+        let upgrade = head::upgrade::requested(request, body.exists());
         let settings = *to.settings();
         let forwarded = settings.forwarded_headers.then(|| ForwardedHeaders::of(subject));
         self.answer(to, &Outgoing { request, target, body, upgrade, forwarded, settings }).await
@@ -181,7 +173,8 @@ async fn respond(
     mut response: Response<hyper::body::Incoming>,
 ) -> Result<Response<UpstreamBody>, ExchangeError> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        if !outgoing.upgrade.as_ref().is_some_and(|requested| upgrade::is_granted(response.headers(), requested)) {
+        if !outgoing.upgrade.as_ref().is_some_and(|requested| head::upgrade::is_granted(response.headers(), requested))
+        {
             return Err(ExchangeError::Broken("it changed to a protocol that was not requested".into()));
         }
         let upgraded = hyper::upgrade::on(&mut response).await;

@@ -4,7 +4,7 @@
 //! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped. Bytes
 //! that came together with the head are read before the client gets the head: if they are broken, the answer is 502.
 
-use crate::proxy::pool::{ConnectionPool, UpstreamConnection};
+use crate::proxy::connection::pool::{ConnectionPool, UpstreamConnection};
 use crate::proxy::request_body::ClientBody;
 use crate::proxy::timeout::WaitTimeout;
 use crate::response::body::Source;

@@ -45,10 +45,10 @@ impl LogContext {
     }
 
     /// Sets the application of the current request.
-    pub fn set_application(name: &str) {
+    pub fn set_application(name: Rc<str>) {
         CURRENT.with_borrow(|current| {
             if let Some(context) = current {
-                context.application.replace(Some(name.into()));
+                context.application.replace(Some(name));
             }
         });
     }
@@ -104,7 +104,7 @@ mod tests {
     async fn lines_have_the_request_whose_future_is_polled() {
         let context = |uri: &str| LogContext::new(Method::GET, uri.parse().unwrap(), "127.0.0.1".into());
         let fields = |name: &'static str| async move {
-            LogContext::set_application(name);
+            LogContext::set_application(name.into());
             tokio::task::yield_now().await;
             current_request_fields()
         };

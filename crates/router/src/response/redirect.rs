@@ -35,3 +35,30 @@ pub fn folder_location(target: &str) -> Option<HeaderValue> {
     let path = path.trim_start_matches(['/', '\\']).replace('\\', "%5C");
     HeaderValue::from_bytes(format!("/{path}/{query}").as_bytes()).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_location_of_a_folder_keeps_the_spelling_and_never_leaves_the_host() {
+        let table = [
+            ("/a", Some("/a/")),
+            ("/a?b=c&d=%2F", Some("/a/?b=c&d=%2F")),
+            ("/a?", Some("/a/?")),
+            ("/a%20b/%C3%A9", Some("/a%20b/%C3%A9/")),
+            ("/a+b", Some("/a+b/")),
+            ("//evil.example/..", Some("/evil.example/../")),
+            ("///evil.example/%2e%2e", Some("/evil.example/%2e%2e/")),
+            ("/\\evil.example", Some("/evil.example/")),
+            ("/\\/evil.example/../a", Some("/evil.example/../a/")),
+            ("/a\\b", Some("/a%5Cb/")),
+            ("/a/?b", None),
+            ("/a\r\nX: y", None),
+        ];
+        for (target, expected) in table {
+            let location = folder_location(target);
+            assert_eq!(location.as_ref().map(|location| location.to_str().unwrap()), expected, "{target}");
+        }
+    }
+}

@@ -354,11 +354,14 @@ mod tests {
         for length in 0..head.len() {
             assert_eq!(scan(&head[..length]), Ok(None), "{length}");
         }
-        assert_eq!(scan(head), Ok(Some(ScannedHead { length: head.len(), body: NONE, requests_upgrade: false })));
+        assert_eq!(
+            scan(head),
+            Ok(Some(ScannedHead { length: head.len(), body: NONE, requests_upgrade: false, raw_bytes: Vec::new() }))
+        );
         let followed = [&head[..], b"POST"].concat();
         assert_eq!(
             HeadScanner::default().scan(&followed),
-            Ok(Some(ScannedHead { length: head.len(), body: NONE, requests_upgrade: false }))
+            Ok(Some(ScannedHead { length: head.len(), body: NONE, requests_upgrade: false, raw_bytes: Vec::new() }))
         );
     }
 
@@ -370,7 +373,15 @@ mod tests {
         assert_eq!(HeadScanner::default().scan(line(MAX_HEAD_BYTES - 100).as_bytes()), Ok(None));
         let longest = MAX_HEAD_BYTES - header(0).len();
         let scanned = HeadScanner::default().scan(header(longest).as_bytes());
-        assert_eq!(scanned, Ok(Some(ScannedHead { length: MAX_HEAD_BYTES, body: NONE, requests_upgrade: false })));
+        assert_eq!(
+            scanned,
+            Ok(Some(ScannedHead {
+                length: MAX_HEAD_BYTES,
+                body: NONE,
+                requests_upgrade: false,
+                raw_bytes: Vec::new()
+            }))
+        );
         assert_eq!(HeadScanner::default().scan(header(longest + 1).as_bytes()), Err(HeadRefusal::HeadTooLarge));
         let unfinished = header(longest + 1);
         let unfinished = &unfinished.as_bytes()[..MAX_HEAD_BYTES];

@@ -134,6 +134,28 @@ fn after_a_disturbance_requests_at_a_rate_are_all_answered_soon() {
     }
 }
 
+/// Workers that wait for a database, which hangs.
+#[test]
+fn after_a_hanging_database_all_requests_are_answered() {
+    const LENGTH_OF_HANG: u64 = 5;
+    let page = Page::waits(Duration::from_millis(2), Duration::from_millis(20));
+    let until = DISTURBED + LENGTH_OF_HANG;
+    for retry in RETRIES {
+        for clients in [Clients::closed(300, page), Clients::open(300.0, page)] {
+            let clients = clients.with_retry(retry);
+            let mut scenario = Scenario::new(seconds(LENGTH), vec![clients.clone()]);
+            let kind = DisturbanceKind::WaitsHang;
+            scenario.disturbances.push(Disturbance { from: seconds(DISTURBED), until: seconds(until), kind });
+            let outcome = run(&scenario, &mut Fixed(20), &mut Howdah::new());
+            let case = format!("{:?}, {retry:?}", clients.arrivals);
+            assert_eq!(outcome.errors(Duration::ZERO, seconds(LENGTH)), 0, "{case}");
+            let before = outcome.ok_per_second(seconds(1), seconds(DISTURBED));
+            let after = outcome.ok_per_second(seconds(until + 2), seconds(LENGTH));
+            assert!(after >= 0.97 * before, "{case}: {before} before, {after} after");
+        }
+    }
+}
+
 #[test]
 fn a_burst_beside_clients_that_wait_ends() {
     for retry in RETRIES {

@@ -99,22 +99,24 @@ impl Simulation {
 
     /// As `SharedGeneration::wait_for_admission` does.
     fn decide(&mut self, mut held: Held, now: u64) {
-        match self.queue.forecast(self.arrival()) {
-            Verdict::Admit(longest) => {
+        match (self.queue.forecast(self.arrival()), held.turn) {
+            (Verdict::Hold, _) => held.turn = None,
+            (_, Some(_)) => {}
+            (Verdict::Admit(longest), None) => {
                 self.pace.end_delay();
                 self.waiting.push_back((held.client, held.came, longest));
+                return;
             }
-            Verdict::Hold => self.held.push(held),
-            Verdict::Reject(_) => {
+            (Verdict::Reject(_), None) => {
                 let at = self.at(now);
-                let turn = *held.turn.get_or_insert_with(|| now + (self.pace.reserve(at) - at).as_millis() as u64);
-                if turn <= now {
-                    self.pace.end_delay();
-                    self.reject(held.client, held.came, now);
-                } else {
-                    self.held.push(held);
-                }
+                held.turn = Some(now + (self.pace.reserve(at) - at).as_millis() as u64);
             }
+        }
+        if held.turn.is_some_and(|turn| turn <= now) {
+            self.pace.end_delay();
+            self.reject(held.client, held.came, now);
+        } else {
+            self.held.push(held);
         }
     }
 
@@ -299,7 +301,7 @@ fn each_of_too_many_clients_is_served_at_times() {
     for pause in [AT_ONCE, A_SECOND, BACK_OFF] {
         let seen = simulate(100, QUICK, Clients::Loop(4000, 1000, pause));
         let never = seen.turns.iter().filter(|turns| **turns == 0).count();
-        assert!(never <= 4000 / 10, "{never} never");
+        assert!(never <= 4000 / 6, "{never} never");
     }
 }
 

@@ -25,6 +25,8 @@ use tokio::time::{Instant, sleep_until};
 pub struct GenerationPort {
     /// The generation.
     pub generation: Arc<SharedGeneration>,
+    /// The name of its application, for the log lines of requests.
+    pub application: Rc<str>,
     /// The thread's lookups of the generation's scripts.
     pub script_files: ScriptFiles,
     /// The thread's index.
@@ -52,6 +54,7 @@ impl GenerationPort {
     /// A thread's port.
     pub fn new(generation: Arc<SharedGeneration>, thread: u16) -> GenerationPort {
         GenerationPort {
+            application: generation.application.as_str().into(),
             script_files: ScriptFiles::below(generation.paths.rootfs()),
             wakes: Wakes::new(Arc::clone(&generation)),
             generation,

@@ -3,9 +3,17 @@
 //! The framing of a body is never copied. howdah uses the headers of the client and the upstream to read a body, and
 //! writes its own when it sends one. Therefore no program behind howdah can be made to see another end of a body than
 //! howdah does.
+//!
+//! - `hop_by_hop`: headers that are for one connection only; `upgrade`: a change of the protocol
+//! - `forwarded_headers`: the headers that name the client; `target`: the request's target
 
-use crate::proxy::forwarded_headers::ForwardedHeaders;
-use crate::proxy::hop_by_hop::ConnectionHeaders;
+pub mod forwarded_headers;
+pub mod hop_by_hop;
+pub mod target;
+pub mod upgrade;
+
+use crate::proxy::head::forwarded_headers::ForwardedHeaders;
+use crate::proxy::head::hop_by_hop::ConnectionHeaders;
 use crate::proxy::request_body::{ClientBody, RequestBody};
 use howdah_config::{Endpoint, ProxySettings};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, SERVER, TRANSFER_ENCODING, UPGRADE};

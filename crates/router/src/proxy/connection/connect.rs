@@ -1,7 +1,7 @@
 //! Connects to an upstream, with a timeout.
 
 use crate::net::transport::Transport;
-use crate::proxy::socket::UpstreamSocket;
+use crate::proxy::connection::socket::UpstreamSocket;
 use howdah_config::Endpoint;
 use howdah_protocol::refused_descriptors::refuse_descriptors;
 use std::fmt;

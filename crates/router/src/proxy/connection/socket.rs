@@ -1,8 +1,8 @@
 //! A socket to an upstream. It records what hyper does not report: the time of the last write, and whether a response
 //! has begun. It ends with an error if a line of a response's head ends with LF alone.
 
+use super::line_ends::LineEnds;
 use crate::net::transport::Transport;
-use crate::proxy::line_ends::LineEnds;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 //! an idle connection: if the upstream closes it, or sends bytes without a request, it is known as closed before its next
 //! use. `retry` handles a connection that is closed at the moment of its use.
 
-use crate::proxy::connect::{ConnectError, connect};
+use crate::proxy::connection::connect::{ConnectError, connect};
+use crate::proxy::connection::socket::SocketProgress;
 use crate::proxy::request_body::RequestBody;
 use crate::proxy::retry::IDLE_TIMEOUT;
-use crate::proxy::socket::SocketProgress;
 use howdah_config::Endpoint;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
