@@ -1,4 +1,4 @@
-/* What the prototype asks PHP before there are workers: its version and folders, its settings, whether opcache works, and
+/* Questions of the prototype to PHP, before there are workers: its version and folders, its settings, whether opcache works, and
  * whether a file can be compiled. The last two need a request, which has no client. */
 
 #include "howdah_sapi.h"

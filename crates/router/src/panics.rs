@@ -63,8 +63,10 @@ pub fn inject(point: &str, path: &str) {
         return;
     }
     let Some((wanted_point, wanted_path)) = &*INJECTED else { return };
-    while wanted_point == HANG && wanted_path == path {
-        std::thread::park();
+    if wanted_point == HANG && wanted_path == path {
+        loop {
+            std::thread::park();
+        }
     }
     assert!(wanted_point != point || wanted_path != path, "a test requested it");
 }
