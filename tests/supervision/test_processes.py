@@ -13,7 +13,7 @@ import pytest
 
 from support.http.client import Connection, ProtocolError
 from support.http.held_request import HeldRequest
-from support.processes import Process
+from support.processes import Process, thread_states
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -252,8 +252,7 @@ def test_a_connection_without_a_router_waits_in_the_backlog(scripts, serve):
     server = serve(processes=1)
     router = server.router()
     router.kill(signal.SIGSTOP)
-    stats = [entry / "stat" for entry in Path(f"/proc/{router.pid}/task").iterdir()]
-    wait_for(lambda: all(") T " in stat.read_text() for stat in stats), "each thread to have stopped")
+    wait_for(lambda: set(thread_states(router.pid)) == {"T"}, "all threads to stop")
     with server.connect() as connection:
         connection.send_request("GET", "/pid.php")
         # After a second, howdah kills it by itself.

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from support.background import Background
-from support.file_systems import dead_file_system, silent_file_system, thread_states
+from support.file_systems import dead_file_system, silent_file_system
+from support.processes import thread_states
 from support.processes import frozen
 from support.server import Howdah
 from support.waiting import wait_for

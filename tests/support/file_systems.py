@@ -14,6 +14,7 @@ from typing import Iterator
 
 import pytest
 
+from support.processes import thread_states
 from support.waiting import wait_for
 
 
@@ -91,11 +92,6 @@ def silent_file_system(folder: Path) -> Iterator[Path]:
 
 
 FUSE_INIT = 26
-
-
-def thread_states(pid: int) -> list[str]:
-    """The states of a process's threads, each a letter as in proc(5)."""
-    return [stat.read_text().rpartition(") ")[2][0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
 
 
 @contextlib.contextmanager

@@ -106,6 +106,11 @@ class Process:
         os.kill(self.pid, number)
 
 
+def thread_states(pid: int) -> list[str]:
+    """The states of a process's threads, each a letter as in proc(5)."""
+    return [stat.read_text().rpartition(") ")[2][0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+
+
 def open_descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 

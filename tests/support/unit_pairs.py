@@ -86,7 +86,6 @@ class Pair:
                 answer["log"] = [masked(line, place) for line in log.read_text(errors="surrogateescape").splitlines()]
             return answer
 
-
     def configuration(self, place: dict[str, str]) -> dict | bytes:
         if text := self.data.get("text"):
             return filled_in(text, place).encode("latin-1")
@@ -107,6 +106,11 @@ def pairs(file: Path) -> list[Pair]:
     """The cases of a topic."""
     topic = json.loads(file.read_text())
     return [Pair(file.stem, case["name"], case, topic) for case in topic["cases"]]
+
+
+def in_any_order(answer: dict) -> dict:
+    """The answer with a sorted log: requests on two connections are logged in any order."""
+    return {**answer, "log": sorted(answer.get("log", []))}
 
 
 def with_differences(page: str, cases: list[Pair]) -> str:
