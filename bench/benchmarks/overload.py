@@ -33,7 +33,7 @@ RECOVERY_SECONDS = 2
 
 def add_options(parser):
     add_measurement(parser, rounds=3, seconds=60)
-    parser.add_argument("--closed", action="store_true", help="closed loop, against nginx + PHP-FPM")
+    parser.add_argument("--closed", action="store_true", help="closed loop, against nginx + PHP-FPM and NGINX Unit")
     parser.add_argument("--pages", type=list_of(list(closed_loop.PAGES)), default=list(closed_loop.PAGES),
                         help=f"with --closed: of {','.join(closed_loop.PAGES)}")
     parser.add_argument("--clients", type=numbers, default=[100, 500, 1500, 3000],
@@ -42,7 +42,7 @@ def add_options(parser):
 
 def run(options):
     if options.closed:
-        options.processes = {"nginx-fpm": os.cpu_count(), "howdah": "auto"}
+        options.processes = {"nginx-fpm": os.cpu_count(), "unit": os.cpu_count(), "howdah": "auto"}
         return closed_loop.measure(options)
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:

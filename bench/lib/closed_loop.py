@@ -10,7 +10,7 @@ import statistics
 import sys
 from dataclasses import dataclass
 
-from lib import load
+from lib import load, unit
 from lib.pages import Page
 from lib.verdict import print_verdict
 from lib.workbench import Workbench
@@ -38,10 +38,14 @@ class Cell:
 
 def measure(options):
     """Measures all cells, prints them, and returns whether the bar is met."""
+    servers = ["nginx-fpm", "unit", "howdah"]
+    if not unit.prefix_of_unit():
+        servers.remove("unit")
+        print("NGINX Unit takes no part: UNIT_PREFIX does not name its build (bench/README.md)", file=sys.stderr)
     samples = {}
     for _ in range(options.rounds):
         for page, clients in itertools.product(options.pages, options.clients):
-            for server in ("nginx-fpm", "howdah"):
+            for server in servers:
                 with Workbench([server], [], php_version=options.php, processes=options.processes[server]) as bench:
                     for start in ("cold", "warm"):
                         figures = load.run("wrk", bench.url(bench.servers[0], PAGES[page]), clients, options.seconds)
@@ -52,13 +56,14 @@ def measure(options):
 
 
 def _judge(cell, by_server):
-    def good(server):
-        return statistics.median(figures.good / figures.seconds for figures in by_server[server])
-
+    good = {server: statistics.median(figures.good / figures.seconds for figures in all_figures)
+            for server, all_figures in by_server.items()}
     errors = {server: sum(figures.non_2xx + figures.socket_errors for figures in all_figures)
               for server, all_figures in by_server.items()}
-    share = good("howdah") / max(1e-9, good("nginx-fpm"))
-    must_be_clean = cell.clients / max(1e-9, good("howdah")) < QUEUE_TIMEOUT * NEEDED
+    best = max((server for server in good if server != "howdah"), key=good.get)
+    share = good["howdah"] / max(1e-9, good[best])
+    must_be_clean = cell.clients / max(1e-9, good["howdah"]) < QUEUE_TIMEOUT * NEEDED
     is_met = share >= SHARE and not (must_be_clean and errors["howdah"])
-    return print_verdict(is_met, f"{cell}: {good('howdah'):.0f}/s, {share:.2f} of nginx + PHP-FPM; "
-                                 f"errors: {errors['howdah']} (nginx + PHP-FPM: {errors['nginx-fpm']})")
+    others = ", ".join(f"{server} {good[server]:.0f}/s and {errors[server]}" for server in good if server != "howdah")
+    return print_verdict(is_met, f"{cell}: {good['howdah']:.0f}/s, {share:.2f} of {best}; errors: {errors['howdah']} "
+                                 f"({others})")
