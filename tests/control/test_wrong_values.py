@@ -13,6 +13,7 @@ from support.server import REPOSITORY, Howdah, stop_all
 
 KEY = "QUFB" * 16
 OTHER_KEY = "QkJC" * 16
+HASH = "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g="
 
 EVERYTHING = {
     "listeners": {
@@ -52,7 +53,7 @@ EVERYTHING = {
                     "uri": ["/a", "!/b"],
                     "if": "$arg_x",
                 },
-                "action": {"pass": "applications/shop/index", "rewrite": "/new$uri", "response_headers": {"X-A": "$host"}, "rate_limit": {"requests": 5, "per": 2}},
+                "action": {"pass": "applications/shop/index", "rewrite": "/new$uri", "response_headers": {"X-A": "$host"}, "rate_limit": {"requests": 5, "per": 2}, "basic_auth": {"realm": "x", "users": {"ann": HASH}, "user_file": "/etc/htpasswd"}},
             },
             {
                 "action": {

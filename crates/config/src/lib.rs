@@ -70,7 +70,9 @@ pub use matching::request::{Argument, Peer, RequestView, Scheme, cookies, decode
 pub use read::destination::Destination;
 pub use read::scope::Context;
 pub use routing::action::{Action, ActionKind, RedirectTarget};
+pub use routing::basic_auth::BasicAuth;
 pub use routing::pass::Pass;
+pub use routing::password_hash::{PasswordHash, PasswordScheme};
 pub use routing::proxy::ProxySettings;
 pub use routing::rate_limit::RateLimit;
 pub use routing::response_headers::HeaderChange;

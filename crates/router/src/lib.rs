@@ -7,6 +7,7 @@
 //! The folders, from the outside in; each imports only folders below it in this list:
 //!
 //! - `process`: the process, its threads, and the commands of the supervisor
+//! - `access`: rate limits and passwords
 //! - `dispatch`: from a request to its response: routes, actions, the active configuration
 //! - `php`, `proxy`, `static_files`: the actions that produce a response
 //! - `response`: bodies, compression, failures, the access log
@@ -20,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod dispatch;
 mod http1;
 mod net;

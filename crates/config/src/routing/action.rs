@@ -7,6 +7,7 @@ use crate::error::{Error, quoted};
 use crate::read::node::{Node, Object, Options};
 use crate::read::percent;
 use crate::read::scope::Scope;
+use crate::routing::basic_auth::BasicAuth;
 use crate::routing::pass::Pass;
 use crate::routing::proxy::{self, ProxySettings};
 use crate::routing::rate_limit::RateLimit;
@@ -31,6 +32,7 @@ pub(crate) const OPTIONS: Options = Options {
         "fallback",
         "location",
         "rate_limit",
+        "basic_auth",
         "forwarded_headers",
         "connect_timeout",
         "response_timeout",
@@ -39,7 +41,7 @@ pub(crate) const OPTIONS: Options = Options {
 };
 
 /// Options of every kind of action.
-const COMPANIONS: &[&str] = &["rewrite", "response_headers", "rate_limit"];
+const COMPANIONS: &[&str] = &["rewrite", "response_headers", "rate_limit", "basic_auth"];
 
 /// An action has exactly one of these options, which is its kind. Each kind has further options.
 const KINDS: [(&str, &[&str]); 4] = [
@@ -61,6 +63,8 @@ pub struct Action {
     pub response_headers: Vec<HeaderChange>,
     /// `rate_limit`: how many requests each client may send to this action.
     pub rate_limit: Option<RateLimit>,
+    /// `basic_auth`: the users that may use this action, after they have given a password.
+    pub basic_auth: Option<BasicAuth>,
 }
 
 /// The kind of an action: what answers a request.
@@ -110,8 +114,17 @@ impl Action {
             kind: ActionKind::read(&object, scope)?,
             response_headers: object.read("response_headers", response_headers::read_all)?.unwrap_or_default(),
             rate_limit: object.read("rate_limit", |node| RateLimit::read(node, scope))?,
+            basic_auth: object.read("basic_auth", BasicAuth::read)?,
         })
     }
+}
+
+/// The action, its `fallback`, the fallback of that, and so on.
+pub(crate) fn with_fallbacks(action: &Action) -> impl Iterator<Item = &Action> {
+    std::iter::successors(Some(action), |action| match &action.kind {
+        ActionKind::Share { fallback, .. } => fallback.as_deref(),
+        _ => None,
+    })
 }
 
 /// Reads a path without control characters. A slash that it lacks at its beginning is added for each request.
@@ -214,7 +227,13 @@ mod tests {
             ),
         ];
         for (json, expected) in cases {
-            let expected = Action { rewrite: None, kind: expected, response_headers: Vec::new(), rate_limit: None };
+            let expected = Action {
+                rewrite: None,
+                kind: expected,
+                response_headers: Vec::new(),
+                rate_limit: None,
+                basic_auth: None,
+            };
             assert_eq!(action(json), Ok(expected), "{json}");
         }
     }

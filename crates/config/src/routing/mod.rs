@@ -1,8 +1,10 @@
 //! Routing: routes with their steps, the actions of steps, and where a `pass` leads.
 
 pub(crate) mod action;
+pub(crate) mod basic_auth;
 mod circles;
 pub(crate) mod pass;
+pub(crate) mod password_hash;
 pub(crate) mod proxy;
 pub(crate) mod rate_limit;
 pub(crate) mod response_headers;

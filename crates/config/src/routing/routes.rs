@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::matching::request::RequestView;
 use crate::read::node::Node;
 use crate::read::scope::Scope;
+use crate::routing::action::{self, Action};
 use crate::routing::circles;
 use crate::routing::route_index::RouteIndex;
 use crate::routing::step::RouteStep;
@@ -63,6 +64,11 @@ impl Routes {
             RouteTable::Named(routes) => (None, Some(routes.iter().map(|(name, route)| (Some(name.as_str()), route)))),
         };
         unnamed.into_iter().chain(named.into_iter().flatten())
+    }
+
+    /// The actions of all steps, and their fallbacks.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.iter().flat_map(|(_, route)| route.steps()).flat_map(|step| action::with_fallbacks(&step.action))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::template::text::Template;
 pub(crate) const OPTIONS: Options = Options { known: &["path", "format", "if", "skip"], unsupported: &[] };
 
 /// The combined format, as of other servers.
-const COMBINED: &str = "$remote_addr - - [$time_local] \"$request_line\" $status $body_bytes_sent \
+const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request_line\" $status $body_bytes_sent \
                         \"$header_referer\" \"$header_user_agent\"";
 
 /// How requests are logged.

@@ -3,11 +3,12 @@
 use crate::error::{did_you_mean, quoted};
 
 /// The variables with a fixed name, in the order of the documentation.
-const FIXED: [(&str, TemplateVariable); 11] = [
+const FIXED: [(&str, TemplateVariable); 12] = [
     ("body_bytes_sent", TemplateVariable::BodyBytesSent),
     ("host", TemplateVariable::Host),
     ("method", TemplateVariable::Method),
     ("remote_addr", TemplateVariable::RemoteAddr),
+    ("remote_user", TemplateVariable::RemoteUser),
     ("request_id", TemplateVariable::RequestId),
     ("request_line", TemplateVariable::RequestLine),
     ("request_time", TemplateVariable::RequestTime),
@@ -31,6 +32,8 @@ pub enum TemplateVariable {
     Method,
     /// `$remote_addr`: the client's IP address without its port; for Unix sockets `unix:`.
     RemoteAddr,
+    /// `$remote_user`: the user whose password was verified (`basic_auth`).
+    RemoteUser,
     /// `$request_id`: 32 random hexadecimal digits for each request.
     RequestId,
     /// `$request_line`: `GET /x?y HTTP/1.1`, as the client sent it.

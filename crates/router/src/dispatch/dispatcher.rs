@@ -1,5 +1,6 @@
 //! A thread's means to answer requests.
 
+use crate::access::Authentication;
 use crate::dispatch::view::Views;
 use crate::proxy::Proxy;
 use crate::response::access_log::AccessLogWriter;
@@ -18,6 +19,8 @@ pub struct Dispatcher {
     pub proxy: Proxy,
     /// The active configuration.
     pub views: Views,
+    /// Passwords.
+    pub authentication: Authentication,
     /// The access log.
     pub access_log: Rc<RefCell<AccessLogWriter>>,
 }

@@ -19,7 +19,6 @@ mod dispatcher;
 mod framing;
 mod https;
 mod pins;
-mod rate_limits;
 mod response_headers;
 mod routing;
 mod service;
@@ -29,7 +28,6 @@ mod view;
 
 pub use dispatcher::Dispatcher;
 pub use pins::Pins;
-pub use rate_limits::RateLimits;
 pub use service::answer;
 pub use snapshot::Snapshot;
 pub use view::View;

@@ -1,12 +1,13 @@
 //! The way of a request through the routes, to the action that answers it.
 
+use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::https;
 use crate::dispatch::share;
 use crate::dispatch::view::View;
 use crate::proxy::ProxyTarget;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
-use crate::static_files::{FileBody, StaticFiles};
+use crate::static_files::FileBody;
 use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, Route, RouteStep};
 use http::header::HeaderValue;
 use http::{Response, StatusCode};
@@ -22,6 +23,8 @@ pub enum ChosenAction<'v> {
     File(Response<FileBody>),
     /// A status, and a `Location`.
     Return(StatusCode, Option<HeaderValue>),
+    /// 401, which asks for a user and a password of this realm.
+    AskForPassword(&'v str),
 }
 
 /// The result of routing.
@@ -38,10 +41,10 @@ const MAX_PASSES: usize = 255;
 /// Finds the action for a request, and rewrites the subject on the way.
 ///
 /// # Errors
-/// 404 if no step matches, 429 for a client that sends too many requests, 403 for a file that may not be served, 500 for
+/// 404 if no step matches, 429 for a client that sends too many requests, 503 if too many passwords are being verified, 403 for a file that may not be served, 500 for
 /// passes without end, 503 for a listener that was removed.
-pub fn choose<'v>(
-    files: &StaticFiles,
+pub async fn choose<'v>(
+    dispatcher: &Dispatcher,
     view: &'v View,
     subject: &mut Subject<'_>,
 ) -> Result<RoutedRequest<'v>, Failure> {
@@ -87,6 +90,16 @@ pub fn choose<'v>(
             if let Some(limit) = &action.rate_limit {
                 view.rate_limits().count(limit, &subject.origin.address)?;
             }
+            if let Some(basic_auth) = &action.basic_auth {
+                let headers = &subject.parts.headers;
+                subject.user = dispatcher.authentication.user(basic_auth, view.user_files(), headers).await?;
+                if subject.user.is_none() {
+                    return Ok(RoutedRequest {
+                        action: ChosenAction::AskForPassword(&basic_auth.realm),
+                        response_headers,
+                    });
+                }
+            }
             if let Some(rewrite) = &action.rewrite {
                 *subject = rewritten(subject, &rewrite.render(subject))?;
                 if logs_route {
@@ -103,7 +116,7 @@ pub fn choose<'v>(
                     ChosenAction::Return(status, location.map_err(|_| Failure::Internal)?)
                 }
                 ActionKind::Share { share, fallback } => {
-                    match share::find(files, view, share, fallback.is_some(), subject)? {
+                    match share::find(&dispatcher.static_files, view, share, fallback.is_some(), subject)? {
                         Some(response) => ChosenAction::File(response),
                         None => {
                             if logs_route && fallback.is_some() {

@@ -21,7 +21,7 @@ use crate::response::compression;
 use crate::response::failure::{Answer, Failure};
 use crate::response::header_case;
 use crate::response::log_entry::LogSink;
-use crate::response::redirect::redirect;
+use crate::response::redirect::{ask_for_password, redirect};
 use http::header::{CONNECTION, HeaderValue, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
@@ -146,7 +146,7 @@ async fn dispatch(
     subject: &mut Subject<'_>,
     body: IncomingBody,
 ) -> Answer<ResponseBody<ActionBody>> {
-    let routed = routing::choose(&dispatcher.static_files, view, subject)?;
+    let routed = routing::choose(dispatcher, view, subject).await?;
     let mut response = match routed.action {
         ChosenAction::Application(name, target) => {
             let response = application::run(view, subject, body, &name, target.as_deref()).await?;
@@ -162,6 +162,11 @@ async fn dispatch(
             view.error_pages().apply(&mut response);
             response.map(ResponseBody::bytes)
         }
+        ChosenAction::AskForPassword(realm) => {
+            let mut response = ask_for_password(realm)?;
+            view.error_pages().apply(&mut response);
+            response.map(ResponseBody::bytes)
+        }
     };
     response_headers::change(&mut response, routed.response_headers, subject);
     Ok(response)
@@ -170,13 +175,14 @@ async fn dispatch(
 /// The request with the target that the client sent, before any rewrite.
 fn as_sent<'a>(subject: &Subject<'a>) -> Subject<'a> {
     let Subject { parts, peer, origin, host, .. } = *subject;
-    Subject::new(
+    let as_sent = Subject::new(
         parts,
         peer,
         origin,
         host,
         RequestPath::normalise(parts.uri.path()).unwrap_or_else(|_| RequestPath::root()),
-    )
+    );
+    Subject { user: subject.user.clone(), ..as_sent }
 }
 
 fn closes<B>(response: &Response<B>) -> bool {

@@ -1,7 +1,7 @@
 //! The active configuration as all threads share it. It is immutable, and replaced whole.
 
+use crate::access::{RateLimits, UserFiles};
 use crate::dispatch::pins::Pins;
-use crate::dispatch::rate_limits::RateLimits;
 use crate::php::SharedGeneration;
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_config::Configuration;
@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub generations: BTreeMap<String, Arc<SharedGeneration>>,
     /// How many requests the clients have sent to actions with a limit.
     pub rate_limits: RateLimits,
+    /// The files with users for `basic_auth`.
+    pub user_files: UserFiles,
     /// The pages of errors.
     pub error_pages: LoadedErrorPages,
     /// The file of the access log.

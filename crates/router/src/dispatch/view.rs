@@ -4,8 +4,8 @@
 //! that view named are released, too, and the supervisor receives a report
 //! ([`SharedGeneration`](crate::php::SharedGeneration)).
 
+use crate::access::{RateLimits, UserFiles};
 use crate::dispatch::pins::Pins;
-use crate::dispatch::rate_limits::RateLimits;
 use crate::dispatch::snapshot::Snapshot;
 use crate::php::GenerationPort;
 use crate::proxy::Balancer;
@@ -59,6 +59,11 @@ impl View {
     /// How many requests the clients have sent to actions with a limit.
     pub fn rate_limits(&self) -> &RateLimits {
         &self.snapshot.rate_limits
+    }
+
+    /// The files with users for `basic_auth`.
+    pub fn user_files(&self) -> &UserFiles {
+        &self.snapshot.user_files
     }
 
     /// The pages of errors.

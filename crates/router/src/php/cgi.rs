@@ -50,6 +50,10 @@ pub fn write(
     if origin.scheme == Scheme::Https {
         head.known(code::HTTPS, b"on");
     }
+    if let Some(user) = &subject.user {
+        head.named(b"REMOTE_USER", user.as_bytes());
+        head.named(b"AUTH_TYPE", b"Basic");
+    }
     if let Some(tls) = &peer.tls {
         head.named(b"SSL_PROTOCOL", tls.protocol.as_bytes());
         head.named(b"SSL_CIPHER", tls.cipher.as_bytes());

@@ -4,7 +4,8 @@
 //! The end of file of the control socket is the supervisor's death: the process exits with it. An event-loop thread that
 //! ends by itself takes the process with it, and the supervisor starts another.
 
-use crate::dispatch::{Pins, RateLimits, Snapshot};
+use crate::access::{RateLimits, UserFiles};
+use crate::dispatch::{Pins, Snapshot};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
@@ -231,6 +232,14 @@ impl RouterProcess {
                 LoadedErrorPages::default()
             }
         };
+        let user_files = UserFiles::of(&configuration);
+        if let Err(reason) = user_files.read() {
+            if self.has_configuration {
+                self.supervisor.send(&FromRouter::Rejected { version, reason });
+                return Ok(());
+            }
+            tracing::error!("{reason}; requests with a password are answered 500 until then");
+        }
         let tls = match self.tls.update(&configuration, &certificates) {
             Ok(tls) => tls,
             Err(reason) => {
@@ -254,6 +263,7 @@ impl RouterProcess {
                 pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.paths))),
                 generations,
                 rate_limits: RateLimits::default(),
+                user_files,
                 error_pages,
                 access_log,
             }),

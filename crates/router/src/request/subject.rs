@@ -43,6 +43,8 @@ pub struct Subject<'a> {
     pub host: &'a str,
     /// The path, percent-decoded, without dot segments and doubled slashes.
     pub path: RequestPath<'a>,
+    /// The user whose password was verified.
+    pub user: Option<Rc<str>>,
     /// Whether a rewrite has changed the path.
     pub is_rewritten: bool,
     decoded_query: OnceCell<Vec<u8>>,
@@ -118,6 +120,7 @@ impl<'a> Subject<'a> {
             origin,
             host,
             path,
+            user: None,
             is_rewritten: false,
             decoded_query: OnceCell::new(),
             arguments: OnceCell::new(),
@@ -135,7 +138,8 @@ impl<'a> Subject<'a> {
             true => RequestPath::normalise(path)?.into_owned(),
             false => RequestPath::normalise(&format!("/{path}"))?.into_owned(),
         };
-        Ok(Self { is_rewritten: true, ..Self::new(self.parts, self.peer, self.origin, self.host, path) })
+        let subject = Self::new(self.parts, self.peer, self.origin, self.host, path);
+        Ok(Self { is_rewritten: true, user: self.user.clone(), ..subject })
     }
 
     /// The request with the head of its response.
@@ -211,6 +215,7 @@ impl Variables for Subject<'_> {
             TemplateVariable::Uri => out.push_str(self.path.text()),
             TemplateVariable::Method => out.push_str(self.method()),
             TemplateVariable::RemoteAddr => out.push_str(&self.origin.address),
+            TemplateVariable::RemoteUser => out.push_str(self.user.as_deref().unwrap_or_default()),
             // As CGI's REQUEST_URI: also of a target that is a whole URL.
             TemplateVariable::RequestUri => {
                 out.push_str(self.parts.uri.path_and_query().map_or("*", |target| target.as_str()))

@@ -1,8 +1,9 @@
-//! Responses without content of their own: the action `return`, and redirects from a folder to its index.
+//! Responses without content of their own: the action `return`, redirects from a folder to its index, and the question for
+//! a password.
 
-use crate::response::failure;
+use crate::response::failure::{self, Failure};
 use bytes::Bytes;
-use http::header::{HeaderValue, LOCATION};
+use http::header::{HeaderValue, LOCATION, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 
@@ -21,6 +22,17 @@ pub fn redirect(status: StatusCode, location: Option<HeaderValue>) -> Response<B
         response.headers_mut().insert(LOCATION, location);
     }
     response
+}
+
+/// 401: the client asks its user for a name and a password of this realm, which has no quotes.
+///
+/// # Errors
+/// For a realm that cannot be in a header. The configuration has none.
+pub fn ask_for_password(realm: &str) -> Result<Response<Bytes>, Failure> {
+    let challenge = HeaderValue::from_str(&format!("Basic realm=\"{realm}\", charset=\"UTF-8\""));
+    let mut response = failure::page(StatusCode::UNAUTHORIZED);
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge.map_err(|_| Failure::Internal)?);
+    Ok(response)
 }
 
 /// The target of a request with a slash after its path: where a folder without its slash is redirected.

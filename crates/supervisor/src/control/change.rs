@@ -10,7 +10,7 @@ use crate::control::warm_up::{WarmUp, WarmUpStep};
 use crate::generation::Generation;
 use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::{ChosenBy, Listeners};
-use crate::plan::application::{Plan, check_settings};
+use crate::plan::application::{Plan, check_settings, check_user_files};
 use crate::plan::planning::{Planned, Planning};
 use crate::plan::socket_access;
 use howdah_config::Configuration;
@@ -249,6 +249,7 @@ impl Change {
         self.progress = Progress::Booting;
         let configuration = &self.next.configuration;
         check_settings(&configuration.settings)?;
+        check_user_files(&configuration.routes)?;
         self.next.access_log = open_access_log(configuration, active)?;
         if matches!(self.origin, Origin::Check) {
             // The howdah that runs may have the same addresses.

@@ -11,7 +11,7 @@ use crate::plan::resolution;
 use crate::plan::slow_log;
 use crate::policy::pool::PoolPolicy;
 use howdah_channel::MAX_WORKERS;
-use howdah_config::{Application, Limits, PhpOptions, Scheme, Settings, WarmUp};
+use howdah_config::{Application, Limits, PhpOptions, Routes, Scheme, Settings, WarmUp};
 use howdah_protocol::generation_paths::{GenerationPaths, PinnedLink};
 use howdah_protocol::prototype_messages::RequiredPath;
 use howdah_protocol::warm_up::WarmUpRequest;
@@ -182,6 +182,19 @@ pub fn check_settings(settings: &Settings) -> Result<(), String> {
     }
     match settings.http.body_temp_path.as_deref().filter(|folder| !folder.is_dir()) {
         Some(folder) => Err(format!("settings/http/body_temp_path: {}", missing(folder, "folder"))),
+        None => Ok(()),
+    }
+}
+
+/// Checks that the files of `basic_auth` exist. The router reads them.
+///
+/// # Errors
+/// With the option and what to do.
+pub fn check_user_files(routes: &Routes) -> Result<(), String> {
+    let options = routes.actions().filter_map(|action| action.basic_auth.as_ref());
+    let mut files = options.filter_map(|basic_auth| basic_auth.user_file.as_deref());
+    match files.find(|file| !file.is_file()) {
+        Some(file) => Err(format!("basic_auth/user_file: {}", missing(file, "file"))),
         None => Ok(()),
     }
 }

@@ -4,11 +4,12 @@
 //! client is an IPv4 address, or the /64 of an IPv6 address. Clients on Unix sockets are not limited. The memory is
 //! bounded: beyond that, first the clients that may send freely are forgotten, then all of a shard.
 
+use crate::access::client::network;
 use crate::response::failure::Failure;
 use howdah_config::RateLimit;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -64,14 +65,6 @@ impl RateLimits {
 impl Default for RateLimits {
     fn default() -> RateLimits {
         RateLimits { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
-    }
-}
-
-/// The addresses that count as one client: a provider gives a customer many IPv6 addresses.
-fn network(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 

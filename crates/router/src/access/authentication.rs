@@ -1,0 +1,197 @@
+//! Verifies the user and the password of a request, off the event loop.
+//!
+//! Hashing a password takes CPU time by design, so anyone who sends wrong ones costs us much: at most one verification
+//! for each processor runs at a time, a limited number waits, and further requests are answered 503. A user who was
+//! verified just now does not wait. The time of an answer does not reveal which users exist.
+
+use crate::access::credentials::Credentials;
+use crate::access::password;
+use crate::access::user_file::{UserFile, UserFiles};
+use crate::access::verified::VerifiedPasswords;
+use crate::once_per_minute::OncePerMinute;
+use crate::response::failure::Failure;
+use howdah_config::{BasicAuth, PasswordHash};
+use http::HeaderMap;
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread::available_parallelism;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+/// A thread's means to verify passwords.
+#[derive(Default)]
+pub struct Authentication {
+    verified: VerifiedPasswords,
+}
+
+/// The list in which a user is looked up.
+enum UserList {
+    /// A user of the configuration.
+    Hash(PasswordHash),
+    /// The file, for all other users.
+    File(Arc<UserFile>),
+    /// There is no such user. The hash of another one is verified, so that this takes as long.
+    NoSuchUser(PasswordHash),
+}
+
+/// A verification that waits, in the count of all threads.
+struct Waiting;
+
+/// At 100 ms each, the last one waits for some seconds.
+const MAX_WAITING: usize = 100;
+/// `Retry-After` of the requests beyond that, in seconds.
+const RETRY_AFTER: u32 = 5;
+
+static RUNNING: LazyLock<Arc<Semaphore>> =
+    LazyLock::new(|| Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))));
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+static PROBLEMS: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::new);
+
+// === impl Authentication ===
+
+impl Authentication {
+    /// The user whose password the request has; `None` if it must ask for one.
+    ///
+    /// # Errors
+    /// 500 if the file of the users cannot be read, 503 if too many passwords are being verified.
+    pub async fn user(
+        &self,
+        basic_auth: &BasicAuth,
+        files: &UserFiles,
+        headers: &HeaderMap,
+    ) -> Result<Option<Rc<str>>, Failure> {
+        let Some(Credentials { user, password }) = Credentials::of(headers) else { return Ok(None) };
+        let Some(list) = UserList::of(basic_auth, files, &user) else { return Ok(None) };
+        let fingerprint = self.verified.fingerprint(&[list.identity(), user.as_bytes(), &password]);
+        if self.verified.contains(&fingerprint) {
+            return Ok(Some(user.into()));
+        }
+        let waiting = Waiting::new()?;
+        let permit = Arc::clone(&RUNNING).acquire_owned().await.map_err(|_| Failure::Internal)?;
+        drop(waiting);
+        // A browser opens several connections at once.
+        if self.verified.contains(&fingerprint) {
+            return Ok(Some(user.into()));
+        }
+        let name = user.clone();
+        // The permit is released when the verification has ended, even if the client left.
+        let verification = spawn_blocking(move || {
+            let _permit = permit;
+            list.verify(&name, &password)
+        });
+        let is_right = verification.await.map_err(|_| Failure::Internal)?.map_err(|problem| {
+            if PROBLEMS.is_due(problem.clone()) {
+                tracing::error!("{problem}; answering 500");
+            }
+            Failure::Internal
+        })?;
+        if !is_right {
+            return Ok(None);
+        }
+        self.verified.insert(fingerprint);
+        Ok(Some(user.into()))
+    }
+}
+
+// === impl UserList ===
+
+impl UserList {
+    /// The list for this user; `None` if there is no user at all.
+    fn of(basic_auth: &BasicAuth, files: &UserFiles, user: &str) -> Option<UserList> {
+        if let Some(hash) = basic_auth.users.get(user) {
+            return Some(UserList::Hash(hash.clone()));
+        }
+        if let Some(path) = &basic_auth.user_file {
+            return files.find(path).cloned().map(UserList::File);
+        }
+        basic_auth.users.values().next().cloned().map(UserList::NoSuchUser)
+    }
+
+    /// What a verified password was compared with. A user who does not exist is never verified.
+    fn identity(&self) -> &[u8] {
+        match self {
+            UserList::Hash(hash) | UserList::NoSuchUser(hash) => hash.as_str().as_bytes(),
+            UserList::File(file) => file.path().as_os_str().as_bytes(),
+        }
+    }
+
+    /// Whether this is the password of the user. This blocks.
+    fn verify(&self, user: &str, password: &[u8]) -> Result<bool, String> {
+        match self {
+            UserList::Hash(hash) => Ok(password::verify(hash, password)),
+            UserList::NoSuchUser(hash) => {
+                password::verify(hash, password);
+                Ok(false)
+            }
+            UserList::File(file) => {
+                let users = file.users().map_err(|error| file.problem(&error))?;
+                let hash = users.get(user);
+                let other = || users.values().next();
+                let is_right = hash.or_else(other).is_some_and(|hash| password::verify(hash, password));
+                Ok(is_right && hash.is_some())
+            }
+        }
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    fn new() -> Result<Waiting, Failure> {
+        if WAITING.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+            WAITING.fetch_sub(1, Ordering::Relaxed);
+            if PROBLEMS.is_due(String::new()) {
+                tracing::warn!("more than {MAX_WAITING} passwords wait for their verification; answering 503");
+            }
+            return Err(Failure::Unavailable { retry_after: RETRY_AFTER });
+        }
+        Ok(Waiting)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use howdah_config::Configuration;
+    use http::header::AUTHORIZATION;
+
+    /// `password`.
+    const HASH: &str = "$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/";
+
+    #[tokio::test]
+    async fn a_user_with_the_right_password_is_known_at_once_the_next_time() {
+        let basic_auth = format!(r#"{{"realm": "x", "users": {{"ann": "{HASH}"}}}}"#);
+        let text = format!(r#"{{"routes": [{{"action": {{"return": 200, "basic_auth": {basic_auth}}}}}]}}"#);
+        let configuration = Configuration::parse(&text).unwrap();
+        let basic_auth = configuration.routes.actions().next().unwrap().basic_auth.clone().unwrap();
+        let authentication = Authentication::default();
+        let files = UserFiles::default();
+        let user = |credentials: &'static str| {
+            let value = format!("Basic {}", STANDARD.encode(credentials));
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
+            let (authentication, basic_auth, files) = (&authentication, &basic_auth, &files);
+            async move { authentication.user(basic_auth, files, &headers).await }
+        };
+        for wrong in ["ann:Password", "bob:password", "ann:", ":"] {
+            assert_eq!(user(wrong).await, Ok(None), "{wrong}");
+        }
+        assert_eq!(user("ann:password").await, Ok(Some("ann".into())));
+        let fingerprint = authentication.verified.fingerprint(&[HASH.as_bytes(), b"ann", b"password"]);
+        assert!(authentication.verified.contains(&fingerprint));
+        let another = authentication.verified.fingerprint(&[HASH.as_bytes(), b"bob", b"password"]);
+        assert!(!authentication.verified.contains(&another), "a user who does not exist is not remembered");
+        assert_eq!(user("ann:Password").await, Ok(None), "another password is verified again");
+        assert_eq!(authentication.user(&basic_auth, &files, &HeaderMap::new()).await, Ok(None));
+        assert_eq!(RUNNING.available_permits(), available_parallelism().map_or(1, usize::from));
+    }
+}

@@ -1,0 +1,20 @@
+//! Access control: which clients and users may use an action, and how often.
+//!
+//! - `rate_limits` counts requests by client, for all threads
+//! - `authentication` asks for a user and a password: `credentials` reads them from a request, `user_file` reads the
+//!   users of a file, `password` verifies (`apr1` is a hash that no library has), and `verified` remembers the result
+//!
+//! A request that is refused is a [`Failure`](crate::response::failure::Failure), or a question for a password.
+
+mod apr1;
+mod authentication;
+mod client;
+mod credentials;
+mod password;
+mod rate_limits;
+mod user_file;
+mod verified;
+
+pub use authentication::Authentication;
+pub use rate_limits::RateLimits;
+pub use user_file::UserFiles;

@@ -1,0 +1,164 @@
+//! Files with users, as `htpasswd` writes them: `NAME:HASH`, a line each.
+//!
+//! A file is read when a configuration is applied, and again when it was changed; a file that cannot be read then has no
+//! valid password. A line that is not valid is left out, with a line in the log.
+
+use howdah_config::{Configuration, PasswordHash};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The files of a configuration.
+#[derive(Debug, Default)]
+pub struct UserFiles {
+    files: HashMap<PathBuf, Arc<UserFile>>,
+}
+
+/// One file.
+#[derive(Debug)]
+pub struct UserFile {
+    path: PathBuf,
+    /// The users of the version that was read last.
+    read: Mutex<Option<(FileVersion, Arc<Users>)>>,
+}
+
+/// The users of a file, by name.
+pub type Users = HashMap<String, PasswordHash>;
+
+/// Distinguishes versions of a file: device, inode, length, and the time of the last change in seconds and nanoseconds.
+type FileVersion = (u64, u64, u64, i64, i64);
+
+const MAX_BYTES: u64 = 16 << 20;
+
+// === impl UserFiles ===
+
+impl UserFiles {
+    /// The files that a configuration names.
+    pub fn of(configuration: &Configuration) -> UserFiles {
+        let options = configuration.routes.actions().filter_map(|action| action.basic_auth.as_ref());
+        let paths = options.filter_map(|basic_auth| basic_auth.user_file.clone());
+        let file = |path: PathBuf| (path.clone(), Arc::new(UserFile { path, read: Mutex::default() }));
+        UserFiles { files: paths.map(file).collect() }
+    }
+
+    /// Reads all files.
+    ///
+    /// # Errors
+    /// The file that cannot be read, and why.
+    pub fn read(&self) -> Result<(), String> {
+        let read = |file: &UserFile| file.users().map_err(|error| file.problem(&error));
+        self.files.values().try_for_each(|file| read(file).map(drop))
+    }
+
+    /// The file with this path.
+    pub fn find(&self, path: &Path) -> Option<&Arc<UserFile>> {
+        self.files.get(path)
+    }
+}
+
+// === impl UserFile ===
+
+impl UserFile {
+    /// The users of the file as it is now. This may block.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn users(&self) -> io::Result<Arc<Users>> {
+        // The value is complete at any time.
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = File::open(&self.path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is not a file"));
+        }
+        let version = (metadata.dev(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+        if let Some((known, users)) = &*read
+            && *known == version
+        {
+            return Ok(Arc::clone(users));
+        }
+        let mut text = String::new();
+        if file.by_ref().take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
+            return Err(io::Error::other(format!("it is longer than {MAX_BYTES} bytes")));
+        }
+        let users = Arc::new(parse(&text, &self.path));
+        *read = Some((version, Arc::clone(&users)));
+        Ok(users)
+    }
+
+    /// The path in the configuration.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An error for the operator.
+    pub fn problem(&self, error: &io::Error) -> String {
+        let advice = "correct the path, or let the router's user read the file";
+        format!("basic_auth/user_file: {:?} cannot be read: {error}; {advice}", self.path)
+    }
+}
+
+/// Reads the lines. The first line of a user counts, as in nginx and Apache.
+fn parse(text: &str, path: &Path) -> Users {
+    let mut users = Users::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let problem = match line.split_once(':') {
+            None => "there is no colon after a user's name".to_owned(),
+            // A second colon begins a comment.
+            Some((name, rest)) => match PasswordHash::parse(rest.split(':').next().unwrap_or_default().trim_end()) {
+                Ok(hash) => {
+                    users.entry(name.to_owned()).or_insert(hash);
+                    continue;
+                }
+                Err(problem) => problem,
+            },
+        };
+        tracing::warn!("{}, line {}: {problem}; this line is ignored", path.display(), index + 1);
+    }
+    users
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const ANN: &str = "$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/";
+    const BOB: &str = "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=";
+
+    #[test]
+    fn a_line_is_a_user_and_a_hash() {
+        let text = format!("# staff\n\nann:{ANN}\r\nbob:{BOB}:a comment\nann:{BOB}\nold:rl0LnbXrpLlU.\nnothing\n");
+        let users = parse(&text, Path::new("/x"));
+        let hashes = users.iter().map(|(name, hash)| (name.as_str(), hash.as_str()));
+        let mut hashes: Vec<_> = hashes.collect();
+        hashes.sort_unstable();
+        assert_eq!(hashes, [("ann", ANN), ("bob", BOB)]);
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_it_was_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("htpasswd");
+        let basic_auth = format!(r#"{{"realm": "x", "user_file": {path:?}}}"#);
+        let text = format!(r#"{{"routes": [{{"action": {{"return": 200, "basic_auth": {basic_auth}}}}}]}}"#);
+        let files = UserFiles::of(&Configuration::parse(&text).unwrap());
+        let problem = files.read().unwrap_err();
+        assert!(problem.contains("htpasswd\" cannot be read: No such file"), "{problem}");
+        let file = files.find(&path).unwrap();
+        fs::write(&path, format!("ann:{ANN}\n")).unwrap();
+        let first = file.users().unwrap();
+        assert!(first.contains_key("ann") && Arc::ptr_eq(&first, &file.users().unwrap()));
+        fs::write(&path, format!("ann:{ANN}\nbob:{BOB}\n")).unwrap();
+        assert!(file.users().unwrap().contains_key("bob"));
+        fs::remove_file(&path).unwrap();
+        assert!(file.users().is_err(), "no password is valid without the file");
+        assert!(files.find(Path::new("/other")).is_none());
+    }
+}
