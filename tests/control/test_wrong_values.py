@@ -91,6 +91,7 @@ EVERYTHING = {
             "warm_up": [{"target": "index", "uri": "/", "host": "shop", "scheme": "https", "headers": {"X-Warm": "1"}}],
             "reload": "on-swap",
             "resolve_links": True,
+            "send_file": {"/files/": "/srv/files"},
             "slow_log": {"threshold": 0.5, "path": "/var/log/slow", "samples": 3},
             "isolation": {
                 "namespaces": dict.fromkeys(("cgroup", "credential", "mount", "network", "pid", "uname"), True),

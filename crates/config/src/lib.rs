@@ -50,6 +50,7 @@ pub use application::php::{PhpOptions, PhpVersion};
 pub use application::processes::Processes;
 pub use application::reload::Reload;
 pub use application::retry::Retry;
+pub use application::send_file::{SendFile, SentFile};
 pub use application::slow_log::SlowLog;
 pub use application::target::{ScriptTarget, Targets};
 pub use application::warm_up::WarmUp;

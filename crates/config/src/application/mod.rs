@@ -6,6 +6,7 @@ pub(crate) mod php;
 pub(crate) mod processes;
 pub(crate) mod reload;
 pub(crate) mod retry;
+pub(crate) mod send_file;
 pub(crate) mod slow_log;
 pub(crate) mod target;
 pub(crate) mod warm_up;
@@ -19,6 +20,7 @@ use crate::application::php::{PhpOptions, PhpVersion};
 use crate::application::processes::Processes;
 use crate::application::reload::Reload;
 use crate::application::retry::Retry;
+use crate::application::send_file::SendFile;
 use crate::application::slow_log::SlowLog;
 use crate::application::target::{ScriptTarget, Targets};
 use crate::application::warm_up::WarmUp;
@@ -49,6 +51,7 @@ pub(crate) const OPTIONS: Options = Options {
         "reload",
         "resolve_links",
         "slow_log",
+        "send_file",
     ],
     unsupported: &[],
 };
@@ -93,6 +96,8 @@ pub struct Application {
     pub resolve_links: bool,
     /// `slow_log`: the log of its slow requests; `None`: no log.
     pub slow_log: Option<SlowLog>,
+    /// `send_file`: folders whose files its scripts may have howdah send.
+    pub send_file: SendFile,
 }
 
 // === impl Application ===
@@ -144,6 +149,7 @@ impl Application {
             stdout: object.read("stdout", Node::absolute_path)?,
             stderr: object.read("stderr", Node::absolute_path)?,
             slow_log: object.read("slow_log", SlowLog::read)?,
+            send_file: object.read("send_file", SendFile::read)?.unwrap_or_default(),
         })
     }
 }

@@ -97,6 +97,7 @@ fn an_invalid_configuration_does_not_validate() {
         application(r#"{"type": "php", "root": "/", "targets": {"a": {"root": "/"}}}"#),
         application(r#"{"type": "php", "index": "x.php", "targets": {"a": {"root": "/"}}}"#),
         application(r#"{"type": "php", "root": "/", "script": "a.php", "front_controller": "a.php"}"#),
+        application(r#"{"type": "php", "root": "/", "send_file": {"a": "/x"}}"#),
         application(r#"{"type": "php", "root": "/", "processes": 0}"#),
         application(r#"{"type": "php", "root": "/", "processes": {"auto": {}, "max": 3}}"#),
         application(r#"{"type": "php", "root": "/", "limits": {"shm": 1}}"#),

@@ -21,6 +21,7 @@ mod https;
 mod pins;
 mod response_headers;
 mod routing;
+mod send_file;
 mod service;
 mod share;
 mod snapshot;

@@ -4,7 +4,7 @@ use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::routing::{self, ChosenAction};
 use crate::dispatch::view::View;
-use crate::dispatch::{application, framing, response_headers};
+use crate::dispatch::{application, framing, response_headers, send_file};
 use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
 use crate::once_per_minute::OncePerMinute;
@@ -150,7 +150,8 @@ async fn dispatch(
     let mut response = match routed.action {
         ChosenAction::Application(name, target) => {
             let response = application::run(view, subject, body, &name, target.as_deref()).await?;
-            response.map(|body| ResponseBody::source(ActionBody::Php(body)))
+            let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response)?;
+            response.map(ResponseBody::source)
         }
         ChosenAction::Proxy(target) => {
             let response = dispatcher.proxy.forward(target, subject, body, &view.configuration().settings.http).await?;

@@ -114,6 +114,9 @@ pub fn plan(
     if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
         return Err(at("/options/file", missing(file, "file")));
     }
+    if let Some((prefix, folder)) = application.send_file.iter().find(|(_, folder)| !folder.is_dir()) {
+        return Err(at(&format!("/send_file/{}", prefix.replace('/', "%2F")), missing(folder, "folder")));
+    }
     let resolution = resolution::resolve(application).map_err(|error| at(&error.option, error.problem))?;
     if let Some(processes) = application.processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
         return Err(at("/processes", format!("{processes} is more than howdah can run; write at most {MAX_WORKERS}")));

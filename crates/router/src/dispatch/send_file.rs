@@ -1,0 +1,135 @@
+//! `send_file`: a script names a file in a header of its response, and howdah sends the file in place of the body.
+//!
+//! `X-Accel-Redirect` has a path below a configured prefix, `X-Sendfile` a path of the file system. The file is found,
+//! confined and sent as one of a `share`: below the configured folder only, also through symbolic links, without dot
+//! files and PHP sources. Of the script's headers all stay, except those that describe the bytes of its own body. A file
+//! that cannot be sent is answered 404, or 403, with a line in the log.
+
+use crate::dispatch::action_body::ActionBody;
+use crate::dispatch::view::View;
+use crate::once_per_minute::OncePerMinute;
+use crate::php::PhpBody;
+use crate::request::path::RequestPath;
+use crate::request::subject::Subject;
+use crate::response::failure::{Answer, Failure};
+use crate::response::header_case::WrittenNames;
+use crate::response::not_modified::NotModified;
+use crate::static_files::{FileBody, ShareOutcome, ShareRequest, StaticFiles};
+use howdah_config::{SendFile, SentFile};
+use http::header::{
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
+};
+use http::request::Parts;
+use http::response;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
+const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
+
+/// The headers that describe the script's own body.
+const OF_THE_BODY: [HeaderName; 6] =
+    [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, ACCEPT_RANGES, ETAG, LAST_MODIFIED];
+
+static NOT_SENT: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::new);
+
+/// The response of a script, or of the file that it names if the application has the option.
+///
+/// # Errors
+/// 404 for a file that is not there or is never sent, 403 for one that the router's user may not read.
+pub fn apply(
+    files: &StaticFiles,
+    view: &View,
+    application: &str,
+    subject: &Subject<'_>,
+    response: Response<PhpBody>,
+) -> Answer<ActionBody> {
+    let configuration = view.configuration();
+    let folders = configuration.applications.get(application).map(|application| &application.send_file);
+    let Some(folders) = folders.filter(|folders| !folders.is_empty()) else { return Ok(response.map(ActionBody::Php)) };
+    let headers = response.headers();
+    let Some(named) = headers.get(X_ACCEL_REDIRECT).or_else(|| headers.get(X_SENDFILE)) else {
+        return Ok(response.map(ActionBody::Php));
+    };
+    let named = String::from_utf8_lossy(named.as_bytes()).into_owned();
+    let file = match headers.contains_key(X_ACCEL_REDIRECT) {
+        true => by_path(folders, &named),
+        false => folders.by_file(&named),
+    };
+    let Some(SentFile { folder, path }) = file else {
+        return not_sent(&named, "no folder of \"send_file\" has it", Failure::NotFound);
+    };
+    let request = ShareRequest {
+        path: &path,
+        base: folder,
+        index: &[],
+        follow_symlinks: None,
+        traverse_mounts: true,
+        types: None,
+        mime_types: &configuration.settings.http.mime_types,
+        // A folder is never redirected to.
+        target: "/",
+    };
+    match files.serve(&request, &readable(subject.parts)) {
+        ShareOutcome::Response(sent) => Ok(joined(response.into_parts().0, sent).map(ActionBody::File)),
+        ShareOutcome::Forbidden => not_sent(&named, "the router's user may not read it", Failure::Forbidden),
+        ShareOutcome::Php => not_sent(&named, "PHP sources are never sent", Failure::NotFound),
+        ShareOutcome::NotFound | ShareOutcome::OtherType => {
+            not_sent(&named, "there is no such file, or it is one that is never sent", Failure::NotFound)
+        }
+    }
+}
+
+fn by_path<'f>(folders: &'f SendFile, target: &str) -> Option<SentFile<'f>> {
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    let path = RequestPath::normalise(path).ok().filter(RequestPath::is_text)?;
+    folders.by_path(path.text())
+}
+
+fn not_sent<B>(named: &str, reason: &str, failure: Failure) -> Answer<B> {
+    if NOT_SENT.is_due(named.to_owned()) {
+        let status = failure.status().as_u16();
+        tracing::warn!(file = named, status, "cannot send the file that a script named: {reason}");
+    }
+    Err(failure)
+}
+
+/// The request that reads the file. The conditions and the ranges of other methods than GET and HEAD are not for it.
+fn readable(parts: &Parts) -> Cow<'_, Parts> {
+    match parts.method {
+        Method::GET | Method::HEAD => Cow::Borrowed(parts),
+        _ => Cow::Owned(Request::new(()).into_parts().0),
+    }
+}
+
+/// The file's response with the headers of the script.
+fn joined(mut script: response::Parts, mut sent: Response<FileBody>) -> Response<FileBody> {
+    if sent.status().is_server_error() {
+        return sent;
+    }
+    let content_type = script.headers.get(CONTENT_TYPE).cloned();
+    OF_THE_BODY.iter().for_each(|name| drop(script.headers.remove(name)));
+    let has_one_part = sent.headers().contains_key(CONTENT_RANGE);
+    let keeps_type = sent.status() == StatusCode::OK || sent.status() == StatusCode::PARTIAL_CONTENT && has_one_part;
+    if !keeps_type {
+        script.headers.remove(CONTENT_TYPE);
+    }
+    if let (Some(not_modified), Some(_)) = (sent.extensions_mut().get_mut::<NotModified>(), &content_type) {
+        not_modified.content_type = content_type;
+    }
+    copy(&script.headers, sent.headers_mut());
+    if let Some(mut names) = script.extensions.remove::<WrittenNames>() {
+        names.set("ETag");
+        sent.extensions_mut().insert(names);
+    }
+    sent
+}
+
+/// Copies all headers but those for the server: `X-Sendfile`, `X-Accel-…`.
+fn copy(from: &HeaderMap, to: &mut HeaderMap) {
+    for name in from.keys().filter(|name| **name != X_SENDFILE && !name.as_str().starts_with("x-accel-")) {
+        to.remove(name);
+        from.get_all(name).iter().for_each(|value| drop(to.append(name, value.clone())));
+    }
+}
