@@ -72,6 +72,7 @@ pub use read::destination::Destination;
 pub use read::scope::Context;
 pub use routing::action::{Action, ActionKind, RedirectTarget};
 pub use routing::basic_auth::BasicAuth;
+pub use routing::connection_limit::ConnectionLimit;
 pub use routing::pass::Pass;
 pub use routing::password_hash::{PasswordHash, PasswordScheme};
 pub use routing::proxy::ProxySettings;

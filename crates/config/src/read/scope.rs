@@ -30,6 +30,7 @@ pub(crate) struct Scope<'a> {
     warnings: RefCell<Vec<String>>,
     regular_expressions: Cell<usize>,
     rate_limits: Cell<usize>,
+    connection_limits: Cell<usize>,
 }
 
 // === impl Scope ===
@@ -54,6 +55,11 @@ impl<'a> Scope<'a> {
     /// The index of the next `rate_limit`.
     pub fn next_rate_limit(&self) -> usize {
         self.rate_limits.replace(self.rate_limits.get() + 1)
+    }
+
+    /// The index of the next `connection_limit`.
+    pub fn next_connection_limit(&self) -> usize {
+        self.connection_limits.replace(self.connection_limits.get() + 1)
     }
 
     /// Counts a regular expression. Too many of them are an error.

@@ -8,6 +8,7 @@ use crate::read::node::{Node, Object, Options};
 use crate::read::percent;
 use crate::read::scope::Scope;
 use crate::routing::basic_auth::BasicAuth;
+use crate::routing::connection_limit::ConnectionLimit;
 use crate::routing::pass::Pass;
 use crate::routing::proxy::{self, ProxySettings};
 use crate::routing::rate_limit::RateLimit;
@@ -32,6 +33,7 @@ pub(crate) const OPTIONS: Options = Options {
         "fallback",
         "location",
         "rate_limit",
+        "connection_limit",
         "basic_auth",
         "forwarded_headers",
         "connect_timeout",
@@ -41,7 +43,7 @@ pub(crate) const OPTIONS: Options = Options {
 };
 
 /// Options of every kind of action.
-const COMPANIONS: &[&str] = &["rewrite", "response_headers", "rate_limit", "basic_auth"];
+const COMPANIONS: &[&str] = &["rewrite", "response_headers", "rate_limit", "connection_limit", "basic_auth"];
 
 /// An action has exactly one of these options, which is its kind. Each kind has further options.
 const KINDS: [(&str, &[&str]); 4] = [
@@ -63,6 +65,8 @@ pub struct Action {
     pub response_headers: Vec<HeaderChange>,
     /// `rate_limit`: how many requests each client may send to this action.
     pub rate_limit: Option<RateLimit>,
+    /// `connection_limit`: how many requests of each client this action answers at the same time.
+    pub connection_limit: Option<ConnectionLimit>,
     /// `basic_auth`: the users that may use this action, after they have given a password.
     pub basic_auth: Option<BasicAuth>,
 }
@@ -114,6 +118,7 @@ impl Action {
             kind: ActionKind::read(&object, scope)?,
             response_headers: object.read("response_headers", response_headers::read_all)?.unwrap_or_default(),
             rate_limit: object.read("rate_limit", |node| RateLimit::read(node, scope))?,
+            connection_limit: object.read("connection_limit", |node| ConnectionLimit::read(node, scope))?,
             basic_auth: object.read("basic_auth", BasicAuth::read)?,
         })
     }
@@ -232,6 +237,7 @@ mod tests {
                 kind: expected,
                 response_headers: Vec::new(),
                 rate_limit: None,
+                connection_limit: None,
                 basic_auth: None,
             };
             assert_eq!(action(json), Ok(expected), "{json}");

@@ -89,6 +89,7 @@ fn an_invalid_configuration_does_not_validate() {
         action(r#"{"proxy": "https://127.0.0.1:80"}"#),
         action(r#"{"pass": "routes", "response_headers": {"a b": "x"}}"#),
         action(r#"{"pass": "routes", "response_headers": {"content-length": "1"}}"#),
+        action(r#"{"return": 200, "connection_limit": 0}"#),
         action(r#"{"return": 200, "basic_auth": {"users": {}}}"#),
         action(r#"{"return": 200, "basic_auth": {"realm": "x"}}"#),
         action(r#"{"return": 200, "basic_auth": {"realm": "x", "users": {"a:b": "x"}}}"#),

@@ -1,6 +1,7 @@
 //! Access control: which clients and users may use an action, and how often.
 //!
 //! - `rate_limits` counts requests by client, for all threads
+//! - `connection_limits` counts the requests of clients that are being answered
 //! - `authentication` asks for a user and a password: `credentials` reads them from a request, `user_file` reads the
 //!   users of a file, `password` verifies (`apr1` is a hash that no library has), and `verified` remembers the result
 //!
@@ -9,6 +10,7 @@
 mod apr1;
 mod authentication;
 mod client;
+mod connection_limits;
 mod credentials;
 mod password;
 mod rate_limits;
@@ -16,5 +18,6 @@ mod user_file;
 mod verified;
 
 pub use authentication::Authentication;
+pub use connection_limits::ConnectionLimits;
 pub use rate_limits::RateLimits;
 pub use user_file::UserFiles;

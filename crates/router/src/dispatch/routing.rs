@@ -4,6 +4,7 @@ use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::https;
 use crate::dispatch::share;
 use crate::dispatch::view::View;
+use crate::http1::clock::Clock;
 use crate::proxy::ProxyTarget;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
@@ -41,11 +42,12 @@ const MAX_PASSES: usize = 255;
 /// Finds the action for a request, and rewrites the subject on the way.
 ///
 /// # Errors
-/// 404 if no step matches, 429 for a client that sends too many requests, 503 if too many passwords are being verified, 403 for a file that may not be served, 500 for
+/// 404 if no step matches, 429 for a client that sends too many requests, or has too many that are being answered, 503 if too many passwords are being verified, 403 for a file that may not be served, 500 for
 /// passes without end, 503 for a listener that was removed.
 pub async fn choose<'v>(
     dispatcher: &Dispatcher,
     view: &'v View,
+    clock: &Clock,
     subject: &mut Subject<'_>,
 ) -> Result<RoutedRequest<'v>, Failure> {
     // The listener may have been removed since the connection came.
@@ -89,6 +91,9 @@ pub async fn choose<'v>(
             response_headers = &action.response_headers;
             if let Some(limit) = &action.rate_limit {
                 view.rate_limits().count(limit, &subject.origin.address)?;
+            }
+            if let Some(limit) = &action.connection_limit {
+                clock.hold(view.connection_limits().count(limit, &subject.origin.address)?);
             }
             if let Some(basic_auth) = &action.basic_auth {
                 let headers = &subject.parts.headers;

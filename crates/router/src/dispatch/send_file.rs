@@ -130,6 +130,8 @@ fn joined(mut script: response::Parts, mut sent: Response<FileBody>) -> Response
 fn copy(from: &HeaderMap, to: &mut HeaderMap) {
     for name in from.keys().filter(|name| **name != X_SENDFILE && !name.as_str().starts_with("x-accel-")) {
         to.remove(name);
-        from.get_all(name).iter().for_each(|value| drop(to.append(name, value.clone())));
+        for value in from.get_all(name) {
+            to.append(name, value.clone());
+        }
     }
 }

@@ -84,7 +84,7 @@ async fn respond(
     let answer = match refused {
         Some(failure) => Err(failure),
         None => Rc::clone(&context)
-            .wrap(pin!(dispatch(&dispatcher, &view, &mut subject, body)))
+            .wrap(pin!(dispatch(&dispatcher, &view, &clock, &mut subject, body)))
             .await
             .and_then(|response| context.scope(|| compression::apply(&http.compression, &parts, response))),
     };
@@ -143,10 +143,11 @@ fn target(parts: &Parts) -> Result<(String, RequestPath<'_>), Failure> {
 async fn dispatch(
     dispatcher: &Dispatcher,
     view: &View,
+    clock: &Clock,
     subject: &mut Subject<'_>,
     body: IncomingBody,
 ) -> Answer<ResponseBody<ActionBody>> {
-    let routed = routing::choose(dispatcher, view, subject).await?;
+    let routed = routing::choose(dispatcher, view, clock, subject).await?;
     let mut response = match routed.action {
         ChosenAction::Application(name, target) => {
             let response = application::run(view, subject, body, &name, target.as_deref()).await?;
@@ -176,14 +177,15 @@ async fn dispatch(
 /// The request with the target that the client sent, before any rewrite.
 fn as_sent<'a>(subject: &Subject<'a>) -> Subject<'a> {
     let Subject { parts, peer, origin, host, .. } = *subject;
-    let as_sent = Subject::new(
+    let mut as_sent = Subject::new(
         parts,
         peer,
         origin,
         host,
         RequestPath::normalise(parts.uri.path()).unwrap_or_else(|_| RequestPath::root()),
     );
-    Subject { user: subject.user.clone(), ..as_sent }
+    as_sent.user = subject.user.clone();
+    as_sent
 }
 
 fn closes<B>(response: &Response<B>) -> bool {

@@ -1,6 +1,6 @@
 //! The active configuration as all threads share it. It is immutable, and replaced whole.
 
-use crate::access::{RateLimits, UserFiles};
+use crate::access::{ConnectionLimits, RateLimits, UserFiles};
 use crate::dispatch::pins::Pins;
 use crate::php::SharedGeneration;
 use crate::response::error_pages::LoadedErrorPages;
@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub generations: BTreeMap<String, Arc<SharedGeneration>>,
     /// How many requests the clients have sent to actions with a limit.
     pub rate_limits: RateLimits,
+    /// How many requests of clients are being answered by actions with a limit.
+    pub connection_limits: ConnectionLimits,
     /// The files with users for `basic_auth`.
     pub user_files: UserFiles,
     /// The pages of errors.

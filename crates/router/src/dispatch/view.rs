@@ -4,7 +4,7 @@
 //! that view named are released, too, and the supervisor receives a report
 //! ([`SharedGeneration`](crate::php::SharedGeneration)).
 
-use crate::access::{RateLimits, UserFiles};
+use crate::access::{ConnectionLimits, RateLimits, UserFiles};
 use crate::dispatch::pins::Pins;
 use crate::dispatch::snapshot::Snapshot;
 use crate::php::GenerationPort;
@@ -59,6 +59,11 @@ impl View {
     /// How many requests the clients have sent to actions with a limit.
     pub fn rate_limits(&self) -> &RateLimits {
         &self.snapshot.rate_limits
+    }
+
+    /// How many requests of clients are being answered by actions with a limit.
+    pub fn connection_limits(&self) -> &ConnectionLimits {
+        &self.snapshot.connection_limits
     }
 
     /// The files with users for `basic_auth`.

@@ -12,6 +12,7 @@ use crate::http1::strictness::HeadRefusal;
 use crate::net::load::Load;
 use howdah_config::Http;
 use hyper::upgrade::Upgraded;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -41,6 +42,8 @@ pub struct Clock {
     waker: RefCell<Option<Waker>>,
     /// The upstream's connection, if the last response was a 101.
     tunnel: Cell<Option<Upgraded>>,
+    /// Dropped when the current request ends, or the tunnel.
+    held: RefCell<Vec<Box<dyn Any>>>,
     /// How many requests have begun.
     requests: Cell<u64>,
     /// The guard's last report.
@@ -103,6 +106,7 @@ impl Clock {
             read_blocked: Cell::new(false),
             waker: RefCell::default(),
             tunnel: Cell::default(),
+            held: RefCell::default(),
             requests: Cell::new(0),
             progress: Cell::default(),
             body_ended: Cell::new(true),
@@ -216,9 +220,19 @@ impl Clock {
         self.body_ended.set(true);
     }
 
+    /// Keeps a value until the current request ends; until the end of the tunnel that it may become.
+    pub fn hold(&self, value: impl Any) {
+        self.held.borrow_mut().push(Box::new(value));
+    }
+
     /// The response has been handed out: the connection waits for the next request.
     pub fn request_ended(&self) {
         self.flushed.set(false);
+        let tunnel = self.tunnel.take();
+        if tunnel.is_none() {
+            self.held.take();
+        }
+        self.tunnel.set(tunnel);
         self.enter(Phase::Idle);
         if self.is_awaited.take() {
             self.wake();
@@ -260,6 +274,7 @@ impl Clock {
 
     /// The current request has ended without a response: the client left, or the connection lingers.
     pub fn become_idle(&self) {
+        self.held.take();
         self.enter(Phase::Idle);
     }
 

@@ -4,7 +4,7 @@
 //! The end of file of the control socket is the supervisor's death: the process exits with it. An event-loop thread that
 //! ends by itself takes the process with it, and the supervisor starts another.
 
-use crate::access::{RateLimits, UserFiles};
+use crate::access::{ConnectionLimits, RateLimits, UserFiles};
 use crate::dispatch::{Pins, Snapshot};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
@@ -263,6 +263,7 @@ impl RouterProcess {
                 pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.paths))),
                 generations,
                 rate_limits: RateLimits::default(),
+                connection_limits: ConnectionLimits::default(),
                 user_files,
                 error_pages,
                 access_log,
