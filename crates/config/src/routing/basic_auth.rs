@@ -12,7 +12,7 @@ pub(crate) const OPTIONS: Options = Options { known: &["realm", "users", "user_f
 /// The users of an action. There is a user or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BasicAuth {
-    /// What the password is for, as browsers show it: visible ASCII and spaces, without quotes and backslashes.
+    /// The name of the protected part, which browsers may show: visible ASCII and spaces, without quotes and backslashes.
     pub realm: String,
     /// The users by name. A name has no colon and no control character.
     pub users: BTreeMap<String, PasswordHash>,
@@ -25,7 +25,7 @@ pub struct BasicAuth {
 impl BasicAuth {
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
-        let realm = object.require("realm", "what the password is for, as in \"realm\": \"staging\"")?;
+        let realm = object.require("realm", "the name of the protected part, as in \"realm\": \"staging\"")?;
         let read = Self {
             realm: read_realm(&realm)?,
             users: object.read("users", read_users)?.unwrap_or_default(),
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_wrong_option_is_named() {
         for (json, expected) in [
-            ("{}", ": \"realm\" is missing; add what the password is for"),
+            ("{}", ": \"realm\" is missing; add the name of the protected part"),
             (r#"{"realm": "x"}"#, ": there is no user; add one to \"users\", or a \"user_file\""),
             (r#"{"realm": "x", "users": {}}"#, ": there is no user"),
             (r#"{"realm": ""}"#, "/realm: the string is empty"),

@@ -109,7 +109,7 @@ impl UserList {
         basic_auth.users.values().next().cloned().map(UserList::NoSuchUser)
     }
 
-    /// What a verified password was compared with. A user who does not exist is never verified.
+    /// The source of the hash with which a password was compared. A user who does not exist is never verified.
     fn identity(&self) -> &[u8] {
         match self {
             UserList::Hash(hash) | UserList::NoSuchUser(hash) => hash.as_str().as_bytes(),
