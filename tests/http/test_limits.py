@@ -204,6 +204,28 @@ def test_an_incomplete_head_is_answered_408(scripts, run, start):
         assert connection.is_closed()
 
 
+@pytest.mark.parametrize("used", [False, True], ids=["the first request", "a later one"])
+@pytest.mark.parametrize("start", [b"\r\n", b" "], ids=["an empty line", "a space"])
+def test_a_connection_with_no_byte_of_a_head_is_closed(scripts, run, start, used):
+    server = run(config(scripts, {"header_read_timeout": 1}))
+    with server.connect() as connection:
+        if used:
+            assert connection.request("GET", "/pid.php").status == 200
+        connection.send(start)
+        assert connection.is_closed()
+
+
+def test_a_shutdown_does_not_wait_for_a_connection_with_an_empty_line(scripts, run):
+    server = run(config(scripts, {"header_read_timeout": 1}))
+    with server.connect() as used, server.connect() as fresh:
+        assert used.request("GET", "/pid.php").status == 200
+        used.send(b"\r\n")
+        fresh.send(b"\r\n")
+        assert server.get("/pid.php").status == 200  # The bytes that were sent before have been read.
+        server.stop(timeout=15)
+        assert used.is_closed() and fresh.is_closed()
+
+
 def test_a_client_that_leaves_within_a_head_is_logged(scripts, run, tmp_path):
     log = tmp_path / "access.log"
     server = run({**config(scripts, {}), "access_log": str(log)})

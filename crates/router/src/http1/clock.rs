@@ -380,6 +380,7 @@ impl Clock {
             (Phase::Busy | Phase::Tunnel, _) => self.load.request_ended(),
             _ => {}
         }
+        self.has_late_head.set(false);
         self.since.set(Instant::now());
     }
 

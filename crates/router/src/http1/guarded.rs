@@ -181,7 +181,8 @@ impl Guarded {
 
     fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            if self.clock.take_late_head() && self.has_unfinished_head() {
+            // Without a head to refuse, the notice stays: the next check of the clock then ends the connection.
+            if self.has_unfinished_head() && self.clock.take_late_head() {
                 self.give_up();
             }
             let is_undecided = self.is_undecided();
