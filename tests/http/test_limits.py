@@ -226,6 +226,14 @@ def test_a_shutdown_does_not_wait_for_a_connection_with_an_empty_line(scripts, r
         assert used.is_closed() and fresh.is_closed()
 
 
+def test_an_incomplete_head_behind_a_request_is_answered_408(scripts, run):
+    server = run(config(scripts, {"header_read_timeout": 1}))
+    with server.connect() as connection:
+        connection.send(b"GET /pid.php HTTP/1.1\r\nHost: x\r\n\r\nGET /pid.php HT")
+        assert [connection.response().status for _ in range(2)] == [200, 408]
+        assert connection.is_closed()
+
+
 def test_a_client_that_leaves_within_a_head_is_logged(scripts, run, tmp_path):
     log = tmp_path / "access.log"
     server = run({**config(scripts, {}), "access_log": str(log)})

@@ -65,6 +65,8 @@ pub struct GuardProgress {
     /// ended the connection. Once these requests are answered and their bodies are read, the next byte begins a request:
     /// only then may another parser take the connection over.
     pub between: Option<u64>,
+    /// Whether the guard holds a part of a head back.
+    pub holds_head: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -154,9 +156,12 @@ impl Clock {
         }
     }
 
-    /// hyper has written everything that it had.
+    /// hyper has written everything that it had. The time of a head that began to come behind its request begins now.
     pub fn flushed(&self) {
         self.flushed.set(true);
+        if self.is_idle() && self.progress.get().holds_head {
+            self.enter(Phase::Head);
+        }
     }
 
     // --- Notices from the guard

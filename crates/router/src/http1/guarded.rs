@@ -98,7 +98,8 @@ impl Guarded {
 
     fn report(&self) {
         let between = self.between_requests().filter(|_| !self.is_shut);
-        self.clock.guard_is_at(GuardProgress { whole: self.guard.whole(), between });
+        let holds_head = self.has_unfinished_head();
+        self.clock.guard_is_at(GuardProgress { whole: self.guard.whole(), between, holds_head });
     }
 
     /// Passes bytes that were held back and may pass now; `false` if there are none.
