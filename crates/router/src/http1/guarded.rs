@@ -169,9 +169,10 @@ impl Guarded {
     }
 
     /// Whether the guard waits for an answer. Once that has been given, the guard judges the bytes that came meanwhile.
+    /// Bytes that may pass already belong to the request before: they pass first.
     fn is_undecided(&mut self) -> bool {
         match self.guard.waits_for() {
-            Some(requests) if self.clock.has_answered(requests) => {
+            Some(requests) if self.released == 0 && self.clock.has_answered(requests) => {
                 self.guard.go_on();
                 self.judge_kept();
                 false
@@ -273,5 +274,41 @@ impl AsyncWrite for Guarded {
         self.is_shut = true;
         self.report();
         Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::load::Load;
+    use crate::net::socket::Socket;
+    use crate::net::transport::Transport;
+    use std::sync::Arc;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+
+    #[tokio::test]
+    async fn bytes_that_may_pass_are_judged_once() {
+        const HEAD: &[u8] = b"POST /?< HTTP/1.1\r\nUpgrade: x\r\nContent-Length: 18\r\n\r\n";
+        const GET: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let clock = Rc::new(Clock::new(Arc::new(Load::default()), 1, false));
+        let socket = Watched::new(Socket::Plain(Transport::Unix(server)), Rc::clone(&clock));
+        let mut guarded = Guarded::new(socket, Rc::clone(&clock));
+        // The body looks like a head.
+        client.write_all(&[HEAD, GET].concat()).await.unwrap();
+        let mut head = vec![0; HEAD.len() + "%3C".len() - "<".len()];
+        guarded.read_exact(&mut head).await.unwrap();
+        assert!(head.starts_with(b"POST /?%3C HTTP/1.1\r\n"));
+        // The answer comes before the body was read.
+        clock.request_began();
+        clock.request_ended();
+        client.write_all(GET).await.unwrap();
+        for _ in 0..2 {
+            let mut bytes = vec![0; GET.len()];
+            guarded.read_exact(&mut bytes).await.unwrap();
+            assert_eq!(bytes, GET);
+        }
+        assert_eq!(guarded.between_requests(), Some(2));
     }
 }
