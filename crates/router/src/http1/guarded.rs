@@ -216,13 +216,16 @@ impl Guarded {
     }
 }
 
+const HEX_DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+
 /// The bytes, with those at these positions percent-encoded.
 fn percent_encoded(bytes: &[u8], positions: &[usize]) -> BytesMut {
     let mut encoded = BytesMut::with_capacity(bytes.len() + 2 * positions.len());
     let mut copied = 0;
     for &at in positions {
         encoded.extend_from_slice(&bytes[copied..at]);
-        encoded.extend_from_slice(format!("%{:02X}", bytes[at]).as_bytes());
+        let byte = usize::from(bytes[at]);
+        encoded.extend_from_slice(&[b'%', HEX_DIGITS[byte >> 4], HEX_DIGITS[byte & 15]]);
         copied = at + 1;
     }
     encoded.extend_from_slice(&bytes[copied..]);
