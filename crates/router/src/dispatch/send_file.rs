@@ -69,7 +69,7 @@ pub fn apply(
         types: None,
         mime_types: &configuration.settings.http.mime_types,
         // A folder is never redirected to.
-        target: "/",
+        target: &|| Cow::Borrowed("/"),
     };
     match files.serve(&request, &readable(subject.parts)) {
         ShareOutcome::Response(sent) => Ok(joined(response.into_parts().0, sent).map(ActionBody::File)),

@@ -11,7 +11,7 @@ use std::path::Path;
 /// The file's response; `None` if there is no such file, and it is the fallback's turn.
 ///
 /// # Errors
-/// Without a fallback, 403 for a file that exists, but may not be served.
+/// Without a fallback, 403 if the last folder has the file, but it may not be served.
 pub fn find(
     files: &StaticFiles,
     view: &View,
@@ -31,8 +31,7 @@ pub fn find(
         },
         None => None,
     };
-    let target = subject.target();
-    let mut forbidden = false;
+    let mut is_forbidden = false;
     for template in &share.paths {
         let Some(path) = template.render(subject) else { continue };
         // The path is not UTF-8, and the template has its escaped form: a file of that name is another file.
@@ -50,15 +49,15 @@ pub fn find(
             traverse_mounts: share.traverse_mounts,
             types: share.types.as_ref(),
             mime_types: &view.configuration().settings.http.mime_types,
-            target: &target,
+            target: &|| subject.target(),
         };
         match files.serve(&file, subject.parts) {
             ShareOutcome::Response(response) => return Ok(Some(response)),
-            ShareOutcome::NotFound => {}
-            ShareOutcome::Forbidden => forbidden = true,
-            ShareOutcome::OtherType => forbidden = true,
+            // As in NGINX Unit: the last folder determines the status.
+            ShareOutcome::NotFound => is_forbidden = false,
+            ShareOutcome::Forbidden | ShareOutcome::OtherType => is_forbidden = true,
             ShareOutcome::Php => return Ok(None),
         }
     }
-    if forbidden && !has_fallback { Err(Failure::Forbidden) } else { Ok(None) }
+    if is_forbidden && !has_fallback { Err(Failure::Forbidden) } else { Ok(None) }
 }

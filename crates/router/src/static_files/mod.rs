@@ -26,7 +26,7 @@ mod respond;
 mod tests;
 mod version;
 
-use std::{cell::RefCell, path::Path};
+use std::{borrow::Cow, cell::RefCell, path::Path};
 
 use howdah_config::{MimeTypes, Patterns};
 use http::{HeaderValue, Response, StatusCode, request::Parts};
@@ -44,7 +44,7 @@ use refusal::Refusals;
 use version::FileIdentity;
 
 /// The file that a request asks for, and the rules for finding it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ShareRequest<'a> {
     /// The absolute path of the file: a constant prefix, followed by the normalised path of the request.
     pub path: &'a str,
@@ -61,7 +61,7 @@ pub struct ShareRequest<'a> {
     pub types: Option<&'a Patterns>,
     /// The target of the request, as the client sent it or as a rewrite made it. A redirect to a folder adds a slash to
     /// its path.
-    pub target: &'a str,
+    pub target: &'a dyn Fn() -> Cow<'a, str>,
     /// The configured content types.
     pub mime_types: &'a MimeTypes,
 }
@@ -190,7 +190,7 @@ impl StaticFiles {
             return Err(OpenError::Missing);
         }
         // A target with the slash of its own, whose path to the file has none, would lead here again, without end.
-        let location = folder_location(share.target).ok_or(OpenError::Missing)?;
+        let location = folder_location(&(share.target)()).ok_or(OpenError::Missing)?;
         self.opener.open(shared, OpenKind::Folder)?;
         Ok(respond::redirect_to_folder(location))
     }

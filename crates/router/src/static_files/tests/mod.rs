@@ -88,7 +88,7 @@ impl Site {
             traverse_mounts: true,
             types: None,
             mime_types: &self.mime_types,
-            target,
+            target: &|| target.into(),
         };
         self.files.serve(&share, &request)
     }
