@@ -191,7 +191,10 @@ async fn respond(
     let limit = outgoing.settings.response_timeout;
     let mut body = UpstreamStream::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body), limit);
     if length.is_none() {
-        body.read_ahead().await.map_err(ExchangeError::Broken)?;
+        body.read_ahead().await.map_err(|problem| match outgoing.body.failure() {
+            Some(failure) => ExchangeError::Client(failure),
+            None => ExchangeError::Broken(problem),
+        })?;
     }
     Ok(head.map(|()| UpstreamBody::Stream(body)))
 }

@@ -180,4 +180,11 @@ impl ClientBody {
             read_timeout: Duration::from_secs(30),
         })
     }
+
+    /// The same, after an error of the client's body.
+    pub fn failed(failure: Failure) -> Rc<ClientBody> {
+        let body = ClientBody::none();
+        body.failure.set(Some(failure));
+        body
+    }
 }

@@ -97,23 +97,23 @@ impl UpstreamStream {
     /// # Errors
     /// What is wrong with the body.
     pub async fn read_ahead(&mut self) -> Result<(), String> {
-        /// The first poll requests the bytes from the task of the connection, which has its turn then.
-        const POLLS: usize = 2;
-        for _ in 0..POLLS {
-            match poll_fn(|context| Poll::Ready(Pin::new(&mut self.incoming).poll_frame(context))).await {
-                Poll::Pending => yield_now().await,
-                Poll::Ready(Some(Err(error))) => return Err(crate::proxy::exchange::describe(&error)),
-                Poll::Ready(Some(Ok(frame))) => {
-                    self.first = frame.into_data().ok();
-                    return Ok(());
-                }
-                Poll::Ready(None) => {
-                    self.give_back();
-                    return Ok(());
-                }
-            }
+        let mut polled = self.poll_once().await;
+        if polled.is_pending() {
+            // This poll has requested the bytes from the task of the connection, which has its turn now.
+            yield_now().await;
+            polled = self.poll_once().await;
+        }
+        match polled {
+            Poll::Pending => {}
+            Poll::Ready(Some(Err(error))) => return Err(crate::proxy::exchange::describe(&error)),
+            Poll::Ready(Some(Ok(frame))) => self.first = frame.into_data().ok(),
+            Poll::Ready(None) => self.give_back(),
         }
         Ok(())
+    }
+
+    async fn poll_once(&mut self) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        poll_fn(|context| Poll::Ready(Pin::new(&mut self.incoming).poll_frame(context))).await
     }
 
     /// The next bytes.

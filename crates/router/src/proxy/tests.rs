@@ -27,9 +27,17 @@ fn listen() -> (TcpListener, Endpoint) {
 }
 
 async fn request(proxy: &Proxy, to: ProxyTarget<'_>, method: Method) -> Answer<UpstreamBody> {
+    request_with_body(proxy, to, method, ClientBody::none()).await
+}
+
+async fn request_with_body(
+    proxy: &Proxy,
+    to: ProxyTarget<'_>,
+    method: Method,
+    body: Rc<ClientBody>,
+) -> Answer<UpstreamBody> {
     let request = Request::builder().method(method).uri("/").body(()).expect("request").into_parts().0;
     let target = PathAndQuery::from_static("/");
-    let body = ClientBody::none();
     let outgoing =
         Outgoing { request: &request, target, body, upgrade: None, forwarded: None, settings: *to.settings() };
     proxy.answer(to, &outgoing).await
@@ -79,6 +87,60 @@ fn a_response_that_stops_is_cut_after_a_minute() {
         assert_eq!(began.elapsed().as_secs(), 60);
     });
     assert_eq!(upstream.join().expect("upstream"), "", "the connection is closed");
+}
+
+#[test]
+fn a_response_that_breaks_with_the_clients_body_is_not_an_error_of_the_upstream() {
+    for (body, expected) in [
+        (ClientBody::none as fn() -> Rc<ClientBody>, Failure::BadGateway),
+        (|| ClientBody::failed(Failure::BodyTooLarge), Failure::BodyTooLarge),
+    ] {
+        let (listener, endpoint) = listen();
+        let upstream = std::thread::spawn(move || {
+            let mut stream = listener.accept().expect("connection").0;
+            read_head(&mut stream);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n").expect("written");
+        });
+        run(async {
+            tokio::time::resume();
+            let to = ProxyTarget::Server(&endpoint, &SETTINGS);
+            let answer = request_with_body(&Proxy::default(), to, Method::POST, body()).await;
+            assert_eq!(answer.err(), Some(expected));
+        });
+        upstream.join().expect("upstream");
+    }
+}
+
+#[test]
+fn reading_ahead_gives_the_connection_one_turn() {
+    let (listener, endpoint) = listen();
+    let upstream = std::thread::spawn(move || {
+        let mut stream = listener.accept().expect("connection").0;
+        read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").expect("written");
+        read_head(&mut stream)
+    });
+    run(async {
+        tokio::time::resume();
+        let pool = Proxy::default().pool(&endpoint);
+        let request = Request::new(()).into_parts().0;
+        let (target, body) = (PathAndQuery::from_static("/"), ClientBody::none());
+        let outgoing =
+            Outgoing { request: &request, target, body, upgrade: None, forwarded: None, settings: *SETTINGS };
+        let mut connection = pool.connect(SETTINGS.connect_timeout).await.expect("connection");
+        let limit = SETTINGS.response_timeout;
+        let response = exchange(&mut connection, outgoing.attempt(&endpoint), &outgoing.body, limit).await;
+        let incoming = response.expect("response").into_body();
+        let mut stream = UpstreamStream::new(incoming, connection, pool, Rc::clone(&outgoing.body), limit);
+        let mut reading = std::pin::pin!(stream.read_ahead());
+        let mut polls = 0;
+        let read = std::future::poll_fn(|context| {
+            polls += 1;
+            reading.as_mut().poll(context)
+        });
+        assert_eq!((read.await, polls), (Ok(()), 2));
+    });
+    upstream.join().expect("upstream");
 }
 
 #[test]
