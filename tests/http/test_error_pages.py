@@ -5,6 +5,7 @@ import json
 import pytest
 
 from support.http.client import Response
+from support.waiting import wait_for
 
 
 @pytest.fixture
@@ -49,3 +50,12 @@ def test_a_page_that_cannot_be_used_is_rejected(folder, run, pages):
         answer = server.api("PUT", "/config/settings/http/error_pages/404", json.dumps(path))
         assert answer.status == 500 and "settings/http/error_pages/404" in answer.text and reason in answer.text
     assert server.get("/").text == "<p>not here</p>", "the configuration before is active"
+
+
+def test_the_access_log_has_the_length_of_a_page_also_for_head(run, tmp_path):
+    log = tmp_path / "access.log"
+    access_log = {"path": str(log), "format": "$method $response_header_content_length"}
+    server = run({"routes": [{"action": {"return": 404}}], "access_log": access_log})
+    length = server.get("/").header("Content-Length")
+    assert length and server.request("HEAD", "/").header("Content-Length") == length
+    wait_for(lambda: log.read_text() == f"GET {length}\nHEAD {length}\n", "both lengths")

@@ -8,11 +8,16 @@ use hyper::body::Body;
 
 /// The headers that hyper will add to this response.
 pub fn of<B: Body>(request: &Parts, response: &Response<B>) -> ResponseFraming {
-    let is_framed = !matches!(response.status(), StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT);
-    let may_have_body = request.method != Method::HEAD && response.status() != StatusCode::NOT_MODIFIED;
-    let length = response.body().size_hint().exact().filter(|_| is_framed && may_have_body);
+    let is_framed = !matches!(
+        response.status(),
+        StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    let is_head = request.method == Method::HEAD;
+    let exact = response.body().size_hint().exact();
+    // An empty body in the response to HEAD may be one that was never made.
+    let length = exact.filter(|length| is_framed && !(is_head && *length == 0));
     let is_chunked = is_framed
-        && may_have_body
+        && !is_head
         && length.is_none()
         && request.version == Version::HTTP_11
         && !response.headers().contains_key(CONTENT_LENGTH);
@@ -58,7 +63,7 @@ mod tests {
     #[test]
     fn the_length_is_that_of_the_body() {
         assert_eq!(framing("GET", Version::HTTP_11, "x", 200).content_length, Some(5));
-        assert_eq!(framing("HEAD", Version::HTTP_11, "x", 200).content_length, None);
+        assert_eq!(framing("HEAD", Version::HTTP_11, "x", 200).content_length, Some(5));
         assert_eq!(framing("GET", Version::HTTP_11, "x", 204).content_length, None);
         assert_eq!(framing("GET", Version::HTTP_11, "x", 304).content_length, None);
         assert!(framing("GET", Version::HTTP_11, "x", 200).has_date);
