@@ -223,6 +223,16 @@ def test_an_edit_is_applied(ask, server, editor, tmp_path):
     assert not list(tmp_path.glob("howdah-*")), "the file is gone"
 
 
+def test_an_edit_may_have_bytes_that_are_not_utf8_in_comments(ask, server, editor, tmp_path):
+    env = editor(
+        r"""printf '// \374\n{"rutes": []}' > "$1" """,
+        r"""sed -i "s/rutes/routes/" "$1" """,
+    )
+    assert ask("config", "edit", env=env) == DONE
+    assert server.api("GET", "/config").json() == {"routes": []}
+    assert b"// \xfc\n" in (tmp_path / "seen1").read_bytes()
+
+
 def test_a_part_is_edited(ask, server, editor, tmp_path):
     server.api("POST", "/config/routes", returning(200))
     assert ask("config", "edit", "routes/0", env=editor('sed -i s/200/201/ "$1"')) == DONE

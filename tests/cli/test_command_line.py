@@ -263,6 +263,21 @@ def test_a_missing_configuration_is_an_error():
     assert "/no/such/config.json" in error_of(howdah("run", "--config", "/no/such/config.json"))
 
 
+def test_comments_may_have_bytes_that_are_not_utf8(folder, tmp_path):
+    """As for `config check`."""
+    folder.php("index.php", "echo 'hello';")
+    path = tmp_path / "config.json"
+
+    def arguments(port: int) -> list[str]:
+        config = changed(valid(folder), "listeners", {f"127.0.0.1:{port}": {"pass": "applications/app"}})
+        path.write_bytes(b"// \xfcbung\n" + json.dumps(config).encode())
+        return ["run", "--config", str(path)]
+
+    with Howdah(arguments) as server:
+        assert server.get("/").text == "hello"
+    assert howdah("config", "check", path).returncode == 0
+
+
 @pytest.mark.parametrize("layout", ["plain", "index", "public"])
 def test_a_printed_configuration_serves_the_same(folder, tmp_path, layout):
     """`serve --print-config | run --config -` serves the same as `serve`."""

@@ -3,12 +3,11 @@
 use crate::argument::{parse_address, parse_log_format};
 use crate::commands::supervisor::become_supervisor;
 use crate::paths::StatePaths;
+use crate::rejection::SourceText;
 use clap::Args;
-use howdah_config::{Address, Configuration};
+use howdah_config::{Address, Configuration, Document, DocumentPath};
 use howdah_supervisor::identity::UserAccount;
-use howdah_supervisor::system_error::error_text;
 use howdah_supervisor::{LogFormat, Start};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// The options of `howdah run`.
@@ -104,16 +103,12 @@ impl RunOptions {
 }
 
 fn read_configuration(path: &Path) -> Result<String, String> {
-    let text = match path.to_str() {
-        Some("-") => io::read_to_string(io::stdin()),
-        _ => std::fs::read_to_string(path),
-    };
-    let text = text.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("--config: the file {} does not exist; correct the path", path.display()),
-        _ => format!("--config: cannot read {}: {}", path.display(), error_text(&error)),
-    })?;
-    Configuration::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(text)
+    let source = SourceText::read(path, DocumentPath::default()).map_err(|problem| format!("--config: {problem}"))?;
+    Document::parse_bytes(&source.content)
+        .and_then(|document| Configuration::of(&document))
+        .map_err(|error| format!("{}: {error}", source.name))?;
+    // Only comments may have bytes that are not UTF-8.
+    Ok(source.text())
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, String> {

@@ -25,7 +25,7 @@ const GIVE_UP: &str = "Correct the text and save it. To give up, leave the edito
 pub fn edit(api: &ControlApi, path: &str) -> Result<(), String> {
     let path = parse_config_path(path)?;
     let response = api.get(&config_url(&path))?.accepted(None)?;
-    let session = Session { api, path, etag: response.etag, original: response.body };
+    let session = Session { api, path, etag: response.etag, original: response.body.into_bytes() };
     // Ctrl-C is for the editor. This process must survive it to keep the text.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let runtime = runtime.map_err(|error| format!("cannot start the editor: {error}"))?;
@@ -40,7 +40,7 @@ struct Session<'a> {
     /// The ETag of the configuration that is edited.
     etag: Option<String>,
     /// The text before the first edit.
-    original: String,
+    original: Vec<u8>,
 }
 
 // === impl Session ===
@@ -51,7 +51,7 @@ impl Session<'_> {
             format!("cannot create a file for the editor: {}; free some space, or set TMPDIR", error_text(&error))
         };
         let mut file = tempfile::Builder::new().prefix("howdah-").suffix(".json").tempfile().map_err(problem)?;
-        file.write_all(self.original.as_bytes()).and_then(|()| file.flush()).map_err(problem)?;
+        file.write_all(&self.original).and_then(|()| file.flush()).map_err(problem)?;
         // The text that the editor is opened with.
         let mut last = self.original.clone();
         // Why howdah rejected it.
@@ -60,11 +60,13 @@ impl Session<'_> {
             if let Err(reason) = open(file.path()) {
                 return Err(self.keep(file, &last, reason));
             }
-            let text = match std::fs::read_to_string(file.path()) {
+            let text = match std::fs::read(file.path()) {
                 Ok(text) => without_marks(&text).to_owned(),
-                Err(error) => return Err(self.keep(file, "", format!("cannot read the text: {}", error_text(&error)))),
+                Err(error) => {
+                    return Err(self.keep(file, b"", format!("cannot read the text: {}", error_text(&error))));
+                }
             };
-            if text == self.original || text.trim().is_empty() {
+            if text == self.original || text.trim_ascii().is_empty() {
                 output::print("Nothing was changed.\n");
                 return Ok(());
             }
@@ -74,7 +76,7 @@ impl Session<'_> {
             }
             last = text;
             let url = config_url(&self.path);
-            let response = match self.api.request("PUT", &url, self.etag.as_deref(), last.clone().into_bytes()) {
+            let response = match self.api.request("PUT", &url, self.etag.as_deref(), last.clone()) {
                 Ok(response) => response,
                 Err(reason) => return Err(self.keep(file, &last, reason)),
             };
@@ -87,10 +89,10 @@ impl Session<'_> {
                               `howdah config get` before you send it.";
                 return Err(self.keep(file, &last, reason.to_owned()));
             }
-            let describe = |lines| rejection.describe_in("", &last, &self.path, lines);
+            let describe = |lines| rejection.describe_in("", &String::from_utf8_lossy(&last), &self.path, lines);
             refusal = Some(describe(0));
             let lines = marked(&describe(0)).lines().count();
-            let written = std::fs::write(file.path(), marked(&describe(lines)) + &last);
+            let written = std::fs::write(file.path(), [marked(&describe(lines)).as_bytes(), &last].concat());
             if let Err(error) = written {
                 return Err(format!("{}; cannot write the text back: {}", describe(0), error_text(&error)));
             }
@@ -98,10 +100,10 @@ impl Session<'_> {
     }
 
     /// Adds the file's name to the reason, if the file has a changed text, and keeps the file.
-    fn keep(&self, file: NamedTempFile, last: &str, reason: String) -> String {
-        let text = std::fs::read_to_string(file.path()).unwrap_or_default();
-        let text = if text.trim().is_empty() { last } else { without_marks(&text) };
-        if text == self.original || text.trim().is_empty() {
+    fn keep(&self, file: NamedTempFile, last: &[u8], reason: String) -> String {
+        let text = std::fs::read(file.path()).unwrap_or_default();
+        let text = if text.trim_ascii().is_empty() { last } else { without_marks(&text) };
+        if text == self.original || text.trim_ascii().is_empty() {
             return reason;
         }
         let again = match self.path.is_root() {
@@ -116,7 +118,9 @@ impl Session<'_> {
                 path.display(),
                 path.display()
             ),
-            Err(error) => format!("{reason}\nYour text cannot be kept in a file: {error}\n{text}"),
+            Err(error) => {
+                format!("{reason}\nYour text cannot be kept in a file: {error}\n{}", String::from_utf8_lossy(text))
+            }
         }
     }
 }
@@ -141,10 +145,10 @@ fn marked(reason: &str) -> String {
 }
 
 /// The text without the comments that this command added at its beginning.
-fn without_marks(text: &str) -> &str {
+fn without_marks(text: &[u8]) -> &[u8] {
     let mut rest = text;
-    while rest.starts_with(MARK) {
-        rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
+    while rest.starts_with(MARK.as_bytes()) {
+        rest = rest.iter().position(|byte| *byte == b'\n').map_or(b"", |end| &rest[end + 1..]);
     }
     rest
 }
@@ -156,8 +160,8 @@ mod tests {
     #[test]
     fn the_added_comments_are_removed_again() {
         let text = "{\n  // howdah\n}\n";
-        assert_eq!(without_marks(&(marked("Wrong.\n  1 | x") + text)), text);
-        assert_eq!(without_marks(text), text);
-        assert_eq!(without_marks("//! only"), "");
+        assert_eq!(without_marks((marked("Wrong.\n  1 | x") + text).as_bytes()), text.as_bytes());
+        assert_eq!(without_marks(text.as_bytes()), text.as_bytes());
+        assert_eq!(without_marks(b"//! only"), b"");
     }
 }
