@@ -21,9 +21,18 @@ fn main() {
     let short: String = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
 
     let mut build = cc::Build::new();
-    for file in
-        ["backtrace", "howdah_sapi", "process", "prototype", "sample_log", "sampler", "signals", "text", "user_ini"]
-    {
+    for file in [
+        "backtrace",
+        "howdah_sapi",
+        "lock_folder",
+        "process",
+        "prototype",
+        "sample_log",
+        "sampler",
+        "signals",
+        "text",
+        "user_ini",
+    ] {
         build.file(format!("sapi/{file}.c"));
     }
     if let Ok(reports) = env::var("HOWDAH_SANITIZE") {

@@ -386,26 +386,55 @@ def test_rootfs_mounts_the_requested_file_systems(rootfs, run):
     assert server.get("/probe.php").json() == [False, True, False]
 
 
-@pytest.mark.parametrize("writable", ["var/tmp", None])
-def test_opcache_needs_one_folder_that_it_can_write(rootfs, run, writable):
-    """Its lock file is in /tmp by default, which a rootfs without `tmpfs` may lack."""
+NO_LOCK_FOLDER = "none of /tmp, /var/tmp, /dev/shm, /run can be written"
+
+
+def with_lock_folders(rootfs, run, writable: list[str], options: dict):
+    """A howdah without applications, and an application that can write only some of the folders."""
     needs("--mount")
     root, inner = rootfs
-    inner.php("probe.php", "echo ini_get('opcache.lockfile_path'), ' ', is_array(opcache_get_status());")
-    for name in ("var/tmp", "dev/shm", "run", "tmp"):
+    inner.php("probe.php", "echo ini_get('opcache.lockfile_path'), ' ', opcache_get_status() !== false ? 'on' : 'off';")
+    for name in ("var/tmp", "dev/shm", "run", "tmp", "lock"):
         (root / name).mkdir(parents=True, exist_ok=True)
-        (root / name).chmod(0o777 if name == writable else 0o555)
+        (root / name).chmod(0o777 if name in writable else 0o555)
     server = run({"routes": [], "applications": {}})
-    config = in_rootfs(root, inner, automount={"procfs": False, "tmpfs": False})
+    return server, {**in_rootfs(root, inner, automount={"procfs": False, "tmpfs": False}), "options": options}
+
+
+@pytest.mark.parametrize(
+    "writable, ini, admin, expected",
+    [
+        (["var/tmp"], "", {}, "/var/tmp on"),
+        (["var/tmp", "lock"], "opcache.lockfile_path=/lock", {}, "/lock on"),
+        (["lock"], "opcache.lockfile_path=/lock", {}, "/lock on"),
+        (["var/tmp", "lock"], "", {"opcache.lockfile_path": "/lock"}, "/lock on"),
+        ([], "", {"opcache.enable": "0"}, "/tmp off"),
+        ([], "opcache.enable=Off", {}, "/tmp off"),
+    ],
+)
+def test_opcache_gets_a_folder_for_its_lock_file(rootfs, run, tmp_path, writable, ini, admin, expected):
+    """It is in /tmp by default, which a rootfs without `tmpfs` may lack."""
+    file = tmp_path / "lock.ini"
+    file.write_text(ini)
+    server, config = with_lock_folders(rootfs, run, writable, {"file": str(file), "admin": admin})
     answer = server.api("PUT", "/config/applications/app", config)
-    if writable is None:
-        assert answer.status == 500 and "none of /tmp, /var/tmp, /dev/shm, /run can be written" in answer.text
-        return
     assert answer.status == 200, answer.text
     port = free_port()
     assert server.api("PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "applications/app"}).status == 200
     with Connection(("127.0.0.1", port)) as connection:
-        assert connection.request("GET", "/probe.php").text == "/var/tmp 1"
+        assert connection.request("GET", "/probe.php").text == expected
+    assert NO_LOCK_FOLDER not in server.stderr
+
+
+def test_opcache_without_a_folder_for_its_lock_file_does_not_start(rootfs, run):
+    server, config = with_lock_folders(rootfs, run, [], {})
+    answer = server.api("PUT", "/config/applications/app", config)
+    modules = server.api("GET", "/status").json()["modules"]["php"]
+    newest = max(tuple(map(int, php["version"].split(".")[:2])) for php in (modules if isinstance(modules, list) else [modules]))
+    if newest >= (8, 3):
+        assert answer.status == 200, "its lock file is in memory"
+    else:
+        assert answer.status == 500 and NO_LOCK_FOLDER in answer.text
 
 
 def test_links_in_a_rootfs_are_resolved_inside_it(rootfs, run):

@@ -296,6 +296,7 @@ static sapi_module_struct howdah_sapi = {
 	.read_cookies = sapi_howdah_read_cookies,
 	.register_server_variables = sapi_howdah_register_server_variables,
 	.log_message = sapi_howdah_log_message,
+	.ini_defaults = howdah_lock_folder_default,
 	.php_ini_ignore_cwd = 1,
 };
 
@@ -397,6 +398,7 @@ static PHP_MINIT_FUNCTION(howdah)
 	(void) module_number;
 	howdah_forks_wrap();
 	howdah_signals_wrap();
+	howdah_lock_folder_check();
 	return SUCCESS;
 }
 

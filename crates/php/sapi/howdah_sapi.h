@@ -65,6 +65,9 @@ const char *howdah_php_version(void);
 const char *howdah_php_extension_dir(void);
 const char *howdah_php_ini_dir(void);
 
+/* Rust calls lock_folder.c, before howdah_php_startup(). */
+void howdah_lock_folder_set(const char *folder, const char *problem);
+
 /* Rust calls process.c. */
 void howdah_set_title(const char *title);
 void howdah_die_with_prototype(int prototype_pid, int pidfd_of_supervisor, int pid_of_supervisor);
@@ -94,6 +97,11 @@ void howdah_signals_wrap(void);
 void howdah_signals_after_fork(void);
 void howdah_signals_before_request(void);
 void howdah_signals_after_request(void);
+
+/* lock_folder.c, for the SAPI */
+struct _zend_array;
+void howdah_lock_folder_default(struct _zend_array *configuration);
+void howdah_lock_folder_check(void);
 
 /* user_ini.c */
 void howdah_activate_user_ini(const char *script_filename, const char *document_root);

@@ -64,6 +64,7 @@ unsafe extern "C" {
         ini_entries: *const c_char,
         server_software: *const c_char,
     ) -> c_int;
+    pub fn howdah_lock_folder_set(folder: *const c_char, problem: *const c_char);
     pub fn howdah_php_count_settings(ini_entries: *const c_char) -> c_int;
     pub fn howdah_php_lock_setting(name: *const c_char);
     pub fn howdah_php_opcache_is_on() -> c_int;

@@ -99,15 +99,18 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
         Ok::<_, String>(c_string(&path.to_string_lossy()))
     });
     let ini_file = ini_file.transpose()?;
-    let lock_folder = lock_folder::choose(boot);
-    let chosen = lock_folder.iter().map(|(name, folder)| (name, folder));
-    let settings = || chosen.clone().chain(&boot.user_values).chain(&boot.admin_values);
+    let settings = || boot.user_values.iter().chain(&boot.admin_values);
     let entries = c_string(&ini::entries(settings()));
     let software = c_string(&boot.server_software);
+    let (lock_folder, lock_folder_problem) = match lock_folder::choose(&boot.application) {
+        Ok(folder) => (c_string(folder).into_raw().cast_const(), std::ptr::null()),
+        Err(problem) => (std::ptr::null(), c_string(&problem).into_raw().cast_const()),
+    };
     // PHP keeps the pointers.
     let entries: &'static CStr = Box::leak(entries.into_boxed_c_str());
     // SAFETY: PHP is started once, on the only thread; the strings are leaked.
     let started = unsafe {
+        sapi::howdah_lock_folder_set(lock_folder, lock_folder_problem);
         sapi::howdah_php_startup(
             ini_file.map_or(std::ptr::null(), |path| path.into_raw().cast_const()),
             entries.as_ptr(),

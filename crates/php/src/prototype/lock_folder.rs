@@ -1,33 +1,26 @@
 //! The folder of opcache's lock file. opcache needs one at its start, by default `/tmp`, which an application with a root
 //! directory of its own may lack or not be allowed to write.
 //!
-//! If no folder can be used, opcache ends the process. The folders are named on standard error before, and become a part
-//! of the error about the start.
+//! A folder that a php.ini or an option names is used as it is. If no folder can be used, and opcache needs one, it ends the
+//! process. The folders are named on standard error before, and become a part of the error about the start.
 
-use howdah_protocol::prototype_messages::PrototypeBoot;
 use nix::unistd::{AccessFlags, access};
 
-/// The setting of PHP.
-const SETTING: &str = "opcache.lockfile_path";
 /// Where the file may be; the first one is PHP's default.
 const CANDIDATES: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 
-/// The setting with the folder to use, unless the application has its own, or PHP's default can be used.
-pub fn choose(boot: &PrototypeBoot) -> Option<(String, String)> {
-    if [&boot.user_values, &boot.admin_values].iter().any(|values| values.contains_key(SETTING)) {
-        return None;
-    }
-    let usable = first_usable(&CANDIDATES);
-    if usable.is_none() {
-        eprintln!(
+/// The folder for an application whose settings name none.
+///
+/// # Errors
+/// What to do if opcache needs a folder.
+pub fn choose(application: &str) -> Result<&'static str, String> {
+    first_usable(&CANDIDATES).ok_or_else(|| {
+        format!(
             "opcache needs a folder for its lock file, and none of {} can be written by the application's user; make one \
-             of them, or name another one in applications/{}/options/admin/{SETTING}",
+             of them, or name another one in applications/{application}/options/admin/opcache.lockfile_path",
             CANDIDATES.join(", "),
-            boot.application
-        );
-    }
-    let usable = usable.filter(|folder| *folder != CANDIDATES[0])?;
-    Some((SETTING.to_owned(), usable.to_owned()))
+        )
+    })
 }
 
 fn first_usable<'f>(folders: &[&'f str]) -> Option<&'f str> {
