@@ -10,6 +10,16 @@ import pytest
 # --- Responses
 
 
+def test_the_etag_has_its_usual_case_on_the_wire(folder, serve):
+    folder.write("a.txt", "hello")
+    server = serve()
+    etag = server.get("/a.txt").header("ETag").encode()
+    request = b"GET /a.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    for condition, status in ((b"", b"200"), (b"If-None-Match: " + etag + b"\r\n", b"304")):
+        raw = server.raw(request + condition + b"\r\n")
+        assert raw[9:12] == status and b"\r\nETag: " + etag + b"\r\n" in raw, raw
+
+
 @pytest.mark.parametrize(
     "name, kind",
     [

@@ -1,7 +1,7 @@
 //! `response_headers`: the changes that an action makes to the headers of its response.
 
 use crate::request::subject::Subject;
-use crate::response::header_case::{self, WrittenNames};
+use crate::response::header_case;
 use howdah_config::HeaderChange;
 use http::Response;
 use http::header::{HeaderName, HeaderValue};
@@ -22,28 +22,15 @@ pub fn change<B>(response: &mut Response<B>, changes: &[HeaderChange], subject: 
         match value.map(|value| HeaderValue::from_str(&value)) {
             None => drop(response.headers_mut().remove(name)),
             Some(Ok(value)) => {
-                if response.headers_mut().try_insert(name, value).is_err() {
+                let Ok(replaced) = response.headers_mut().try_insert(name, value) else {
                     tracing::error!("an action's \"response_headers\" are too many: the rest is left out");
                     return;
-                }
-                remember_case(response, &change.written);
+                };
+                header_case::rename(response, &change.written, replaced.is_some());
             }
             Some(Err(_)) => {
                 tracing::warn!(header = %name, "a variable's value is not possible in a header: it is left as it was");
             }
-        }
-    }
-}
-
-/// Keeps the case in which the configuration has a name.
-fn remember_case<B>(response: &mut Response<B>, name: &str) {
-    match response.extensions_mut().get_mut::<WrittenNames>() {
-        Some(names) => names.set(name),
-        None if header_case::is_capitalized(name.as_bytes()) => {}
-        None => {
-            let mut names = WrittenNames::default();
-            names.set(name);
-            response.extensions_mut().insert(names);
         }
     }
 }

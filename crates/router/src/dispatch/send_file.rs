@@ -12,7 +12,7 @@ use crate::php::PhpBody;
 use crate::request::path::RequestPath;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
-use crate::response::header_case::WrittenNames;
+use crate::response::header_case;
 use crate::response::not_modified::NotModified;
 use crate::static_files::{FileBody, ShareOutcome, ShareRequest, StaticFiles};
 use howdah_config::{SendFile, SentFile};
@@ -119,10 +119,7 @@ fn joined(mut script: response::Parts, mut sent: Response<FileBody>) -> Response
         not_modified.content_type = content_type;
     }
     copy(&script.headers, sent.headers_mut());
-    if let Some(mut names) = script.extensions.remove::<WrittenNames>() {
-        names.set("ETag");
-        sent.extensions_mut().insert(names);
-    }
+    header_case::adopt(&mut sent, &script.extensions);
     sent
 }
 

@@ -19,7 +19,6 @@ use crate::request::unsafe_fields;
 use crate::response::body::ResponseBody;
 use crate::response::compression;
 use crate::response::failure::{Answer, Failure};
-use crate::response::header_case;
 use crate::response::log_entry::LogSink;
 use crate::response::redirect::{ask_for_password, redirect};
 use http::header::{CONNECTION, HeaderValue, SERVER};
@@ -114,7 +113,6 @@ async fn respond(
     }
     let server = if http.server_version { product::SOFTWARE } else { product::NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
-    header_case::apply(&mut response);
     unanswered.request = None;
     let entry = log.and_then(|log| match refusal {
         Some(_) => log.entry_without_request(&peer.remote_addr, response.status()),
