@@ -24,9 +24,12 @@ class Listening:
     def __init__(self, server: Howdah):
         self.server = server
         self.address = f"127.0.0.1:{free_port()}"
+        self.error = None
 
     def put(self, configuration):
-        return self.server.api("PUT", "/config", configuration)
+        response = self.server.api("PUT", "/config", configuration)
+        self.error = response.json().get("detail")
+        return response
 
     def edit(self, method, path, body=None):
         return self.server.api(method, path, body)
@@ -54,7 +57,11 @@ def test_the_answer_is_that_of_unit_or_the_documented_one(server, tmp_path, pair
     folder = tmp_path / "site"
     folder.mkdir()
     readable(folder)
-    assert in_any_order(pair.play(Listening(server), folder)) == in_any_order(pair.expected)
+    listening = Listening(server)
+    assert in_any_order(pair.play(listening, folder)) == in_any_order(pair.expected)
+    error = (listening.error or "").replace(str(folder), "{root}").replace(listening.address, "{listen}")
+    assert bool(pair.error) == bool(error), error
+    assert all(part in error for part in (pair.error or "").split("…")), error
 
 
 def test_a_difference_has_a_reason_and_a_reason_has_a_difference():

@@ -59,6 +59,11 @@ class Pair:
         return self.data.get("reason")
 
     @property
+    def error(self) -> str | None:
+        """A part of howdah's error, with the path of the option, if howdah rejects the configuration. `…` is any text."""
+        return self.data.get("error")
+
+    @property
     def expected(self) -> dict:
         """The answer of howdah."""
         answer = {**self.data["unit"], **self.data.get("howdah", {})}
