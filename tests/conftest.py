@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.folders import Folder, readable
+from support.pipes import AnonymousPipe
 from support.server import Howdah, stop_all
 from support.site import Site
 
@@ -43,6 +44,13 @@ def socket_path() -> Path:
     place.chmod(0o777)
     yield place / "s"
     shutil.rmtree(place)
+
+
+@pytest.fixture
+def anonymous_pipe() -> AnonymousPipe:
+    pipe = AnonymousPipe()
+    yield pipe
+    pipe.close()
 
 
 @pytest.fixture

@@ -3,55 +3,12 @@
 import os
 import re
 import signal
-import threading
-from pathlib import Path
 
 import pytest
 
+from support.pipes import Fifo
 from support.server import Howdah
 from support.waiting import wait_for
-
-
-class Fifo:
-    """A named pipe from which the test reads on demand."""
-
-    def __init__(self, path: Path):
-        os.mkfifo(path)
-        path.chmod(0o666)
-        self.path = path
-        # Open at both ends, so that neither open() waits for the other.
-        self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-        self.text = ""
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._read)
-
-    def fill(self) -> int:
-        """Writes until the pipe is full, and returns the number of bytes."""
-        filled = 0
-        for size in (4096, 1):
-            try:
-                while True:
-                    filled += os.write(self.descriptor, b"x" * size)
-            except BlockingIOError:
-                pass
-        return filled
-
-    def read(self) -> None:
-        """Starts to read into `text`."""
-        self.thread.start()
-
-    def _read(self) -> None:
-        while not self.ended.wait(0.001):
-            try:
-                self.text += os.read(self.descriptor, 1 << 20).decode()
-            except BlockingIOError:
-                pass
-
-    def close(self) -> None:
-        self.ended.set()
-        if self.thread.ident:
-            self.thread.join()
-        os.close(self.descriptor)
 
 
 @pytest.fixture
@@ -118,6 +75,27 @@ def test_an_unread_standard_error_pipe_blocks_no_request(folder, fifo, serve):
     # 20 lines of one kind are written in ten seconds, and then the number of the others.
     wait_for(lambda: "similar lines about app were suppressed" in fifo.text, "the number of the others")
     assert fifo.text.count("a header that HTTP does not allow") >= 20
+
+
+@pytest.mark.parametrize("path", ["/dev/stderr", "/proc/self/fd/2"])
+def test_standard_error_is_opened_by_its_path_even_if_it_is_a_pipe(folder, anonymous_pipe, path):
+    """As in configurations for Docker."""
+    folder.php("log.php", "error_log('a line of PHP'); echo 'logged';")
+    config = {
+        "access_log": path,
+        "applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1, "stderr": path, "stdout": path}},
+    }
+    anonymous_pipe.read()
+    redirected = ["sh", "-c", 'exec "$@" 2>"$0"', str(anonymous_pipe.path)]
+    with Howdah.run(config, "--log", path, prefix=redirected) as server:
+        for turn in (1, 2):
+            assert server.get(f"/log.php?{turn}").text == "logged"
+            wait_for(lambda: f"/log.php?{turn} HTTP" in anonymous_pipe.text, "the line of the access log")
+            wait_for(lambda: anonymous_pipe.text.count("a line of PHP") == turn, "PHP's line")
+            if turn == 1:
+                server.send_signal(signal.SIGUSR1)
+                wait_for(lambda: "because its logs are opened again" in anonymous_pipe.text, "howdah's line")
+        assert "cannot" not in anonymous_pipe.text
 
 
 # --- Clients that disconnect early

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -137,6 +138,9 @@ fn explain(path: &Path, error: &io::Error) -> String {
     let missing = path.parent().filter(|folder| error.kind() == io::ErrorKind::NotFound && !folder.is_dir());
     match (missing, Errno::from_io_error(error)) {
         (Some(folder), _) => format!("there is no folder {folder:?}"),
+        (None, Some(Errno::NXIO)) if path.metadata().is_ok_and(|it| it.file_type().is_socket()) => {
+            "it is a socket, which has no file to open; systemd, for example, makes standard error one".to_owned()
+        }
         (None, Some(Errno::NXIO)) => "it is a pipe without a reader; start the reader first".to_owned(),
         (None, _) => error_text(error),
     }
@@ -147,6 +151,7 @@ mod tests {
     use super::*;
     use std::fs::OpenOptions;
     use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::OpenOptionsExt;
     use std::path::PathBuf;
 
@@ -181,6 +186,14 @@ mod tests {
         let mut written = [0; 5];
         reader.read_exact(&mut written).unwrap();
         assert_eq!(&written, b"hello");
+    }
+
+    #[test]
+    fn a_socket_is_named_as_the_reason() {
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let path = PathBuf::from(format!("/proc/self/fd/{}", socket.as_raw_fd()));
+        let error = write_errors_to(&path).unwrap_err();
+        assert!(error.contains("it is a socket") && error.ends_with("choose another with --log"), "{error}");
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! A symbolic link at the end of the path is followed if root or we own it: one that an application's user owns may lead to
 //! any file that we may write. The link that is checked is the one that is followed, because both use one descriptor of it:
 //! a user who swaps the file while it is opened gains nothing. The operator is responsible for the folders above it.
+//!
+//! The kernel follows a link of procfs (`/dev/stderr` leads to `/proc/self/fd/2`), because its text need not be a path: that of
+//! a pipe is `pipe:[123]`. Only the kernel makes such links.
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstat, fstatfs, openat, readlinkat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -39,6 +42,9 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
         if owner != 0 && owner != ours {
             return Err(io::Error::other(format!("it is a symbolic link of user id {owner}, which is not followed")));
         }
+        if fstatfs(&folder)?.f_type == PROC_SUPER_MAGIC {
+            return Ok(File::from(openat(&folder, &name, flags | OFlags::CLOEXEC, mode)?));
+        }
         let target = PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
         folder = folder_of(folder.as_fd(), &target)?;
         name = name_of(&target)?;
@@ -60,6 +66,7 @@ fn name_of(path: &Path) -> io::Result<OsString> {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{lchown, symlink};
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,6 +89,19 @@ mod tests {
         assert_eq!(Errno::from_io_error(&append(&at("circle")).unwrap_err()), Some(Errno::LOOP));
         symlink("..", at("up")).unwrap();
         assert!(append(&at("up")).is_err() && append(Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn a_pipe_of_our_own_is_opened_through_procfs() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        let of_procfs = PathBuf::from(format!("/proc/self/fd/{}", writer.as_raw_fd()));
+        symlink(&of_procfs, &link).unwrap();
+        append(&of_procfs).unwrap();
+        append(&link).unwrap();
+        drop(writer);
+        assert_eq!(io::read_to_string(&mut reader).unwrap(), "xx");
     }
 
     #[test]
