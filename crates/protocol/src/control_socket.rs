@@ -124,14 +124,18 @@ impl ControlSocket {
             Err(rustix::io::Errno::CONNRESET) => 0,
             Err(error) => return Err(error.into()),
         };
-        if len == 0 {
-            return Ok(None);
-        }
         let mut descriptors = Vec::new();
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(received) = message {
                 descriptors.extend(received);
             }
+        }
+        if len == 0 {
+            // The other side is dead, or it sent an empty message, which may have descriptors, too.
+            if !descriptors.is_empty() {
+                close_elsewhere(descriptors);
+            }
+            return Ok(None);
         }
         text.truncate(len);
         Ok(Some((text, descriptors)))
@@ -218,6 +222,10 @@ mod tests {
         // The receiver has the last reference. (Kernels that refuse descriptors are asked elsewhere.)
         close_elsewhere(first);
         assert!(b.receive::<String>().unwrap_err().to_string().contains("descriptors"));
+        let (_third_listener, third) = lingering(LONG);
+        a.send_text(b"", &[third.as_fd()]).unwrap();
+        close_elsewhere(third);
+        assert!(b.receive::<String>().unwrap().is_none(), "an empty message");
         a.send(&"unread", &[second.as_fd()]).unwrap();
         close_elsewhere(second);
         close_elsewhere(b);
