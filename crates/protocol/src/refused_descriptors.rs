@@ -6,12 +6,16 @@
 //! listens or connects: its peers get EPERM. Accepted sockets inherit that.
 //!
 //! Linux has the option since 6.16. With an older kernel, descriptors arrive: the supervisor closes them, and sockets that may
-//! hold some, on a thread of their own ([`close_elsewhere`]); `docs/isolation.md` states what is left.
+//! hold some, on threads that only do this ([`close_elsewhere`]); `docs/isolation.md` states what is left.
 
 use nix::libc;
 use nix::sys::socket::SetSockOpt;
 use nix::sys::socket::sockopt::SetBool;
+use std::io;
 use std::os::fd::AsFd;
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 
 /// `SO_PASSRIGHTS` of asm-generic/socket.h.
 const SO_PASSRIGHTS: libc::c_int = 83;
@@ -20,6 +24,17 @@ const SO_PASSRIGHTS: libc::c_int = 83;
 #[derive(Clone, Copy, Debug)]
 struct PassRights;
 
+/// Threads that close descriptors.
+#[derive(Debug)]
+struct Closers {
+    queue: SyncSender<Box<dyn Send>>,
+}
+
+/// Two: one that is blocked does not delay the others at once.
+const CLOSER_THREADS: usize = 2;
+/// The most entries of the queue. A prototype that sends descriptors is replaced, at most once in some seconds.
+const CLOSER_QUEUE: usize = 1024;
+
 nix::setsockopt_impl!(PassRights, libc::SOL_SOCKET, SO_PASSRIGHTS, bool, SetBool);
 
 /// Refuses descriptors that peers attach; `false` if the kernel cannot do that.
@@ -27,10 +42,48 @@ pub fn refuse_descriptors(socket: &impl AsFd) -> bool {
     PassRights.set(socket, &false).is_ok()
 }
 
+/// Starts the threads of [`close_elsewhere`], which otherwise start with its first call.
+///
+/// # Errors
+/// When no thread can be started.
+pub fn start_closers() -> io::Result<()> {
+    of_process().as_ref().map(|_| ()).map_err(|kind| (*kind).into())
+}
+
 /// Closes descriptors that a peer has sent, or sockets in whose queues they may lie, without waiting for it.
 pub fn close_elsewhere(descriptors: impl Send + 'static) {
-    // If no thread can be started, the closure is dropped here.
-    let _ = std::thread::Builder::new().name("close".to_owned()).spawn(move || drop(descriptors));
+    // Without a thread, they are closed here.
+    if let Ok(closers) = of_process() {
+        closers.close(descriptors);
+    }
+}
+
+fn of_process() -> &'static Result<Closers, io::ErrorKind> {
+    static CLOSERS: OnceLock<Result<Closers, io::ErrorKind>> = OnceLock::new();
+    CLOSERS.get_or_init(|| Closers::start(CLOSER_THREADS, CLOSER_QUEUE).map_err(|error| error.kind()))
+}
+
+// === impl Closers ===
+
+impl Closers {
+    fn start(threads: usize, queue: usize) -> io::Result<Closers> {
+        let (sender, queue) = mpsc::sync_channel::<Box<dyn Send>>(queue);
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..threads {
+            let queue = Arc::clone(&queue);
+            let next = move || queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            thread::Builder::new().name("close".to_owned()).spawn(move || while next().is_ok() {})?;
+        }
+        Ok(Closers { queue: sender })
+    }
+
+    /// Full queue: the descriptors stay open until the process exits. All threads have been blocked for long then. One more
+    /// open descriptor costs little, but a close on the caller's thread could block the caller as well.
+    fn close(&self, descriptors: impl Send + 'static) {
+        if let Err(TrySendError::Full(rejected)) = self.queue.try_send(Box::new(descriptors)) {
+            std::mem::forget(rejected);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -43,6 +96,37 @@ mod tests {
     use std::mem::MaybeUninit;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::{UnixListener, UnixStream};
+
+    /// Its end reports itself, then waits for a permission.
+    struct Slow(Arc<Mutex<mpsc::Receiver<()>>>, mpsc::Sender<()>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            let _ = self.1.send(());
+            let _ = self.0.lock().unwrap().recv();
+        }
+    }
+
+    #[test]
+    fn the_threads_and_the_queue_are_limited_and_no_caller_waits() {
+        let closers = Closers::start(1, 1).unwrap();
+        let (permit, permits) = mpsc::channel();
+        let (closing, closed) = mpsc::channel();
+        let permits = Arc::new(Mutex::new(permits));
+        let slow = || Slow(Arc::clone(&permits), closing.clone());
+        closers.close(slow());
+        closed.recv().unwrap();
+        // The thread is busy. One entry waits, and the others stay open.
+        closers.close(slow());
+        closers.close(slow());
+        closers.close(slow());
+        drop(permit);
+        closed.recv().unwrap();
+        // It is idle again. This entry is the next one: the entries that did not fit are still open.
+        let (last, was_last) = mpsc::channel::<()>();
+        closers.close(last);
+        assert!(was_last.recv().is_err() && closed.try_recv().is_err());
+    }
 
     fn send_descriptor(stream: &impl AsFd) -> rustix::io::Result<usize> {
         let file = std::fs::File::open("/dev/null").unwrap();

@@ -17,7 +17,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +79,7 @@ impl ControlListener {
                     if is_trusted(&stream) {
                         tokio::spawn(serve(stream, requests.clone(), Reach::File));
                     } else if let Ok(stream) = stream.into_std() {
-                        // With an older kernel, it may hold descriptors.
-                        close_elsewhere(stream);
+                        close_refused(stream);
                     }
                 }),
                 ControlListener::Tcp(listener) => listener.accept().await.map(|(stream, peer)| {
@@ -129,6 +128,15 @@ impl Client {
 /// Whether root or the user who runs howdah is at the other end.
 fn is_trusted(stream: &tokio::net::UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| is_trusted_user(peer.uid()))
+}
+
+/// Closes the connection of a client that is not trusted. With an older kernel, what it has sent may have descriptors.
+fn close_refused(stream: std::os::unix::net::UnixStream) {
+    let takes_no_more = stream.shutdown(Shutdown::Read).is_ok();
+    let is_empty = takes_no_more && rustix::io::ioctl_fionread(&stream).is_ok_and(|bytes| bytes == 0);
+    if !is_empty {
+        close_elsewhere(stream);
+    }
 }
 
 fn is_trusted_user(user: u32) -> bool {

@@ -27,6 +27,7 @@ use crate::store::certificates::Certificates;
 use crate::store::state_directory::StateDirectory;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, Configuration, Context, Document, Settings};
+use howdah_protocol::refused_descriptors::start_closers;
 use start::Start;
 use std::collections::BTreeSet;
 use std::thread::available_parallelism;
@@ -43,6 +44,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let signals = Signals::listen().map_err(system)?;
     let runtime_folder = start.runtime_dir.clone().map(RuntimeFolder::new);
     let sweep = Sweep::new();
+    start_closers().map_err(system)?;
     resources::raise_descriptors();
     resources::kernel_limits().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     reap::adopt_orphans().map_err(system)?;
