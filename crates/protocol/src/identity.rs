@@ -1,6 +1,6 @@
 //! The user that a child becomes before it does anything else.
 
-use nix::unistd::{Gid, Uid, initgroups, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Uid, getgroups, initgroups, setgid, setgroups, setuid};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::io;
@@ -15,17 +15,22 @@ pub struct Identity {
 // === impl Identity ===
 
 impl Identity {
-    /// Becomes this user, permanently: first the groups, while that is still allowed. Call it while the process has one
-    /// thread. It clears the death signal: see [`parent_death`](crate::parent_death).
+    /// Becomes this user, permanently: first the groups, while that is still allowed. The groups are those of the user with
+    /// this name, and the added one. Call it while the process has one thread. It clears the death signal: see [`parent_death`](crate::parent_death).
     ///
     /// # Errors
     /// When the process lacks the privilege.
-    pub fn assume(self, user: Option<&str>) -> io::Result<()> {
+    pub fn assume(self, user: Option<&str>, added_group: Option<u32>) -> io::Result<()> {
         let Some((uid, gid)) = self.ids else { return Ok(()) };
         let gid = Gid::from_raw(gid);
         match user.and_then(|name| CString::new(name).ok()) {
             Some(name) => initgroups(&name, gid)?,
             None => setgroups(&[gid])?,
+        }
+        if let Some(added) = added_group.map(Gid::from_raw) {
+            let mut groups = getgroups()?;
+            groups.push(added);
+            setgroups(&groups)?;
         }
         setgid(gid)?;
         setuid(Uid::from_raw(uid))?;

@@ -71,6 +71,8 @@ pub struct RouterBoot {
     pub identity: Identity,
     /// User's name, for supplementary groups.
     pub user: Option<String>,
+    /// A supplementary group besides those of the user.
+    pub added_group: Option<u32>,
     /// The number of event-loop threads.
     pub threads: u16,
 }

@@ -43,7 +43,8 @@ pub struct RunOptions {
     /// If howdah starts as root: their group. Default: the user's group.
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// If howdah starts as root: the user of the router. Default: howdah, if there is such a user, else as --user.
+    /// If howdah starts as root: the user of the router. Default: howdah, with the group of --user besides its own, if there
+    /// is such a user; else as --user.
     #[arg(long, value_name = "USER")]
     router_user: Option<String>,
 }

@@ -65,7 +65,7 @@ pub fn boot_php(
     confine::enter(boot, control)?;
     match &boot.confinement {
         Some(confinement) => boot.identity.assume_with(&confinement.groups),
-        None => boot.identity.assume(boot.user.as_deref()),
+        None => boot.identity.assume(boot.user.as_deref(), None),
     }
     .map_err(|error| format!("cannot become the application's user: {error}"))?;
     confine::finish(boot)?;

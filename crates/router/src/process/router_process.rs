@@ -67,7 +67,7 @@ pub fn run() -> io::Result<()> {
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    boot.identity.assume(boot.user.as_deref())?;
+    boot.identity.assume(boot.user.as_deref(), boot.added_group)?;
     die_with_supervisor(&control)?;
     let mut process = RouterProcess::start(&control, &boot, most)?;
     while let Some((message, descriptors)) = receive(&control)? {

@@ -16,13 +16,14 @@ use crate::event_loop::Supervisor;
 use crate::generation::generations::Generations;
 use crate::os::files::pid_file::PidFile;
 use crate::os::files::runtime_folder::RuntimeFolder;
-use crate::os::identity::UserAccount;
+use crate::os::identity::{RouterAccount, UserAccount};
 use crate::os::listen::{ChosenBy, Listeners};
 use crate::os::processes::reap;
 use crate::os::processes::signals::Signals;
 use crate::os::processes::sweep::Sweep;
 use crate::os::resources;
 use crate::plan::application::Defaults;
+use crate::plan::php;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::StateDirectory;
 use howdah_channel::MAX_THREADS;
@@ -60,7 +61,13 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         Some(account) => account,
         None => account_of(&configuration.settings)?,
     };
-    let router_account = start.router_account.clone().unwrap_or_else(|| account.of_router());
+    let chosen = start.router_account.clone().map(RouterAccount::of);
+    let router_account = chosen.unwrap_or_else(|| RouterAccount::beside(&account));
+    if router_account.account.ids.is_some() && start.recognised.is_none() && start.check.is_none() {
+        tracing::info!("the router runs as {router_account}; it reads static files and connects to Unix sockets");
+    }
+    // The first search, so that the API knows the result.
+    php::known();
     let cores = available_parallelism().map_or(1, usize::from);
     let threads = configuration.settings.listen_threads.map_or(cores, |threads| threads as usize);
     let pid_file = start.pid_file.as_deref().map(PidFile::write).transpose()?;

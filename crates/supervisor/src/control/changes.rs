@@ -35,6 +35,8 @@ pub struct Changes {
     defaults: Defaults,
     /// The user settings with which howdah started.
     user_settings: UserSettings,
+    /// Several applications run, and one of them has the router's user.
+    shares_router_user: bool,
     /// Why the first configuration does not run.
     start_failure: Option<String>,
     /// Whether a check is complete, and found no failure.
@@ -88,6 +90,7 @@ impl Changes {
             state,
             defaults,
             user_settings,
+            shares_router_user: false,
             start_failure: None,
             is_checked: false,
             retries: Retries::default(),
@@ -399,6 +402,7 @@ impl Changes {
         runtime.listeners.retain(&listeners);
         if switched.is_some() {
             self.warn(runtime);
+            self.warn_of_shared_user(runtime);
             self.retire_idle_workers(runtime, now);
         }
         for (id, listener) in self.active.listeners.iter().zip(&self.active.configuration.listeners) {
@@ -590,17 +594,22 @@ impl Changes {
         if self.user_settings != UserSettings::of(&configuration.settings) {
             tracing::warn!("settings/user, settings/group: the router keeps its user; restart howdah to change it");
         }
+    }
+
+    /// Warns if several applications run and one of them has the router's user, once it does: a single application can
+    /// harm only itself.
+    fn warn_of_shared_user(&mut self, runtime: &Runtime) {
         let shares_user = |(_, id): &(&String, &u64)| {
             runtime.generations.get(**id).is_some_and(|generation| runtime.router.has_user_of(generation.account()))
         };
-        let names: Vec<_> =
-            self.active.generations.iter().filter(shares_user).map(|(name, _)| format!("{name:?}")).collect();
-        // A single application can harm only itself.
-        let others_suffer = !names.is_empty() && self.active.generations.len() > 1;
-        if others_suffer && self.defaults.has_configuration && matches!(runtime.stage, Stage::Booting) {
+        let names = self.active.generations.iter().filter(shares_user).map(|(name, _)| format!("{name:?}"));
+        let names: Vec<_> = names.filter(|_| self.active.generations.len() > 1).collect();
+        let shared_before = std::mem::replace(&mut self.shares_router_user, !names.is_empty());
+        if self.shares_router_user && !shared_before && self.defaults.has_configuration {
             tracing::warn!(
-                "the router has the user of {}, whose code can stop it: `adduser --system howdah` gives the router its own \
-                 user at the next start; or set another \"user\"",
+                "the router has the user of {}, whose code can stop it: run `adduser --system --group --no-create-home \
+                 howdah` and restart howdah, which gives the router its own user (see docs/isolation.md); or set another \
+                 \"user\"",
                 names.join(", ")
             );
         }

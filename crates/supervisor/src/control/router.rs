@@ -7,7 +7,7 @@
 //! [`KILLED_GRACE`]: no instruction of it runs any more.
 
 use crate::control::hand_over::{HandOver, Known};
-use crate::os::identity::UserAccount;
+use crate::os::identity::{RouterAccount, UserAccount};
 use crate::os::processes::link::ChildLink;
 use crate::os::processes::process::Process;
 use crate::os::processes::reap;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct RouterHandle {
     /// The account that it runs as.
-    account: UserAccount,
+    account: RouterAccount,
     /// The number of its threads.
     threads: u16,
     process: Option<RouterProcess>,
@@ -84,7 +84,7 @@ const KILLED_GRACE: Duration = Duration::from_secs(2);
 
 impl RouterHandle {
     /// Without a process.
-    pub fn new(account: UserAccount, threads: u16) -> RouterHandle {
+    pub fn new(account: RouterAccount, threads: u16) -> RouterHandle {
         RouterHandle {
             account,
             threads,
@@ -105,7 +105,7 @@ impl RouterHandle {
     /// Whether it runs as this user, and not as the user of the supervisor.
     pub fn has_user_of(&self, account: &UserAccount) -> bool {
         let user = |account: &UserAccount| account.ids.map(|(user, _)| user);
-        user(&self.account).is_some_and(|own| user(account) == Some(own))
+        user(&self.account.account).is_some_and(|own| user(account) == Some(own))
     }
 
     /// Whether there is a process.
@@ -156,8 +156,13 @@ impl RouterHandle {
     }
 
     fn spawn(&mut self, hand_over: HandOver, apply_by: Option<Instant>, now: Instant) -> io::Result<()> {
-        let boot =
-            RouterBoot { identity: self.account.identity(), user: self.account.name.clone(), threads: self.threads };
+        let RouterAccount { account, added_group } = &self.account;
+        let boot = RouterBoot {
+            identity: account.identity(),
+            user: account.name.clone(),
+            added_group: *added_group,
+            threads: self.threads,
+        };
         let (pid, socket) = spawn::router()?;
         let started = ChildLink::new(socket).and_then(|mut link| {
             link.send(ToRouter::Boot(boot), Vec::new());

@@ -5,6 +5,7 @@
 use howdah_protocol::identity::Identity;
 use nix::unistd::{Gid, Group, Uid, User};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -13,6 +14,15 @@ const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"]; // words: keep
 
 /// The router's own user, if it exists.
 const ROUTER: &str = "howdah";
+
+/// The account of the router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterAccount {
+    /// Its user and group.
+    pub account: UserAccount,
+    /// A supplementary group besides those of the user.
+    pub added_group: Option<u32>,
+}
 
 /// A user and a group. The default is the user that started howdah.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,13 +100,6 @@ impl UserAccount {
         first_existing(&UNPRIVILEGED)
     }
 
-    /// The router's user, for applications that run as this one by default: for root the user [`ROUTER`], if it exists.
-    /// Code of an application could stop a router of its own user.
-    pub fn of_router(&self) -> UserAccount {
-        let own = User::from_name(ROUTER).ok().flatten().filter(|_| Uid::effective().is_root());
-        own.as_ref().map_or_else(|| self.clone(), of)
-    }
-
     /// The ids for a boot message.
     pub(crate) fn identity(&self) -> Identity {
         Identity { ids: self.ids }
@@ -112,6 +115,45 @@ impl UserAccount {
         }
         Err("only root can run PHP as another user; start howdah as root or leave out user and group".to_owned())
     }
+}
+
+// === impl RouterAccount ===
+
+impl RouterAccount {
+    /// This account, with the groups of its user.
+    pub fn of(account: UserAccount) -> RouterAccount {
+        RouterAccount { account, added_group: None }
+    }
+
+    /// The router's account beside applications that run as this one by default: for root the user [`ROUTER`], if it
+    /// exists, because code of an application could stop a router of its own user. The group of those applications is added:
+    /// static files, Unix sockets and folders may admit only this group.
+    pub fn beside(default: &UserAccount) -> RouterAccount {
+        let own = User::from_name(ROUTER).ok().flatten().filter(|_| Uid::effective().is_root());
+        match own {
+            Some(own) => RouterAccount { account: of(&own), added_group: default.ids.map(|(_, group)| group) },
+            None => RouterAccount::of(default.clone()),
+        }
+    }
+}
+
+/// "user howdah, groups nogroup and www-data", or "the user that started howdah".
+impl fmt::Display for RouterAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((user, group)) = self.account.ids else { return f.write_str("the user that started howdah") };
+        match &self.account.name {
+            Some(name) => write!(f, "user {name}")?,
+            None => write!(f, "user {user}")?,
+        }
+        let added = self.added_group.filter(|added| *added != group);
+        write!(f, ", {} {}", if added.is_some() { "groups" } else { "group" }, group_name(group))?;
+        added.map_or(Ok(()), |added| write!(f, " and {}", group_name(added)))
+    }
+}
+
+fn group_name(id: u32) -> String {
+    let named = Group::from_gid(Gid::from_raw(id)).ok().flatten();
+    named.map_or_else(|| id.to_string(), |group| group.name)
 }
 
 /// The number of the user with this name or number.
@@ -195,6 +237,17 @@ mod tests {
         let unprivileged = UserAccount::unprivileged().unwrap();
         let (user, group) = unprivileged.to_names().unwrap();
         assert_eq!(UserAccount::named(&user, group.as_deref()), Ok(unprivileged));
+    }
+
+    #[test]
+    fn the_routers_account_is_described_for_the_log() {
+        let account = UserAccount { ids: Some((54321, 0)), name: Some("howdah".to_owned()) };
+        let router = RouterAccount { added_group: Some(54322), account: account.clone() };
+        assert_eq!(router.to_string(), "user howdah, groups root and 54322");
+        assert_eq!(RouterAccount { added_group: Some(0), ..router }.to_string(), "user howdah, group root");
+        let nameless = UserAccount { name: None, ..account };
+        assert_eq!(RouterAccount::of(nameless).to_string(), "user 54321, group root");
+        assert_eq!(RouterAccount::of(UserAccount::default()).to_string(), "the user that started howdah");
     }
 
     #[test]
