@@ -5,6 +5,7 @@ import json
 import pytest
 
 from support.http.client import ClosedWithoutResponse
+from support.server import Howdah
 from support.waiting import wait_for
 
 
@@ -33,6 +34,25 @@ def start(folder, run):
 def skip_without_assertions(server, response) -> None:
     if response is not None and response.status == 404:
         pytest.skip("this build has no assertions")
+
+
+def test_the_line_about_a_panic_of_an_event_loop_reaches_a_pipe(application, anonymous_pipe):
+    """In Docker and under `| tee`. The router aborts at once."""
+    redirected = ["sh", "-c", 'exec "$@" 2>"$0"', str(anonymous_pipe.path)]
+    anonymous_pipe.read()
+    server = Howdah.run({"applications": {"app": application}}, environ={"HOWDAH_TEST_FAULT": "sweep=sweep 12"}, prefix=redirected)
+    try:
+        router = server.router()
+        try:
+            wait_for(lambda: not router.alive(), "the panic", 10)
+        except AssertionError:
+            pytest.skip("this build has no assertions")
+        wait_for(lambda: "another one is started" in anonymous_pipe.text, "the line of the supervisor")
+        text = anonymous_pipe.text
+        assert text.index("howdah panicked at") < text.index("an event loop panicked") < text.index("another one is started")
+    finally:
+        # The panics are expected here.
+        server.kill()
 
 
 def counts(server) -> dict:

@@ -8,10 +8,12 @@
 //! The panic hook of the executable logs each panic as a bug, in one line. Builds with debug assertions panic or hang on
 //! request: [`inject`].
 
+use howdah_background_writer::standard_error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::LazyLock;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::task::{JoinHandle, spawn_local};
 
 /// A future panicked. Its destructors have run.
@@ -21,9 +23,11 @@ pub struct Panicked;
 /// Aborts the process if it is dropped by a panic: without this thread or task, connections would hang.
 pub struct AbortOnPanic;
 
-/// Where a test makes the router fail, as `POINT=PATH`: at this point of a request for this path, or of `configuration N`. At the point `hang`, the
-/// thread sleeps without end; at all others it panics.
+/// Where a test makes the router fail, as `POINT=PATH`: at this point of a request for this path, of `configuration N`, or of
+/// the N-th `sweep N` of a thread. At the point `hang`, the thread sleeps without end; at all others it panics.
 const VARIABLE: &str = "HOWDAH_TEST_FAULT";
+/// How long an abort waits for a reader of the log, which may have stopped reading.
+const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(1);
 /// A point at which the event loop hangs.
 const HANG: &str = "hang";
 
@@ -57,6 +61,11 @@ pub fn spawn_essential<T: 'static>(task: impl Future<Output = T> + 'static) -> J
     })
 }
 
+/// Writes the queued log lines, which explain the end of the process that follows at once.
+pub fn write_last_lines() {
+    standard_error().finish(LAST_LINES_TIMEOUT);
+}
+
 /// Fails if a test has requested it for this point and path.
 pub fn inject(point: &str, path: &str) {
     if !cfg!(debug_assertions) {
@@ -75,6 +84,7 @@ impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             tracing::error!("an event loop panicked; the router ends");
+            write_last_lines();
             std::process::abort();
         }
     }

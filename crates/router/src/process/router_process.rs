@@ -10,7 +10,7 @@ use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
 use crate::net::tls::{CertificatePems, TlsConfigs};
-use crate::panics::{AbortOnPanic, inject};
+use crate::panics::{AbortOnPanic, inject, write_last_lines};
 use crate::php::{SharedGeneration, WarmUpOrder};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
@@ -116,6 +116,7 @@ impl RouterProcess {
                 let _abort = AbortOnPanic;
                 if let Err(error) = thread::run(setup) {
                     tracing::error!(%error, "an event loop cannot start; the router ends");
+                    write_last_lines();
                     std::process::exit(1);
                 }
             })?);

@@ -152,6 +152,7 @@ async fn sweep(thread: Rc<Thread>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        inject("sweep", &format!("sweep {round}"));
         thread.dispatcher.views.sweep();
         thread.ports.sweep();
         thread.dispatcher.proxy.sweep();
