@@ -368,6 +368,32 @@ def test_a_port_in_use_is_rejected(scripts, stable):
     change(stable, "PUT", f"/config/listeners/127.0.0.1:{port}", {"pass": "routes"})
 
 
+def test_a_change_of_the_access_to_a_socket_is_applied_whole_or_not_at_all(scripts, run, socket_path):
+    """Two sockets get another mode. The file of the second one is not howdah's any more, so the first one keeps its mode."""
+    first, second = socket_path, socket_path.with_name("second")
+    listeners = {f"unix:{path}": {"pass": "applications/shop"} for path in (first, second)}
+    config = {"applications": {"shop": application(scripts)}, "listeners": {"127.0.0.1:{port}": {"pass": "applications/shop"}, **listeners}}
+    server = run(config)
+
+    def mode(path) -> str:
+        return f"{path.stat().st_mode & 0o777:o}"
+
+    changed = server.api("GET", "/config/listeners").json()
+    for address in listeners:
+        changed[address]["socket"] = {"mode": "600"}
+    change(server, "PUT", "/config/listeners", changed)
+    assert (mode(first), mode(second)) == ("600", "600")
+    second.unlink()
+    second.write_text("not a socket")
+    for address in listeners:
+        changed[address]["socket"] = {"mode": "666"}
+    assert "another program has replaced its file" in refusal(server, "PUT", "/config/listeners", changed)
+    assert mode(first) == "600"
+    # Changes of other options do not need the file.
+    change(server, "PUT", "/config/settings", {"http": {"server_version": False}})
+    second.unlink()
+
+
 @pytest.mark.parametrize("address", ["192.0.2.1:80", "unix:/no/such/folder/s", "unix:/etc/passwd"])
 def test_an_unusable_address_is_rejected(stable, address):
     detail = refusal(stable, "PUT", "/config/listeners/" + address.replace("/", "%2F"), {"pass": "routes"})

@@ -1,7 +1,8 @@
 //! A configuration, and what serves it.
 
 use crate::os::files::logs::AccessLogFile;
-use howdah_config::{Configuration, Document};
+use crate::os::listen::SocketAccess;
+use howdah_config::{Configuration, Document, Listener};
 use std::collections::BTreeMap;
 
 /// A configuration with its processes and sockets: the active one, the next one of a change, or the one before a switch.
@@ -19,6 +20,8 @@ pub struct ActiveConfiguration {
     pub failures: BTreeMap<String, String>,
     /// The listening sockets, in the order of the configuration.
     pub listeners: Vec<u64>,
+    /// The access to each of them.
+    pub socket_access: Vec<SocketAccess>,
     /// The access log while one is configured. A router that is started again writes to the same file.
     pub access_log: Option<AccessLogFile>,
 }
@@ -35,6 +38,7 @@ impl ActiveConfiguration {
             generations: BTreeMap::new(),
             failures: BTreeMap::new(),
             listeners: Vec::new(),
+            socket_access: Vec::new(),
             access_log: None,
         }
     }
@@ -47,6 +51,23 @@ impl ActiveConfiguration {
         {
             log.clone_from(known);
         }
+    }
+
+    /// The access to the socket of this listener, if it is listed here with the same options.
+    pub fn access_of(&self, listener: &Listener) -> Option<SocketAccess> {
+        let mut known = self.configuration.listeners.iter().zip(&self.socket_access);
+        let is_same = |known: &Listener| known.address == listener.address && known.socket == listener.socket;
+        known.find(|(known, _)| is_same(known)).map(|(_, access)| *access)
+    }
+
+    /// The sockets that the other configuration has, too, with another access, and the access that they have in this one.
+    pub fn other_access_than(&self, other: &ActiveConfiguration) -> impl Iterator<Item = (u64, SocketAccess)> {
+        let access_in = |configuration: &ActiveConfiguration, id: u64| {
+            let index = configuration.listeners.iter().position(|known| *known == id)?;
+            configuration.socket_access.get(index).copied()
+        };
+        let own = self.listeners.iter().filter_map(move |id| Some((*id, access_in(self, *id)?)));
+        own.filter(move |(id, access)| access_in(other, *id).is_some_and(|known| known != *access))
     }
 
     /// Whether this generation serves one of its applications.

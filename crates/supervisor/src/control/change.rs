@@ -9,10 +9,9 @@ use crate::control::runtime::Runtime;
 use crate::control::warm_up::{WarmUp, WarmUpStep};
 use crate::generation::Generation;
 use crate::os::files::logs::AccessLogFile;
-use crate::os::listen::{ChosenBy, Listeners};
+use crate::os::listen::{ChosenBy, Listeners, SocketAccess};
 use crate::plan::application::{Plan, check_settings, check_user_files};
 use crate::plan::planning::{Planned, Planning};
-use crate::plan::socket_access;
 use howdah_config::Configuration;
 use howdah_protocol::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
@@ -242,7 +241,6 @@ impl Change {
         mut plans: Vec<Plan>,
         active: &ActiveConfiguration,
         chosen_by: ChosenBy,
-        socket_group: Option<u32>,
         runtime: &mut Runtime,
         now: Instant,
     ) -> Result<(), String> {
@@ -251,14 +249,10 @@ impl Change {
         check_settings(&configuration.settings)?;
         check_user_files(&configuration.routes)?;
         self.next.access_log = open_access_log(configuration, active)?;
-        if matches!(self.origin, Origin::Check) {
-            // The howdah that runs may have the same addresses.
-            configuration
-                .listeners
-                .iter()
-                .try_for_each(|listener| socket_access::of(listener, socket_group).map(|_| ()))?;
-        } else {
-            self.next.listeners = open_listeners(configuration, &mut runtime.listeners, chosen_by, socket_group)?;
+        // When it is only checked, the howdah that runs may have the same addresses.
+        if !matches!(self.origin, Origin::Check) {
+            self.next.listeners =
+                open_listeners(configuration, &self.next.socket_access, &mut runtime.listeners, chosen_by)?;
         }
         if let Origin::Deploy(deploy) = &self.origin {
             plans.iter_mut().for_each(|plan| plan.written = deploy.written_of(&plan.name));
@@ -295,17 +289,16 @@ fn open_access_log(
 /// New sockets are only bound: no client waits for what boots.
 fn open_listeners(
     configuration: &Configuration,
+    socket_access: &[SocketAccess],
     listeners: &mut Listeners,
     chosen_by: ChosenBy,
-    socket_group: Option<u32>,
 ) -> Result<Vec<u64>, String> {
-    let ids = configuration.listeners.iter().map(|listener| {
-        let access = socket_access::of(listener, socket_group)?;
+    let ids = configuration.listeners.iter().zip(socket_access).map(|(listener, access)| {
         match listeners.find(&listener.address) {
             Some(id) => Ok(id),
             None => {
                 let id = listeners.open(&listener.address, chosen_by)?;
-                listeners.set_access(id, access).map(|()| id)
+                listeners.set_access(id, *access).map(|()| id)
             }
         }
     });

@@ -16,7 +16,6 @@ use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::ChosenBy;
 use crate::plan::application::{Defaults, Plan, Strictness};
 use crate::plan::planning::{Planned, Planning};
-use crate::plan::socket_access;
 use crate::policy::pace::router_timeouts;
 use crate::store::state_directory::StateDirectory;
 use howdah_config::{Application, Configuration, Document, Settings};
@@ -129,11 +128,6 @@ impl Changes {
         !is_of_change && !self.active.has_generation(id)
     }
 
-    /// The group of a Unix socket whose listener names none.
-    fn socket_group(&self) -> Option<u32> {
-        self.defaults.account.ids.map(|(_, group)| group)
-    }
-
     /// The origin of the listeners' addresses, for errors.
     fn chosen_by(&self) -> ChosenBy {
         if self.defaults.has_configuration { ChosenBy::Configuration } else { ChosenBy::Option }
@@ -174,12 +168,12 @@ impl Changes {
         // A request names the options of the configuration that it sends.
         let has_configuration = self.defaults.has_configuration || matches!(origin, Origin::Request(_));
         let defaults = Defaults { has_configuration, ..self.defaults.clone() };
-        let progress = match new.is_empty() {
-            true => Progress::Planned(Vec::new()),
-            false => Progress::Planning(Planning::begin(new, &tolerated, &defaults, strictness, now)),
-        };
+        let listeners = configuration.listeners.iter();
+        let listeners = listeners.map(|listener| (listener.clone(), active.access_of(listener))).collect();
+        let planning = Planning::begin(new, listeners, &tolerated, &defaults, strictness, now);
         let version = active.version + 1;
         let next = ActiveConfiguration { version, document, configuration, ..ActiveConfiguration::empty() };
+        let progress = Progress::Planning(planning);
         self.change = Some(Change { next, origin, started: Vec::new(), tolerated, progress });
     }
 
@@ -211,7 +205,8 @@ impl Changes {
     pub fn on_planned(&mut self, planned: Result<Planned, String>, runtime: &mut Runtime, now: Instant) {
         let Some(change) = &mut self.change else { return };
         match planned {
-            Ok(Planned { plans, failures }) => {
+            Ok(Planned { plans, failures, sockets }) => {
+                change.next.socket_access = sockets;
                 change.progress = Progress::Planned(plans);
                 for (name, reason) in failures {
                     self.leave_out(name, &reason);
@@ -245,9 +240,9 @@ impl Changes {
     }
 
     fn prepare(&mut self, plans: Vec<Plan>, runtime: &mut Runtime, now: Instant) {
-        let (chosen_by, socket_group) = (self.chosen_by(), self.socket_group());
+        let chosen_by = self.chosen_by();
         let Some(change) = &mut self.change else { return };
-        match change.prepare(plans, &self.active, chosen_by, socket_group, runtime, now) {
+        match change.prepare(plans, &self.active, chosen_by, runtime, now) {
             Ok(()) => runtime.generations.on_time(now),
             Err(reason) => self.fail(&reason, runtime, now),
         }
@@ -340,7 +335,8 @@ impl Changes {
 
     /// Everything new works: it becomes active.
     fn switch(&mut self, runtime: &mut Runtime, now: Instant) {
-        if let Err(problem) = self.listen_to_new(runtime).and_then(|()| self.store()) {
+        let prepared = self.set_changed_access(runtime).and_then(|()| self.listen_to_new(runtime));
+        if let Err(problem) = prepared.and_then(|()| self.store()) {
             return self.fail(&problem, runtime, now);
         }
         let Some(change) = &mut self.change else { return };
@@ -354,6 +350,12 @@ impl Changes {
         if let Err(error) = runtime.configure_router(&self.active, now) {
             self.switch_back(&format!("the router cannot be configured: {error}"), runtime, now);
         }
+    }
+
+    /// Sets the access to the sockets of the active configuration that have another one in the next.
+    fn set_changed_access(&self, runtime: &Runtime) -> Result<(), String> {
+        let Some(Change { next, .. }) = &self.change else { return Ok(()) };
+        next.other_access_than(&self.active).try_for_each(|(id, access)| runtime.listeners.set_access(id, access))
     }
 
     /// Lets clients connect: until now new sockets were only bound, so that no client waited for what boots.
@@ -408,10 +410,6 @@ impl Changes {
         for (id, listener) in self.active.listeners.iter().zip(&self.active.configuration.listeners) {
             if let Err(problem) = runtime.listeners.listen(*id, listener.backlog, self.chosen_by()) {
                 tracing::warn!("the backlog of a listener stays as it is: {problem}");
-            }
-            let access = socket_access::of(listener, self.socket_group());
-            if let Err(problem) = access.and_then(|access| runtime.listeners.set_access(*id, access)) {
-                tracing::warn!("a listener's socket stays as it is: {problem}");
             }
         }
         let configured = if switched.is_some() { Configured::Switched } else { Configured::Unchanged };
@@ -557,6 +555,11 @@ impl Changes {
         let Some(mut change) = self.change.take() else { return };
         if change.is_switching() {
             self.swap_back(&mut change, runtime);
+        }
+        for (id, access) in self.active.other_access_than(&change.next) {
+            if let Err(problem) = runtime.listeners.set_access(id, access) {
+                tracing::error!("the former access to a socket cannot be restored: {problem}");
+            }
         }
         runtime.discard(&change.started);
         runtime.listeners.retain(&self.active.listeners);

@@ -81,6 +81,15 @@ pub enum Strictness {
     Lenient,
 }
 
+// === impl Defaults ===
+
+impl Defaults {
+    /// The group of a Unix socket whose listener names none.
+    pub fn socket_group(&self) -> Option<u32> {
+        self.account.ids.map(|(_, group)| group)
+    }
+}
+
 /// Plans an application.
 ///
 /// # Errors
