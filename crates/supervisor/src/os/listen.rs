@@ -63,7 +63,7 @@ pub enum ChosenBy {
 pub struct SocketAccess {
     /// Its owner; `None`: our own user.
     pub user: Option<u32>,
-    /// Its group; `None`: our own group.
+    /// Its group; `None`: the one with which the file was created: our own group, or that of a folder with the setgid bit.
     pub group: Option<u32>,
     /// Its mode; `None`: [`SOCKET_MODE`].
     pub mode: Option<u32>,
@@ -92,6 +92,8 @@ struct Socket {
 struct SocketFile {
     path: PathBuf,
     device_and_inode: (u64, u64),
+    /// The group with which it was created.
+    group: u32,
 }
 
 // === impl Listeners ===
@@ -224,10 +226,8 @@ impl SocketFile {
         if (stat.st_dev, stat.st_ino) != self.device_and_inode {
             return Err(io::Error::other("another program has replaced its file"));
         }
-        let wanted = (
-            access.user.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
-            access.group.unwrap_or_else(|| rustix::process::getegid().as_raw()),
-        );
+        let wanted =
+            (access.user.unwrap_or_else(|| rustix::process::geteuid().as_raw()), access.group.unwrap_or(self.group));
         if (stat.st_uid, stat.st_gid) != wanted {
             let (user, group) = (Uid::from_raw(wanted.0), Gid::from_raw(wanted.1));
             rustix::fs::chownat(&file, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
@@ -271,7 +271,9 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
     let bound = rustix::net::bind(&fd, &address);
     rustix::process::umask(usual);
     bound?;
-    let file = SocketFile { path: path.to_owned(), device_and_inode: device_and_inode(path)? };
+    let metadata = path.symlink_metadata()?;
+    let device_and_inode = (metadata.dev(), metadata.ino());
+    let file = SocketFile { path: path.to_owned(), device_and_inode, group: metadata.gid() };
     let address = Address::Unix(path.to_owned());
     Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
 }
@@ -439,6 +441,23 @@ mod tests {
             listeners.set_access(id, SocketAccess { mode: Some(0o777), ..SocketAccess::default() }).unwrap_err();
         assert!(error.contains("another program has replaced its file"), "{error}");
         assert_eq!(found(), before);
+    }
+
+    #[test]
+    fn without_a_configured_group_the_file_keeps_that_of_a_setgid_folder() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(folder.path(), None, Some(2)).unwrap();
+        rustix::fs::chmod(folder.path(), Mode::from_raw_mode(0o2775)).unwrap();
+        let path = folder.path().join("s");
+        let listeners = open(&Address::Unix(path.clone())).unwrap();
+        let (id, _) = listeners.addresses().next().unwrap();
+        for (group, expected) in [(None, 2), (Some(3), 3), (None, 2)] {
+            listeners.set_access(id, SocketAccess { group, ..SocketAccess::default() }).unwrap();
+            assert_eq!(path.metadata().unwrap().gid(), expected);
+        }
     }
 
     #[test]
