@@ -2,9 +2,11 @@
 //!
 //! The router is notified of each worker's start and death, because it answers the request of a dead worker. Workers whose
 //! prototype has died are children of the supervisor. If the prototype died before it reported their pids, they are found
-//! by its process group. When a worker broke the channel's rules, all are killed, and none is started before all are dead.
+//! by its process group. When a worker broke the channel's rules, all are killed, and none is started before all are dead; if
+//! that repeats, as with scripts that fork natively, after a growing delay.
 
 use crate::os::processes::process::{self, Process};
+use crate::policy::pace::Backoff;
 use crate::policy::workers::Workers;
 use howdah_channel::account::Current;
 use howdah_channel::{ControlEnd, WorkerId};
@@ -27,6 +29,10 @@ pub struct WorkerSet {
     orphan_groups: Vec<Pid>,
     /// A worker broke the channel's rules: none is started before all are dead.
     is_replacing: bool,
+    /// The delay before workers start again after that.
+    replacement_backoff: Backoff,
+    /// When workers could start last, or can start again.
+    started_from: Option<Instant>,
     /// Notices that the router has not received yet.
     notices: Vec<ToRouter>,
 }
@@ -56,6 +62,8 @@ impl WorkerSet {
             control,
             orphan_groups: Vec::new(),
             is_replacing: false,
+            replacement_backoff: Backoff::default(),
+            started_from: None,
             notices: Vec::new(),
         }
     }
@@ -84,14 +92,19 @@ impl WorkerSet {
 
     /// When [`Self::start_due`] or [`Self::kill_expired_orphans`] has something to do.
     pub fn next_deadline(&self, can_start: bool) -> Option<Instant> {
-        if can_start && !self.is_replacing { self.table.next_deadline() } else { self.table.next_orphan_deadline() }
+        if !can_start || self.is_replacing {
+            return self.table.next_orphan_deadline();
+        }
+        let start = self.table.next_deadline().map(|at| self.started_from.map_or(at, |from| at.max(from)));
+        start.into_iter().chain(self.table.next_orphan_deadline()).min()
     }
 
     /// The workers that the prototype must fork now.
     pub fn start_due(&mut self, now: Instant) -> Vec<WorkerId> {
-        if self.is_replacing {
+        if self.is_replacing || self.started_from.is_some_and(|from| from > now) {
             return Vec::new();
         }
+        self.started_from.get_or_insert(now);
         let due = self.table.start_due(now);
         let generation = self.generation;
         self.notices.extend(due.iter().map(|worker| ToRouter::WorkerStarted { generation, worker: *worker }));
@@ -208,7 +221,7 @@ impl WorkerSet {
             process.kill();
         }
         self.kill_unidentified(now);
-        self.finish_replacing();
+        self.finish_replacing(now);
     }
 
     /// Kills all workers.
@@ -259,12 +272,14 @@ impl WorkerSet {
             tracing::error!("{violation}; all workers of {:?} are replaced", self.application);
             return self.replace_all(now);
         }
-        self.finish_replacing();
+        self.finish_replacing(now);
     }
 
-    fn finish_replacing(&mut self) {
+    fn finish_replacing(&mut self, now: Instant) {
         if self.is_replacing && self.table.alive().next().is_none() {
             self.is_replacing = false;
+            let lifetime = now.saturating_duration_since(self.started_from.unwrap_or(now));
+            self.started_from = Some(now + self.replacement_backoff.after_death(lifetime, false));
             self.control.workers_replaced();
             self.notices.push(ToRouter::WorkersReplaced { generation: self.generation });
         }
@@ -275,6 +290,31 @@ impl WorkerSet {
 mod tests {
     use super::*;
     use howdah_channel::Geometry;
+    use std::time::Duration;
+
+    #[test]
+    fn repeated_violations_delay_the_next_workers() {
+        let control = ControlEnd::create(Geometry::for_workers(1, 1)).unwrap();
+        let mut workers = WorkerSet::new(1, "shop".to_owned(), Workers::new(1), control);
+        let mut now = Instant::now();
+        let mut replace = |now: &mut Instant| {
+            let violated = *now;
+            let worker = workers.start_due(*now)[0];
+            assert!(workers.on_started(worker, None));
+            workers.replace_all(*now);
+            assert!(workers.start_due(*now).is_empty(), "one is alive");
+            let exit =
+                WorkerExit { end: ProcessEnd::Signal(9), is_stopping: false, was_overdue: false, has_limits: false };
+            workers.on_exit(worker, 1, exit, *now);
+            *now = workers.next_deadline(true).unwrap().max(*now);
+            *now - violated
+        };
+        let delays: Vec<_> = (0..10).map(|_| replace(&mut now).as_millis()).collect();
+        assert_eq!(delays, [0, 0, 0, 100, 200, 400, 800, 1600, 3200, 5000]);
+        // Workers that ran for a while before that are replaced at once.
+        now += Duration::from_secs(10);
+        assert_eq!(replace(&mut now), Duration::ZERO);
+    }
 
     #[test]
     fn only_a_worker_that_is_replaced_is_logged_as_replaced() {

@@ -1,8 +1,8 @@
 //! When to try again, how fast, and how long to wait: the four types that pace everything that may fail. Pure: a caller
 //! passes the time in, and waits by itself.
 //!
-//! - [`Backoff`]: the delay before the next attempt after a failure. Prototypes, workers, the router, and forks that
-//!   failed for want of memory or processes
+//! - [`Backoff`]: the delay before the next attempt after a failure. Prototypes, workers, the router, forks that
+//!   failed for want of memory or processes, and all workers after one broke the channel's rules
 //! - [`RateLimit`]: how many events a second are allowed after a burst. The replacement of workers that died in a
 //!   request
 //! - [`BootTimeout`]: one warning, then the end of a start that takes too long. Prototypes
