@@ -12,6 +12,7 @@ use crate::net::accept::{self, Accepting, Acceptor, Entrance};
 use crate::net::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::net::load::Load;
 use crate::net::peer::Peer;
+use crate::net::shortage::Shortage;
 use crate::net::transport::{Accepted, Transport};
 use crate::panics::{inject, spawn_essential};
 use crate::php::{SWEEP, Warming};
@@ -22,12 +23,13 @@ use crate::request::incoming::IncomingBody;
 use crate::supervisor_link::{ReportOnDrop, SupervisorLink};
 use howdah_protocol::router_messages::FromRouter;
 use nix::sys::resource::{Resource, getrlimit};
+use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{LocalSet, spawn_local};
 
@@ -66,6 +68,8 @@ struct Thread {
     loads: Arc<[Arc<Load>]>,
     limit: Arc<ConnectionLimit>,
     descriptors: u64,
+    /// The last time that a connection could not be accepted.
+    shortage: Cell<Option<Shortage>>,
     supervisor: SupervisorLink,
 }
 
@@ -112,6 +116,7 @@ async fn serve(setup: Setup) {
         loads: setup.loads,
         limit: setup.limit,
         descriptors: setup.descriptors,
+        shortage: Cell::new(None),
         supervisor: setup.supervisor,
     });
     CURRENT.with_borrow_mut(|current| *current = Some(Rc::clone(&thread)));
@@ -150,7 +155,7 @@ async fn run_on_request(thread: Rc<Thread>) {
 async fn sweep(thread: Rc<Thread>) {
     let mut ticks = tokio::time::interval(SWEEP);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
+    for round in 0_u64.. {
         ticks.tick().await;
         inject("sweep", &format!("sweep {round}"));
         thread.dispatcher.views.sweep();
@@ -277,10 +282,16 @@ impl Acceptor for Thread {
         permit
     }
 
-    /// Another process of the same user may have lowered the limit of descriptors (prlimit). Connections would wait until the
-    /// router is replaced. A shortage under load passes, and is only logged.
+    /// Another process of the same user may have lowered the limit of descriptors (prlimit). If that lasts, connections would
+    /// wait until the router is replaced. A shortage under load passes, and is only logged.
     fn cannot_accept(&self, error: &io::Error) {
-        if let Ok((now, _)) = getrlimit(Resource::RLIMIT_NOFILE)
+        if Errno::from_io_error(error) != Some(Errno::MFILE) {
+            return;
+        }
+        let shortage = Shortage::after(self.shortage.get(), Instant::now());
+        self.shortage.set(Some(shortage));
+        if shortage.lasts()
+            && let Ok((now, _)) = getrlimit(Resource::RLIMIT_NOFILE)
             && now < self.descriptors
         {
             let reason = format!("{error}; its limit of open files was lowered from {} to {now}", self.descriptors);
@@ -290,6 +301,7 @@ impl Acceptor for Thread {
 
     /// Keeps a connection, or gives it to a thread that has clearly fewer.
     fn take(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
+        self.shortage.set(None);
         let load = |n: usize| self.loads[n].connections();
         let least = (0..self.loads.len()).fold(self.index, |least, n| if load(n) < load(least) { n } else { least });
         // All threads accept: a small difference is not worth waking another one.
