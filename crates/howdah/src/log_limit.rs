@@ -2,11 +2,14 @@
 //! of times a second, and would hide all others and fill the disk.
 //!
 //! A kind is a line in howdah's source, together with the application or the upstream that the line is about: that of a
-//! field, of the current request, or of the first name in quotes. Of each kind, [`BURST`] lines are written in [`WINDOW`]; the others are counted, and one line at the end of the window has their number
-//! and the last of them. Only warnings and errors are limited: other levels are written on an operator's request.
+//! field, of the current request, or of the first name in quotes. Of each kind, [`BURST`] lines are written in [`WINDOW`];
+//! the others are counted, and one line at the end of the window has their number and the last of them, with its fields.
+//! Only warnings and errors are limited: an operator requests the other levels. The warnings of a configuration are not
+//! limited either, because they all differ.
 //!
 //! A thread writes the numbers. It starts with the first suppressed line, and exits when no window has one.
 
+use howdah_supervisor::CONFIGURATION_WARNINGS;
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +31,8 @@ const MAX_KINDS: usize = 4096;
 /// The fields that distinguish kinds.
 const SUBJECTS: [&str; 2] = [APPLICATION, "upstream"];
 const APPLICATION: &str = "application";
+/// The targets that are not limited: the numbers of suppressed lines, and the warnings of a configuration.
+const UNLIMITED: [&str; 2] = [module_path!(), CONFIGURATION_WARNINGS];
 /// The field of a line's text.
 const MESSAGE: &str = "message";
 
@@ -47,7 +52,7 @@ struct Window {
     since: Instant,
     written: u32,
     suppressed: u64,
-    /// The text of the last suppressed line.
+    /// The last suppressed line: its text and fields.
     last: String,
 }
 
@@ -64,6 +69,8 @@ struct Suppressed {
 struct Reader {
     subject: String,
     text: String,
+    /// The fields besides the text, as in the line: ` reason="too long"`.
+    fields: String,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -121,7 +128,7 @@ impl<S> Filter<S> for LogLimit {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if *metadata.level() > Level::WARN || metadata.target() == module_path!() {
+        if *metadata.level() > Level::WARN || UNLIMITED.contains(&metadata.target()) {
             return true;
         }
         let mut reader = Reader::default();
@@ -131,7 +138,7 @@ impl<S> Filter<S> for LogLimit {
         }
         let kind = (metadata.callsite(), reader.subject().to_owned());
         with_state(|state| {
-            let may_pass = state.admit(kind, Instant::now(), || reader.text);
+            let may_pass = state.admit(kind, Instant::now(), || reader.line(metadata));
             if !may_pass && !state.is_reporting {
                 // Without a thread, the numbers are logged at exit.
                 state.is_reporting =
@@ -198,19 +205,35 @@ impl Reader {
     fn subject(&self) -> &str {
         if self.subject.is_empty() { self.text.split('"').nth(1).unwrap_or_default() } else { &self.subject }
     }
+
+    /// The line with the fields that the form of the lines adds.
+    fn line(self, metadata: &Metadata<'_>) -> String {
+        let Reader { mut text, fields, .. } = self;
+        text.push_str(&fields);
+        for (name, value) in howdah_router::current_request_fields() {
+            if metadata.fields().field(name).is_none() {
+                let _ = write!(text, " {name}={value:?}");
+            }
+        }
+        text
+    }
 }
 
 impl Visit for Reader {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.record_debug(field, &format_args!("{value}"));
+        match field.name() {
+            MESSAGE => self.text.push_str(value),
+            name if SUBJECTS.contains(&name) => self.subject.push_str(value),
+            _ => self.record_debug(field, &value),
+        }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == MESSAGE {
-            let _ = write!(self.text, "{value:?}");
-        } else if SUBJECTS.contains(&field.name()) {
-            let _ = write!(self.subject, "{value:?}");
-        }
+        let _ = match field.name() {
+            MESSAGE => write!(self.text, "{value:?}"),
+            name if SUBJECTS.contains(&name) => write!(self.subject, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
     }
 }
 
@@ -243,11 +266,47 @@ mod tests {
     #[test]
     fn the_subject_is_a_field_or_the_first_name_in_quotes() {
         let subject = |subject: &str, text: &str| {
-            Reader { subject: subject.to_owned(), text: text.to_owned() }.subject().to_owned()
+            Reader { subject: subject.to_owned(), text: text.to_owned(), fields: String::new() }.subject().to_owned()
         };
         assert_eq!(subject("shop", r#"the "blog""#), "shop");
         assert_eq!(subject("", r#"worker of "shop" (pid 7) was killed by "x""#), "shop");
         assert_eq!(subject("", "no name"), "");
+    }
+
+    #[test]
+    fn the_last_line_has_its_fields_and_a_configurations_warnings_are_all_written() {
+        use std::sync::Arc;
+        use tracing_subscriber::layer::{Layer, SubscriberExt};
+
+        #[derive(Default)]
+        struct Written(Mutex<Vec<String>>);
+
+        struct Collector(Arc<Written>);
+
+        impl<S: tracing::Subscriber> Layer<S> for Collector {
+            fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+                let mut reader = Reader::default();
+                event.record(&mut reader);
+                self.0.0.lock().unwrap().push(reader.line(event.metadata()));
+            }
+        }
+
+        let written = Arc::new(Written::default());
+        let collector = Collector(Arc::clone(&written)).with_filter(LogLimit);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(collector), || {
+            for number in 0..BURST + 10 {
+                tracing::warn!(target: CONFIGURATION_WARNINGS, "option {number} has no effect");
+            }
+            assert_eq!(written.0.lock().unwrap().len() as u32, BURST + 10);
+            for number in 0..BURST + 2 {
+                tracing::warn!(upstream = "of this test", reason = "too long", number, "a header was dropped");
+            }
+        });
+        let last = with_state(|state| {
+            let mut windows = state.windows.iter().filter(|((_, subject), _)| subject == "of this test");
+            windows.next().map(|(_, window)| (window.suppressed, window.last.clone()))
+        });
+        assert_eq!(last, Some((2, format!("a header was dropped reason=\"too long\" number={}", BURST + 1))));
     }
 
     #[test]

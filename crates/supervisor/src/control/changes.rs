@@ -75,6 +75,10 @@ pub enum Configured {
     Switched,
 }
 
+/// The target of a configuration's own warnings. They are all different, and there are only as many as an operator has
+/// caused: the log does not limit them.
+pub const CONFIGURATION_WARNINGS: &str = "howdah_supervisor::configuration_warnings";
+
 /// How many routers may die over a new configuration before the change fails.
 const MAX_ROUTERS_LOST: u32 = 3;
 
@@ -589,7 +593,7 @@ impl Changes {
     /// Logs the parts of a new configuration that may surprise the user.
     fn warn(&self, runtime: &Runtime) {
         let configuration = &self.active.configuration;
-        configuration.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        configuration.warnings.iter().for_each(|warning| tracing::warn!(target: CONFIGURATION_WARNINGS, "{warning}"));
         let threads = runtime.router.threads();
         if configuration.settings.listen_threads.is_some_and(|wanted| wanted != u32::from(threads)) {
             tracing::warn!("settings/listen_threads: {threads} threads run; restart howdah to change their number");
