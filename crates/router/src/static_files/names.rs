@@ -6,9 +6,10 @@
 
 /// The last extensions of files that a site publishes, also if PHP made them: `x.php.html`. Any other one behind PHP's is a
 /// copy of a source.
-const PUBLISHED: [&str; 20] = [
-    "avif", "css", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "json", "map", "md", "mjs", "pdf", "png", "svg",
-    "txt", "webp", "xhtml", "xml",
+const PUBLISHED: [&str; 38] = [
+    "aac", "avif", "css", "eot", "flac", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "json", "m4a", "m4v", "map",
+    "md", "mjs", "mov", "mp3", "mp4", "oga", "ogg", "ogv", "opus", "otf", "pdf", "png", "svg", "ttf", "txt", "wav",
+    "webm", "webp", "woff", "woff2", "xhtml", "xml",
 ];
 
 /// Whether a segment of the path begins with a dot. `.well-known` (RFC 8615) is public, and not hidden.
@@ -17,11 +18,16 @@ pub(super) fn is_hidden(relative_path: &str) -> bool {
 }
 
 /// Whether the last segment of the path names a PHP source, or a copy of one: one of its extensions is PHP's, and the last
-/// one is not [`PUBLISHED`].
+/// one is not [`PUBLISHED`]. A path that ends in a slash names a folder, mostly: only its last extension counts, because
+/// `www.php.net/` is no copy of a source.
 pub(super) fn is_php_source(path: &str) -> bool {
-    let path = path.trim_end_matches(['/', '.', ' ']);
-    let name = path.rsplit('/').next().unwrap_or(path);
+    let trimmed = path.trim_end_matches(['/', '.', ' ']);
+    let is_folder = path[trimmed.len()..].contains('/');
+    let name = trimmed.rsplit('/').next().unwrap_or(trimmed);
     let Some((_, last)) = name.rsplit_once('.') else { return false };
+    if is_folder {
+        return is_php_extension(last);
+    }
     name.split('.').skip(1).any(is_php_extension) && !PUBLISHED.iter().any(|known| last.eq_ignore_ascii_case(known))
 }
 
@@ -65,7 +71,8 @@ mod tests {
         assert!(is_php_source("x.php "));
         assert!(is_php_source("x.php . /"));
         for path in
-            "x php /php x.html x.php.jpg x.php.html x.php.TXT x.php/a.css x.ph x.include x.inc.js x.pharo phpinfo"
+            "x php /php x.html x.php.jpg x.php.html x.php.TXT x.php/a.css x.ph x.include x.inc.js x.pharo phpinfo \
+             lesson.php.mp4 x.php.MP3 x.php.webm x.php.woff2 x.php.ttf www.php.net/ a/www.php.net/ x.php.bak/"
                 .split(' ')
         {
             assert!(!is_php_source(path), "{path}");
