@@ -15,6 +15,7 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -32,6 +33,8 @@ const MAX_BODY_BYTES: u64 = 16 << 20;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often a client of a port is looked up.
+const LOOKUP_ATTEMPTS: u32 = 2;
 /// How many clients of a port are looked up at one time.
 const LOOKUPS: usize = 4;
 
@@ -148,17 +151,29 @@ fn is_trusted_user(user: u32) -> bool {
     is_trusted
 }
 
-/// The same for a port. A client that the kernel's tables do not show is refused.
+/// The same for a port. A client that the kernel's tables do not show is refused. They are read in pieces, so that one
+/// look-up may miss it.
 async fn is_trusted_on_port(stream: &TcpStream, peer: SocketAddr, lookups: &Semaphore) -> bool {
     let (Ok(own), Ok(_turn)) = (stream.local_addr(), lookups.acquire().await) else { return false };
-    let found = tokio::task::spawn_blocking(move || tcp_peer::user_of(peer, own)).await;
-    match found.ok().flatten() {
-        Some(user) => is_trusted_user(user),
-        None => {
-            tracing::warn!(%peer, "the control socket refused a client whose user is not known");
-            false
+    for _ in 0..LOOKUP_ATTEMPTS {
+        let found = tokio::task::spawn_blocking(move || tcp_peer::user_of(peer, own)).await;
+        if let Some(user) = found.ok().flatten() {
+            return is_trusted_user(user);
+        }
+        if has_closed(stream) {
+            tracing::debug!(%peer, "a client of the control socket has closed its connection at once");
+            return false;
         }
     }
+    tracing::warn!(%peer, "the control socket refused a client whose user is not known");
+    false
+}
+
+/// Whether the peer has closed its connection, as health checks do: it sends no more, and no process holds its end.
+fn has_closed(stream: &TcpStream) -> bool {
+    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut polled = [PollFd::new(stream, closed)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().intersects(closed)
 }
 
 async fn serve(
@@ -288,6 +303,19 @@ fn response(answer: ApiAnswer) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_has_closed_is_known() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        assert!(!has_closed(&accepted));
+        client.try_write(b"x").unwrap();
+        drop(client);
+        while !has_closed(&accepted) {
+            tokio::task::yield_now().await;
+        }
+    }
 
     #[test]
     fn a_web_page_is_known_by_its_headers() {
