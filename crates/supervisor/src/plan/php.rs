@@ -3,8 +3,7 @@
 use howdah_config::PhpVersion;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 const PREFIX: &str = "howdah-php";
 const FOLDER_VARIABLE: &str = "HOWDAH_PHP_DIR";
@@ -18,16 +17,21 @@ pub struct Php {
     pub executable: PathBuf,
 }
 
-/// The search for executables.
+/// The search for executables on a thread of its own.
+#[derive(Default)]
 struct Search {
-    /// The result of the last one.
+    state: Mutex<SearchState>,
+}
+
+#[derive(Default)]
+struct SearchState {
+    /// The result of the last search.
     found: Vec<Php>,
-    /// Whether [`known`] looks for them.
     is_in_progress: bool,
 }
 
-/// How long [`known`] waits.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// The search of this process.
+static SEARCH: LazyLock<Arc<Search>> = LazyLock::new(Arc::default);
 
 // === impl Php ===
 
@@ -48,30 +52,35 @@ impl Php {
 
 /// All executables that can be found, the newest first. The file system may hang.
 pub fn installed() -> Vec<Php> {
-    let found = found_in(&folders());
-    search().found.clone_from(&found);
-    found
+    found_in(&folders())
 }
 
-/// The same, for a thread that must not hang: a thread of its own looks for them. If that takes longer than [`PATIENCE`], the
-/// executables that were found before.
+/// The executables that the last search has found, for a thread that must not wait for a file system. Begins the next search,
+/// on a thread of its own, unless one hangs: the first call is at the start.
 pub fn known() -> Vec<Php> {
-    let (sender, found) = mpsc::channel();
-    let look = move || {
-        let installed = installed();
-        search().is_in_progress = false;
-        let _ = sender.send(installed);
-    };
-    let is_in_progress = std::mem::replace(&mut search().is_in_progress, true);
-    if !is_in_progress && std::thread::Builder::new().name("find PHP".to_owned()).spawn(look).is_err() {
-        search().is_in_progress = false;
-    }
-    found.recv_timeout(PATIENCE).unwrap_or_else(|_| search().found.clone())
+    SEARCH.known(installed)
 }
 
-fn search() -> MutexGuard<'static, Search> {
-    static SEARCH: Mutex<Search> = Mutex::new(Search { found: Vec::new(), is_in_progress: false });
-    SEARCH.lock().unwrap_or_else(PoisonError::into_inner)
+// === impl Search ===
+
+impl Search {
+    fn known(self: &Arc<Self>, look: impl FnOnce() -> Vec<Php> + Send + 'static) -> Vec<Php> {
+        let mut state = self.lock();
+        let found = state.found.clone();
+        if !state.is_in_progress {
+            let search = Arc::clone(self);
+            let look = move || {
+                let found = look();
+                *search.lock() = SearchState { found, is_in_progress: false };
+            };
+            state.is_in_progress = std::thread::Builder::new().name("find PHP".to_owned()).spawn(look).is_ok();
+        }
+        found
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SearchState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The newest executable that the application accepts.
@@ -138,6 +147,7 @@ fn found_in(folders: &[PathBuf]) -> Vec<Php> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
 
     #[test]
     fn the_newest_accepted_version_is_chosen_from_the_first_folder() {
@@ -163,11 +173,21 @@ mod tests {
 
     #[test]
     fn a_search_that_hangs_is_not_awaited() {
-        let before = known();
-        search().is_in_progress = true;
-        assert_eq!(known(), before);
-        search().is_in_progress = false;
-        assert_eq!(known(), installed());
+        let search = Arc::new(Search::default());
+        let php = |minor| Php { version: format!("8.{minor}").parse().unwrap(), executable: PathBuf::new() };
+        let until_found = |expected: &[Php]| while search.lock().found != expected {};
+        assert_eq!(search.known(move || vec![php(1)]), []);
+        until_found(&[php(1)]);
+        let (answer, answered) = mpsc::channel::<()>();
+        let hang = move || {
+            let _ = answered.recv();
+            vec![php(2)]
+        };
+        assert_eq!(search.known(hang), [php(1)]);
+        assert_eq!(search.known(|| unreachable!("one search at a time")), [php(1)]);
+        drop(answer);
+        until_found(&[php(2)]);
+        assert_eq!(search.known(Vec::new), [php(2)]);
     }
 
     #[test]
