@@ -21,8 +21,8 @@ def test_a_stopped_router_is_replaced(application, run):
     server = run({"applications": {"app": application}})
     router = server.router()
     router.kill(signal.SIGSTOP)
-    # A thread that still runs could accept the connection. howdah waits for a second before it kills the router.
-    wait_for(lambda: set(thread_states(router.pid)) == {"T"}, "all threads to stop")
+    # A thread that still runs could accept the connection. After a second, howdah kills the router, and no thread is left.
+    wait_for(lambda: set(thread_states(router.pid)) <= {"T"}, "all threads to stop")
     # Without any help: the client waits until another router accepts.
     assert server.get("/").text == "here"
     assert server.router() != router
@@ -36,6 +36,22 @@ def test_a_router_that_is_stopped_for_a_moment_goes_on(application, run):
     router.kill(signal.SIGCONT)
     assert server.get("/").text == "here"
     assert server.router() == router and "was stopped by a signal" not in server.stderr
+
+
+def test_a_router_that_is_stopped_again_and_again_is_replaced(application, run):
+    server = run({"applications": {"app": application}})
+    router = server.router()
+
+    def is_replaced() -> bool:
+        with contextlib.suppress(ProcessLookupError):
+            router.kill(signal.SIGSTOP)
+            time.sleep(0.5)
+            router.kill(signal.SIGCONT)
+        return not router.alive()
+
+    wait_for(is_replaced, "its end")
+    server.wait_for_log_line(f"the router (pid {router.pid}) was stopped by a signal; killing it")
+    assert server.get("/").text == "here" and server.router() != router
 
 
 @pytest.mark.parametrize("limit", [1, 3])

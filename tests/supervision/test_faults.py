@@ -82,6 +82,16 @@ def test_a_stopped_prototype_whose_workers_die_is_replaced(shop):
     assert server.get("/pid.php").text != before
 
 
+def test_a_stopped_worker_and_a_stopped_prototype_are_warned_of(shop):
+    server = shop(processes=1, how={"time_divider": 5})
+    worker, prototype = server.workers("shop", 1)[0], server.prototype("shop")
+    for kind, process in (("worker", worker), ("prototype", prototype)):
+        process.kill(signal.SIGSTOP)
+        server.wait_for_log_line(f'the {kind} of "shop" (pid {process.pid}) is stopped by a signal', f"kill -CONT {process.pid}")
+        process.kill(signal.SIGCONT)
+    assert server.get("/pid.php").text == str(worker.pid)
+
+
 @pytest.mark.parametrize("limits", [{}, {"requests": 1000}])
 def test_a_script_that_kills_each_worker_does_not_starve_the_others(shop, limits):
     server = shop(limits=limits)

@@ -1,8 +1,8 @@
 //! The router process: its start, its load, its silence, and its death.
 //!
 //! A router that misses a message is killed, because it would work with an incomplete state. A router that does not
-//! report its load, or does not apply a configuration in time, is killed as well, and so is one that a signal has stopped:
-//! a process of the same user can do that. A router that dies is started again, after a pause that grows if routers die
+//! report its load, or does not apply a configuration in time, is killed as well, and so is one that signals have stopped for a
+//! second, all at once or in parts: a process of the same user can do that. A router that dies is started again, after a pause that grows if routers die
 //! young. A killed router that does not die, because a thread of it hangs in the kernel, counts as dead after
 //! [`KILLED_GRACE`]: no instruction of it runs any more.
 
@@ -14,7 +14,7 @@ use crate::os::processes::reap;
 use crate::os::processes::spawn;
 use crate::os::system_error::error_text;
 use crate::policy::pace::router_timeouts;
-use crate::policy::pace::{Backoff, Beat, Heartbeat, heartbeat};
+use crate::policy::pace::{Backoff, Beat, Heartbeat, StoppedTime, heartbeat};
 use howdah_channel::WorkerId;
 use howdah_protocol::router_messages::{FromRouter, RouterBoot, RouterLoad, ToRouter};
 use rustix::process::Pid;
@@ -66,8 +66,8 @@ struct RouterProcess {
     heartbeat: Heartbeat,
     /// It has closed its socket, and must have exited by then.
     kill_at: Option<Instant>,
-    /// Since when a signal has stopped it.
-    stopped_since: Option<Instant>,
+    /// How long signals have stopped it.
+    stopped_time: StoppedTime,
     /// It was killed, and must be dead by then.
     give_up_at: Option<Instant>,
     known: Known,
@@ -75,8 +75,6 @@ struct RouterProcess {
 
 /// How long a worker's death is kept for a new router: longer than the supervisor takes to notice a router's death.
 const DEATHS_KEPT: Duration = Duration::from_secs(30);
-/// How long a router may be stopped by a signal: long enough for an operator who stops and continues all processes.
-const STOPPED_GRACE: Duration = Duration::from_secs(1);
 /// How long the kernel may take to end a router that was killed.
 const KILLED_GRACE: Duration = Duration::from_secs(2);
 
@@ -174,7 +172,7 @@ impl RouterHandle {
                 apply_by,
                 heartbeat: Heartbeat::new(now),
                 kill_at: None,
-                stopped_since: None,
+                stopped_time: StoppedTime::new(now),
                 give_up_at: None,
                 known: Known::default(),
             };
@@ -234,7 +232,7 @@ impl RouterHandle {
     /// Notes whether a signal has stopped it. Called when the state of a child has changed.
     pub fn check_stopped(&mut self, now: Instant) {
         if let Some(process) = &mut self.process {
-            process.stopped_since = process.is_stopped().then(|| process.stopped_since.unwrap_or(now));
+            process.stopped_time.observe(process.is_stopped(), now);
         }
     }
 
@@ -412,7 +410,7 @@ impl RouterProcess {
         if self.give_up_at.is_some() {
             return self.give_up_at;
         }
-        let stopped = self.stopped_since.map(|since| since + STOPPED_GRACE);
+        let stopped = self.stopped_time.deadline();
         [Some(self.heartbeat.deadline()), self.kill_at, self.apply_by, stopped].into_iter().flatten().min()
     }
 
@@ -422,7 +420,12 @@ impl RouterProcess {
 
     /// Kills a router that is stopped: it would accept connections only after SIGCONT.
     fn check_stop(&mut self, now: Instant) {
-        if self.stopped_since.take_if(|since| *since + STOPPED_GRACE <= now).is_some() && self.is_stopped() {
+        if self.stopped_time.deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        let is_stopped = self.is_stopped();
+        self.stopped_time.observe(is_stopped, now);
+        if is_stopped {
             tracing::error!("the router (pid {}) was stopped by a signal; killing it", self.pid.as_raw_pid());
             self.kill();
         }

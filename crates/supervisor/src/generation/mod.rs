@@ -5,7 +5,8 @@
 //! - [`prototype`]: its [process](prototype_process), its start, its death, and whether it [answers](responsiveness)
 //! - [`worker_set`]: the workers, the channel, and the workers' deaths
 //! - [`scaling`]: how many workers there are, from which are [idle] and, with `auto`, what they [use](gauge)
-//! - [`overdue`]: requests that take too long; [`profile`]: samples of where the time goes
+//! - [`overdue`]: requests that take too long; [`stopped_processes`]: those that a signal has stopped
+//! - [`profile`]: samples of where the time goes
 //! - [`boot_output`], [`worker_report`]: what the API shows of a generation
 //! - [`generations`]: all of them
 //!
@@ -24,13 +25,14 @@ pub mod prototype;
 mod prototype_process;
 mod responsiveness;
 mod scaling;
+mod stopped_processes;
 pub mod worker_report;
 mod worker_set;
 
 use crate::os::files::memory_file::memory_file;
 use crate::os::files::slow_log::SlowLogFile;
 use crate::os::identity::UserAccount;
-use crate::os::processes::process::PidClaim;
+use crate::os::processes::process::{PidClaim, Process};
 use crate::plan::application::{Plan, Release};
 use crate::plan::php::Php;
 use crate::policy::sizing::Reason;
@@ -50,6 +52,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use stopped_processes::StoppedProcesses;
 use tokio::sync::oneshot;
 use worker_report::{CpuShares, WorkerReport};
 use worker_set::{WorkerExit, WorkerSet};
@@ -67,6 +70,7 @@ pub struct Generation {
     workers: WorkerSet,
     scaling: Scaling,
     overdue: OverdueRequests,
+    stopped: StoppedProcesses,
     profiler: Profiler,
     cpu_shares: CpuShares,
     /// Another generation serves the application: this one finishes the requests that it has.
@@ -103,6 +107,7 @@ impl Generation {
             prototype: Prototype::new(now),
             scaling: Scaling::new(&plan, now),
             overdue: OverdueRequests::new(plan.limits.timeout, plan.name.clone()),
+            stopped: StoppedProcesses::new(now),
             profiler: Profiler::new()?,
             cpu_shares: CpuShares::default(),
             is_former: false,
@@ -444,6 +449,7 @@ impl Generation {
             workers,
             self.scaling.next_deadline().filter(|_| can_fork),
             self.overdue.next_deadline(),
+            Some(self.stopped.deadline()).filter(|_| self.prototype.is_up()),
             self.profiler.next_deadline(),
             self.slow_log_at.filter(|_| !self.is_former),
             self.kill_at,
@@ -460,6 +466,7 @@ impl Generation {
         let (workers, oldest_order) = (&self.workers, self.workers.table.oldest_fork_order());
         self.prototype.on_time(&self.plan, oldest_order, || workers.has_dead(), now);
         self.overdue.on_time(&self.workers, now);
+        self.warn_of_stopped(now);
         self.profiler.on_time(&self.workers.control, self.workers.ids(), now);
         self.rotate_slow_log(now);
         self.workers.kill_expired_orphans(now);
@@ -468,6 +475,27 @@ impl Generation {
             for worker in self.workers.start_due(now) {
                 self.prototype.send(ToPrototype::StartWorker(worker));
             }
+        }
+    }
+
+    /// Logs the processes that a signal has stopped.
+    fn warn_of_stopped(&mut self, now: Instant) {
+        if self.stopped.deadline() > now {
+            return;
+        }
+        let prototype = self.prototype.pid().and_then(Process::find);
+        let workers = self.workers.table.alive().filter_map(|(_, process)| process);
+        let stopped = prototype.into_iter().chain(workers).filter(|process| process.is_stopped_by_signal()).collect();
+        for process in self.stopped.look(stopped, now) {
+            let is_prototype = prototype == Some(process);
+            let (kind, effect) = match is_prototype {
+                true => ("prototype", "no worker can be started"),
+                false => ("worker", "its request waits"),
+            };
+            let (name, pid) = (&self.plan.name, process.pid.as_raw_pid());
+            tracing::warn!(
+                "the {kind} of {name:?} (pid {pid}) is stopped by a signal, and {effect}: kill -CONT {pid} continues it"
+            );
         }
     }
 
