@@ -1,6 +1,5 @@
 """The process tree: titles, and which processes survive which deaths."""
 
-import contextlib
 import os
 import signal
 import socket
@@ -13,7 +12,7 @@ import pytest
 
 from support.http.client import Connection, ProtocolError
 from support.http.held_request import HeldRequest
-from support.processes import Process, thread_states
+from support.processes import Process, frozen
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -251,13 +250,11 @@ def test_a_router_killed_under_load_is_replaced_without_a_refused_connection(scr
 def test_a_connection_without_a_router_waits_in_the_backlog(scripts, serve):
     server = serve(processes=1)
     router = server.router()
-    router.kill(signal.SIGSTOP)
-    wait_for(lambda: set(thread_states(router.pid)) == {"T"}, "all threads to stop")
-    with server.connect() as connection:
+    with frozen(router):
+        connection = server.connect()
         connection.send_request("GET", "/pid.php")
-        # After a second, howdah kills it by itself.
-        with contextlib.suppress(ProcessLookupError):
-            router.kill()
+        router.kill()
+    with connection:
         assert connection.response().status == 200
 
 

@@ -107,8 +107,9 @@ class Process:
 
 
 def thread_states(pid: int) -> list[str]:
-    """The states of a process's threads, each a letter as in proc(5)."""
-    return [stat.read_text().rpartition(") ")[2][0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    """The states of a process's threads, each a letter as in proc(5); empty if it is gone."""
+    texts = [_read(str(stat)) for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [text.rpartition(b") ")[2][:1].decode() for text in texts if text]
 
 
 def open_descriptors(pid: int) -> int:
