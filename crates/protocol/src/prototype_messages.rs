@@ -66,6 +66,8 @@ pub struct PrototypeBoot {
     pub descriptors: Option<u64>,
     /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
     pub server_software: String,
+    /// Environment variables that only the dynamic loader needed: PHP does not see them.
+    pub loader_variables: Vec<String>,
 }
 
 /// Which requests are slow, and how they are sampled.

@@ -2,7 +2,7 @@
 //!
 //! Each failure is a sentence for the operator, with the option that it concerns where there is one.
 
-#![allow(unsafe_code)] // starts PHP
+#![allow(unsafe_code)] // starts PHP, changes the environment
 
 use super::{confine, ini, lock_folder, readable};
 use crate::sapi;
@@ -84,6 +84,10 @@ pub fn boot_php(
     }
     let rootfs = boot.confinement.as_ref().and_then(|confinement| confinement.rootfs.as_ref());
     readable::check(&boot.required_paths, rootfs.map(|rootfs| rootfs.path.as_path()))?;
+    for name in &boot.loader_variables {
+        // SAFETY: the process has one thread.
+        unsafe { std::env::remove_var(name) };
+    }
     let opcache = start_php(boot)?;
     // Until now the supervisor has read standard error, for its answer about the start.
     let stderr = Stderr::begin(descriptors.swap_remove(1));

@@ -208,5 +208,6 @@ fn boot_message(plan: &Plan, geometry: Geometry, checks_paths: bool, slow_log: O
         has_timeout: plan.limits.timeout.is_some(),
         descriptors: resources::initial_descriptors(),
         server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
+        loader_variables: plan.environment.loader_variables(),
     }
 }

@@ -28,6 +28,8 @@ const ALLOCATOR_SETTINGS: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0";
 /// The variables of the supervisor's environment that every prototype gets: programs are found, PHP finds its php.ini, and
 /// temporary files are in the folder of `--tmp-dir`. All others may be secrets of the program that started howdah.
 const INHERITED: [&str; 4] = ["PATH", "PHPRC", "PHP_INI_SCAN_DIR", "TMPDIR"];
+/// The variables with which the dynamic loader finds a custom libphp. The prototype removes them before it loads PHP.
+const FOR_LOADER: [&str; 1] = ["LD_LIBRARY_PATH"];
 /// In builds with debug assertions, also variables that begin with this.
 const TEST_PREFIX: &str = "HOWDAH_TEST_";
 
@@ -38,6 +40,16 @@ pub struct Environment {
     pub variables: BTreeMap<String, String>,
     /// Whether the supervisor's environment is passed on whole.
     pub inherits: bool,
+}
+
+// === impl Environment ===
+
+impl Environment {
+    /// The variables that only the dynamic loader gets: PHP and its child processes do not see them.
+    pub fn loader_variables(&self) -> Vec<String> {
+        let is_hidden = |name: &&str| !self.inherits && !self.variables.contains_key(*name);
+        FOR_LOADER.into_iter().filter(is_hidden).map(str::to_owned).collect()
+    }
 }
 
 /// Starts a router: this executable, under another title.
@@ -70,7 +82,7 @@ pub fn prototype(
 }
 
 fn is_inherited(name: &OsStr) -> bool {
-    INHERITED.iter().any(|inherited| name == *inherited)
+    INHERITED.iter().chain(&FOR_LOADER).any(|inherited| name == *inherited)
         || (cfg!(debug_assertions) && name.as_encoded_bytes().starts_with(TEST_PREFIX.as_bytes()))
 }
 
