@@ -63,9 +63,6 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     };
     let chosen = start.router_account.clone().map(RouterAccount::of);
     let router_account = chosen.unwrap_or_else(|| RouterAccount::beside(&account));
-    if router_account.account.ids.is_some() && start.recognised.is_none() && start.check.is_none() {
-        tracing::info!("the router runs as {router_account}; it reads static files and connects to Unix sockets");
-    }
     // The first search, so that the API knows the result.
     php::known();
     let cores = available_parallelism().map_or(1, usize::from);

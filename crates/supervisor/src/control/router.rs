@@ -100,6 +100,11 @@ impl RouterHandle {
         self.threads
     }
 
+    /// The account that it runs as, if only root could choose it.
+    pub fn account_by_root(&self) -> Option<&RouterAccount> {
+        Some(&self.account).filter(|router| router.account.ids.is_some())
+    }
+
     /// Whether it runs as this user, and not as the user of the supervisor.
     pub fn has_user_of(&self, account: &UserAccount) -> bool {
         let user = |account: &UserAccount| account.ids.map(|(user, _)| user);

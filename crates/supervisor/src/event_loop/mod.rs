@@ -183,6 +183,12 @@ impl Supervisor {
         if !self.is_announced && matches!(self.control.runtime.stage, Stage::Serving) {
             self.is_announced = true;
             tracing::info!(concat!("howdah ", env!("CARGO_PKG_VERSION"), " is ready"));
+            // The account of `howdah serve` is that of the folder, or of an option.
+            if let Some(account) = self.control.runtime.router.account_by_root()
+                && self.recognised.is_none()
+            {
+                tracing::info!("the router runs as {account}; it reads static files and connects to Unix sockets");
+            }
             banner::print(self.recognised.as_deref(), &self.control, &self.control_listeners);
         }
     }
