@@ -45,8 +45,9 @@ build-ci: test-packages
 	scripts/ci-cargo build --profile ci --locked
 	scripts/build-php ci
 
+# All targets: the build is the lint.
 unit-build:
-	scripts/ci-cargo test --profile ci --locked --workspace --no-run
+	scripts/ci-cargo test --profile ci --locked --workspace --all-targets --no-run
 
 unit:
 	HOWDAH_FUZZ_SECONDS=10 scripts/ci-cargo test --profile ci --locked --workspace

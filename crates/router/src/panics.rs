@@ -10,7 +10,7 @@
 
 use howdah_background_writer::standard_error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::LazyLock;
 use std::task::Poll;
 use std::time::Duration;
@@ -38,19 +38,19 @@ static INJECTED: LazyLock<Option<(String, String)>> = LazyLock::new(|| {
 
 /// Waits for a future, and for its destructors if it panics.
 ///
+/// The future is pinned by the caller: moved into an `async fn`, it would take its memory twice.
+///
 /// # Errors
 /// When it panicked.
-pub async fn contained<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
-    let mut future = pin!(future);
-    std::future::poll_fn(|context| {
+pub fn contained<F: Future + Unpin>(mut future: F) -> impl Future<Output = Result<F::Output, Panicked>> {
+    std::future::poll_fn(move |context| {
         // The future is not polled again after a panic. State that it shares with others is consistent between any two
         // statements: each cell is borrowed for one of them.
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(context))) {
             Ok(polled) => polled.map(Ok),
             Err(_) => Poll::Ready(Err(Panicked)),
         }
     })
-    .await
 }
 
 /// Starts a task on this thread that must not end by a panic.
@@ -109,14 +109,14 @@ mod tests {
     async fn a_panic_is_an_error_and_drops_all_that_the_future_held() {
         let dropped = Cell::new(0);
         let held = Held(&dropped);
-        let result = contained(async {
+        let result = contained(Box::pin(async {
             let _held = held;
             tokio::task::yield_now().await;
             panic!("a bug");
-        })
+        }))
         .await;
         assert_eq!((result, dropped.get()), (Err::<(), _>(Panicked), 1));
-        assert_eq!(contained(async { 7 }).await, Ok(7));
+        assert_eq!(contained(Box::pin(async { 7 })).await, Ok(7));
     }
 
     #[tokio::test]

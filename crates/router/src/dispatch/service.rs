@@ -41,7 +41,7 @@ pub async fn answer(
     clock: Rc<Clock>,
     request: http::Request<IncomingBody>,
 ) -> Response<ResponseBody<ActionBody>> {
-    let respond = respond(Rc::clone(&dispatcher), Rc::clone(&peer), Rc::clone(&clock), request);
+    let respond = pin!(respond(Rc::clone(&dispatcher), Rc::clone(&peer), Rc::clone(&clock), request));
     match contained(respond).await {
         Ok(response) => response,
         Err(Panicked) => {

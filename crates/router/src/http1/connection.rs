@@ -5,6 +5,7 @@
 //! has many.
 
 use crate::http1::clock::Clock;
+use crate::http1::compact::compact;
 use crate::http1::guarded::Guarded;
 use crate::http1::limits::{BUFFER_BYTES, MAX_HEADERS};
 use crate::http1::tunnel;
@@ -34,7 +35,7 @@ use std::task::{Context, Poll};
 use tokio_rustls::server::TlsStream;
 
 /// With more connections than this on a thread, connections between two requests give their buffers back: hyper keeps
-/// two of 8 KiB for each. (With fewer connections, the cost of new buffers for each request exceeds the saved memory.)
+/// two of 8 KiB for each. And a request that waits keeps a copy of its head, and no buffer. (With fewer connections, the cost of new buffers for each request exceeds the saved memory.)
 const CONNECTIONS_WITH_BUFFERS: u64 = 256;
 
 /// How one run of hyper on a connection ended.
@@ -63,7 +64,8 @@ where
 {
     let socket = match tls {
         None => Socket::Plain(transport),
-        Some(config) => match shake_hands(&clock, transport, config, &peer).await {
+        // In a box: a connection keeps the memory of its largest part for as long as it lives.
+        Some(config) => match Box::pin(shake_hands(&clock, transport, config, &peer)).await {
             Ok(stream) => {
                 peer.tls = Some(Negotiated::of(stream.get_ref().1));
                 Socket::Tls(Box::new(stream))
@@ -81,8 +83,11 @@ where
             guarded.into_inner().announce_end().await;
             break;
         }
-        let service = service_fn(|request| {
+        let service = service_fn(|mut request| {
             clock.request_began();
+            if clock.connections_of_thread() > CONNECTIONS_WITH_BUFFERS {
+                compact(&mut request);
+            }
             last_version.set(request.version());
             let answer = Box::pin(answer(Rc::clone(&peer), Rc::clone(&clock), request));
             async move { Ok::<Response<B>, Infallible>(answer.await) }

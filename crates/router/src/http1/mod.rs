@@ -3,9 +3,11 @@
 //! - `connection`: serves a connection to its end
 //! - `clock`: the time-outs of a connection, and its state between requests; `watched`: the socket that notifies it
 //! - `strictness`: refuses requests that two programs could read differently; `guarded`: the socket that applies it
+//! - `compact`: a request's head in little memory
 //! - `tunnel`: a connection after a 101
 
 pub mod clock;
+mod compact;
 pub mod connection;
 mod guarded;
 mod limits;

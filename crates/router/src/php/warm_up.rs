@@ -30,6 +30,7 @@ use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -83,7 +84,7 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
         }
         Ok(())
     };
-    let result = contained(timeout(LONGEST_WARM_UP, all)).await;
+    let result = contained(pin!(timeout(LONGEST_WARM_UP, all))).await;
     let name = || current.map(name).unwrap_or_default();
     let result = match result {
         Ok(Ok(result)) => result,

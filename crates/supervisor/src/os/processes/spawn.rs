@@ -21,9 +21,9 @@ use std::process::{Command, Stdio};
 pub const ROUTER_TITLE: &str = "howdah: router";
 
 /// The settings of the allocator, jemalloc, and the variable that holds them: memory that a burst of connections used
-/// is returned to the kernel after a second.
+/// is returned to the kernel after a second, also if nothing happens afterwards.
 const ALLOCATOR_VARIABLE: &str = "MALLOC_CONF";
-const ALLOCATOR_SETTINGS: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0";
+const ALLOCATOR_SETTINGS: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true,max_background_threads:1";
 
 /// The variables of the supervisor's environment that every prototype gets: programs are found, PHP finds its php.ini, and
 /// temporary files are in the folder of `--tmp-dir`. All others may be secrets of the program that started howdah.
