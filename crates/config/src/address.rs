@@ -1,4 +1,5 @@
-//! Addresses: an IP address and port or a Unix socket, to listen on ([`Address`]) or to connect to ([`Endpoint`]).
+//! Addresses: an IP address and port or a Unix socket, to listen on ([`Address`]) or to connect to ([`Endpoint`], which may
+//! also be a host name and port).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,6 +10,9 @@ use crate::error::{Error, quoted};
 
 /// The size of `sun_path` on Linux, without the terminating NUL.
 const UNIX_PATH_BYTES: usize = 107;
+
+/// The longest name in DNS.
+const HOST_NAME_BYTES: usize = 253;
 
 /// An address to listen on. Parsed from and displayed as in the configuration: `*:8080`, `127.0.0.1:8080`,
 /// `[::1]:8080`, `unix:/run/shop.sock`, `unix:@shop`.
@@ -25,11 +29,18 @@ pub enum Address {
 }
 
 /// An address to connect to. Parsed from and displayed as in the configuration: `127.0.0.1:8080`, `[::1]:8080`,
-/// `unix:/run/shop.sock`, `unix:@shop`.
+/// `backend.internal:8080`, `unix:/run/shop.sock`, `unix:@shop`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Endpoint {
     /// An IP address that is not unspecified, and a TCP port that is not 0.
     Tcp(SocketAddr),
+    /// The name of a host, and a TCP port that is not 0.
+    Name {
+        /// In lower case: letters, digits, hyphens, underscores and dots.
+        host: String,
+        /// The port.
+        port: u16,
+    },
     /// Like [`Address::Unix`].
     Unix(PathBuf),
     /// Like [`Address::Abstract`].
@@ -73,6 +84,7 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
+            Self::Name { host, port } => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Abstract(name) => write!(f, "unix:@{name}"),
         }
@@ -88,8 +100,39 @@ pub(crate) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
         Ok(Address::Tcp(address)) if address.ip().is_unspecified() => problem("name one machine, as in 127.0.0.1:8080"),
         Ok(Address::Tcp(address)) if address.port() == 0 => problem("write a port from 1 to 65535"),
         Ok(Address::Tcp(address)) => Ok(Endpoint::Tcp(address)),
-        Err(_) => problem("write an IP address and a port, as in 127.0.0.1:8080 or [::1]:8080, or unix:/path"),
+        Err(_) => parse_name(text).map_or_else(|advice| problem(&advice), Ok),
     }
+}
+
+/// Parses the name of a host and a port. The error is what to write.
+fn parse_name(text: &str) -> Result<Endpoint, String> {
+    let general =
+        || "write an address or a name with a port, as in 127.0.0.1:8080 or backend:8080, or unix:/path".to_owned();
+    let (host, port) = match text.rsplit_once(':') {
+        // A Unix socket with a mistake.
+        Some(("unix", _)) => return Err(general()),
+        Some((host, port)) if is_host_name(host) && is_number(port) => (host, port),
+        None if is_host_name(text) => return Err(format!("add a port: {text}:80")),
+        _ => return Err(general()),
+    };
+    match port.parse() {
+        Ok(port) if port > 0 => Ok(Endpoint::Name { host: host.to_ascii_lowercase(), port }),
+        _ => Err("write a port from 1 to 65535".to_owned()),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a text may be the name of a host. A name whose last label is a number would be an IP address with a mistake.
+fn is_host_name(text: &str) -> bool {
+    let is_label_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_label_byte);
+    let name = text.strip_suffix('.').unwrap_or(text);
+    name.len() <= HOST_NAME_BYTES
+        && name.split('.').all(is_label)
+        && name.rsplit('.').next().is_some_and(|label| !is_number(label))
 }
 
 /// Parses an address. The error is a whole sentence: what is wrong, and what to write.
@@ -142,7 +185,6 @@ fn parse_abstract(name: &str) -> Result<Address, String> {
 
 /// Advice for a text that is not an address: the address that was probably meant.
 fn advice(text: &str) -> String {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_port = |text: &str| is_number(text) && text.parse::<u16>().is_ok();
     if is_port(text) {
         return format!("write *:{text} or 127.0.0.1:{text}");
@@ -233,17 +275,33 @@ mod tests {
     }
 
     #[test]
+    fn a_host_name_has_no_case() {
+        assert_eq!("BackEnd:80".parse::<Endpoint>(), "backend:80".parse());
+    }
+
+    #[test]
     fn an_endpoint_is_one_machine_and_port() {
-        for text in ["127.0.0.1:8080", "[::1]:80", "unix:/run/x.sock", "unix:@x"] {
+        for text in ["127.0.0.1:8080", "[::1]:80", "localhost:80", "a-b_c.d3.example.:1", "unix:/run/x.sock", "unix:@x"]
+        {
             assert_eq!(text.parse::<Endpoint>().expect(text).to_string(), text);
         }
         let cases = [
             ("*:80", "name one machine, as in 127.0.0.1:8080"),
             ("[::]:80", "name one machine"),
             ("127.0.0.1:0", "write a port from 1 to 65535"),
-            ("127.0.0.1", "write an IP address and a port, as in 127.0.0.1:8080"),
-            ("localhost:80", "write an IP address and a port"),
-            ("unix:x", "write an IP address and a port, as in 127.0.0.1:8080 or [::1]:8080, or unix:/path"),
+            ("127.0.0.1", "write an address or a name with a port, as in 127.0.0.1:8080 or backend:8080"),
+            ("10.0.0.256:80", "write an address or a name with a port"),
+            ("backend", "add a port: backend:80"),
+            ("backend:0", "write a port from 1 to 65535"),
+            ("backend:65536", "write a port from 1 to 65535"),
+            ("backend:+80", "write an address or a name with a port"),
+            ("backend:80/", "write an address or a name with a port"),
+            ("unix:80", "write an address or a name with a port"),
+            ("back end:80", "write an address or a name with a port"),
+            ("a..b:80", "write an address or a name with a port"),
+            (".:80", "write an address or a name with a port"),
+            (":80", "write an address or a name with a port"),
+            ("unix:x", "write an address or a name with a port, as in 127.0.0.1:8080 or backend:8080, or unix:/path"),
         ];
         for (text, expected) in cases {
             let error = text.parse::<Endpoint>().expect_err(text).to_string();

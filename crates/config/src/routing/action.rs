@@ -227,6 +227,10 @@ mod tests {
             ),
             (r#"{"proxy": "http://[::1]:80"}"#, ActionKind::Proxy(endpoint("[::1]:80"), ProxySettings::default())),
             (
+                r#"{"proxy": "http://backend.internal:8080"}"#,
+                ActionKind::Proxy(endpoint("backend.internal:8080"), ProxySettings::default()),
+            ),
+            (
                 r#"{"proxy": "http://unix:/run/x"}"#,
                 ActionKind::Proxy(endpoint("unix:/run/x"), ProxySettings::default()),
             ),
@@ -333,8 +337,8 @@ mod tests {
             ),
             (
                 r#"{"proxy": "http://localhost:80/"}"#,
-                "/proxy: \"localhost:80/\" is not an address to connect to; write an IP address and a port, \
-                 as in 127.0.0.1:8080 or [::1]:8080, or unix:/path"
+                "/proxy: \"localhost:80/\" is not an address to connect to; write an address or a name with a port, \
+                 as in 127.0.0.1:8080 or backend:8080, or unix:/path"
                     .into(),
             ),
             (

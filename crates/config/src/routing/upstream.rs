@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn servers_keep_their_order_and_weight() {
-        let json = r#"{"servers": {"unix:/x": {"weight": 0.5}, "[::1]:9": {}, "10.0.0.1:8": {"weight": 0}}}"#;
-        let expected = [("unix:/x", 0.5), ("[::1]:9", 1.0), ("10.0.0.1:8", 0.0)];
+        let json = r#"{"servers": {"unix:/x": {"weight": 0.5}, "backend:9": {}, "10.0.0.1:8": {"weight": 0}}}"#;
+        let expected = [("unix:/x", 0.5), ("backend:9", 1.0), ("10.0.0.1:8", 0.0)];
         assert_eq!(parse(json), Ok(expected.map(|(endpoint, weight)| (endpoint.to_owned(), weight)).to_vec()));
     }
 
@@ -105,9 +105,8 @@ mod tests {
                 "/servers/127.0.0.1:1/weight: expected a number (write 0 to 1000000), found the string \"1\"",
             ),
             (
-                r#"{"servers": {"localhost:1": {}}}"#,
-                "/servers/localhost:1: \"localhost:1\" is not an address to connect to; write an IP address and a \
-                 port, as in 127.0.0.1:8080 or [::1]:8080, or unix:/path",
+                r#"{"servers": {"localhost": {}}}"#,
+                "/servers/localhost: \"localhost\" is not an address to connect to; add a port: localhost:80",
             ),
             (
                 r#"{"servers": {"[::1]:1": {}, "[0::1]:1": {}}}"#,

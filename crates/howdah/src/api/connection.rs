@@ -105,6 +105,10 @@ impl ControlApi {
                     let stream = TcpStream::connect(address).await.map_err(|error| self.unreachable(&error))?;
                     return self.exchange(stream, request).await;
                 }
+                Endpoint::Name { host, port } => {
+                    let connected = TcpStream::connect((host.as_str(), *port)).await;
+                    return self.exchange(connected.map_err(|error| self.unreachable(&error))?, request).await;
+                }
                 Endpoint::Unix(path) => UnixStream::connect(path).await,
                 Endpoint::Abstract(name) => UnixStream::connect(format!("\0{name}")).await,
             };

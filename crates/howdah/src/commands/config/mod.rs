@@ -1,6 +1,7 @@
 //! `howdah config`: reads, changes and checks a configuration, whole or by path.
 
 mod edit;
+mod host_names;
 
 use crate::api::{ApiOptions, ControlApi, config_url, parse_config_path};
 use crate::commands::supervisor::become_supervisor;
@@ -156,6 +157,7 @@ fn check(file: &Path, state_dir: Option<PathBuf>) -> Result<(), String> {
         Ok(configuration) => {
             configuration.warnings.iter().for_each(|warning| output::print_error(&format!("warning: {warning}")));
             if let Some(state_dir) = state_dir {
+                host_names::check(&configuration).map_err(|problem| format!("{}: {problem}", source.name))?;
                 return become_supervisor(&Start {
                     configuration: Some(source.text()),
                     account: None,

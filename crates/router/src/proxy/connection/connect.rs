@@ -1,14 +1,16 @@
 //! Connects to an upstream, with a timeout.
 
 use crate::net::transport::Transport;
+use crate::proxy::connection::known_addresses::KnownAddresses;
 use crate::proxy::connection::socket::UpstreamSocket;
 use howdah_config::Endpoint;
 use howdah_protocol::refused_descriptors::refuse_descriptors;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixSocket};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// The pause before a retry when the backlog of a Unix socket is full. For TCP the kernel retries.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
@@ -26,23 +28,56 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// When no server listens there, or none answers in time.
-pub async fn connect(endpoint: &Endpoint, limit: Duration) -> Result<UpstreamSocket, ConnectError> {
-    match timeout(limit, connect_without_timeout(endpoint)).await {
+pub async fn connect(
+    endpoint: &Endpoint,
+    known: &KnownAddresses,
+    limit: Duration,
+) -> Result<UpstreamSocket, ConnectError> {
+    let deadline = Instant::now() + limit;
+    match timeout_at(deadline, connect_before(endpoint, known, deadline)).await {
         Err(_) => Err(ConnectError::Timeout(limit)),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => Err(ConnectError::Timeout(limit)),
         Ok(result) => result.map(UpstreamSocket::new).map_err(ConnectError::Refused),
     }
 }
 
-async fn connect_without_timeout(endpoint: &Endpoint) -> io::Result<Transport> {
+async fn connect_before(endpoint: &Endpoint, known: &KnownAddresses, deadline: Instant) -> io::Result<Transport> {
     match endpoint {
-        Endpoint::Tcp(address) => {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            Ok(Transport::Tcp(stream))
+        Endpoint::Tcp(address) => connect_tcp(address).await,
+        Endpoint::Name { host, port } => {
+            let addresses = known.of(host, *port).await?;
+            let result = connect_any(&addresses, deadline).await;
+            if result.is_ok() {
+                return result;
+            }
+            known.expire();
+            // The server may have moved since its name was resolved.
+            let resolved = known.of(host, *port).await?;
+            if resolved == addresses { result } else { connect_any(&resolved, deadline).await }
         }
         Endpoint::Unix(path) => connect_unix(path.as_os_str().as_encoded_bytes()).await,
         Endpoint::Abstract(name) => connect_unix(format!("\0{name}").as_bytes()).await,
     }
+}
+
+/// Connects to the first address that accepts. Each has an equal part of the time that is left.
+async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<Transport> {
+    let mut result = Err(io::Error::other("the name has no address"));
+    for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+        let part = deadline.saturating_duration_since(Instant::now()) / left;
+        result = match timeout(part, connect_tcp(address)).await {
+            Ok(Ok(transport)) => return Ok(transport),
+            Ok(Err(error)) => Err(io::Error::new(error.kind(), format!("{address}: {error}"))),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+    }
+    result
+}
+
+async fn connect_tcp(address: &SocketAddr) -> io::Result<Transport> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(Transport::Tcp(stream))
 }
 
 /// A path that begins with NUL is an abstract name.

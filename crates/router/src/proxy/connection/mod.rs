@@ -5,6 +5,7 @@
 //!   response's head
 
 pub mod connect;
+mod known_addresses;
 mod line_ends;
 pub mod pool;
 pub mod socket;

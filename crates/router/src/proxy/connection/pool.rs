@@ -5,6 +5,7 @@
 //! use. `retry` handles a connection that is closed at the moment of its use.
 
 use crate::proxy::connection::connect::{ConnectError, connect};
+use crate::proxy::connection::known_addresses::KnownAddresses;
 use crate::proxy::connection::socket::SocketProgress;
 use crate::proxy::request_body::RequestBody;
 use crate::proxy::retry::IDLE_TIMEOUT;
@@ -35,6 +36,8 @@ pub struct ConnectionPool {
     pub endpoint: Endpoint,
     idle: RefCell<Vec<UpstreamConnection>>,
     down_until: Cell<Option<Instant>>,
+    /// Of an endpoint with a host name.
+    addresses: KnownAddresses,
 }
 
 /// A connection to an upstream. Dropping it closes it.
@@ -53,7 +56,12 @@ pub struct UpstreamConnection {
 impl ConnectionPool {
     /// A pool without connections.
     pub fn new(endpoint: &Endpoint) -> ConnectionPool {
-        ConnectionPool { endpoint: endpoint.clone(), idle: RefCell::default(), down_until: Cell::default() }
+        ConnectionPool {
+            endpoint: endpoint.clone(),
+            idle: RefCell::default(),
+            down_until: Cell::default(),
+            addresses: KnownAddresses::default(),
+        }
     }
 
     /// Takes an idle connection that was used within this time.
@@ -74,7 +82,7 @@ impl ConnectionPool {
     /// # Errors
     /// When no server listens there, or none answers in time.
     pub async fn connect(&self, limit: Duration) -> Result<UpstreamConnection, ConnectError> {
-        let stream = connect(&self.endpoint, limit).await?;
+        let stream = connect(&self.endpoint, &self.addresses, limit).await?;
         let progress = stream.progress();
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES)
@@ -122,7 +130,7 @@ impl ConnectionPool {
         let now = Instant::now();
         let mut idle = self.idle.borrow_mut();
         idle.retain(|connection| connection.is_usable(now));
-        !idle.is_empty() || self.is_down()
+        !idle.is_empty() || self.is_down() || self.addresses.are_known()
     }
 
     fn keep(&self, mut connection: UpstreamConnection) {

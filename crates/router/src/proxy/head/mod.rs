@@ -74,6 +74,7 @@ impl Outgoing<'_> {
         let authority = self.request.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
         authority.or_else(|| self.request.headers.get(HOST).cloned()).unwrap_or_else(|| match endpoint {
             Endpoint::Tcp(address) => HeaderValue::from_str(&address.to_string()).expect("an address is visible ASCII"),
+            Endpoint::Name { .. } => HeaderValue::from_str(&endpoint.to_string()).expect("a name is visible ASCII"),
             Endpoint::Unix(_) | Endpoint::Abstract(_) => HeaderValue::from_static("localhost"),
         })
     }
