@@ -1,5 +1,5 @@
-//! Addresses: an IP address and port or a Unix socket, to listen on ([`Address`]) or to connect to ([`Endpoint`], which may
-//! also be a host name and port).
+//! Addresses: an IP address and port or a Unix socket, to listen on ([`Address`]) or to connect to ([`Endpoint`], which
+//! may also be a host name and port).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

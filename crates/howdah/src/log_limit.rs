@@ -1,11 +1,11 @@
-//! Limits how many log lines of one kind are written: a client, a script or an upstream can cause the same warning thousands
-//! of times a second, and would hide all others and fill the disk.
+//! Limits how many log lines of one kind are written: a client, a script or an upstream can cause the same warning
+//! thousands of times a second, and would hide all others and fill the disk.
 //!
 //! A kind is a line in howdah's source, together with the application or the upstream that the line is about: that of a
-//! field, of the current request, or of the first name in quotes. Of each kind, [`BURST`] lines are written in [`WINDOW`];
-//! the others are counted, and one line at the end of the window has their number and the last of them, with its fields.
-//! Only warnings and errors are limited: an operator requests the other levels. The warnings of a configuration are not
-//! limited either, because they all differ.
+//! field, of the current request, or of the first name in quotes. Of each kind, [`BURST`] lines are written in
+//! [`WINDOW`]; the others are counted, and one line at the end of the window has their number and the last of them,
+//! with its fields. Only warnings and errors are limited: an operator requests the other levels. The warnings of a
+//! configuration are not limited either, because they all differ.
 //!
 //! A thread writes the numbers. It starts with the first suppressed line, and exits when no window has one.
 
@@ -92,7 +92,8 @@ fn log(all: Vec<Suppressed>) {
     }
 }
 
-/// The application of the request that this thread works on, which the form of the lines adds; empty outside of requests.
+/// The application of the request that this thread works on, which the form of the lines adds; empty outside of
+/// requests.
 fn application_of_request() -> String {
     let application = howdah_router::current_request_fields().into_iter().find(|(name, _)| *name == APPLICATION);
     application.map(|(_, name)| name).unwrap_or_default()

@@ -1,9 +1,9 @@
 //! The control sockets between the supervisor and its children: JSON messages with descriptors.
 //!
-//! There is one `SOCK_SEQPACKET` pair for each child. A message is one packet of at most [`MESSAGE_BYTES`]; an end of file
-//! means that the other side is dead. A message of the supervisor may be longer: its text is then in a memfd, the first of
-//! the descriptors. The supervisor accepts no descriptor from a child: a read of it could block without end, and so could its
-//! end. The sockets do not block: both sides wait with poll(2) or in an event loop.
+//! There is one `SOCK_SEQPACKET` pair for each child. A message is one packet of at most [`MESSAGE_BYTES`]; an end of
+//! file means that the other side is dead. A message of the supervisor may be longer: its text is then in a memfd, the
+//! first of the descriptors. The supervisor accepts no descriptor from a child: a read of it could block without end,
+//! and so could its end. The sockets do not block: both sides wait with poll(2) or in an event loop.
 
 use crate::refused_descriptors::close_elsewhere;
 use rustix::fs::MemfdFlags;

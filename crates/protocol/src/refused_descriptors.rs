@@ -1,12 +1,12 @@
 //! Sockets whose peers cannot attach descriptors.
 //!
-//! A peer of a unix socket may attach descriptors to its bytes (SCM_RIGHTS). A reader that does not want them drops them
-//! within its read, and a read that drops the last reference to a TCP socket with unsent data and SO_LINGER waits for the
-//! time that the peer has chosen. Therefore each unix socket that reads from an untrusted peer refuses descriptors before it
-//! listens or connects: its peers get EPERM. Accepted sockets inherit that.
+//! A peer of a unix socket may attach descriptors to its bytes (SCM_RIGHTS). A reader that does not want them drops
+//! them within its read, and a read that drops the last reference to a TCP socket with unsent data and SO_LINGER waits
+//! for the time that the peer has chosen. Therefore each unix socket that reads from an untrusted peer refuses
+//! descriptors before it listens or connects: its peers get EPERM. Accepted sockets inherit that.
 //!
-//! Linux has the option since 6.16. With an older kernel, descriptors arrive: the supervisor closes them, and sockets that may
-//! hold some, on threads that only do this ([`close_elsewhere`]); `docs/isolation.md` states what is left.
+//! Linux has the option since 6.16. With an older kernel, descriptors arrive: the supervisor closes them, and sockets
+//! that may hold some, on threads that only do this ([`close_elsewhere`]); `docs/isolation.md` states what is left.
 
 use nix::libc;
 use nix::sys::socket::SetSockOpt;
@@ -77,8 +77,8 @@ impl Closers {
         Ok(Closers { queue: sender })
     }
 
-    /// Full queue: the descriptors stay open until the process exits. All threads have been blocked for long then. One more
-    /// open descriptor costs little, but a close on the caller's thread could block the caller as well.
+    /// Full queue: the descriptors stay open until the process exits. All threads have been blocked for long then. One
+    /// more open descriptor costs little, but a close on the caller's thread could block the caller as well.
     fn close(&self, descriptors: impl Send + 'static) {
         if let Err(TrySendError::Full(rejected)) = self.queue.try_send(Box::new(descriptors)) {
             std::mem::forget(rejected);

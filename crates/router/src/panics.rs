@@ -5,8 +5,8 @@
 //! - In a task that all connections of a thread need ([`spawn_essential`]), or in the event loop itself: the process
 //!   aborts, and the supervisor starts another router with the same listening sockets.
 //!
-//! The panic hook of the executable logs each panic as a bug, in one line. Builds with debug assertions panic or hang on
-//! request: [`inject`].
+//! The panic hook of the executable logs each panic as a bug, in one line. Builds with debug assertions panic or hang
+//! on request: [`inject`].
 
 use howdah_background_writer::standard_error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,8 +23,8 @@ pub struct Panicked;
 /// Aborts the process if it is dropped by a panic: without this thread or task, connections would hang.
 pub struct AbortOnPanic;
 
-/// Where a test makes the router fail, as `POINT=PATH`: at this point of a request for this path, of `configuration N`, or of
-/// the N-th `sweep N` of a thread. At the point `hang`, the thread sleeps without end; at all others it panics.
+/// Where a test makes the router fail, as `POINT=PATH`: at this point of a request for this path, of `configuration N`,
+/// or of the N-th `sweep N` of a thread. At the point `hang`, the thread sleeps without end; at all others it panics.
 const VARIABLE: &str = "HOWDAH_TEST_FAULT";
 /// How long an abort waits for a reader of the log, which may have stopped reading.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(1);

@@ -38,7 +38,7 @@ use std::process::ExitCode;
 pub use howdah_protocol::log_format::LogFormat;
 
 pub use boot::start::{SUPERVISOR_TITLE, Start};
-pub use control::changes::CONFIGURATION_WARNINGS;
+pub use control::warnings::CONFIGURATION_WARNINGS;
 pub use os::files::logs;
 pub use os::processes::spawn::ROUTER_TITLE;
 pub use os::{identity, system_error};

@@ -101,8 +101,8 @@ fn read_settings(node: &Node<'_>) -> Result<BTreeMap<String, String>, Error> {
     }
 }
 
-/// Reads an application's `type`: `php`, `php 8`, `php 8.2`. The third number of `php 8.2.36` is ignored: a distribution
-/// replaces one patch release by the next, and has only one of them.
+/// Reads an application's `type`: `php`, `php 8`, `php 8.2`. The third number of `php 8.2.36` is ignored: a
+/// distribution replaces one patch release by the next, and has only one of them.
 pub(crate) fn read_type(node: &Node<'_>) -> Result<Option<PhpVersion>, Error> {
     let text = node.string()?;
     let language = text.split(' ').next().unwrap_or_default();

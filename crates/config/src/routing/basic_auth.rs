@@ -12,7 +12,8 @@ pub(crate) const OPTIONS: Options = Options { known: &["realm", "users", "user_f
 /// The users of an action. There is a user or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BasicAuth {
-    /// The name of the protected part, which browsers may show: visible ASCII and spaces, without quotes and backslashes.
+    /// The name of the protected part, which browsers may show: visible ASCII and spaces, without quotes and
+    /// backslashes.
     pub realm: String,
     /// The users by name. A name has no colon and no control character.
     pub users: BTreeMap<String, PasswordHash>,

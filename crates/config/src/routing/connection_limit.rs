@@ -11,7 +11,8 @@ const MAX_REQUESTS: u32 = 1_000_000;
 pub struct ConnectionLimit {
     /// Distinguishes it from the other limits of the configuration, in the order of the text.
     pub index: usize,
-    /// The number of requests that are answered at the same time, from 1. With HTTP/1, this is the number of connections.
+    /// The number of requests that are answered at the same time, from 1. With HTTP/1, this is the number of
+    /// connections.
     pub requests: u32,
 }
 

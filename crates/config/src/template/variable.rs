@@ -52,16 +52,18 @@ pub enum TemplateVariable {
     Argument(String),
     /// `$cookie_NAME`: the first cookie with this name (in the case written).
     Cookie(String),
-    /// `$header_NAME`: a header of the request, the first one with this name. The name is in lower case, with dashes for underscores.
+    /// `$header_NAME`: a header of the request, the first one with this name. The name is in lower case, with dashes
+    /// for underscores.
     Header(String),
-    /// `$response_header_NAME`: a header of the response, the first one with this name. The name is in lower case, with dashes for underscores.
+    /// `$response_header_NAME`: a header of the response, the first one with this name. The name is in lower case, with
+    /// dashes for underscores.
     ResponseHeader(String),
 }
 
 /// The values of variables for one request; the router implements it.
 pub trait Variables {
-    /// Appends the variable's value, or nothing if it is absent or not known yet. Returns whether it is present: a value
-    /// may be present and empty.
+    /// Appends the variable's value, or nothing if it is absent or not known yet. Returns whether it is present: a
+    /// value may be present and empty.
     fn write(&self, variable: &TemplateVariable, out: &mut String) -> bool;
 }
 

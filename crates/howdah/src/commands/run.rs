@@ -36,15 +36,15 @@ pub struct RunOptions {
     /// The folder of temporary files.
     #[arg(long, value_name = "DIR")]
     tmp_dir: Option<PathBuf>,
-    /// If howdah starts as root: the user of applications without a user. Default: settings/user of the configuration, or
-    /// else www-data.
+    /// If howdah starts as root: the user of applications without a user. Default: settings/user of the configuration,
+    /// or else www-data.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// If howdah starts as root: their group. Default: the user's group.
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// If howdah starts as root: the user of the router. Default: howdah, with the group of --user besides its own, if there
-    /// is such a user; else as --user.
+    /// If howdah starts as root: the user of the router. Default: howdah, with the group of --user besides its own, if
+    /// there is such a user; else as --user.
     #[arg(long, value_name = "USER")]
     router_user: Option<String>,
 }

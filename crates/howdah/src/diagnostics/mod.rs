@@ -3,8 +3,8 @@
 //!
 //! A line about a request has the request's application, method, URI and client. See [`line_format`] for the two forms.
 //!
-//! A closed standard error is not a failure, and a reader that stops reading it does not block a server. A server limits
-//! similar lines ([`log_limit`]), and logs its own panics as bugs.
+//! A closed standard error is not a failure, and a reader that stops reading it does not block a server. A server
+//! limits similar lines ([`log_limit`]), and logs its own panics as bugs.
 
 mod line_format;
 

@@ -1,8 +1,8 @@
-//! The folder of opcache's lock file. opcache needs one at its start, by default `/tmp`, which an application with a root
-//! directory of its own may lack or not be allowed to write.
+//! The folder of opcache's lock file. opcache needs one at its start, by default `/tmp`, which an application with a
+//! root directory of its own may lack or not be allowed to write.
 //!
-//! A folder that a php.ini or an option names is used as it is. If no folder can be used, and opcache needs one, it ends the
-//! process. The folders are named on standard error before, and become a part of the error about the start.
+//! A folder that a php.ini or an option names is used as it is. If no folder can be used, and opcache needs one, it
+//! ends the process. The folders are named on standard error before, and become a part of the error about the start.
 
 use nix::unistd::{AccessFlags, access};
 

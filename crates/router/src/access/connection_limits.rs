@@ -4,39 +4,27 @@
 //! address, or the /64 of an IPv6 address. Clients on Unix sockets are not limited. Only clients with a request are in
 //! memory.
 
-use crate::access::client::network;
+use crate::access::client::{ClientMap, LimitedClient};
 use crate::once_per_minute::OncePerMinute;
 use crate::response::failure::Failure;
 use howdah_config::ConnectionLimit;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 /// The clients of all limits of a configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ConnectionLimits {
-    counts: Arc<Counts>,
+    /// The number of requests. It is at least 1.
+    counts: Arc<ClientMap<u32>>,
 }
 
 /// One counted request. Dropped with the request, it counts no more.
 #[derive(Debug)]
 pub struct CountedRequest {
-    counts: Arc<Counts>,
-    key: Key,
+    counts: Arc<ClientMap<u32>>,
+    client: LimitedClient,
 }
 
-/// A client, and the index of a limit.
-type Key = (IpAddr, usize);
-
-#[derive(Debug)]
-struct Counts {
-    /// The number of requests. It is at least 1.
-    shards: [Mutex<HashMap<Key, u32>>; SHARDS],
-    hasher: RandomState,
-}
-
-const SHARDS: usize = 16;
 /// `Retry-After`, in seconds: when a request will have ended is not known.
 const RETRY_AFTER: u32 = 1;
 
@@ -51,34 +39,18 @@ impl ConnectionLimits {
     /// 429 if this client has as many requests already.
     pub fn count(&self, limit: &ConnectionLimit, client: &str) -> Result<Option<CountedRequest>, Failure> {
         let Ok(address) = client.parse::<IpAddr>() else { return Ok(None) };
-        let key = (network(address), limit.index);
-        let mut counts = self.counts.shard(&key);
-        let count = counts.get(&key).copied().unwrap_or_default();
+        let client = LimitedClient::new(address, limit.index);
+        let mut counts = self.counts.shard(&client);
+        let count = counts.get(&client).copied().unwrap_or_default();
         if count >= limit.requests {
             drop(counts);
-            if REFUSED.is_due(key.0) {
+            if REFUSED.is_due(client.network) {
                 tracing::warn!(limit = limit.requests, "a client exceeds \"connection_limit\"; answering 429");
             }
             return Err(Failure::TooManyRequests { retry_after: RETRY_AFTER });
         }
-        counts.insert(key, count + 1);
-        Ok(Some(CountedRequest { counts: Arc::clone(&self.counts), key }))
-    }
-}
-
-impl Default for ConnectionLimits {
-    fn default() -> ConnectionLimits {
-        let shards = std::array::from_fn(|_| Mutex::default());
-        ConnectionLimits { counts: Arc::new(Counts { shards, hasher: RandomState::new() }) }
-    }
-}
-
-// === impl Counts ===
-
-impl Counts {
-    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, u32>> {
-        // The map is complete at any time.
-        self.shards[self.hasher.hash_one(key) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        counts.insert(client, count + 1);
+        Ok(Some(CountedRequest { counts: Arc::clone(&self.counts), client }))
     }
 }
 
@@ -86,10 +58,10 @@ impl Counts {
 
 impl Drop for CountedRequest {
     fn drop(&mut self) {
-        let mut counts = self.counts.shard(&self.key);
-        match counts.get_mut(&self.key) {
+        let mut counts = self.counts.shard(&self.client);
+        match counts.get_mut(&self.client) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(counts.remove(&self.key)),
+            _ => drop(counts.remove(&self.client)),
         }
     }
 }
@@ -114,7 +86,7 @@ mod tests {
         let third = count(&TWO, "192.0.2.1").expect("free again");
         assert_eq!(count(&TWO, "192.0.2.1").expect_err("refused"), refused);
         drop((first, third));
-        assert!(limits.counts.shards.iter().all(|shard| shard.lock().unwrap().is_empty()), "nothing is left");
+        assert!(limits.counts.shard_lengths().all(|length| length == 0), "nothing is left");
     }
 
     #[test]

@@ -4,24 +4,19 @@
 //! client is an IPv4 address, or the /64 of an IPv6 address. Clients on Unix sockets are not limited. The memory is
 //! bounded: beyond that, first the clients that may send freely are forgotten, then all of a shard.
 
-use crate::access::client::network;
+use crate::access::client::{ClientMap, LimitedClient};
 use crate::response::failure::Failure;
 use howdah_config::RateLimit;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The clients of all limits of a configuration.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RateLimits {
-    /// By client and index of the limit: when the limit is unused again.
-    shards: [Mutex<HashMap<(IpAddr, usize), Instant>>; SHARDS],
-    hasher: RandomState,
+    /// When the limit is unused again.
+    unused: ClientMap<Instant>,
 }
 
-const SHARDS: usize = 16;
 /// The number of clients that one shard keeps.
 const MAX_CLIENTS: usize = 8192;
 
@@ -40,18 +35,16 @@ impl RateLimits {
     }
 
     fn count_at(&self, limit: &RateLimit, client: IpAddr, now: Instant) -> Result<(), Failure> {
-        let key = (network(client), limit.index);
-        let shard = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
-        // The map is complete at any time.
-        let mut clients = shard.lock().unwrap_or_else(PoisonError::into_inner);
-        if clients.len() >= MAX_CLIENTS && !clients.contains_key(&key) {
+        let client = LimitedClient::new(client, limit.index);
+        let mut clients = self.unused.shard(&client);
+        if clients.len() >= MAX_CLIENTS && !clients.contains_key(&client) {
             clients.retain(|_, unused| *unused > now);
             if clients.len() >= MAX_CLIENTS {
                 clients.clear();
             }
         }
         let interval = limit.per / limit.requests;
-        let unused = clients.entry(key).or_insert(now);
+        let unused = clients.entry(client).or_insert(now);
         let after = (*unused).max(now) + interval;
         let wait = (after - now).saturating_sub(limit.per);
         if wait > Duration::ZERO {
@@ -59,12 +52,6 @@ impl RateLimits {
         }
         *unused = after;
         Ok(())
-    }
-}
-
-impl Default for RateLimits {
-    fn default() -> RateLimits {
-        RateLimits { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
     }
 }
 
@@ -116,6 +103,6 @@ mod tests {
         for client in 0..200_000_u32 {
             let _ = limits.count_at(&PER_MINUTE, IpAddr::V4(client.into()), now);
         }
-        assert!(limits.shards.iter().all(|shard| shard.lock().unwrap().len() <= MAX_CLIENTS));
+        assert!(limits.unused.shard_lengths().all(|length| length <= MAX_CLIENTS));
     }
 }

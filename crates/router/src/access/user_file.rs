@@ -1,7 +1,7 @@
 //! Files with users, as `htpasswd` writes them: `NAME:HASH`, a line each.
 //!
-//! A file is read when a configuration is applied, and again when it was changed; a file that cannot be read then has no
-//! valid password. A line that is not valid is left out, with a line in the log.
+//! A file is read when a configuration is applied, and again when it was changed; a file that cannot be read then has
+//! no valid password. A line that is not valid is left out, with a line in the log.
 
 use howdah_config::{Configuration, PasswordHash};
 use std::collections::HashMap;

@@ -42,8 +42,9 @@ const MAX_PASSES: usize = 255;
 /// Finds the action for a request, and rewrites the subject on the way.
 ///
 /// # Errors
-/// 404 if no step matches, 429 for a client that sends too many requests, or has too many that are being answered, 503 if too many passwords are being verified, 403 for a file that may not be served, 500 for
-/// passes without end, 503 for a listener that was removed.
+/// 404 if no step matches, 429 for a client that sends too many requests, or has too many that are being answered, 503
+/// if too many passwords are being verified, 403 for a file that may not be served, 500 for passes without end, 503 for
+/// a listener that was removed.
 pub async fn choose<'v>(
     dispatcher: &Dispatcher,
     view: &'v View,

@@ -2,8 +2,8 @@
 //!
 //! `X-Accel-Redirect` has a path below a configured prefix, `X-Sendfile` a path of the file system. The file is found,
 //! confined and sent as one of a `share`: below the configured folder only, also through symbolic links, without dot
-//! files and PHP sources. Of the script's headers all stay, except those that describe the bytes of its own body. A file
-//! that cannot be sent is answered 404, or 403, with a line in the log.
+//! files and PHP sources. Of the script's headers all stay, except those that describe the bytes of its own body. A
+//! file that cannot be sent is answered 404, or 403, with a line in the log.
 
 use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::view::View;

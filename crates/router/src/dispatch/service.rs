@@ -119,7 +119,7 @@ async fn respond(
         None if log.skips(|| as_sent(&subject), response.status()) => None,
         None => {
             let answered = subject.answered(response.status(), response.headers());
-            log.entry(&answered.framed(framing::of(&parts, &response)), origin.since)
+            log.entry(&answered.framed(&|| framing::of(&parts, &response)), origin.since)
         }
     });
     response.map(|body| body.ends_request(clock, entry, Some(context)))

@@ -35,7 +35,8 @@ use std::task::{Context, Poll};
 use tokio_rustls::server::TlsStream;
 
 /// With more connections than this on a thread, connections between two requests give their buffers back: hyper keeps
-/// two of 8 KiB for each. And a request that waits keeps a copy of its head, and no buffer. (With fewer connections, the cost of new buffers for each request exceeds the saved memory.)
+/// two of 8 KiB for each. And a request that waits keeps a copy of its head, and no buffer. (With fewer connections,
+/// the cost of new buffers for each request exceeds the saved memory.)
 const CONNECTIONS_WITH_BUFFERS: u64 = 256;
 
 /// How one run of hyper on a connection ended.

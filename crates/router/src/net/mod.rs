@@ -1,6 +1,7 @@
 //! The network below HTTP: listening sockets, accepted connections, TLS, and the end of a connection.
 //!
-//! - `accept`: accepts from listening sockets; `connection_limit`: while there are descriptors for more; `shortage`: how long
+//! - `accept`: accepts from listening sockets; `connection_limit`: while there are descriptors for more; `shortage`:
+//!   how long
 //!   there have been none
 //! - `transport`, `socket`: a connection's bytes, plain or in TLS; `peer`: the names of both ends
 //! - `tls`: certificates, policies, handshakes

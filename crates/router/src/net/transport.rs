@@ -54,8 +54,8 @@ impl Transport {
         Ok((length > 0).then_some(first[0]))
     }
 
-    /// Makes the end of the connection a reset: the client cannot take it for the end of a response. (A unix socket has no
-    /// resets.)
+    /// Makes the end of the connection a reset: the client cannot take it for the end of a response. (A unix socket has
+    /// no resets.)
     pub fn reset_at_end(&self) {
         if let Transport::Tcp(stream) = self {
             let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));

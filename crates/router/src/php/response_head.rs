@@ -1,8 +1,8 @@
 //! The head of a script's response, as the head of an HTTP response.
 //!
-//! The framing of the body, and the connection, are howdah's: a script's `Transfer-Encoding`, `Connection` and `Upgrade`
-//! are left out, and a wrong `Content-Length` is too. Headers that HTTP does not allow are left out, and logged with one line
-//! for the response. A head that HTTP does not allow, or with too many headers, is answered 502.
+//! The framing of the body, and the connection, are howdah's: a script's `Transfer-Encoding`, `Connection` and
+//! `Upgrade` are left out, and a wrong `Content-Length` is too. Headers that HTTP does not allow are left out, and
+//! logged with one line for the response. A head that HTTP does not allow, or with too many headers, is answered 502.
 
 use crate::php::port::Started;
 use crate::response::failure::Failure;

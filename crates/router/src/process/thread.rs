@@ -282,8 +282,8 @@ impl Acceptor for Thread {
         permit
     }
 
-    /// Another process of the same user may have lowered the limit of descriptors (prlimit). If that lasts, connections would
-    /// wait until the router is replaced. A shortage under load passes, and is only logged.
+    /// Another process of the same user may have lowered the limit of descriptors (prlimit). If that lasts, connections
+    /// would wait until the router is replaced. A shortage under load passes, and is only logged.
     fn cannot_accept(&self, error: &io::Error) {
         if Errno::from_io_error(error) != Some(Errno::MFILE) {
             return;

@@ -56,7 +56,7 @@ pub struct Answered<'a> {
     subject: &'a Subject<'a>,
     status: StatusCode,
     headers: &'a HeaderMap,
-    framing: ResponseFraming,
+    framing: Option<&'a dyn Fn() -> ResponseFraming>,
 }
 
 /// The headers that hyper writes, as far as the response does not have them.
@@ -127,8 +127,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The request with another path, which gets a slash at its beginning if it has none. As in NGINX Unit, the query of
-    /// the request stays, and one of the rewrite is dropped.
+    /// The request with another path, which gets a slash at its beginning if it has none. As in NGINX Unit, the query
+    /// of the request stays, and one of the rewrite is dropped.
     ///
     /// # Errors
     /// For a target that is not a path. A variable may make it so.
@@ -144,7 +144,7 @@ impl<'a> Subject<'a> {
 
     /// The request with the head of its response.
     pub fn answered(&'a self, status: StatusCode, headers: &'a HeaderMap) -> Answered<'a> {
-        Answered { subject: self, status, headers, framing: ResponseFraming::default() }
+        Answered { subject: self, status, headers, framing: None }
     }
 
     /// The query as it came.
@@ -244,11 +244,11 @@ impl Variables for Subject<'_> {
 
 // === impl Answered ===
 
-impl Answered<'_> {
-    /// The same, with the headers that hyper writes.
+impl<'a> Answered<'a> {
+    /// The same, with the headers that hyper writes: they are determined when a template needs one of them.
     #[must_use]
-    pub fn framed(self, framing: ResponseFraming) -> Self {
-        Self { framing, ..self }
+    pub fn framed(self, framing: &'a dyn Fn() -> ResponseFraming) -> Self {
+        Self { framing: Some(framing), ..self }
     }
 
     fn write_header(&self, name: &str, out: &mut String) -> bool {
@@ -256,11 +256,12 @@ impl Answered<'_> {
             out.push_str(&String::from_utf8_lossy(value.as_bytes()));
             return true;
         }
+        let framing = self.framing.map(|framing| framing()).unwrap_or_default();
         let text = match name {
-            "content-length" => self.framing.content_length.map(|length| Cow::Owned(length.to_string())),
-            "connection" => self.framing.connection.map(Cow::Borrowed),
-            "transfer-encoding" => self.framing.transfer_encoding.map(Cow::Borrowed),
-            "date" if self.framing.has_date => Some(Cow::Owned(httpdate::fmt_http_date(SystemTime::now()))),
+            "content-length" => framing.content_length.map(|length| Cow::Owned(length.to_string())),
+            "connection" => framing.connection.map(Cow::Borrowed),
+            "transfer-encoding" => framing.transfer_encoding.map(Cow::Borrowed),
+            "date" if framing.has_date => Some(Cow::Owned(httpdate::fmt_http_date(SystemTime::now()))),
             _ => None,
         };
         out.push_str(text.as_deref().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! Responses without content of their own: the action `return`, redirects from a folder to its index, and the question for
-//! a password.
+//! Responses without content of their own: the action `return`, redirects from a folder to its index, and the question
+//! for a password.
 
 use crate::response::failure::{self, Failure};
 use bytes::Bytes;

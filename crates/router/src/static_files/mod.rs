@@ -7,9 +7,9 @@
 //! `conditional` and `range`, `respond`, `body` and `read`; `mime` determines content types.
 //!
 //! A path that leads to nothing that may be sent is [`ShareOutcome::NotFound`], whatever the reason: an answer must not
-//! distinguish a hidden file from a missing one. A path whose type is not served is [`ShareOutcome::OtherType`], whether
-//! there is a file or not. Trouble on our side (no descriptors left, a broken disk) is a 503 or
-//! 500, and an error in the log with the path.
+//! distinguish a hidden file from a missing one. A path whose type is not served is [`ShareOutcome::OtherType`],
+//! whether there is a file or not. Trouble on our side (no descriptors left, a broken disk) is a 503 or 500, and an
+//! error in the log with the path.
 
 mod body;
 mod cache;

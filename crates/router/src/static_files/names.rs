@@ -1,11 +1,12 @@
 //! The names of files that are never sent: dot files, and PHP sources with their backups.
 //!
-//! Pure functions of a normalised path ([`RequestPath`](crate::request::path::RequestPath)). They refuse too much rather than too
-//! little: `x.php.`, `x.php ` and `X.PHP/` count as PHP sources, because some other server or file system may think so, and
-//! so do the copies that editors, version control and operators leave: `x.php~`, `x.php.bak`, `#x.php#`, `x.php_old`.
+//! Pure functions of a normalised path ([`RequestPath`](crate::request::path::RequestPath)). They refuse too much
+//! rather than too little: `x.php.`, `x.php ` and `X.PHP/` count as PHP sources, because some other server or file
+//! system may think so, and so do the copies that editors, version control and operators leave: `x.php~`, `x.php.bak`,
+//! `#x.php#`, `x.php_old`.
 
-/// The last extensions of files that a site publishes, also if PHP made them: `x.php.html`. Any other one behind PHP's is a
-/// copy of a source.
+/// The last extensions of files that a site publishes, also if PHP made them: `x.php.html`. Any other one behind PHP's
+/// is a copy of a source.
 const PUBLISHED: [&str; 38] = [
     "aac", "avif", "css", "eot", "flac", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "json", "m4a", "m4v", "map",
     "md", "mjs", "mov", "mp3", "mp4", "oga", "ogg", "ogv", "opus", "otf", "pdf", "png", "svg", "ttf", "txt", "wav",
@@ -17,9 +18,9 @@ pub(super) fn is_hidden(relative_path: &str) -> bool {
     relative_path.split('/').any(|segment| segment.starts_with('.') && segment != ".well-known")
 }
 
-/// Whether the last segment of the path names a PHP source, or a copy of one: one of its extensions is PHP's, and the last
-/// one is not [`PUBLISHED`]. A path that ends in a slash names a folder, mostly: only its last extension counts, because
-/// `www.php.net/` is no copy of a source.
+/// Whether the last segment of the path names a PHP source, or a copy of one: one of its extensions is PHP's, and the
+/// last one is not [`PUBLISHED`]. A path that ends in a slash names a folder, mostly: only its last extension counts,
+/// because `www.php.net/` is no copy of a source.
 pub(super) fn is_php_source(path: &str) -> bool {
     let trimmed = path.trim_end_matches(['/', '.', ' ']);
     let is_folder = path[trimmed.len()..].contains('/');

@@ -1,8 +1,8 @@
 //! The control API's socket: HTTP/1.1, one request for each connection, on a unix socket or a loopback port.
 //!
-//! Both are only for howdah's user and root. A unix socket's file is 0600, and the kernel names the user at the other end; on
-//! a port, the kernel's tables do. Each request goes to the event loop as a [`ControlRequest`]. A connection that cannot be accepted
-//! is logged, and the next one is awaited.
+//! Both are only for howdah's user and root. A unix socket's file is 0600, and the kernel names the user at the other
+//! end; on a port, the kernel's tables do. Each request goes to the event loop as a [`ControlRequest`]. A connection
+//! that cannot be accepted is logged, and the next one is awaited.
 
 use crate::api::answer::ApiAnswer;
 use crate::api::request::ControlRequest;

@@ -1,5 +1,5 @@
-//! `GET /status/applications/NAME/slow`: the end of an application's slow log. A thread of its own reads it, because the file
-//! system may hang.
+//! `GET /status/applications/NAME/slow`: the end of an application's slow log. A thread of its own reads it, because
+//! the file system may hang.
 
 use crate::api::answer::no_such_application;
 use crate::api::reply::{Reply, UNREADABLE};

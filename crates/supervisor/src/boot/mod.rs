@@ -8,10 +8,11 @@ use crate::api::control_socket::ControlListener;
 use crate::api::routes::Api;
 use crate::control::Control;
 use crate::control::change::Origin;
-use crate::control::changes::{Changes, UserSettings};
+use crate::control::changes::Changes;
 use crate::control::router::RouterHandle;
 use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
+use crate::control::warnings::ConfigurationWarnings;
 use crate::event_loop::Supervisor;
 use crate::generation::generations::Generations;
 use crate::os::files::pid_file::PidFile;
@@ -103,7 +104,8 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         listeners: Listeners::default(),
         certificates,
     };
-    let mut changes = Changes::new(state, defaults, UserSettings::of(&configuration.settings));
+    let warnings = ConfigurationWarnings::new(&configuration.settings, defaults.has_configuration);
+    let mut changes = Changes::new(state, defaults, warnings);
     changes.begin(document, configuration, origin, &[], Instant::now());
     Ok(Supervisor {
         signals,

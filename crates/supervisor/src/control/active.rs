@@ -60,7 +60,8 @@ impl ActiveConfiguration {
         known.find(|(known, _)| is_same(known)).map(|(_, access)| *access)
     }
 
-    /// The sockets that the other configuration has, too, with another access, and the access that they have in this one.
+    /// The sockets that the other configuration has, too, with another access, and the access that they have in this
+    /// one.
     pub fn other_access_than(&self, other: &ActiveConfiguration) -> impl Iterator<Item = (u64, SocketAccess)> {
         let access_in = |configuration: &ActiveConfiguration, id: u64| {
             let index = configuration.listeners.iter().position(|known| *known == id)?;

@@ -12,13 +12,14 @@ use crate::control::retries::Retries;
 use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
 use crate::control::warm_up::WarmUp;
+use crate::control::warnings::ConfigurationWarnings;
 use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::ChosenBy;
 use crate::plan::application::{Defaults, Plan, Strictness};
 use crate::plan::planning::{Planned, Planning};
 use crate::policy::pace::router_timeouts;
 use crate::store::state_directory::StateDirectory;
-use howdah_config::{Application, Configuration, Document, Settings};
+use howdah_config::{Application, Configuration, Document};
 use howdah_protocol::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::{Context, Poll};
@@ -32,10 +33,7 @@ pub struct Changes {
     /// Where the configuration is stored.
     state: Option<StateDirectory>,
     defaults: Defaults,
-    /// The user settings with which howdah started.
-    user_settings: UserSettings,
-    /// Several applications run, and one of them has the router's user.
-    shares_router_user: bool,
+    warnings: ConfigurationWarnings,
     /// Why the first configuration does not run.
     start_failure: Option<String>,
     /// Whether a check is complete, and found no failure.
@@ -57,13 +55,6 @@ pub struct EndedDeploy {
     pub rejected: BTreeMap<String, Vec<PinnedLink>>,
 }
 
-/// The settings about the user, which are read only when howdah starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UserSettings {
-    user: Option<String>,
-    group: Option<String>,
-}
-
 /// The meaning of a router's report that it has applied a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Configured {
@@ -75,10 +66,6 @@ pub enum Configured {
     Switched,
 }
 
-/// The target of a configuration's own warnings. They are all different, and there are only as many as an operator has
-/// caused: the log does not limit them.
-pub const CONFIGURATION_WARNINGS: &str = "howdah_supervisor::configuration_warnings";
-
 /// How many routers may die over a new configuration before the change fails.
 const MAX_ROUTERS_LOST: u32 = 3;
 
@@ -86,14 +73,13 @@ const MAX_ROUTERS_LOST: u32 = 3;
 
 impl Changes {
     /// Before the first configuration.
-    pub fn new(state: Option<StateDirectory>, defaults: Defaults, user_settings: UserSettings) -> Changes {
+    pub fn new(state: Option<StateDirectory>, defaults: Defaults, warnings: ConfigurationWarnings) -> Changes {
         Changes {
             active: ActiveConfiguration::empty(),
             change: None,
             state,
             defaults,
-            user_settings,
-            shares_router_user: false,
+            warnings,
             start_failure: None,
             is_checked: false,
             retries: Retries::default(),
@@ -407,8 +393,7 @@ impl Changes {
         listeners.extend(self.change.iter().flat_map(|change| &change.next.listeners));
         runtime.listeners.retain(&listeners);
         if switched.is_some() {
-            self.warn(runtime);
-            self.warn_of_shared_user(runtime);
+            self.warnings.log(&self.active, runtime);
             self.retire_idle_workers(runtime, now);
         }
         for (id, listener) in self.active.listeners.iter().zip(&self.active.configuration.listeners) {
@@ -588,46 +573,5 @@ impl Changes {
                 self.begin(Document::initial(), Configuration::default(), Origin::Fallback, &[], now);
             }
         }
-    }
-
-    /// Logs the parts of a new configuration that may surprise the user.
-    fn warn(&self, runtime: &Runtime) {
-        let configuration = &self.active.configuration;
-        configuration.warnings.iter().for_each(|warning| tracing::warn!(target: CONFIGURATION_WARNINGS, "{warning}"));
-        let threads = runtime.router.threads();
-        if configuration.settings.listen_threads.is_some_and(|wanted| wanted != u32::from(threads)) {
-            tracing::warn!("settings/listen_threads: {threads} threads run; restart howdah to change their number");
-        }
-        if self.user_settings != UserSettings::of(&configuration.settings) {
-            tracing::warn!("settings/user, settings/group: the router keeps its user; restart howdah to change it");
-        }
-    }
-
-    /// Warns if several applications run and one of them has the router's user, once it does: a single application can
-    /// harm only itself.
-    fn warn_of_shared_user(&mut self, runtime: &Runtime) {
-        let shares_user = |(_, id): &(&String, &u64)| {
-            runtime.generations.get(**id).is_some_and(|generation| runtime.router.has_user_of(generation.account()))
-        };
-        let names = self.active.generations.iter().filter(shares_user).map(|(name, _)| format!("{name:?}"));
-        let names: Vec<_> = names.filter(|_| self.active.generations.len() > 1).collect();
-        let shared_before = std::mem::replace(&mut self.shares_router_user, !names.is_empty());
-        if self.shares_router_user && !shared_before && self.defaults.has_configuration {
-            tracing::warn!(
-                "the router has the user of {}, whose code can stop it: run `adduser --system --group --no-create-home \
-                 howdah` and restart howdah, which gives the router its own user (see docs/isolation.md); or set another \
-                 \"user\"",
-                names.join(", ")
-            );
-        }
-    }
-}
-
-// === impl UserSettings ===
-
-impl UserSettings {
-    /// The user settings of a configuration.
-    pub fn of(settings: &Settings) -> UserSettings {
-        UserSettings { user: settings.user.clone(), group: settings.group.clone() }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! [`Control`] owns the parts and passes events from one to the other. Each part owns its state:
 //!
-//! - [`changes`]: the active configuration and the [change](change) in progress, with its [warm-up](warm_up)
+//! - [`changes`]: the active configuration and the [change](change) in progress, with its [warm-up](warm_up) and its
+//!   [warnings]
 //! - [`deploys`]: applications that are reloaded because [watching threads](watch) found a new release or file
 //! - [`runtime`]: the generations, the [router], the listening sockets, and what the router [is sent](hand_over) of them
 //! - [`shutdown`]: the [stages](stage) in which everything exits
@@ -23,6 +24,7 @@ pub mod runtime;
 mod shutdown;
 pub mod stage;
 pub mod warm_up;
+pub mod warnings;
 pub mod watch;
 
 use crate::generation::Generation;
@@ -170,7 +172,8 @@ impl Control {
         }
     }
 
-    /// Reaps all dead children, and notes whether the router is stopped. The messages that the dead sent are read first.
+    /// Reaps all dead children, and notes whether the router is stopped. The messages that the dead sent are read
+    /// first.
     pub fn reap(&mut self, now: Instant) {
         self.runtime.router.check_stopped(now);
         let dead: Vec<_> = std::iter::from_fn(reap::reap).collect();

@@ -1,10 +1,10 @@
 //! The router process: its start, its load, its silence, and its death.
 //!
 //! A router that misses a message is killed, because it would work with an incomplete state. A router that does not
-//! report its load, or does not apply a configuration in time, is killed as well, and so is one that signals have stopped for a
-//! second, all at once or in parts: a process of the same user can do that. A router that dies is started again, after a pause that grows if routers die
-//! young. A killed router that does not die, because a thread of it hangs in the kernel, counts as dead after
-//! [`KILLED_GRACE`]: no instruction of it runs any more.
+//! report its load, or does not apply a configuration in time, is killed as well, and so is one that signals have
+//! stopped for a second, all at once or in parts: a process of the same user can do that. A router that dies is started
+//! again, after a pause that grows if routers die young. A killed router that does not die, because a thread of it
+//! hangs in the kernel, counts as dead after [`KILLED_GRACE`]: no instruction of it runs any more.
 
 use crate::control::hand_over::{HandOver, Known};
 use crate::os::identity::{RouterAccount, UserAccount};

@@ -2,28 +2,22 @@
 //!
 //! [`Generation`] owns the parts and passes events from one to the other. Each part owns its state:
 //!
-//! - [`prototype`]: its [process](prototype_process), its start, its death, and whether it [answers](responsiveness)
+//! - [`prototype`]: its process, its start, its death, and whether it answers
 //! - [`worker_set`]: the workers, the channel, and the workers' deaths
-//! - [`scaling`]: how many workers there are, from which are [idle] and, with `auto`, what they [use](gauge)
+//! - [`scaling`]: how many workers there are, from which are idle and, with `auto`, what they use
 //! - [`overdue`]: requests that take too long; [`stopped_processes`]: those that a signal has stopped
 //! - [`profile`]: samples of where the time goes
-//! - [`boot_output`], [`worker_report`]: what the API shows of a generation
+//! - [`worker_report`]: what the API shows of a worker
 //! - [`generations`]: all of them
 //!
 //! When a worker dies, [`policy::workers`](crate::policy::workers) decides when the next one starts, and the prototype
 //! forks it on order. A prototype that dies is started again by the supervisor, on the same channel. Its workers become children of the supervisor, finish their requests and exit. A generation that never
 //! forked a worker does not start again: it reports its failure.
 
-mod automatic;
-pub mod boot_output;
-pub mod gauge;
 pub mod generations;
-mod idle;
 mod overdue;
 pub mod profile;
 pub mod prototype;
-mod prototype_process;
-mod responsiveness;
 mod scaling;
 mod stopped_processes;
 pub mod worker_report;
@@ -43,8 +37,7 @@ use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
 use howdah_protocol::router_messages::{GenerationBoot, ToRouter};
 use overdue::OverdueRequests;
 use profile::{ProfileOutcome, Profiler};
-use prototype::{BrokenRule, LoadedPhp, Prototype, PrototypeDeath};
-use prototype_process::BootResources;
+use prototype::{BootResources, BrokenRule, LoadedPhp, Prototype, PrototypeDeath};
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use scaling::Scaling;

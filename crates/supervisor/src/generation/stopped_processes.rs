@@ -1,8 +1,8 @@
 //! Processes of an application that a signal has stopped: a warning about each. Pure.
 //!
-//! Their user may stop them for a purpose, so they are left alone, unlike the router. A worker that is stopped holds its
-//! request, and neither its client nor the application's log shows the reason. Stops of less than [`CONFIRM`] are normal, as
-//! when a shell or a debugger starts.
+//! Their user may stop them for a purpose, so they are left alone, unlike the router. A worker that is stopped holds
+//! its request, and neither its client nor the application's log shows the reason. Stops of less than [`CONFIRM`] are
+//! normal, as when a shell or a debugger starts.
 
 use crate::os::processes::process::Process;
 use crate::policy::pace::heartbeat;

@@ -1,9 +1,9 @@
 //! The workers of a generation: their table, the channel that they share with the router, and their deaths.
 //!
-//! The router is notified of each worker's start and death, because it answers the request of a dead worker. Workers whose
-//! prototype has died are children of the supervisor. If the prototype died before it reported their pids, they are found
-//! by its process group. When a worker broke the channel's rules, all are killed, and none is started before all are dead; if
-//! that repeats, as with scripts that fork natively, after a growing delay.
+//! The router is notified of each worker's start and death, because it answers the request of a dead worker. Workers
+//! whose prototype has died are children of the supervisor. If the prototype died before it reported their pids, they
+//! are found by its process group. When a worker broke the channel's rules, all are killed, and none is started before
+//! all are dead; if that repeats, as with scripts that fork natively, after a growing delay.
 
 use crate::os::processes::process::{self, Process};
 use crate::policy::pace::Backoff;

@@ -126,8 +126,8 @@ impl RouterAccount {
     }
 
     /// The router's account beside applications that run as this one by default: for root the user [`ROUTER`], if it
-    /// exists, because code of an application could stop a router of its own user. The group of those applications is added:
-    /// static files, Unix sockets and folders may admit only this group.
+    /// exists, because code of an application could stop a router of its own user. The group of those applications is
+    /// added: static files, Unix sockets and folders may admit only this group.
     pub fn beside(default: &UserAccount) -> RouterAccount {
         let own = User::from_name(ROUTER).ok().flatten().filter(|_| Uid::effective().is_root());
         match own {

@@ -63,7 +63,8 @@ pub enum ChosenBy {
 pub struct SocketAccess {
     /// Its owner; `None`: our own user.
     pub user: Option<u32>,
-    /// Its group; `None`: the one with which the file was created: our own group, or that of a folder with the setgid bit.
+    /// Its group; `None`: the one with which the file was created: our own group, or that of a folder with the setgid
+    /// bit.
     pub group: Option<u32>,
     /// Its mode; `None`: [`SOCKET_MODE`].
     pub mode: Option<u32>,

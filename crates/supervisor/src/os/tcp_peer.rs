@@ -1,8 +1,8 @@
 //! The user at the other end of a connection over the loopback interface.
 //!
 //! The kernel's tables have both ends of such a connection. The peer's end has a user only while a process holds it: a
-//! connection that its process has closed counts as one of an unknown user. Reading the tables takes long if the machine
-//! has many connections: call it on a thread that may wait.
+//! connection that its process has closed counts as one of an unknown user. Reading the tables takes long if the
+//! machine has many connections: call it on a thread that may wait.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -55,8 +55,8 @@ pub fn installed() -> Vec<Php> {
     found_in(&folders())
 }
 
-/// The executables that the last search has found, for a thread that must not wait for a file system. Begins the next search,
-/// on a thread of its own, unless one hangs: the first call is at the start.
+/// The executables that the last search has found, for a thread that must not wait for a file system. Begins the next
+/// search, on a thread of its own, unless one hangs: the first call is at the start.
 pub fn known() -> Vec<Php> {
     SEARCH.known(installed)
 }

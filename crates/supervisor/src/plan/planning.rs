@@ -40,9 +40,9 @@ pub struct Planned {
 // === impl Planning ===
 
 impl Planning {
-    /// Plans these applications, and the access to the sockets of these listeners, unless it is known. The failure of an
-    /// application in `tolerated` is not a failure of the whole. A thread that hangs is not waited for: it exits when its
-    /// file system answers.
+    /// Plans these applications, and the access to the sockets of these listeners, unless it is known. The failure of
+    /// an application in `tolerated` is not a failure of the whole. A thread that hangs is not waited for: it exits
+    /// when its file system answers.
     pub fn begin(
         applications: Vec<(String, Application)>,
         listeners: Vec<(Listener, Option<SocketAccess>)>,

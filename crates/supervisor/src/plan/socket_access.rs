@@ -1,5 +1,5 @@
-//! `socket` of a listener: names become numbers of this machine. Their look-up may take long, as with LDAP: it is done once
-//! for each change of the option, on a thread that may wait.
+//! `socket` of a listener: names become numbers of this machine. Their look-up may take long, as with LDAP: it is done
+//! once for each change of the option, on a thread that may wait.
 
 use crate::os::identity;
 use crate::os::listen::SocketAccess;

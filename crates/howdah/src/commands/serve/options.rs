@@ -33,7 +33,8 @@ pub struct ServeOptions {
     /// An environment variable for PHP. May be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
     pub env: Vec<(String, String)>,
-    /// Let PHP see all variables of howdah's own environment. Without this option, it sees only PATH and those of --env.
+    /// Let PHP see all variables of howdah's own environment. Without this option, it sees only PATH and those of
+    /// --env.
     #[arg(long)]
     pub inherit_env: bool,
     /// The file of the access log; - is standard output.

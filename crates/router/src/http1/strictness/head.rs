@@ -39,8 +39,8 @@ pub struct ScannedHead {
     pub body: Framing,
     /// The request asks for another protocol, which may begin after the body.
     pub requests_upgrade: bool,
-    /// Where the query has bytes that no URI has, and that hyper would refuse: the caller encodes them. Counted from the
-    /// beginning of the head.
+    /// Where the query has bytes that no URI has, and that hyper would refuse: the caller encodes them. Counted from
+    /// the beginning of the head.
     pub raw_bytes: Vec<usize>,
 }
 
@@ -164,9 +164,9 @@ fn request_line(line: &[u8]) -> Result<HttpVersion, HeadRefusal> {
     }
 }
 
-/// Where the query of a request line has bytes that no URI has, but that curl and old clients send there unchanged: `"`,
-/// `<`, `>`, and bytes that are not UTF-8. In a path they are refused, because a path decides which file or script is
-/// meant.
+/// Where the query of a request line has bytes that no URI has, but that curl and old clients send there unchanged:
+/// `"`, `<`, `>`, and bytes that are not UTF-8. In a path they are refused, because a path decides which file or script
+/// is meant.
 fn raw_bytes(line: &[u8]) -> Vec<usize> {
     let Some(query) = memchr(b'?', line).map(|mark| mark + 1) else { return Vec::new() };
     let end = query + memchr(b' ', &line[query..]).unwrap_or(line.len() - query);

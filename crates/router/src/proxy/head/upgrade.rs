@@ -1,7 +1,7 @@
 //! Decides whether a connection changes its protocol: the client must request it, and the upstream must agree.
 //!
-//! `h2c` is never passed on: it is HTTP again, and its requests would bypass the routes. Neither is a protocol that is no
-//! name: another program may read `"h2c"` or `h2c;q=1` as h2c.
+//! `h2c` is never passed on: it is HTTP again, and its requests would bypass the routes. Neither is a protocol that is
+//! no name: another program may read `"h2c"` or `h2c;q=1` as h2c.
 
 use crate::proxy::head::hop_by_hop::has_option;
 use http::header::{HeaderMap, HeaderValue, UPGRADE};

@@ -1,10 +1,10 @@
-//! The case of header names over HTTP/1.1: as a script, an upstream or the configuration wrote them, and otherwise as in
-//! `Content-Type`. Scripts and old clients compare names with their case, although HTTP ignores it.
+//! The case of header names over HTTP/1.1: as a script, an upstream or the configuration wrote them, and otherwise as
+//! in `Content-Type`. Scripts and old clients compare names with their case, although HTTP ignores it.
 //!
 //! A `HeaderMap` has its names in lower case, and hyper capitalizes them. A response with names that were written in
-//! another way has hyper's own extension for names. That extension is private to hyper: a client of hyper makes it when it
-//! reads a response. Responses of upstreams therefore have it already. For all others, a client reads a head with these
-//! names from memory ([`in_memory`]). Each thread keeps the extensions of the names that it used last.
+//! another way has hyper's own extension for names. That extension is private to hyper: a client of hyper makes it when
+//! it reads a response. Responses of upstreams therefore have it already. For all others, a client reads a head with
+//! these names from memory ([`in_memory`]). Each thread keeps the extensions of the names that it used last.
 //!
 //! Nothing fails here: without the extension, hyper capitalizes all names.
 
@@ -54,8 +54,8 @@ pub fn is_capitalized(name: &[u8]) -> bool {
     })
 }
 
-/// Keeps the case of `unusual` names, which hyper would write in another way, in a response that has its headers. `all` are
-/// the names of all headers in their order.
+/// Keeps the case of `unusual` names, which hyper would write in another way, in a response that has its headers. `all`
+/// are the names of all headers in their order.
 pub fn keep<'n, B>(response: &mut Response<B>, unusual: &[&str], all: impl Iterator<Item = &'n str>) {
     NAME_SETS.with_borrow_mut(|sets| {
         let headers = response.headers();

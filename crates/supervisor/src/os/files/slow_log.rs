@@ -87,9 +87,10 @@ impl SlowLogFile {
         }
     }
 
-    /// Workers keep the file open and append to it, so its end is copied, and then it is emptied. Lines that are written
-    /// between these two steps are lost. Code of the application may have written more than workers do. Other users may
-    /// be able to write to the folder: no link is followed, and the former `.1` is replaced only by a complete file.
+    /// Workers keep the file open and append to it, so its end is copied, and then it is emptied. Lines that are
+    /// written between these two steps are lost. Code of the application may have written more than workers do. Other
+    /// users may be able to write to the folder: no link is followed, and the former `.1` is replaced only by a
+    /// complete file.
     fn rotate(&self) -> io::Result<()> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         if !std::fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {

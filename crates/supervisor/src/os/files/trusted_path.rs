@@ -1,11 +1,12 @@
 //! Opens a file at a configured path, in a folder in which another user may be able to replace it.
 //!
-//! A symbolic link at the end of the path is followed if root or we own it: one that an application's user owns may lead to
-//! any file that we may write. The link that is checked is the one that is followed, because both use one descriptor of it:
-//! a user who swaps the file while it is opened gains nothing. The operator is responsible for the folders above it.
+//! A symbolic link at the end of the path is followed if root or we own it: one that an application's user owns may
+//! lead to any file that we may write. The link that is checked is the one that is followed, because both use one
+//! descriptor of it: a user who swaps the file while it is opened gains nothing. The operator is responsible for the
+//! folders above it.
 //!
-//! The kernel follows a link of procfs (`/dev/stderr` leads to `/proc/self/fd/2`), because its text need not be a path: that of
-//! a pipe is `pipe:[123]`. Only the kernel makes such links.
+//! The kernel follows a link of procfs (`/dev/stderr` leads to `/proc/self/fd/2`), because its text need not be a path:
+//! that of a pipe is `pipe:[123]`. Only the kernel makes such links.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstat, fstatfs, openat, readlinkat};
 use rustix::io::Errno;
@@ -22,7 +23,7 @@ const MAX_LINKS: u32 = 40;
 /// Opens a file with these flags. A file that is created has this mode.
 ///
 /// # Errors
-/// Those of open(2), and for a link of another user.
+/// The errors of open(2), and one for a link of another user.
 pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     let ours = rustix::process::geteuid().as_raw();
     let mut folder = folder_of(CWD, path)?;

@@ -1,7 +1,7 @@
 //! The supervisor's end of a child's control socket: messages are queued when the child does not read.
 //!
-//! Code of an application can send anything over the socket of its prototype. A message with descriptors breaks the protocol,
-//! and no end of a descriptor blocks the supervisor.
+//! Code of an application can send anything over the socket of its prototype. A message with descriptors breaks the
+//! protocol, and no end of a descriptor blocks the supervisor.
 
 use howdah_protocol::control_socket::ControlSocket;
 use howdah_protocol::refused_descriptors::{close_elsewhere, refuse_descriptors};

@@ -25,8 +25,8 @@ pub const ROUTER_TITLE: &str = "howdah: router";
 const ALLOCATOR_VARIABLE: &str = "MALLOC_CONF";
 const ALLOCATOR_SETTINGS: &str = "dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true,max_background_threads:1";
 
-/// The variables of the supervisor's environment that every prototype gets: programs are found, PHP finds its php.ini, and
-/// temporary files are in the folder of `--tmp-dir`. All others may be secrets of the program that started howdah.
+/// The variables of the supervisor's environment that every prototype gets: programs are found, PHP finds its php.ini,
+/// and temporary files are in the folder of `--tmp-dir`. All others may be secrets of the program that started howdah.
 const INHERITED: [&str; 4] = ["PATH", "PHPRC", "PHP_INI_SCAN_DIR", "TMPDIR"];
 /// The variables with which the dynamic loader finds a custom libphp. The prototype removes them before it loads PHP.
 const FOR_LOADER: [&str; 1] = ["LD_LIBRARY_PATH"];

@@ -1,7 +1,7 @@
 //! How long signals have stopped a process lately: it is too long when it adds up to a second within five.
 //!
-//! A process that another one stops and continues again and again serves nothing either. While it runs, a quarter of the
-//! time that it runs is taken off.
+//! A process that another one stops and continues again and again serves nothing either. While it runs, a quarter of
+//! the time that it runs is taken off.
 
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,16 @@
-//! The prototype of a generation: it starts, boots, forks workers, dies, and is started again.
+//! The prototype of a generation: its [process], its start, its death, and whether it [answers](responsiveness). The
+//! [output of its boot](boot_output) is what the API shows.
 //!
 //! A prototype that dies is started again after a pause. A prototype whose generation has never forked a worker is not:
 //! the failure is the answer to the change that started the generation. A prototype that breaks the protocol, misses a
 //! message, or does not answer is killed.
 
-use super::prototype_process::{BootResources, PrototypeProcess};
-use super::responsiveness::{FORK_TIMEOUT, ProbeStep, Responsiveness};
+pub mod boot_output;
+mod process;
+mod responsiveness;
+
+pub use process::BootResources;
+
 use crate::os::cgroup::Group;
 use crate::os::processes::process::PidClaim;
 use crate::os::processes::reap;
@@ -14,6 +19,8 @@ use crate::plan::php::Php;
 use crate::policy::pace::{Backoff, BootStep, boot_timeout, heartbeat};
 use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
+use process::PrototypeProcess;
+use responsiveness::{FORK_TIMEOUT, ProbeStep, Responsiveness};
 use rustix::process::Pid;
 use std::io;
 use std::task::{Context, Poll};

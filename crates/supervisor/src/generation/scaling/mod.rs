@@ -1,13 +1,18 @@
 //! The number of workers follows what the application has to do: the policies of [`crate::policy::pool`] and
-//! [`crate::policy::sizing`], carried out.
+//! [`crate::policy::sizing`], carried out. `idle`: which workers are idle; `automatic` and `gauge`: what they use, with
+//! `"processes": "auto"`.
 
-use super::automatic::Automatic;
-use super::idle::IdleWorkers;
-use super::worker_set::WorkerSet;
+mod automatic;
+pub mod gauge;
+mod idle;
+
+use crate::generation::worker_set::WorkerSet;
 use crate::plan::application::Plan;
 use crate::policy::demand::Demand;
 use crate::policy::pool::{Pool, PoolPolicy};
 use crate::policy::sizing::Reason;
+use automatic::Automatic;
+use idle::IdleWorkers;
 use std::time::Instant;
 
 /// The policy, and what it remembers.
