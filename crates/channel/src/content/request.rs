@@ -90,7 +90,38 @@ pub mod code {
     pub const REDIRECT_STATUS: u16 = 21;
     pub const HTTP_AUTHORIZATION: u16 = 22;
     pub const HTTP_COOKIE: u16 = 23;
+    pub const HTTP_HOST: u16 = 24;
+    pub const HTTP_USER_AGENT: u16 = 25;
     pub const HOWDAH_WARM_UP: u16 = 45;
+}
+
+/// The last place in [`NAMES`] of a name with each length, and before each place the previous one of this length: a name
+/// is compared with a few others only. [`NO_PLACE`] ends each chain.
+const LAST_OF_LENGTH: [u8; MAX_NAME_LENGTH + 1] = places_by_length().0;
+const PREVIOUS_OF_LENGTH: [u8; NAMES.len()] = places_by_length().1;
+const NO_PLACE: u8 = u8::MAX;
+const MAX_NAME_LENGTH: usize = 30;
+
+const fn places_by_length() -> ([u8; MAX_NAME_LENGTH + 1], [u8; NAMES.len()]) {
+    let mut last = [NO_PLACE; MAX_NAME_LENGTH + 1];
+    let mut previous = [NO_PLACE; NAMES.len()];
+    let mut place = 0;
+    while place < NAMES.len() {
+        let length = NAMES[place].len();
+        previous[place] = last[length];
+        last[length] = place as u8;
+        place += 1;
+    }
+    (last, previous)
+}
+
+/// The place of a name in [`NAMES`].
+fn place_of(name: &[u8]) -> Option<u16> {
+    let mut place = *LAST_OF_LENGTH.get(name.len())?;
+    while place != NO_PLACE && NAMES[usize::from(place)].as_bytes() != name {
+        place = PREVIOUS_OF_LENGTH[usize::from(place)];
+    }
+    (place != NO_PLACE).then_some(place.into())
 }
 
 /// Collects the variables of a request. Reused from one request to the next.
@@ -129,8 +160,8 @@ impl RequestHeadWriter {
 
     /// Adds a variable by its name; a name that is in [`NAMES`] travels as its number.
     pub fn named(&mut self, name: &[u8], value: &[u8]) {
-        match NAMES.iter().position(|known| known.as_bytes() == name) {
-            Some(place) => self.entry(place as u16, b"", value),
+        match place_of(name) {
+            Some(code) => self.entry(code, b"", value),
             None => self.entry(CUSTOM, name, value),
         }
     }
@@ -143,11 +174,16 @@ impl RequestHeadWriter {
 
     fn entry(&mut self, code: u16, name: &[u8], value: &[u8]) {
         // A name beyond 64 KiB makes the head too large anyway: the router refuses such a request.
-        self.bytes.extend_from_slice(&code.to_le_bytes());
-        self.bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
-        self.bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
-        self.bytes.extend_from_slice(name);
-        self.bytes.push(0);
+        let [c0, c1] = code.to_le_bytes();
+        let [n0, n1] = (name.len() as u16).to_le_bytes();
+        let [v0, v1, v2, v3] = (value.len() as u32).to_le_bytes();
+        // With the NUL of an empty name: nearly all names are.
+        self.bytes.extend_from_slice(&[c0, c1, n0, n1, v0, v1, v2, v3, 0]);
+        if !name.is_empty() {
+            self.bytes.pop();
+            self.bytes.extend_from_slice(name);
+            self.bytes.push(0);
+        }
         self.bytes.extend_from_slice(value);
         self.bytes.push(0);
         self.count += 1;
@@ -226,9 +262,21 @@ mod tests {
             (code::SERVER_PORT, "SERVER_PORT"),
             (code::REDIRECT_STATUS, "REDIRECT_STATUS"),
             (code::HTTP_COOKIE, "HTTP_COOKIE"),
+            (code::HTTP_HOST, "HTTP_HOST"),
+            (code::HTTP_USER_AGENT, "HTTP_USER_AGENT"),
             (code::HOWDAH_WARM_UP, "HOWDAH_WARM_UP"),
         ] {
             assert_eq!(NAMES[usize::from(code)], name);
+        }
+    }
+
+    #[test]
+    fn each_name_has_its_place() {
+        for (place, name) in NAMES.iter().enumerate() {
+            assert_eq!(place_of(name.as_bytes()), Some(place as u16), "{name}");
+        }
+        for other in ["", "HTTP_HOSt", "REQUEST_METHO", "HTTP_X", &"X".repeat(MAX_NAME_LENGTH + 1)] {
+            assert_eq!(place_of(other.as_bytes()), None, "{other}");
         }
     }
 

@@ -92,8 +92,8 @@ fn headers(head: &mut RequestHeadWriter, parts: &Parts) {
             CONTENT_TYPE => head.known(code::CONTENT_TYPE, value),
             COOKIE => head.known(code::HTTP_COOKIE, value),
             AUTHORIZATION => head.known(code::HTTP_AUTHORIZATION, value),
-            HOST => head.named(b"HTTP_HOST", value),
-            USER_AGENT => head.named(b"HTTP_USER_AGENT", value),
+            HOST => head.known(code::HTTP_HOST, value),
+            USER_AGENT => head.known(code::HTTP_USER_AGENT, value),
             _ => {
                 let key = key.as_str();
                 if key == "proxy" || !is_safe(key) && is_shadowed(key, &parts.headers) {

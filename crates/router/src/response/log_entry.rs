@@ -8,6 +8,7 @@ use crate::request::local_time;
 use crate::response::access_log::AccessLogWriter;
 use howdah_config::{AccessLog, LogFormat, RequestView, Template, TemplatePart, TemplateVariable, Variables};
 use http::StatusCode;
+use memchr::memchr2_iter;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -26,7 +27,6 @@ pub struct LogSink<'a> {
 pub struct LogEntry {
     /// With marks for the values that are not known yet.
     line: String,
-    is_json: bool,
     since: Instant,
     /// How many bytes of the response's body were sent.
     pub body_bytes: u64,
@@ -34,8 +34,8 @@ pub struct LogEntry {
 }
 
 /// Marks in a line. No value contains them: they are control characters, which are escaped.
-const BODY_BYTES: char = '\u{1}';
-const REQUEST_TIME: char = '\u{2}';
+const BODY_BYTES: u8 = 1;
+const REQUEST_TIME: u8 = 2;
 
 // === impl LogSink ===
 
@@ -60,8 +60,8 @@ impl LogSink<'_> {
     }
 
     fn fill_in(self, variables: &dyn Variables, since: Instant) -> LogEntry {
-        let (line, is_json) = line(&self.settings.format, variables);
-        LogEntry { line, is_json, since, body_bytes: 0, writer: Rc::clone(self.writer) }
+        let line = line(&self.settings.format, variables);
+        LogEntry { line, since, body_bytes: 0, writer: Rc::clone(self.writer) }
     }
 }
 
@@ -71,24 +71,25 @@ impl LogEntry {
     /// Appends the line to the thread's log.
     pub fn write(&self) {
         let mut line = String::with_capacity(self.line.len() + 16);
-        for c in self.line.chars() {
-            match c {
-                BODY_BYTES => drop(write!(line, "{}", self.body_bytes)),
-                REQUEST_TIME => drop(write!(line, "{:.3}", self.since.elapsed().as_secs_f64())),
-                // A control character in the configured format would break the JSON.
-                c if self.is_json && c.is_control() => {}
-                c => line.push(c),
-            }
+        let mut written = 0;
+        for mark in memchr2_iter(BODY_BYTES, REQUEST_TIME, self.line.as_bytes()) {
+            line.push_str(&self.line[written..mark]);
+            let _ = match self.line.as_bytes()[mark] {
+                BODY_BYTES => write!(line, "{}", self.body_bytes),
+                _ => write!(line, "{:.3}", self.since.elapsed().as_secs_f64()),
+            };
+            written = mark + 1;
         }
+        line.push_str(&self.line[written..]);
         self.writer.borrow_mut().append(&line);
     }
 }
 
-/// The line, with marks, and whether it is JSON.
-fn line(format: &LogFormat, variables: &dyn Variables) -> (String, bool) {
+/// The line, with marks.
+fn line(format: &LogFormat, variables: &dyn Variables) -> String {
     match format {
-        LogFormat::Text(template) => (render(template, &Escaped { variables, escape: escape_text }), false),
-        LogFormat::Json(members) => (json(members, variables), true),
+        LogFormat::Text(template) => render(template, &Escaped { variables, escape: escape_text }),
+        LogFormat::Json(members) => json(members, variables),
     }
 }
 
@@ -135,11 +136,11 @@ impl Variables for Escaped<'_> {
         }
         match variable {
             TemplateVariable::BodyBytesSent => {
-                out.push(BODY_BYTES);
+                out.push(BODY_BYTES.into());
                 return true;
             }
             TemplateVariable::RequestTime => {
-                out.push(REQUEST_TIME);
+                out.push(REQUEST_TIME.into());
                 return true;
             }
             _ => {}
@@ -175,6 +176,9 @@ impl Variables for NoRequest<'_> {
 }
 
 fn escape_text(text: &str, out: &mut String) {
+    if is_plain(text) {
+        return out.push_str(text);
+    }
     for c in text.chars() {
         if c == '"' || c == '\\' || c.is_control() {
             let _ = write!(out, "\\x{:02X}", c as u32);
@@ -184,8 +188,16 @@ fn escape_text(text: &str, out: &mut String) {
     }
 }
 
+/// Whether a text is ASCII, as nearly all values are, and needs no escape.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\')
+}
+
 /// RFC 8259, 7.
 fn escape_json(text: &str, out: &mut String) {
+    if is_plain(text) {
+        return out.push_str(text);
+    }
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
@@ -218,7 +230,7 @@ mod tests {
     fn filled_in(format: &str) -> String {
         let text = format!(r#"{{"access_log": {{"path": "-", "format": {format}}}}}"#);
         let log = Configuration::parse(&text).unwrap().access_log.unwrap();
-        line(&log.format, &Hostile).0
+        line(&log.format, &Hostile)
     }
 
     #[test]
@@ -235,7 +247,7 @@ mod tests {
     fn a_json_line_is_json() {
         let line =
             filled_in(r#"{"u\"ri": "<$uri>", "bytes": "$body_bytes_sent", "time": "$request_time", "host": "$host"}"#);
-        let line = line.replace(BODY_BYTES, "5").replace(REQUEST_TIME, "0.001");
+        let line = line.replace(char::from(BODY_BYTES), "5").replace(char::from(REQUEST_TIME), "0.001");
         let expected =
             "{\"u\\\"ri\":\"</a\\\"b\\u000ac\\\\\\u0001\\u0002>\",\"bytes\":\"5\",\"time\":\"0.001\",\"host\":\"-\"}";
         assert_eq!(line, expected);

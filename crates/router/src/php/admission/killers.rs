@@ -13,7 +13,7 @@
 //! more requests with its path and script are harmless.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -68,11 +68,15 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 impl RequestKind {
     /// The kind of a request. Paths and queries are those that came, and those after a rewrite: PHP sees both.
     pub fn of(method: &str, host: &str, paths: [&[u8]; 2], queries: [&str; 2], script: &[u8]) -> RequestKind {
-        RequestKind([
-            HASHER.hash_one((method, host, paths, queries)),
-            HASHER.hash_one((method, host, paths)),
-            HASHER.hash_one((method, script)),
-        ])
+        let mut narrowing = HASHER.build_hasher();
+        method.hash(&mut narrowing);
+        let mut of_script = narrowing.clone();
+        script.hash(&mut of_script);
+        host.hash(&mut narrowing);
+        paths.hash(&mut narrowing);
+        let of_paths = narrowing.finish();
+        queries.hash(&mut narrowing);
+        RequestKind([narrowing.finish(), of_paths, of_script.finish()])
     }
 }
 
