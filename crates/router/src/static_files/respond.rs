@@ -17,7 +17,7 @@ use http::{
     request::Parts,
 };
 
-use crate::response::not_modified::NotModified;
+use crate::response::{header_case, not_modified::NotModified};
 
 use super::{
     body::{BodyPiece, FileBody},
@@ -106,6 +106,7 @@ pub(super) fn headers_only(headers: BodylessAnswer, version: &FileVersion) -> Re
         }
         BodylessAnswer::NotModified => {
             version.validators.insert_into(map);
+            header_case::keep_etag(&mut response);
             let content_type = version.content_type.clone();
             response.extensions_mut().insert(NotModified { content_type, length: version.identity.size });
         }
@@ -158,6 +159,7 @@ pub(super) fn empty(status: StatusCode) -> Response<FileBody> {
 fn whole(version: &FileVersion, body: FileBody) -> Response<FileBody> {
     let mut response = Response::new(body);
     *response.headers_mut() = version.headers.clone();
+    header_case::keep_etag(&mut response);
     response
 }
 

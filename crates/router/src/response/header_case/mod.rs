@@ -1,6 +1,5 @@
 //! The case of header names over HTTP/1.1: as a script, an upstream or the configuration wrote them, and otherwise as
-//! in `Content-Type`: the tag of a file is an `Etag`. Scripts and old clients compare names with their case, although HTTP
-//! ignores it.
+//! in `Content-Type`. Scripts and old clients compare names with their case, although HTTP ignores it.
 //!
 //! A `HeaderMap` has its names in lower case, and hyper capitalizes them. A response with names that were written in
 //! another way has hyper's own extension for names. That extension is private to hyper: a client of hyper makes it when
@@ -72,6 +71,11 @@ pub fn keep<'n, B>(response: &mut Response<B>, unusual: &[&str], all: impl Itera
             response.extensions_mut().extend(extensions.clone());
         }
     });
+}
+
+/// Keeps the case of `ETag`, the only name that howdah itself does not write as hyper would.
+pub fn keep_etag<B>(response: &mut Response<B>) {
+    keep(response, &["ETag"], ["ETag"].into_iter());
 }
 
 /// Gives a header, which was just set to one value, this name. `replaced`: the response had such a header before.
