@@ -18,33 +18,56 @@ from support.processes import thread_states
 from support.waiting import wait_for
 
 
-@contextlib.contextmanager
-def dead_file_system(folder: Path) -> Iterator[Path]:
-    """A mounted folder in which each access hangs until the block ends, as in a network file system without its server.
+class PausableFileSystem:
+    """A mounted folder: `point` shows what is in `source`. While it is paused, each access that the kernel cannot answer
+    from its caches hangs, as in a network file system without its server.
 
     Its FUSE daemon is stopped with SIGSTOP; no other means makes a path hang.
     """
+
+    def __init__(self, point: Path, source: Path, daemon: subprocess.Popen):
+        self.point = point
+        self.source = source
+        self._daemon = daemon
+
+    def pause(self) -> None:
+        self._daemon.send_signal(signal.SIGSTOP)
+        # A thread that still runs could accept a request; a process that waits for an accepted one cannot even be killed.
+        wait_for(lambda: set(thread_states(self._daemon.pid)) == {"T"}, "all threads to stop")
+
+    def resume(self) -> None:
+        self._daemon.send_signal(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def pausable_file_system(folder: Path, name: str = "pausable", options: str = "allow_other,attr_timeout=0,entry_timeout=0") -> Iterator[PausableFileSystem]:
+    """A file system that can be paused, in `folder`/`name`. Its content is in `folder`/`name`-source."""
     if not shutil.which("bindfs"):
         pytest.skip("bindfs is not installed")
-    point, source = folder / "dead", folder / "dead-source"
+    point, source = folder / name, folder / f"{name}-source"
     for path in (point, source):
         path.mkdir()
     daemon = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", "bindfs", "-f", "-o", "allow_other", source, point], stderr=subprocess.PIPE, text=True
+        ["setpriv", "--pdeathsig", "KILL", "bindfs", "-f", "-o", options, source, point], stderr=subprocess.PIPE, text=True
     )
     try:
         wait_for(lambda: point.is_mount() or daemon.poll() is not None, "the mount")
         if daemon.poll() is not None:
             pytest.skip(f"nothing can be mounted: {daemon.stderr.read()}")
-        daemon.send_signal(signal.SIGSTOP)
-        # A thread that still runs could accept a request; who waits for an accepted one cannot even be killed.
-        wait_for(lambda: set(thread_states(daemon.pid)) == {"T"}, "all threads to stop")
-        yield point
+        yield PausableFileSystem(point, source, daemon)
     finally:
         daemon.kill()
         daemon.wait()
         # Accesses fail from now on. The mount itself goes with its last user.
         subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def dead_file_system(folder: Path) -> Iterator[Path]:
+    """A mounted folder in which each access hangs until the block ends."""
+    with pausable_file_system(folder, "dead") as dead:
+        dead.pause()
+        yield dead.point
 
 
 @contextlib.contextmanager

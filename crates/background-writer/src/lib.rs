@@ -73,12 +73,18 @@ const QUEUE_BYTES: usize = 1024 * 1024;
 // === impl BackgroundWriter ===
 
 impl BackgroundWriter {
-    /// A writer to `file`, which messages call `name`; `None` for a regular file, which does not block.
+    /// A writer to `file`, which messages call `name`; `None` for a regular file, which does not block if its file system
+    /// is local.
     pub fn of(file: &Arc<File>, name: &'static str) -> Option<BackgroundWriter> {
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return None;
         }
-        Some(BackgroundWriter::to(Target::File(Arc::clone(file)), name))
+        Some(BackgroundWriter::of_any(file, name))
+    }
+
+    /// A writer to `file`, also if it is a regular one.
+    pub fn of_any(file: &Arc<File>, name: &'static str) -> BackgroundWriter {
+        BackgroundWriter::to(Target::File(Arc::clone(file)), name)
     }
 
     fn to(target: Target, name: &'static str) -> BackgroundWriter {

@@ -14,6 +14,7 @@
 //! - `request`: a request as routes see it: host, path, client, body
 //! - `http1`: connections and their clocks, and the strict reading of requests
 //! - `net`: listening sockets, TLS, the bytes of a connection
+//! - `file_access`: look-ups and reads in file systems that may hang
 //! - `once_per_minute`: log lines that could come with each request
 //! - `supervisor_link`: messages to the supervisor; `product`: name and version; `panics`: bugs of howdah are contained
 //!
@@ -23,6 +24,7 @@
 
 mod access;
 mod dispatch;
+mod file_access;
 mod http1;
 mod net;
 mod once_per_minute;

@@ -8,6 +8,7 @@ use crate::access::credentials::Credentials;
 use crate::access::password;
 use crate::access::user_file::{UserFile, UserFiles};
 use crate::access::verified::VerifiedPasswords;
+use crate::file_access::{Place, on_file_thread};
 use crate::once_per_minute::OncePerMinute;
 use crate::response::failure::Failure;
 use howdah_config::{BasicAuth, PasswordHash};
@@ -26,14 +27,22 @@ pub struct Authentication {
     verified: VerifiedPasswords,
 }
 
-/// The list in which a user is looked up.
-enum UserList {
+/// Where to look a user up.
+enum UserSource {
     /// A user of the configuration.
     Hash(PasswordHash),
     /// The file, for all other users.
     File(Arc<UserFile>),
     /// There is no such user. The hash of another one is verified, so that this takes as long.
     NoSuchUser(PasswordHash),
+}
+
+/// The hash to verify.
+struct FoundHash {
+    /// `None` if there is no user at all.
+    hash: Option<PasswordHash>,
+    /// The hash is that of the user, and not of another one.
+    is_of_user: bool,
 }
 
 /// A verification that waits, in the count of all threads.
@@ -55,7 +64,8 @@ impl Authentication {
     /// The user whose password the request has; `None` if it must ask for one.
     ///
     /// # Errors
-    /// 500 if the file of the users cannot be read, 503 if too many passwords are being verified.
+    /// 500 if the file of the users cannot be read, 503 if too many passwords are being verified, 503 or 504 if the file
+    /// system of the file does not answer.
     pub async fn user(
         &self,
         basic_auth: &BasicAuth,
@@ -63,31 +73,26 @@ impl Authentication {
         headers: &HeaderMap,
     ) -> Result<Option<Rc<str>>, Failure> {
         let Some(Credentials { user, password }) = Credentials::of(headers) else { return Ok(None) };
-        let Some(list) = UserList::of(basic_auth, files, &user) else { return Ok(None) };
-        let fingerprint = self.verified.fingerprint(&[list.identity(), user.as_bytes(), &password]);
+        let Some(source) = UserSource::of(basic_auth, files, &user) else { return Ok(None) };
+        let fingerprint = self.verified.fingerprint(&[source.identity(), user.as_bytes(), &password]);
         if self.verified.contains(&fingerprint) {
             return Ok(Some(user.into()));
         }
         let waiting = Waiting::new()?;
+        // The file system may hang: this needs no processor.
+        let hash = source.find(&user).await?;
         let permit = Arc::clone(&RUNNING).acquire_owned().await.map_err(|_| Failure::Internal)?;
         drop(waiting);
         // A browser opens several connections at once.
         if self.verified.contains(&fingerprint) {
             return Ok(Some(user.into()));
         }
-        let name = user.clone();
         // The permit is released when the verification has ended, even if the client left.
         let verification = spawn_blocking(move || {
             let _permit = permit;
-            list.verify(&name, &password)
+            hash.verify(&password)
         });
-        let is_right = verification.await.map_err(|_| Failure::Internal)?.map_err(|problem| {
-            if PROBLEMS.is_due(problem.clone()) {
-                tracing::error!("{problem}; answering 500");
-            }
-            Failure::Internal
-        })?;
-        if !is_right {
+        if !verification.await.map_err(|_| Failure::Internal)? {
             return Ok(None);
         }
         self.verified.insert(fingerprint);
@@ -95,44 +100,56 @@ impl Authentication {
     }
 }
 
-// === impl UserList ===
+// === impl UserSource ===
 
-impl UserList {
-    /// The list for this user; `None` if there is no user at all.
-    fn of(basic_auth: &BasicAuth, files: &UserFiles, user: &str) -> Option<UserList> {
+impl UserSource {
+    /// Where to look this user up; `None` if there is no user at all.
+    fn of(basic_auth: &BasicAuth, files: &UserFiles, user: &str) -> Option<UserSource> {
         if let Some(hash) = basic_auth.users.get(user) {
-            return Some(UserList::Hash(hash.clone()));
+            return Some(UserSource::Hash(hash.clone()));
         }
         if let Some(path) = &basic_auth.user_file {
-            return files.find(path).cloned().map(UserList::File);
+            return files.find(path).cloned().map(UserSource::File);
         }
-        basic_auth.users.values().next().cloned().map(UserList::NoSuchUser)
+        basic_auth.users.values().next().cloned().map(UserSource::NoSuchUser)
     }
 
     /// The source of the hash with which a password was compared. A user who does not exist is never verified.
     fn identity(&self) -> &[u8] {
         match self {
-            UserList::Hash(hash) | UserList::NoSuchUser(hash) => hash.as_str().as_bytes(),
-            UserList::File(file) => file.path().as_os_str().as_bytes(),
+            UserSource::Hash(hash) | UserSource::NoSuchUser(hash) => hash.as_str().as_bytes(),
+            UserSource::File(file) => file.path().as_os_str().as_bytes(),
         }
     }
 
-    /// Whether this is the password of the user. This blocks.
-    fn verify(&self, user: &str, password: &[u8]) -> Result<bool, String> {
-        match self {
-            UserList::Hash(hash) => Ok(password::verify(hash, password)),
-            UserList::NoSuchUser(hash) => {
-                password::verify(hash, password);
-                Ok(false)
+    /// The hash to verify for this user.
+    async fn find(self, user: &str) -> Result<FoundHash, Failure> {
+        let file = match self {
+            UserSource::Hash(hash) => return Ok(FoundHash { hash: Some(hash), is_of_user: true }),
+            UserSource::NoSuchUser(hash) => return Ok(FoundHash { hash: Some(hash), is_of_user: false }),
+            UserSource::File(file) => file,
+        };
+        let place = Place::of(file.path());
+        let read = move || file.users().map_err(|error| file.problem(&error));
+        let users = on_file_thread(place, read).await?.map_err(|problem| {
+            if PROBLEMS.is_due(problem.clone()) {
+                tracing::error!("{problem}; answering 500");
             }
-            UserList::File(file) => {
-                let users = file.users().map_err(|error| file.problem(&error))?;
-                let hash = users.get(user);
-                let other = || users.values().next();
-                let is_right = hash.or_else(other).is_some_and(|hash| password::verify(hash, password));
-                Ok(is_right && hash.is_some())
-            }
-        }
+            Failure::Internal
+        })?;
+        let hash = users.get(user);
+        let other = || users.values().next();
+        Ok(FoundHash { hash: hash.or_else(other).cloned(), is_of_user: hash.is_some() })
+    }
+}
+
+// === impl FoundHash ===
+
+impl FoundHash {
+    /// Whether this is the password of the user. This takes long.
+    fn verify(&self, password: &[u8]) -> bool {
+        let is_right = self.hash.as_ref().is_some_and(|hash| password::verify(hash, password));
+        is_right && self.is_of_user
     }
 }
 

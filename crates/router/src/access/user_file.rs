@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The files of a configuration.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct UserFiles {
     files: HashMap<PathBuf, Arc<UserFile>>,
 }

@@ -44,7 +44,7 @@ const MAX_PASSES: usize = 255;
 /// # Errors
 /// 404 if no step matches, 429 for a client that sends too many requests, or has too many that are being answered, 503
 /// if too many passwords are being verified, 403 for a file that may not be served, 500 for passes without end, 503 for
-/// a listener that was removed.
+/// a listener that was removed, 503 and 504 for a file whose file system does not answer.
 pub async fn choose<'v>(
     dispatcher: &Dispatcher,
     view: &'v View,
@@ -122,7 +122,8 @@ pub async fn choose<'v>(
                     ChosenAction::Return(status, location.map_err(|_| Failure::Internal)?)
                 }
                 ActionKind::Share { share, fallback } => {
-                    match share::find(&dispatcher.static_files, view, share, fallback.is_some(), subject)? {
+                    let (files, has_fallback) = (&dispatcher.static_files, fallback.is_some());
+                    match share::find(files, view, share, has_fallback, subject).await? {
                         Some(response) => ChosenAction::File(response),
                         None => {
                             if logs_route && fallback.is_some() {

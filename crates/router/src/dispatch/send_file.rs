@@ -14,7 +14,7 @@ use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::header_case;
 use crate::response::not_modified::NotModified;
-use crate::static_files::{FileBody, ShareOutcome, ShareRequest, StaticFiles};
+use crate::static_files::{self, FileBody, ShareOutcome, ShareRequest, StaticFiles};
 use howdah_config::{SendFile, SentFile};
 use http::header::{
     ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
@@ -37,8 +37,9 @@ static NOT_SENT: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::
 /// The response of a script, or of the file that it names if the application has the option.
 ///
 /// # Errors
-/// 404 for a file that is not there or is never sent, 403 for one that the router's user may not read.
-pub fn apply(
+/// 404 for a file that is not there or is never sent, 403 for one that the router's user may not read, 503 and 504 if its
+/// file system does not answer.
+pub async fn apply(
     files: &StaticFiles,
     view: &View,
     application: &str,
@@ -61,6 +62,7 @@ pub fn apply(
         return not_sent(&named, "no folder of \"send_file\" has it", Failure::NotFound);
     };
     let request = ShareRequest {
+        place: folder,
         path: &path,
         base: folder,
         index: &[],
@@ -71,7 +73,7 @@ pub fn apply(
         // A folder is never redirected to.
         target: &|| Cow::Borrowed("/"),
     };
-    match files.serve(&request, &readable(subject.parts)) {
+    match static_files::find(files, &request, &readable(subject.parts)).await? {
         ShareOutcome::Response(sent) => Ok(joined(response.into_parts().0, sent).map(ActionBody::File)),
         ShareOutcome::Forbidden => not_sent(&named, "the router's user may not read it", Failure::Forbidden),
         ShareOutcome::Php => not_sent(&named, "PHP sources are never sent", Failure::NotFound),

@@ -149,7 +149,7 @@ async fn dispatch(
     let mut response = match routed.action {
         ChosenAction::Application(name, target) => {
             let response = application::run(view, subject, body, &name, target.as_deref()).await?;
-            let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response)?;
+            let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;
             response.map(ResponseBody::source)
         }
         ChosenAction::Proxy(target) => {

@@ -3,7 +3,7 @@
 use crate::dispatch::view::View;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
-use crate::static_files::{FileBody, ShareOutcome, ShareRequest, StaticFiles};
+use crate::static_files::{self, FileBody, ShareOutcome, ShareRequest, StaticFiles};
 use howdah_config::Share;
 use http::{Method, Response};
 use std::path::Path;
@@ -11,8 +11,9 @@ use std::path::Path;
 /// The file's response; `None` if there is no such file, and it is the fallback's turn.
 ///
 /// # Errors
-/// Without a fallback, 403 if the last folder has the file, but it may not be served.
-pub fn find(
+/// Without a fallback, 403 if the last folder has the file, but it may not be served; 503 and 504 if its file system does
+/// not answer.
+pub async fn find(
     files: &StaticFiles,
     view: &View,
     share: &Share,
@@ -42,6 +43,7 @@ pub fn find(
         let pinned = view.pins().apply(base, &path);
         let (base, path) = pinned.as_ref().map_or((base, &*path), |(base, path)| (&**base, &**path));
         let file = ShareRequest {
+            place: Path::new(template.constant_prefix()),
             path,
             base: Path::new(base),
             index: &share.index,
@@ -51,7 +53,7 @@ pub fn find(
             mime_types: &view.configuration().settings.http.mime_types,
             target: &|| subject.target(),
         };
-        match files.serve(&file, subject.parts) {
+        match static_files::find(files, &file, subject.parts).await? {
             ShareOutcome::Response(response) => return Ok(Some(response)),
             // As in NGINX Unit: the last folder determines the status.
             ShareOutcome::NotFound => is_forbidden = false,

@@ -8,7 +8,8 @@
 //! starts there. They come from [`GenerationPaths`](howdah_protocol::generation_paths::GenerationPaths), where links are
 //! resolved.
 
-use crate::php::script_files::ScriptFiles;
+use crate::file_access::WouldWait;
+use crate::php::script_files::{ScriptFileError, ScriptFiles};
 use howdah_protocol::generation_paths::{FixedScript, TargetPaths};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -38,7 +39,10 @@ pub enum Resolved {
 }
 
 /// Finds the script for a normalised path, among the files of the application.
-pub fn resolve(target: &TargetPaths, files: &ScriptFiles, path: &[u8]) -> Resolved {
+///
+/// # Errors
+/// When the file system may have to wait.
+pub fn resolve(target: &TargetPaths, files: &ScriptFiles, path: &[u8]) -> Result<Resolved, WouldWait> {
     let root = target.root.as_os_str().as_bytes();
     let root = &root[..root.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1)];
     let fixed = |fixed: &FixedScript| {
@@ -49,24 +53,29 @@ pub fn resolve(target: &TargetPaths, files: &ScriptFiles, path: &[u8]) -> Resolv
         })
     };
     if let Some(script) = &target.script {
-        return fixed(script);
+        return Ok(fixed(script));
     }
     match existing(target, files, root, path) {
         Ok(Some((name, path_info))) => {
             let filename = [root, &name].concat();
-            return Resolved::Script(Script { name, filename, path_info: path_info.to_vec() });
+            return Ok(Resolved::Script(Script { name, filename, path_info: path_info.to_vec() }));
         }
         Ok(None) => {}
-        Err(denied) => return Resolved::Forbidden(denied),
+        Err(ScriptFileError::Denied(path)) => return Ok(Resolved::Forbidden(path)),
+        Err(ScriptFileError::WouldWait) => return Err(WouldWait),
     }
     let index = [root, path, b"/", target.index.as_bytes()].concat();
-    if !path.ends_with(b"/") && !has_hidden_segment(path) && files.is_file(&index) == Ok(true) {
-        return Resolved::Folder;
+    if !path.ends_with(b"/") && !has_hidden_segment(path) {
+        match files.is_file(&index) {
+            Ok(true) => return Ok(Resolved::Folder),
+            Ok(false) | Err(ScriptFileError::Denied(_)) => {}
+            Err(ScriptFileError::WouldWait) => return Err(WouldWait),
+        }
     }
-    match &target.front_controller {
+    Ok(match &target.front_controller {
         Some(front) => fixed(front),
         None => Resolved::Nothing,
-    }
+    })
 }
 
 /// A script's name, and the part of the path after it.
@@ -78,7 +87,7 @@ fn existing<'p>(
     files: &ScriptFiles,
     root: &[u8],
     path: &'p [u8],
-) -> Result<Option<Found<'p>>, PathBuf> {
+) -> Result<Option<Found<'p>>, ScriptFileError> {
     const PHP: &[u8] = b".php";
     if has_hidden_segment(path) {
         return Ok(None);
@@ -110,6 +119,7 @@ fn has_hidden_segment(path: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file_access::Waiting;
     use std::ffi::OsStr;
 
     #[test]
@@ -138,7 +148,7 @@ mod tests {
             front_controller: front
                 .map(|front| FixedScript { name: front.into(), filename: "/elsewhere/front.php".into() }),
         };
-        let files = ScriptFiles::below(None);
+        let files = ScriptFiles::below(None, Waiting::Never);
         type Expected = Option<(&'static [u8], &'static [u8])>;
         let table: [(&[u8], Expected); _] = [
             (b"/", Some((b"/index.php", b""))),
@@ -156,13 +166,13 @@ mod tests {
         ];
         for (path, expected) in table {
             let found = match resolve(&target(None), &files, path) {
-                Resolved::Script(script) => Some((script.name, script.path_info)),
+                Ok(Resolved::Script(script)) => Some((script.name, script.path_info)),
                 _ => None,
             };
             assert_eq!(found, expected.map(|(name, info)| (name.to_vec(), info.to_vec())), "{}", path.escape_ascii());
         }
-        assert_eq!(resolve(&target(None), &files, b"/sub"), Resolved::Folder);
-        let Resolved::Script(front) = resolve(&target(Some("index.php")), &files, b"/some/\xff") else {
+        assert_eq!(resolve(&target(None), &files, b"/sub"), Ok(Resolved::Folder));
+        let Ok(Resolved::Script(front)) = resolve(&target(Some("index.php")), &files, b"/some/\xff") else {
             panic!("no script")
         };
         assert_eq!((&*front.name, &*front.path_info), (&b"/index.php"[..], &b""[..]));
@@ -183,11 +193,16 @@ mod tests {
             index: "index.php".into(),
             front_controller: None,
         };
-        let Resolved::Script(script) = resolve(&target, &ScriptFiles::below(Some(rootfs)), b"/a.php/x") else {
+        let Ok(Resolved::Script(script)) =
+            resolve(&target, &ScriptFiles::below(Some(rootfs), Waiting::Never), b"/a.php/x")
+        else {
             panic!("no script")
         };
         assert_eq!((&*script.filename, &*script.path_info), (&b"/srv/current/a.php"[..], &b"/x"[..]));
-        assert_eq!(resolve(&target, &ScriptFiles::below(Some(rootfs)), b"/b.php"), Resolved::Nothing);
-        assert_eq!(resolve(&target, &ScriptFiles::below(None), b"/a.php"), Resolved::Nothing);
+        assert_eq!(
+            resolve(&target, &ScriptFiles::below(Some(rootfs), Waiting::Never), b"/b.php"),
+            Ok(Resolved::Nothing)
+        );
+        assert_eq!(resolve(&target, &ScriptFiles::below(None, Waiting::Never), b"/a.php"), Ok(Resolved::Nothing));
     }
 }

@@ -4,11 +4,14 @@
 //! same turn of the event loop: [`ScriptFiles::forget`] is called before the thread takes any response from PHP, and after
 //! each sleep. A client that deletes a file after a response never meets an older lookup. PHP checks the file once more, for
 //! requests that waited. A file that was not found is looked up each time.
+//!
+//! A look-up that may have to wait for its file system fails on an event loop: another thread repeats it.
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use crate::file_access::{MetadataError, Waiting, metadata, metadata_below};
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +22,16 @@ pub struct ScriptFiles {
     rootfs: Option<PathBuf>,
     /// The files that were found in this turn.
     found: RefCell<Vec<Vec<u8>>>,
+    waiting: Waiting,
+}
+
+/// Why it is not known whether a file exists.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ScriptFileError {
+    /// The router's user may not look for this file.
+    Denied(PathBuf),
+    /// The file system may have to wait.
+    WouldWait,
 }
 
 /// The number of files that are kept.
@@ -28,33 +41,36 @@ const MOST_FILES: usize = 8;
 
 impl ScriptFiles {
     /// Lookups below this root directory.
-    pub fn below(rootfs: Option<&Path>) -> ScriptFiles {
-        ScriptFiles { rootfs: rootfs.map(Path::to_owned), found: RefCell::default() }
+    pub fn below(rootfs: Option<&Path>, waiting: Waiting) -> ScriptFiles {
+        ScriptFiles { rootfs: rootfs.map(Path::to_owned), found: RefCell::default(), waiting }
     }
 
     /// Whether a regular file has this path.
     ///
     /// # Errors
-    /// The path, if the router's user may not look for it.
-    pub fn is_file(&self, path: &[u8]) -> Result<bool, PathBuf> {
+    /// When the router's user may not look for it, or when that may have to wait.
+    pub fn is_file(&self, path: &[u8]) -> Result<bool, ScriptFileError> {
         if self.found.borrow().iter().any(|found| found == path) {
             return Ok(true);
         }
-        let as_path = Path::new(OsStr::from_bytes(path));
         let found = match &self.rootfs {
-            None => std::fs::metadata(as_path).map(|found| found.is_file()),
-            Some(rootfs) => is_file_in(rootfs, as_path),
+            None => metadata(path, AtFlags::empty(), self.waiting),
+            Some(rootfs) => metadata_below(rootfs, path, self.waiting),
         };
         match found {
-            Ok(is_file) => {
+            Ok(stat) => {
+                let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
                 let mut found = self.found.borrow_mut();
                 if is_file && found.len() < MOST_FILES {
                     found.push(path.to_owned());
                 }
                 Ok(is_file)
             }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(as_path.into()),
-            Err(_) => Ok(false),
+            Err(MetadataError::Failed(Errno::ACCESS | Errno::PERM)) => {
+                Err(ScriptFileError::Denied(OsStr::from_bytes(path).into()))
+            }
+            Err(MetadataError::Failed(_)) => Ok(false),
+            Err(MetadataError::WouldWait) => Err(ScriptFileError::WouldWait),
         }
     }
 
@@ -62,14 +78,6 @@ impl ScriptFiles {
     pub fn forget(&self) {
         self.found.borrow_mut().clear();
     }
-}
-
-/// Symbolic links lead to the same files as for a process with this root directory.
-fn is_file_in(rootfs: &Path, path: &Path) -> io::Result<bool> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let root = rustix::fs::openat(CWD, rootfs, flags, Mode::empty())?;
-    let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
-    Ok(FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode).is_file())
 }
 
 #[cfg(test)]
@@ -81,7 +89,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.php");
         let path = file.as_os_str().as_bytes();
-        let files = ScriptFiles::below(None);
+        let files = ScriptFiles::below(None, Waiting::Never);
         assert_eq!(files.is_file(path), Ok(false));
         std::fs::write(&file, "").unwrap();
         assert_eq!(files.is_file(path), Ok(true), "a file that was not found is looked up each time");
@@ -95,7 +103,7 @@ mod tests {
     #[test]
     fn few_files_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let files = ScriptFiles::below(None);
+        let files = ScriptFiles::below(None, Waiting::Never);
         for number in 0..2 * MOST_FILES {
             let file = folder.path().join(format!("{number}.php"));
             std::fs::write(&file, "").unwrap();

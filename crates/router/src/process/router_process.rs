@@ -6,6 +6,7 @@
 
 use crate::access::{ConnectionLimits, RateLimits, UserFiles};
 use crate::dispatch::{Pins, Snapshot};
+use crate::file_access::{check_standard_error, watch_mounts, within_deadline};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
@@ -101,6 +102,7 @@ impl RouterProcess {
         let count = boot.threads.max(1);
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let loads: Arc<[Arc<Load>]> = (0..count).map(|_| Arc::new(Load::default())).collect();
+        watch_mounts()?;
         let mut threads = Vec::new();
         for (index, receiver) in (0..count).zip(receivers) {
             let setup = Setup {
@@ -165,7 +167,10 @@ impl RouterProcess {
                 let file = Arc::new(File::from(next(&mut descriptors)?));
                 self.send_to_all(|| ThreadCommand::ReopenLog(Arc::clone(&file)));
             }
-            ToRouter::ReopenErrorLog => rustix::stdio::dup2_stderr(next(&mut descriptors)?)?,
+            ToRouter::ReopenErrorLog => {
+                rustix::stdio::dup2_stderr(next(&mut descriptors)?)?;
+                check_standard_error();
+            }
             ToRouter::ReportLoad => {
                 // The report goes out once every thread has dropped it: each must be alive.
                 let report = Arc::new(self.supervisor.send_on_drop(FromRouter::Load(self.load())));
@@ -214,15 +219,20 @@ impl RouterProcess {
             }
         };
         // A router that replaces another serves nevertheless: only some bodies need this folder.
-        if let Some(folder) = configuration.settings.http.body_temp_path.as_deref().filter(|_| self.has_configuration)
-            && let Err(error) = tempfile::tempfile_in(folder)
+        const BODY_TEMP_PATH: &str = "settings/http/body_temp_path";
+        if let Some(folder) = configuration.settings.http.body_temp_path.clone().filter(|_| self.has_configuration)
+            && let Err(reason) = within_deadline(BODY_TEMP_PATH, move || {
+                let advice = "let the router's user write there, or choose another folder";
+                let problem = |error| format!("{BODY_TEMP_PATH}: no file can be made in {folder:?}: {error}; {advice}");
+                tempfile::tempfile_in(&folder).map(drop).map_err(problem)
+            })
         {
-            let advice = "let the router's user write there, or choose another folder";
-            let reason = format!("settings/http/body_temp_path: no file can be made in {folder:?}: {error}; {advice}");
             self.supervisor.send(&FromRouter::Rejected { version, reason });
             return Ok(());
         }
-        let error_pages = match LoadedErrorPages::load(&configuration.settings.http.error_pages) {
+        let pages = configuration.settings.http.error_pages.clone();
+        let pages = within_deadline("settings/http/error_pages", move || LoadedErrorPages::load(&pages));
+        let error_pages = match pages {
             Ok(pages) => pages,
             Err(reason) if self.has_configuration => {
                 self.supervisor.send(&FromRouter::Rejected { version, reason });
@@ -234,7 +244,8 @@ impl RouterProcess {
             }
         };
         let user_files = UserFiles::of(&configuration);
-        if let Err(reason) = user_files.read() {
+        let files = user_files.clone();
+        if let Err(reason) = within_deadline("basic_auth/user_file", move || files.read()) {
             if self.has_configuration {
                 self.supervisor.send(&FromRouter::Rejected { version, reason });
                 return Ok(());

@@ -92,6 +92,9 @@ pub fn run(setup: Setup) -> io::Result<()> {
         .build()?;
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, serve(setup));
+    drop(tasks);
+    // A thread that waits for a file system that hangs must not keep the router from its end.
+    runtime.shutdown_background();
     Ok(())
 }
 

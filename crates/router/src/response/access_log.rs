@@ -1,10 +1,11 @@
 //! The access log: the destination of its lines.
 //!
 //! Lines are collected in memory and written when the thread has no other work, or when many have collected. The
-//! supervisor opens the file (again at SIGUSR1). A destination that is not a regular file may block: one background
-//! thread writes to it for all event loops, so that lines stay whole. A line is lost only if it cannot be written, or if
+//! supervisor opens the file (again at SIGUSR1). A destination that is not a regular file of a local file system may block:
+//! one background thread writes to it for all event loops, so that lines stay whole. A line is lost only if it cannot be written, or if
 //! no program reads while very many lines arrive; the log reports both.
 
+use crate::file_access::never_waits;
 use howdah_background_writer::BackgroundWriter;
 use std::cell::Cell;
 use std::fs::File;
@@ -123,7 +124,12 @@ impl Sink {
         if let Some(writer) = shared.upgrade().filter(|writer| writer.writes_to(&file)) {
             return Sink::Background(writer);
         }
-        let Some(writer) = BackgroundWriter::of(&file, "the access log") else { return Sink::Direct(file) };
+        const NAME: &str = "the access log";
+        let writer = match never_waits(&file) {
+            true => BackgroundWriter::of(&file, NAME),
+            false => Some(BackgroundWriter::of_any(&file, NAME)),
+        };
+        let Some(writer) = writer else { return Sink::Direct(file) };
         let writer = Arc::new(writer);
         *shared = Arc::downgrade(&writer);
         Sink::Background(writer)

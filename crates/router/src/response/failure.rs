@@ -1,5 +1,6 @@
 //! The responses of howdah itself: a status, a short page, and for 5xx a line in the log with the reason.
 
+use crate::file_access::FilesUnavailable;
 use crate::http1::strictness::HeadRefusal;
 use crate::request::authority::BadAuthority;
 use bytes::Bytes;
@@ -50,7 +51,7 @@ pub enum Failure {
         /// When to try again, in seconds.
         retry_after: u32,
     },
-    /// The worker, or the upstream, took too long.
+    /// The worker, the upstream, or the file system took too long.
     GatewayTimeout,
     /// The client has sent more requests than the action's limit allows.
     TooManyRequests {
@@ -58,6 +59,9 @@ pub enum Failure {
         retry_after: u32,
     },
 }
+
+/// `Retry-After` while a file system does not answer, in seconds.
+const FILES_RETRY_AFTER: u32 = 10;
 
 // === impl Failure ===
 
@@ -111,6 +115,16 @@ impl Failure {
             _ => {}
         }
         response
+    }
+}
+
+impl From<FilesUnavailable> for Failure {
+    fn from(error: FilesUnavailable) -> Failure {
+        match error {
+            FilesUnavailable::Hanging => Failure::GatewayTimeout,
+            FilesUnavailable::Busy => Failure::Unavailable { retry_after: FILES_RETRY_AFTER },
+            FilesUnavailable::Panicked => Failure::Internal,
+        }
     }
 }
 

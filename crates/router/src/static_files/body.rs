@@ -1,7 +1,7 @@
 //! The body of a response that is a file, a part of one, or nothing.
 //!
 //! A file is read chunk by chunk as the connection takes it; each chunk comes from the page cache at once, or from a
-//! thread that waits for the disk. Content in memory is sent in pieces of the same size. The length is known from the
+//! thread that waits for the disk, for a limited time. A file that may wait is closed on such a thread, too. Content in memory is sent in pieces of the same size. The length is known from the
 //! beginning.
 //!
 //! After each piece the other connections of the thread have their turn: sending a whole megabyte to a client that can
@@ -24,9 +24,12 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::{runtime::Handle, task::JoinHandle};
+use tokio::runtime::Handle;
 
-use crate::response::body::Source;
+use crate::{
+    file_access::{FilesUnavailable, Place, close_on_file_thread, never_waits, on_file_thread},
+    response::body::Source,
+};
 
 use super::read::{self, Filled, NotNow};
 
@@ -52,12 +55,18 @@ pub(super) enum BodyPiece {
     File(Range<u64>),
 }
 
+/// A read on another thread.
+type Reading = Pin<Box<dyn Future<Output = Result<io::Result<Filled>, FilesUnavailable>> + Send>>;
+
 struct FileStream {
-    file: Arc<OwnedFd>,
+    /// Always there until the drop.
+    file: Option<Arc<OwnedFd>>,
+    /// The device of the file: its number.
+    device: u64,
     /// No piece is empty.
     pieces: VecDeque<BodyPiece>,
     /// A read of the first piece that waits for the disk.
-    reading: Option<JoinHandle<io::Result<Filled>>>,
+    reading: Option<Reading>,
     /// The file system can read without waiting.
     reads_now: bool,
 }
@@ -76,13 +85,14 @@ impl FileBody {
         }
     }
 
-    pub(super) fn pieces(file: OwnedFd, pieces: impl IntoIterator<Item = BodyPiece>) -> Self {
+    pub(super) fn pieces(file: OwnedFd, device: u64, pieces: impl IntoIterator<Item = BodyPiece>) -> Self {
         let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| piece.length() > 0).collect();
         let remaining = pieces.iter().map(BodyPiece::length).sum();
         if remaining == 0 {
             return Self::empty();
         }
-        let stream = FileStream { file: Arc::new(file), pieces, reading: None, reads_now: true };
+        let file = Some(Arc::new(file));
+        let stream = FileStream { file, device, pieces, reading: None, reads_now: true };
         Self::new(remaining, FileSource::FileStream(Box::new(stream)))
     }
 
@@ -169,22 +179,23 @@ impl FileStream {
         };
         let data = loop {
             if let Some(reading) = &mut self.reading {
-                let read = ready!(Pin::new(reading).poll(cx));
+                let read = ready!(reading.as_mut().poll(cx));
                 self.reading = None;
-                break read.map_err(io::Error::other)??.into_bytes();
+                break read.map_err(|error| io::Error::other(error.to_string()))??.into_bytes();
             }
             let length = range.end - range.start;
+            let Some(file) = &self.file else { return Poll::Ready(Err(read::ended_early())) };
             if self.reads_now {
-                match read::chunk_now(&self.file, range.start, length) {
+                match read::chunk_now(file, range.start, length) {
                     Ok(data) => break data,
                     Err(NotNow::Cold) => {}
                     Err(NotNow::Unsupported) => self.reads_now = false,
                 }
             }
-            let (file, offset, buffer) = (Arc::clone(&self.file), range.start, read::take_buffer(length));
+            let (file, offset, buffer) = (Arc::clone(file), range.start, read::take_buffer(length));
             let read = move || read::chunk_waiting(&file, offset, buffer);
             match Handle::try_current() {
-                Ok(runtime) => self.reading = Some(runtime.spawn_blocking(read)),
+                Ok(_) => self.reading = Some(Box::pin(on_file_thread(Place::Device(self.device), read))),
                 // Outside of a runtime there is no event loop to stall.
                 Err(_) => break read()?.into_bytes(),
             }
@@ -197,6 +208,16 @@ impl FileStream {
             self.pieces.pop_front();
         }
         Poll::Ready(Ok(data))
+    }
+}
+
+impl Drop for FileStream {
+    fn drop(&mut self) {
+        // A read that has no thread yet holds the file, too.
+        self.reading = None;
+        if let Some(file) = self.file.take().filter(|file| !never_waits(file)) {
+            close_on_file_thread(&Place::Device(self.device), file);
+        }
     }
 }
 
@@ -218,7 +239,7 @@ mod tests {
 
     fn whole(file: File) -> FileBody {
         let length = file.metadata().unwrap().len();
-        FileBody::pieces(file.into(), [BodyPiece::File(0..length)])
+        FileBody::pieces(file.into(), 1, [BodyPiece::File(0..length)])
     }
 
     #[tokio::test]
@@ -251,6 +272,7 @@ mod tests {
     async fn the_remaining_length_is_exact_after_each_frame() {
         let mut body = FileBody::pieces(
             file(b"0123456789").into(),
+            1,
             [
                 BodyPiece::Memory("ab".into()),
                 BodyPiece::File(2..5),

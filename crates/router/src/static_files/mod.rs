@@ -8,7 +8,8 @@
 //!
 //! A path that leads to nothing that may be sent is [`ShareOutcome::NotFound`], whatever the reason: an answer must not
 //! distinguish a hidden file from a missing one. A path whose type is not served is [`ShareOutcome::OtherType`],
-//! whether there is a file or not. Trouble on our side (no descriptors left, a broken disk) is a 503 or 500, and an
+//! whether there is a file or not. Where an answer would have to wait for the file system, [`StaticFiles::serve`] returns
+//! [`WouldWait`], and [`find`] answers on another thread. Trouble on our side (no descriptors left, a broken disk) is a 503 or 500, and an
 //! error in the log with the path.
 
 mod body;
@@ -25,27 +26,34 @@ mod respond;
 #[cfg(test)]
 mod tests;
 mod version;
+mod waiting;
 
 use std::{borrow::Cow, cell::RefCell, path::Path};
 
 use howdah_config::{MimeTypes, Patterns};
 use http::{HeaderValue, Response, StatusCode, request::Parts};
 use rustix::{
-    fs::{self, FileType},
+    fs::{AtFlags, FileType},
     io::Errno,
 };
 
-use crate::response::redirect::folder_location;
+use crate::{
+    file_access::{MetadataError, Waiting, WouldWait, metadata},
+    response::redirect::folder_location,
+};
 pub use body::FileBody;
 use cache::Cache;
 use lookup::Lookup;
 use open::{LinkPolicy, OpenError, OpenKind, Opener, SharedPath};
 use refusal::Refusals;
 use version::FileIdentity;
+pub use waiting::find;
 
 /// The file that a request asks for, and the rules for finding it.
 #[derive(Clone, Copy)]
 pub struct ShareRequest<'a> {
+    /// The part of the configuration that names the share. Look-ups that wait share its threads.
+    pub place: &'a Path,
     /// The absolute path of the file: a constant prefix, followed by the normalised path of the request.
     pub path: &'a str,
     /// The served folder, a prefix of `path`. Names below it that begin with a dot are not served. Symbolic links must
@@ -81,41 +89,50 @@ pub enum ShareOutcome {
     Php,
 }
 
-/// Serves files. Each router thread has its own instance.
+/// Serves files. Each thread has its own instance.
 pub struct StaticFiles {
     opener: Opener,
     refusals: Refusals,
     cache: RefCell<Cache>,
     /// The buffer for the cache key of the current request.
     key: RefCell<String>,
+    waiting: Waiting,
 }
 
 // === impl StaticFiles ===
 
 impl StaticFiles {
-    /// Starts with an empty cache.
+    /// For an event loop, with an empty cache.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_cache(cache::CAPACITY, Waiting::Never)
+    }
+
+    fn with_cache(capacity: usize, waiting: Waiting) -> Self {
         Self {
             opener: Opener::default(),
             refusals: Refusals::default(),
-            cache: RefCell::new(Cache::new(cache::CAPACITY)),
+            cache: RefCell::new(Cache::new(capacity)),
             key: RefCell::default(),
+            waiting,
         }
     }
 
     /// Answers a request with a file. `stat` and `open` happen on this thread; a read that has to wait for the disk
     /// happens on another one.
-    pub fn serve(&self, share: &ShareRequest<'_>, request: &Parts) -> ShareOutcome {
+    ///
+    /// # Errors
+    /// When the file system may have to wait.
+    fn serve(&self, share: &ShareRequest<'_>, request: &Parts) -> Result<ShareOutcome, WouldWait> {
         let Some(relative) = relative_path(share) else {
             tracing::debug!(path = share.path, base = %share.base.display(), "not served: the path is not below the chroot");
-            return ShareOutcome::NotFound;
+            return Ok(ShareOutcome::NotFound);
         };
         if names::is_hidden(relative) {
-            return ShareOutcome::NotFound;
+            return Ok(ShareOutcome::NotFound);
         }
         if names::is_php_source(relative) {
-            return ShareOutcome::Php;
+            return Ok(ShareOutcome::Php);
         }
         let links = match share.follow_symlinks {
             Some(true) => LinkPolicy::Follow,
@@ -126,28 +143,34 @@ impl StaticFiles {
         if shared.path.ends_with('/') {
             self.serve_index(share, shared, request)
         } else if !is_wanted(share, shared.path) {
-            ShareOutcome::OtherType
+            Ok(ShareOutcome::OtherType)
         } else {
             self.serve_path(share, shared, request, Folders::Redirect)
         }
     }
 
-    fn serve_index(&self, share: &ShareRequest<'_>, folder: SharedPath<'_>, request: &Parts) -> ShareOutcome {
+    fn serve_index(
+        &self,
+        share: &ShareRequest<'_>,
+        folder: SharedPath<'_>,
+        request: &Parts,
+    ) -> Result<ShareOutcome, WouldWait> {
         for name in share.index {
             let (path, relative) = (format!("{}{name}", folder.path), format!("{}{name}", folder.relative));
             let shared = SharedPath { path: &path, relative: &relative, ..folder };
             if names::is_php_source(name) {
-                if fs::stat(&path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
-                    return ShareOutcome::Php;
+                match metadata(&*path, AtFlags::empty(), self.waiting) {
+                    Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => return Ok(ShareOutcome::Php),
+                    Err(MetadataError::WouldWait) => return Err(WouldWait),
+                    Ok(_) | Err(MetadataError::Failed(_)) => continue,
                 }
-                continue;
             }
-            match self.serve_path(share, shared, request, Folders::Skip) {
+            match self.serve_path(share, shared, request, Folders::Skip)? {
                 ShareOutcome::NotFound => {}
-                outcome => return outcome,
+                outcome => return Ok(outcome),
             }
         }
-        ShareOutcome::NotFound
+        Ok(ShareOutcome::NotFound)
     }
 
     fn serve_path(
@@ -156,19 +179,21 @@ impl StaticFiles {
         shared: SharedPath<'_>,
         request: &Parts,
         folders: Folders,
-    ) -> ShareOutcome {
-        let stat = match shared.links {
-            LinkPolicy::Never => fs::lstat(shared.path),
-            LinkPolicy::Follow | LinkPolicy::StayBelow => fs::stat(shared.path),
+    ) -> Result<ShareOutcome, WouldWait> {
+        let links = match shared.links {
+            LinkPolicy::Never => AtFlags::SYMLINK_NOFOLLOW,
+            LinkPolicy::Follow | LinkPolicy::StayBelow => AtFlags::empty(),
         };
+        let stat = metadata(shared.path, links, self.waiting);
         let served = match stat.map(|stat| (FileType::from_raw_mode(stat.st_mode), stat)) {
             Ok((FileType::RegularFile, stat)) => self.serve_file(share, shared, request, &FileIdentity::new(&stat)),
             Ok((FileType::Directory, _)) if folders == Folders::Redirect => self.redirect(share, shared, request),
             Ok((FileType::Symlink, _)) => Err(OpenError::Refused),
             Ok(_) => Err(OpenError::Missing),
-            Err(error) => Err(OpenError::from(error)),
+            Err(MetadataError::WouldWait) => return Err(WouldWait),
+            Err(MetadataError::Failed(error)) => Err(OpenError::from(error)),
         };
-        match served {
+        Ok(match served {
             Ok(response) => ShareOutcome::Response(response),
             Err(OpenError::Missing) => ShareOutcome::NotFound,
             Err(OpenError::Denied) => ShareOutcome::Forbidden,
@@ -177,7 +202,7 @@ impl StaticFiles {
                 ShareOutcome::NotFound
             }
             Err(OpenError::Failed(error)) => ShareOutcome::Response(failure(shared, error)),
-        }
+        })
     }
 
     fn redirect(

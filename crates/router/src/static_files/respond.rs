@@ -23,7 +23,7 @@ use super::{
     body::{BodyPiece, FileBody},
     conditional::{self, Preconditions},
     range::{self, Multipart, Selection},
-    version::FileVersion,
+    version::{FileIdentity, FileVersion},
 };
 
 /// How a request for an existing file is answered.
@@ -116,13 +116,13 @@ pub(super) fn headers_only(headers: BodylessAnswer, version: &FileVersion) -> Re
 }
 
 pub(super) fn with_content(selection: Selection, version: &FileVersion, content: FileContent) -> Response<FileBody> {
-    let size = version.identity.size;
+    let FileIdentity { size, device, .. } = version.identity;
     match selection {
-        Selection::Whole | Selection::Unsatisfiable => whole(version, part(content, 0..size)),
+        Selection::Whole | Selection::Unsatisfiable => whole(version, part(content, device, 0..size)),
         Selection::Single(range) => {
             let length = HeaderValue::from(range.end - range.start);
             let content_range = range::content_range(Some(&range), size);
-            let mut response = whole(version, part(content, range));
+            let mut response = whole(version, part(content, device, range));
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             response.headers_mut().insert(CONTENT_LENGTH, length);
             response.headers_mut().insert(CONTENT_RANGE, content_range);
@@ -133,7 +133,7 @@ pub(super) fn with_content(selection: Selection, version: &FileVersion, content:
                 Multipart::new(&boundary(), ranges, version.content_type.as_ref(), size);
             let framed = parts.iter().map(|(head, range)| head.len() as u64 + range.end - range.start);
             let length = HeaderValue::from(framed.sum::<u64>() + end.len() as u64);
-            let mut response = whole(version, several(content, parts, end));
+            let mut response = whole(version, several(content, device, parts, end));
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             response.headers_mut().insert(CONTENT_LENGTH, length);
             response.headers_mut().insert(CONTENT_TYPE, content_type);
@@ -163,14 +163,14 @@ fn whole(version: &FileVersion, body: FileBody) -> Response<FileBody> {
     response
 }
 
-fn part(content: FileContent, range: Range<u64>) -> FileBody {
+fn part(content: FileContent, device: u64, range: Range<u64>) -> FileBody {
     match content {
         FileContent::Memory(bytes) => FileBody::memory(slice(&bytes, range)),
-        FileContent::File(file) => FileBody::pieces(file, [BodyPiece::File(range)]),
+        FileContent::File(file) => FileBody::pieces(file, device, [BodyPiece::File(range)]),
     }
 }
 
-fn several(content: FileContent, parts: Vec<(Bytes, Range<u64>)>, end: Bytes) -> FileBody {
+fn several(content: FileContent, device: u64, parts: Vec<(Bytes, Range<u64>)>, end: Bytes) -> FileBody {
     match content {
         FileContent::Memory(bytes) => {
             let mut body = Vec::new();
@@ -183,7 +183,7 @@ fn several(content: FileContent, parts: Vec<(Bytes, Range<u64>)>, end: Bytes) ->
         }
         FileContent::File(file) => {
             let parts = parts.into_iter().flat_map(|(head, range)| [BodyPiece::Memory(head), BodyPiece::File(range)]);
-            FileBody::pieces(file, parts.chain([BodyPiece::Memory(end)]))
+            FileBody::pieces(file, device, parts.chain([BodyPiece::Memory(end)]))
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
 /// The properties of a version in the file system. Any change of a settled file changes its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileIdentity {
-    device: u64,
+    pub(super) device: u64,
     inode: u64,
     /// Bytes.
     pub(super) size: u64,

@@ -3,6 +3,7 @@
 use super::active::ActiveRequests;
 use super::running::{Outcome, RunningRequest, Trouble, Wait};
 use super::wake::Wakes;
+use crate::file_access::Waiting;
 use crate::panics::spawn_essential;
 use crate::php::admission::RequestKind;
 use crate::php::generation::SharedGeneration;
@@ -55,7 +56,7 @@ impl GenerationPort {
     pub fn new(generation: Arc<SharedGeneration>, thread: u16) -> GenerationPort {
         GenerationPort {
             application: generation.application.as_str().into(),
-            script_files: ScriptFiles::below(generation.paths.rootfs()),
+            script_files: ScriptFiles::below(generation.paths.rootfs(), Waiting::Never),
             wakes: Wakes::new(Arc::clone(&generation)),
             generation,
             thread,

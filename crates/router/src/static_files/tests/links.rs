@@ -10,6 +10,7 @@ fn a_path_outside_of_its_base_is_not_served() {
     {
         let (path, index) = (path.to_str().unwrap(), &[]);
         let share = ShareRequest {
+            place: &site.base,
             path,
             base: &site.base,
             index,
@@ -19,7 +20,7 @@ fn a_path_outside_of_its_base_is_not_served() {
             mime_types: &MimeTypes::default(),
             target: &|| unreachable!("only a redirect to a folder needs it"),
         };
-        assert!(matches!(site.files.serve(&share, &request), ShareOutcome::NotFound), "{path}");
+        assert!(matches!(site.files.serve(&share, &request), Ok(ShareOutcome::NotFound)), "{path}");
     }
 }
 

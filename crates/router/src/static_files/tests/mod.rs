@@ -81,6 +81,7 @@ impl Site {
         let (request, ()) = request.body(()).unwrap().into_parts();
         let path = format!("{}{}", self.base.display(), RequestPath::normalise(request.uri.path()).unwrap().text());
         let share = ShareRequest {
+            place: &self.base,
             path: &path,
             base: &self.base,
             index: &self.index,
@@ -90,7 +91,7 @@ impl Site {
             mime_types: &self.mime_types,
             target: &|| target.into(),
         };
-        self.files.serve(&share, &request)
+        self.files.serve(&share, &request).expect("all mounts count as local")
     }
 
     fn got(&self, method: &str, target: &str) -> Got {

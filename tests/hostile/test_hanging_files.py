@@ -1,0 +1,209 @@
+"""File systems that hang below a share, a root, a log or a file of the configuration.
+
+Each server has one event loop: a request of another application would wait for one that stops it.
+"""
+
+import base64
+import signal
+
+import pytest
+
+from support.background import Background
+from support.file_systems import PausableFileSystem, dead_file_system, pausable_file_system, silent_file_system
+from support.folders import readable
+from support.http.client import ProtocolError
+from support.processes import thread_states
+from support.server import Howdah
+from support.waiting import wait_for
+
+ONE_LOOP = {"listen_threads": 1}
+# The timeout of a file operation: 30 s become 2 s.
+DIVIDER = 15
+
+
+@pytest.fixture
+def hanging(folder):
+    """A file system that is not paused yet."""
+    with pausable_file_system(folder.scratch, "hanging") as hanging:
+        yield hanging
+
+
+@pytest.fixture
+def start(application, folder, run):
+    """Starts a server: `/other` is a share outside, and all else is for the application."""
+    folder.write("file.txt", "local")
+
+    def start(*steps: dict, applications: dict = {}, **rest) -> Howdah:
+        local = {"match": {"uri": "/file.txt"}, "action": {"share": f"{folder.root}$uri"}}
+        routes = [*steps, local, {"action": {"pass": "applications/app"}}]
+        settings = {**ONE_LOOP, **rest.pop("settings", {})}
+        config = {"applications": {"app": application, **applications}, "routes": routes, "settings": settings, **rest}
+        return run(config, time_divider=DIVIDER)
+
+    return start
+
+
+def assert_others_are_served(server: Howdah) -> None:
+    for _ in range(10):
+        assert server.get("/").text == "here"
+        assert server.get("/file.txt").text == "local"
+    assert server.api("GET", "/status").status == 200
+
+
+def share(uri: str, path) -> dict:
+    return {"match": {"uri": uri}, "action": {"share": str(path)}}
+
+
+@pytest.mark.parametrize("kind", [dead_file_system, silent_file_system])
+def test_a_share_that_hangs_stops_no_other_requests(start, folder, kind):
+    """Also if it is mounted while howdah runs. In a silent file system, the thread of the look-up cannot be killed."""
+    server = start(share("/dead/*", f"{folder.scratch}$uri"), share("/silent/*", f"{folder.scratch}$uri"))
+    router = server.router()
+    threads = len(thread_states(router.pid))
+    with kind(folder.scratch) as point:
+        requests = [Background(server.get, f"/{point.name}/{number}") for number in range(40)]
+        wait_for(lambda: len(thread_states(router.pid)) >= threads + 16, "the threads that wait")
+        assert_others_are_served(server)
+        statuses = sorted(request.result().status for request in requests)
+        # Each thread of the share waits for one; the others get no thread.
+        assert statuses == [503] * 24 + [504] * 16
+        busy = Background(server.get, f"/{point.name}/again")
+        assert busy.result().status == 503 and busy.seconds < 1, "it fails at once"
+        server.wait_for_log_line("no answer from", str(folder.scratch), "Answering 504")
+        assert_others_are_served(server)
+    assert server.router() == router
+    wait_for(lambda: server.get(f"/{point.name}/file").status == 404, "an answer, once the file system fails")
+
+
+def test_a_root_that_hangs_stops_no_other_applications(start, hanging: PausableFileSystem, application):
+    (hanging.source / "index.php").write_text("<?php echo 'slow';")
+    readable(hanging.source)
+    slow = {**application, "root": str(hanging.point)}
+    server = start({"match": {"uri": "/slow/"}, "action": {"rewrite": "/", "pass": "applications/slow"}}, applications={"slow": slow})
+    router = server.router()
+    assert server.get("/slow/").text == "slow"
+    hanging.pause()
+    requests = [Background(server.get, "/slow/") for _ in range(4)]
+    assert_others_are_served(server)
+    assert {request.result().status for request in requests} == {504}
+    hanging.resume()
+    assert server.get("/slow/").text == "slow"
+    assert server.router() == router
+
+
+def test_a_healthy_share_of_such_a_file_system_is_served(start, hanging: PausableFileSystem):
+    """Small and large files, ranges, folders, missing files: all from another thread."""
+    large = bytes(range(256)) * 4096 * 12
+    (hanging.source / "large").write_bytes(large)
+    (hanging.source / "small.css").write_text("a {}")
+    (hanging.source / "folder").mkdir()
+    (hanging.source / "folder" / "index.html").write_text("index")
+    readable(hanging.source)
+    server = start(share("/hanging/*", f"{hanging.point.parent}$uri"), share("/hanging", f"{hanging.point.parent}$uri"))
+    for _ in range(3):
+        assert server.get("/hanging/large").body == large
+        assert server.get("/hanging/large", {"Range": "bytes=5000000-5000009"}).body == large[5000000:5000010]
+        small = server.get("/hanging/small.css")
+        assert (small.text, small.header("Content-Type")) == ("a {}", "text/css")
+        assert server.get("/hanging/small.css", {"If-None-Match": small.header("ETag")}).status == 304
+        assert server.get("/hanging/folder/").text == "index"
+        assert server.get("/hanging/folder").status == 301
+        assert server.get("/hanging/missing").status == 404
+
+
+def test_a_file_that_hangs_while_it_is_sent_stops_no_other_requests(start, hanging: PausableFileSystem):
+    size = 64 << 20
+    with open(hanging.source / "large", "wb") as file:
+        file.truncate(size)
+    readable(hanging.source)
+    server = start(share("/large", f"{hanging.point}$uri"))
+    router = server.router()
+    with server.connect() as client:
+        client.send_request("GET", "/large")
+        response, body = client.stream()
+        assert response.status == 200 and next(body)
+        hanging.pause()
+        rest = Background(lambda: sum(map(len, body)))
+        assert_others_are_served(server)
+        with pytest.raises(ProtocolError):
+            rest.result()
+        server.wait_for_log_line("no answer from a file on the device")
+    # The end of the connection closes the file, which the file system must answer, too.
+    assert_others_are_served(server)
+    hanging.resume()
+    assert len(server.get("/large").body) == size
+    assert server.router() == router
+
+
+def test_a_script_that_names_a_file_that_hangs_stops_no_other_requests(start, hanging: PausableFileSystem, application, folder):
+    folder.php("send.php", "header('X-Sendfile: ' . $_GET['file']);")
+    (hanging.source / "file").write_text("sent")
+    readable(hanging.source)
+    sending = {**application, "send_file": {"/": str(hanging.point)}}
+    server = start({"match": {"uri": "/send.php"}, "action": {"pass": "applications/sending"}}, applications={"sending": sending})
+    uri = f"/send.php?file={hanging.point}/file"
+    assert server.get(uri).text == "sent"
+    hanging.pause()
+    waiting = [Background(server.get, f"/send.php?file={hanging.point}/other-{number}") for number in range(3)]
+    assert_others_are_served(server)
+    assert {request.result().status for request in waiting} == {504}
+    hanging.resume()
+    assert server.get(uri).text == "sent"
+
+
+def test_an_access_log_that_hangs_stops_no_requests(start, hanging: PausableFileSystem):
+    server = start(access_log=str(hanging.point / "access.log"))
+    assert server.get("/").text == "here"
+    hanging.pause()
+    assert_others_are_served(server)
+    hanging.resume()
+    log = hanging.source / "access.log"
+    wait_for(lambda: log.read_text().count('"GET / HTTP/1.1" 200') == 11, "the lines, once the file system answers")
+
+
+def test_a_user_file_that_hangs_stops_no_other_requests(start, hanging: PausableFileSystem):
+    (hanging.source / "users").write_text("ann:$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/\n")
+    readable(hanging.source)
+    in_file = {"return": 200, "basic_auth": {"realm": "x", "user_file": str(hanging.point / "users")}}
+    in_configuration = {"return": 200, "basic_auth": {"realm": "x", "users": {"ann": "$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/"}}}
+    server = start(
+        {"match": {"uri": "/file"}, "action": in_file},
+        {"match": {"uri": "/configuration"}, "action": in_configuration},
+    )
+
+    def get(uri: str, password: str):
+        credentials = base64.b64encode(f"ann:{password}".encode()).decode()
+        return server.get(uri, {"Authorization": f"Basic {credentials}"})
+
+    assert get("/file", "password").status == 200
+    hanging.pause()
+    # More than the verifications that run at a time.
+    waiting = [Background(get, "/file", f"wrong {number}") for number in range(8)]
+    assert_others_are_served(server)
+    assert get("/configuration", "password").status == 200 and get("/configuration", "wrong").status == 401
+    assert {request.result().status for request in waiting} == {504}
+    hanging.resume()
+    assert get("/file", "wrong").status == 401
+
+
+def test_a_router_starts_while_files_of_its_configuration_hang(start, hanging: PausableFileSystem):
+    (hanging.source / "404.html").write_text("missing")
+    (hanging.source / "users").write_text("ann:$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/\n")
+    readable(hanging.source)
+    basic_auth = {"realm": "x", "user_file": str(hanging.point / "users")}
+    server = start(
+        {"match": {"uri": "/private"}, "action": {"return": 200, "basic_auth": basic_auth}},
+        {"match": {"uri": "/missing"}, "action": {"return": 404}},
+        settings={"http": {"error_pages": {"404": str(hanging.point / "404.html")}}},
+    )
+    assert server.get("/missing").text == "missing"
+    router = server.router()
+    hanging.pause()
+    router.kill(signal.SIGKILL)
+    wait_for(lambda: not router.alive(), "its end")
+    assert_others_are_served(server)
+    assert "404 Not Found" in server.get("/missing").text
+    server.wait_for_log_line("settings/http/error_pages: the file system has not answered", "howdah's own pages")
+    server.wait_for_log_line("basic_auth/user_file: the file system has not answered")
+    hanging.resume()
+    assert server.get("/private", {"Authorization": "Basic YW5uOnBhc3N3b3Jk"}).status == 200
