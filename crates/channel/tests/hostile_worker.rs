@@ -442,10 +442,10 @@ fn a_claim_in_the_name_of_a_worker_that_does_not_live_is_a_violation() {
 
 #[test]
 fn a_worker_that_claims_before_the_news_of_its_birth_is_not_accused() {
-    let early = WorkerId { index: 12, incarnation: 0 };
+    let workers = [12, 13].map(|index| WorkerId { index, incarnation: 0 });
     let channel = Channel::new();
     let mut exchanges = [channel.submit(b"stays"), channel.submit(b"leaves")];
-    for exchange in &mut exchanges {
+    for (exchange, early) in exchanges.iter_mut().zip(workers) {
         channel.hostile.set_state(
             exchange.slot(),
             channel.hostile.sequence(exchange.slot()),
@@ -459,10 +459,10 @@ fn a_worker_that_claims_before_the_news_of_its_birth_is_not_accused() {
     for _ in 0..2 {
         assert_eq!((channel.sweep(), stays[0].check()), (Ok(()), Ok(())));
     }
-    channel.router.worker_started(early);
+    workers.into_iter().for_each(|early| channel.router.worker_started(early));
     assert_eq!(channel.found_in_a_second(&mut stays), None);
-    assert_eq!(stays[0].worker_died(early), Ok(true));
-    channel.router.worker_died(early);
+    assert_eq!(stays[0].worker_died(workers[0]), Ok(true));
+    workers.into_iter().for_each(|early| channel.router.worker_died(early));
     drop(stays);
     channel.assert_recovers();
 }
@@ -655,6 +655,45 @@ fn a_free_slot_that_looks_like_a_request_is_set_aside() {
         assert!(channel.found_in_a_second(&mut []).is_some());
         channel.assert_recovers();
     }
+}
+
+#[test]
+fn a_worker_that_claims_several_requests_at_a_time_breaks_the_rules() {
+    for clients_stay in [true, false] {
+        let channel = Channel::new();
+        let mut exchanges = vec![channel.claimed_by_mallory().0];
+        assert_eq!(channel.found_in_a_second(&mut exchanges), None, "one is allowed");
+        exchanges.push(channel.claimed_by_mallory().0);
+        if !clients_stay {
+            exchanges.clear();
+        }
+        let found = channel.found_in_a_second(&mut exchanges);
+        assert_eq!(found, Some(Violation("a worker claimed several requests at a time")));
+        for exchange in &mut exchanges {
+            assert_eq!(exchange.worker_died(MALLORY), Ok(true));
+        }
+        drop(exchanges);
+        channel.assert_recovers();
+    }
+}
+
+#[test]
+fn a_claim_that_a_former_incarnation_left_is_not_counted() {
+    let channel = Channel::new();
+    let (first, _) = channel.claimed_by_mallory();
+    let next = WorkerId { incarnation: MALLORY.incarnation + 1, ..MALLORY };
+    channel.router.worker_started(next);
+    let second = channel.submit(b"request");
+    channel.hostile.set_state(second.slot(), channel.hostile.sequence(second.slot()), SlotState::Claimed(next));
+    let mut exchanges = [first, second];
+    for _ in 0..2 {
+        assert_eq!(channel.sweep(), Ok(()));
+    }
+    for (exchange, worker) in exchanges.iter_mut().zip([MALLORY, next]) {
+        assert_eq!(exchange.worker_died(worker), Ok(true));
+    }
+    drop(exchanges);
+    channel.assert_recovers();
 }
 
 #[test]

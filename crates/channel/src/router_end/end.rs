@@ -180,6 +180,7 @@ impl RouterEnd {
         if round_is_over {
             register.notify_quarantined(view);
             register.check_free(view);
+            register.check_claims(view);
             register.wake_all_if_none_is_taken(view);
         }
         let broken = register.broken();

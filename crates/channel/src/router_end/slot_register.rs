@@ -5,7 +5,7 @@
 use super::roster::Roster;
 use super::rounds::{Rounds, Suspicion};
 use crate::memory::doorbell;
-use crate::memory::layout::flags;
+use crate::memory::layout::{MAX_WORKERS, flags};
 use crate::slot_state::{SlotState, WorkerId, pack, unpack};
 use crate::sync::{AtomicU64, Ordering};
 use crate::view::View;
@@ -175,6 +175,32 @@ impl SlotRegister {
         };
         free.retain(|(slot, sequence)| is_free(*slot, *sequence));
         hinted.retain(|(slot, sequence, _)| is_free(*slot, *sequence));
+    }
+
+    /// Finds a worker that has claimed more than one request: the others would wait for it, each in a slot.
+    pub fn check_claims(&mut self, view: &View) {
+        let claim_of = |slot| {
+            let word = view.slot(slot).state().load(Ordering::Acquire);
+            match unpack(word).1 {
+                Some(SlotState::Claimed(worker)) if worker.index < MAX_WORKERS => Some((worker, word)),
+                _ => None,
+            }
+        };
+        let mut claims: Vec<Option<(u16, u64)>> = Vec::new();
+        for slot in 0..view.layout.geometry.slots {
+            let Some((worker, word)) = claim_of(slot) else { continue };
+            let index = usize::from(worker.index);
+            claims.resize(claims.len().max(index + 1), None);
+            let before = claims[index].replace((slot, word));
+            // The worker may have finished the first request before it claimed this one: only if the first is claimed
+            // even now, both were at the same time. Another incarnation may have left its claim by its death.
+            if let Some((first, word)) = before
+                && claim_of(first) == Some((worker, word))
+            {
+                self.broken = Some(Violation("a worker claimed several requests at a time"));
+                return;
+            }
+        }
     }
 
     /// Rings for all workers when requests wait and none was taken for a whole round. Usually all workers are busy then,
