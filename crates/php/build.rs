@@ -23,6 +23,9 @@ fn main() {
     let mut build = cc::Build::new();
     for file in [
         "backtrace",
+        "baseline",
+        "frankenphp",
+        "functions",
         "howdah_sapi",
         "lock_folder",
         "process",
@@ -30,8 +33,10 @@ fn main() {
         "sample_log",
         "sampler",
         "signals",
+        "superglobals",
         "text",
         "user_ini",
+        "worker_script",
     ] {
         build.file(format!("sapi/{file}.c"));
     }

@@ -92,6 +92,24 @@ def test_symfony_keeps_its_kernel_in_shared_memory(symfony, space):
     assert not (space / "symfony/var").exists()
 
 
+@pytest.fixture(scope="module")
+def symfony_worker(serve, space):
+    folder = Path(shutil.copytree(EXAMPLES / "symfony", space / "worker-of-symfony"))
+    server = serve(folder, "--php-ini", str(folder / "php.ini"), "--worker", "worker.php", processes=2)
+    yield server
+    for cache in kernel_caches(folder):
+        shutil.rmtree(cache)
+
+
+def test_symfony_boots_once_in_worker_mode(symfony_worker):
+    with ThreadPoolExecutor(4) as pool:
+        pages = list(pool.map(lambda _: browser_of(symfony_worker).get("/").ok().json(), range(200)))
+    assert {page["pid"] for page in pages} <= {worker.pid for worker in symfony_worker.workers(count=2)}
+    assert len({page["random_num"] for page in pages}) > 150 and {page["env"] for page in pages} == {"prod"}
+    page = browser_of(symfony_worker).get("/no/such/route")
+    assert page.status == 404
+
+
 def test_symfony_answers_what_has_no_route_itself(symfony):
     page = browser_of(symfony).get("/no/such/route")
     assert page.status == 404 and "Not Found" in page.text, page.describe()

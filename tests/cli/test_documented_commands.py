@@ -1,7 +1,8 @@
 """The commands in docs/ and README.md, as they are printed there.
 
 Each page's commands run in an own mount and network namespace, in which /srv/shop, the state directory and all ports are
-free. The current folder has what the pages name: the configurations FILE and shop.json, the folder DIR, a certificate.
+free. The current folder has what the pages name: the configurations FILE and shop.json, the folder DIR with worker.php, a
+certificate.
 """
 
 import json
@@ -109,6 +110,7 @@ mkdir -p /srv/shop/public ~/shop
 echo '<?php usleep(20000); echo "shop";' > /srv/shop/public/index.php
 cp /srv/shop/public/index.php ~/shop
 cp /srv/shop/public/index.php DIR
+echo '<?php while (howdah\\handle_request(fn () => print("worker"))) { }' > DIR/worker.php
 wait_for_line() { n=0; until grep -q "$1" "$2" 2>/dev/null; do n=$((n + 1)); [ "$n" -lt 600 ] || { cat "$2" >&2; exit 9; }; sleep 0.05; done; }
 """
 WITH_SERVER = """howdah run --config shop.json > first 2>&1 &

@@ -319,7 +319,7 @@ def test_an_application_that_does_not_boot_is_rejected(scripts, stable, code, ou
         detail = refusal(stable, "PUT", path, body)
         first, *lines = detail.splitlines()
         assert first.startswith(f'the application "{name}" does not start: ')
-        assert output in detail and len(lines) <= 10 and len(detail) < 8000
+        assert output in detail and len(lines) <= 40 and len(detail) < 9000
         for line in lines:
             assert line.replace(" [31m", "\x1b[31m") in stable.stderr, "the log has the output, too"
     (logged, _) = [line for line in stable.stderr.splitlines() if "the configuration change failed" in line]

@@ -105,6 +105,7 @@ EVERYTHING = {
         },
         "plain": {"type": "php", "root": "/srv", "script": "index.php"},
         "folder": {"type": "php", "root": "/srv", "index": "main.php", "front_controller": "main.php", "processes": 2},
+        "resident": {"type": "php", "root": "/srv", "worker": {"script": "worker.php"}},
         "sized": {"type": "php", "root": "/srv", "processes": {"auto": {"max": 9, "memory": 1073741824}}},
     },
     "settings": {

@@ -54,6 +54,7 @@ pub use application::send_file::{SendFile, SentFile};
 pub use application::slow_log::SlowLog;
 pub use application::target::{ScriptTarget, Targets};
 pub use application::warm_up::WarmUp;
+pub use application::worker_mode::WorkerMode;
 pub use configuration::Configuration;
 pub use document::answer::Refusal;
 pub use document::path::DocumentPath;

@@ -1,11 +1,15 @@
 /* howdah's SAPI.
  *
- * PHP is started once, in the prototype. Each worker is a fork of it and runs one request after another through
- * howdah_php_run(). PHP reads and writes through the functions in howdah_sapi.h under "C calls Rust". All of PHP's try
- * blocks are in C. Compiles for PHP 8.1 to 8.5, NTS. */
+ * PHP is started once, in the prototype. Each worker is a fork of it. In classic mode it runs one request after another
+ * through howdah_php_run(); in worker mode it runs the worker script: see worker_script.c. PHP reads and writes through the
+ * functions in howdah_sapi.h under "C calls Rust". All of PHP's try blocks are in C. Compiles for PHP 8.1 to 8.5, NTS. */
 
+#include "exchange.h"
+#include "functions.h"
 #include "howdah_sapi.h"
 #include "sampler.h"
+#include "superglobals.h"
+#include "worker_script.h"
 #include "php.h"
 #include "php_main.h"
 #include "php_output.h"
@@ -13,7 +17,6 @@
 #include "SAPI.h"
 #include "zend_exceptions.h"
 #include "ext/standard/basic_functions.h"
-#include "ext/standard/head.h"
 #include "ext/standard/info.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -24,8 +27,10 @@
 # error "howdah runs the distribution's NTS build of PHP: this php-config belongs to a ZTS build"
 #endif
 
-/* NULL without a request: while scripts are preloaded, and while the prototype asks PHP something (prototype.c). */
+/* NULL without a request: while scripts are preloaded, and while the prototype asks PHP something (prototype.c). While a
+ * worker script boots, and between two of its requests, it is the request of the boot, which has no client. */
 static const struct howdah_request *request;
+/* The response is complete, or there is no client. */
 static int response_finished;
 /* The rest of the request's body will not arrive, and the script has been ended for that. */
 static int body_is_lost;
@@ -37,11 +42,26 @@ static int input_time_is_ignored;
 static const char *server_software;
 static void (*import_process_environment)(zval *array);
 
-/* Whether this process may continue the exchange with the client. A process that a script forked has the same request in
- * its memory, but the exchange belongs to its parent: the child's output is dropped. */
-static int exchange_is_open(void)
+/* A process that a script forked has the same request in its memory, but the exchange belongs to its parent: the child's
+ * output is dropped. */
+int howdah_exchange_is_open(void)
 {
 	return request && !response_finished && !howdah_forked;
+}
+
+const struct howdah_request *howdah_exchange_request(void)
+{
+	return request;
+}
+
+int howdah_exchange_lost_its_body(void)
+{
+	return body_is_lost;
+}
+
+void howdah_exchange_drops_body(void)
+{
+	modules_are_down = 1;
 }
 
 /* ---- the request ---- */
@@ -75,18 +95,24 @@ static void register_variable(int source, const char *name, const char *value, s
 	efree(copy);
 }
 
-/* The configured environment, then the request's variables: for $_SERVER, $_ENV and getenv(), for any variables_order. */
+static void import_request(int source, zval *array)
+{
+	for (size_t i = 0; request && i < request->count; i++) {
+		const struct howdah_variable *variable = &request->variables[i];
+		register_variable(source, variable->name, variable->value, variable->value_len, array);
+	}
+}
+
+/* The configured environment, then the request's variables: for $_SERVER, $_ENV and getenv(), for any variables_order. In
+ * worker mode $_ENV belongs to the boot, and gets no request's variables. */
 static void import_environment(zval *array)
 {
-	int source = Z_TYPE(PG(http_globals)[TRACK_VARS_ENV]) == IS_ARRAY
-		&& Z_ARR_P(array) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]) ? PARSE_ENV : PARSE_SERVER;
+	int is_env = Z_TYPE(PG(http_globals)[TRACK_VARS_ENV]) == IS_ARRAY
+		&& Z_ARR_P(array) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]);
 
 	import_process_environment(array);
-	if (request) {
-		for (size_t i = 0; i < request->count; i++) {
-			const struct howdah_variable *variable = &request->variables[i];
-			register_variable(source, variable->name, variable->value, variable->value_len, array);
-		}
+	if (!is_env || !howdah_worker_script_is_configured()) {
+		import_request(is_env ? PARSE_ENV : PARSE_SERVER, array);
 	}
 }
 
@@ -97,7 +123,11 @@ static void sapi_howdah_register_server_variables(zval *array)
 	size_t script_len = strlen(script), info_len = strlen(info);
 	char *php_self = emalloc(script_len + info_len + 1);
 
-	import_environment(array);
+	if (howdah_superglobals_add_boot_server(array)) {
+		import_request(PARSE_SERVER, array);
+	} else {
+		import_environment(array);
+	}
 	memcpy(php_self, script, script_len);
 	memcpy(php_self + script_len, info, info_len + 1);
 	register_variable(PARSE_SERVER, "PHP_SELF", php_self, script_len + info_len, array);
@@ -108,13 +138,15 @@ static size_t sapi_howdah_read_post(char *buffer, size_t len)
 {
 	size_t total = 0;
 
-	while (exchange_is_open() && total < len) {
+	while (howdah_exchange_is_open() && total < len) {
 		long got = howdah_read_body(buffer + total, len - total);
 		if (got < 0 && !body_is_lost && !modules_are_down) {
 			/* A script must not use a part of the body as the whole: it ends here, like the script of a client that is gone. */
 			body_is_lost = 1;
 			PG(connection_status) = PHP_CONNECTION_ABORTED;
-			zend_bailout();
+			if (!howdah_worker_script_unwinds()) {
+				zend_bailout();
+			}
 		}
 		if (got <= 0) {
 			break;
@@ -131,11 +163,25 @@ static char *sapi_howdah_read_cookies(void)
 
 /* ---- the response ---- */
 
+/* The client is gone. This ends the script, unless it ignores that. */
+static void handle_aborted_connection(void)
+{
+	if (PG(ignore_user_abort) || !howdah_worker_script_unwinds()) {
+		php_handle_aborted_connection();
+		return;
+	}
+	PG(connection_status) = PHP_CONNECTION_ABORTED;
+	php_output_set_status(PHP_OUTPUT_DISABLED);
+}
+
 static size_t sapi_howdah_ub_write(const char *bytes, size_t len)
 {
+	if (howdah_worker_script_has_no_client()) {
+		return howdah_worker_script_write(bytes, len);
+	}
 	/* After fastcgi_finish_request() output is dropped, and the script continues. */
-	if (exchange_is_open() && !howdah_write(bytes, len)) {
-		php_handle_aborted_connection();
+	if (howdah_exchange_is_open() && !howdah_write(bytes, len)) {
+		handle_aborted_connection();
 		return 0;
 	}
 	return len;
@@ -144,12 +190,12 @@ static size_t sapi_howdah_ub_write(const char *bytes, size_t len)
 static void sapi_howdah_flush(void *server_context)
 {
 	(void) server_context;
-	if (!exchange_is_open()) {
+	if (!howdah_exchange_is_open()) {
 		return;
 	}
 	howdah_flush();
 	if (howdah_client_is_gone()) {
-		php_handle_aborted_connection();
+		handle_aborted_connection();
 	}
 }
 
@@ -170,7 +216,7 @@ static int sapi_howdah_send_headers(sapi_headers_struct *headers)
 	const char *reason = "";
 	int status = headers->http_response_code ? headers->http_response_code : 200;
 
-	if (!exchange_is_open()) {
+	if (!howdah_exchange_is_open()) {
 		return SAPI_HEADER_SENT_SUCCESSFULLY;
 	}
 	if (headers->http_status_line) {
@@ -203,9 +249,9 @@ static int sapi_howdah_send_headers(sapi_headers_struct *headers)
 	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
 
-static void finish_response(void)
+void howdah_exchange_finish(void)
 {
-	if (exchange_is_open()) {
+	if (howdah_exchange_is_open()) {
 		response_finished = 1;
 		howdah_finish();
 	}
@@ -232,10 +278,10 @@ static void restore_input_time(void)
 	}
 }
 
-/* Applies the settings of php.ini's sections and of .user.ini for this request. */
+/* Applies the settings of php.ini's sections and of .user.ini for this request. A worker script has them from its boot. */
 static int sapi_howdah_activate_settings(void)
 {
-	if (request) {
+	if (request && !howdah_worker_script_is_booted()) {
 		if (php_ini_has_per_host_config()) {
 			const char *name = find_variable("SERVER_NAME", sizeof("SERVER_NAME") - 1);
 			if (name) {
@@ -254,7 +300,9 @@ static int sapi_howdah_activate_settings(void)
 			efree(path);
 		}
 		howdah_activate_user_ini(request->script_filename, request->document_root);
-		ignore_input_time();
+		if (SG(server_context)) {
+			ignore_input_time();
+		}
 	}
 	return SUCCESS;
 }
@@ -262,7 +310,7 @@ static int sapi_howdah_activate_settings(void)
 /* Sessions are written and destructors have run: the response is complete. */
 static int sapi_howdah_deactivate(void)
 {
-	finish_response();
+	howdah_exchange_finish();
 	howdah_sampler_before_cleaning();
 	return SUCCESS;
 }
@@ -300,102 +348,22 @@ static sapi_module_struct howdah_sapi = {
 	.php_ini_ignore_cwd = 1,
 };
 
-/* ---- functions for scripts ---- */
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_finish, 0, 0, _IS_BOOL, 0)
-ZEND_END_ARG_INFO()
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers, 0, 0, IS_ARRAY, 0)
-ZEND_END_ARG_INFO()
-
-static PHP_FUNCTION(fastcgi_finish_request)
-{
-	ZEND_PARSE_PARAMETERS_NONE();
-	if (!exchange_is_open()) {
-		RETURN_FALSE;
-	}
-	php_output_end_all();
-	php_header();
-	finish_response();
-	RETURN_TRUE;
-}
-
-/* "HTTP_USER_AGENT" is the header "User-Agent". */
-static void add_request_header(zval *array, const char *name, size_t len, const struct howdah_variable *variable)
-{
-	char *header = estrndup(name, len);
-	int upper = 1;
-
-	zend_str_tolower(header, len);
-	for (size_t i = 0; i < len; i++) {
-		if (header[i] == '_') {
-			header[i] = '-';
-			upper = 1;
-		} else if (upper) {
-			header[i] = name[i];
-			upper = 0;
-		}
-	}
-	add_assoc_stringl_ex(array, header, len, (char *) variable->value, variable->value_len);
-	efree(header);
-}
-
-static PHP_FUNCTION(getallheaders)
-{
-	ZEND_PARSE_PARAMETERS_NONE();
-	array_init(return_value);
-	for (size_t i = 0; request && i < request->count; i++) {
-		const struct howdah_variable *variable = &request->variables[i];
-		if (variable->name_len > 5 && memcmp(variable->name, "HTTP_", 5) == 0) {
-			add_request_header(return_value, variable->name + 5, variable->name_len - 5, variable);
-		} else if ((variable->name_len == 12 && memcmp(variable->name, "CONTENT_TYPE", 12) == 0)
-			|| (variable->name_len == 14 && memcmp(variable->name, "CONTENT_LENGTH", 14) == 0)) {
-			add_request_header(return_value, variable->name, variable->name_len, variable);
-		}
-	}
-}
-
-static PHP_FUNCTION(apache_response_headers)
-{
-	zend_llist_position position;
-	sapi_header_struct *header;
-
-	ZEND_PARSE_PARAMETERS_NONE();
-	array_init(return_value);
-	for (header = zend_llist_get_first_ex(&SG(sapi_headers).headers, &position); header;
-		header = zend_llist_get_next_ex(&SG(sapi_headers).headers, &position)) {
-		const char *colon = memchr(header->header, ':', header->header_len);
-		if (colon) {
-			const char *value = colon + 1;
-			while (*value == ' ') {
-				value++;
-			}
-			add_assoc_string_ex(return_value, header->header, (size_t) (colon - header->header), (char *) value);
-		}
-	}
-}
-
-static const zend_function_entry howdah_functions[] = {
-	PHP_FE(fastcgi_finish_request, arginfo_finish)
-	PHP_FE(getallheaders, arginfo_headers)
-	PHP_FALIAS(apache_request_headers, getallheaders, arginfo_headers)
-	PHP_FE(apache_response_headers, arginfo_headers)
-	PHP_FE_END
-};
+/* ---- the module ---- */
 
 static PHP_MINFO_FUNCTION(howdah)
 {
 	(void) zend_module;
 	php_info_print_table_start();
 	php_info_print_table_row(2, "howdah", server_software);
-	php_info_print_table_row(2, "Mode", "classic");
+	php_info_print_table_row(2, "Mode", howdah_worker_script_is_configured() ? "worker" : "classic");
 	php_info_print_table_end();
 }
 
 /* All functions are registered, and nothing has been preloaded. */
 static PHP_MINIT_FUNCTION(howdah)
 {
-	(void) type;
 	(void) module_number;
+	howdah_worker_script_register(type);
 	howdah_forks_wrap();
 	howdah_signals_wrap();
 	howdah_lock_folder_check();
@@ -441,7 +409,7 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 	sapi_startup(&howdah_sapi);
 	/* sapi_startup() clears it. */
 	howdah_sapi.ini_entries = (char *) ini_entries;
-	/* See run_script(). */
+	/* See howdah_run_script(). */
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	int started = howdah_sapi.startup(&howdah_sapi) == SUCCESS;
 	if (howdah_forked) {
@@ -470,7 +438,7 @@ static int enter_folder(const char *script_filename)
 
 /* The script runs in its own folder; shutdown functions and destructors run in the worker's folder, as under FPM.
  * php_execute_script() would do the same with the name of the worker's folder, which it asks for each time. */
-static void run_script(void)
+void howdah_run_script(void)
 {
 	static int folder_of_worker = -1;
 	zend_file_handle script;
@@ -496,13 +464,13 @@ static void run_script(void)
 	}
 }
 
-void howdah_php_run(const struct howdah_request *new_request)
+void howdah_exchange_begin(const struct howdah_request *new_request, int has_client)
 {
 	request = new_request;
-	response_finished = 0;
+	response_finished = !has_client;
 	body_is_lost = 0;
 	modules_are_down = 0;
-	SG(server_context) = (void *) new_request;
+	SG(server_context) = has_client ? (void *) new_request : NULL;
 	SG(sapi_headers).http_response_code = 200;
 	SG(request_info).request_method = new_request->method;
 	SG(request_info).query_string = (char *) new_request->query_string;
@@ -510,13 +478,29 @@ void howdah_php_run(const struct howdah_request *new_request)
 	SG(request_info).path_translated = (char *) new_request->script_filename;
 	SG(request_info).content_type = new_request->content_type;
 	SG(request_info).content_length = new_request->content_length;
+	SG(request_info).cookie_data = NULL;
 	php_handle_auth_data(new_request->authorization);
-	howdah_sampler_begin(new_request);
+	if (has_client) {
+		howdah_sampler_begin(new_request);
+	}
+}
+
+void howdah_exchange_end(void)
+{
+	howdah_exchange_finish();
+	howdah_sampler_finish();
+	SG(server_context) = NULL;
+	request = NULL;
+}
+
+void howdah_php_run(const struct howdah_request *new_request)
+{
+	howdah_exchange_begin(new_request, 1);
 	howdah_signals_before_request();
 
 	if (php_request_startup() == SUCCESS) {
 		zend_first_try {
-			run_script();
+			howdah_run_script();
 		} zend_end_try();
 	}
 	restore_input_time();
@@ -525,10 +509,7 @@ void howdah_php_run(const struct howdah_request *new_request)
 		/* A script forked this process, and the script is over. The next request belongs to the parent. */
 		_exit(EG(exit_status));
 	}
-	finish_response();
-	howdah_sampler_finish();
-	SG(server_context) = NULL;
-	request = NULL;
+	howdah_exchange_end();
 	howdah_signals_after_request();
 }
 

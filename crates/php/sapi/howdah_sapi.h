@@ -60,6 +60,8 @@ int howdah_php_opcache_is_on(void);
 void howdah_php_each_setting(void (*visit)(void *context, const char *name, size_t len), void *context);
 int howdah_php_compiles(const char *path, char *reason, size_t room);
 void howdah_php_run(const struct howdah_request *request);
+void howdah_php_enable_worker_script(void); /* before howdah_php_startup() */
+void howdah_php_run_worker_script(const struct howdah_request *boot);
 void howdah_php_shutdown(void);
 const char *howdah_php_version(void);
 const char *howdah_php_extension_dir(void);
@@ -86,17 +88,21 @@ void howdah_head_begin(int status, const char *reason, size_t len);
 void howdah_head_line(const char *line, size_t len);
 void howdah_head_end(void);
 void howdah_finish(void); /* the response is complete */
+const struct howdah_request *howdah_next_request(void); /* waits; NULL: the worker script must end */
+void howdah_request_done(void); /* PHP is ready for the next request */
 void howdah_log(const char *message, int syslog_level, const char *method, const char *uri);
 
 /* process.c, for the SAPI */
 extern int howdah_forked; /* a script forked this process: it is neither a prototype nor a worker */
 void howdah_forks_wrap(void);
+void howdah_forget_mt_seed(void);
 
 /* signals.c */
 void howdah_signals_wrap(void);
 void howdah_signals_after_fork(void);
 void howdah_signals_before_request(void);
 void howdah_signals_after_request(void);
+void howdah_signals_after_boot(void);
 
 /* lock_folder.c, for the SAPI */
 struct _zend_array;

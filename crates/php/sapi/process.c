@@ -127,14 +127,24 @@ void howdah_forks_wrap(void)
 
 /* ---- after a fork of the prototype ---- */
 
+/* The next number of mt_rand() and rand() is seeded by the kernel. */
+void howdah_forget_mt_seed(void)
+{
+#if PHP_VERSION_ID >= 80200
+	RANDOM_G(mt19937_seeded) = false;
+#else
+	BG(mt_rand_is_seeded) = 0;
+#endif
+}
+
 /* Resets the state that workers must not share. (OpenSSL detects forks itself.) */
 void howdah_php_after_fork(void)
 {
 	howdah_forked = 0;
 	howdah_signals_after_fork();
+	howdah_forget_mt_seed();
 #if PHP_VERSION_ID >= 80200
 	RANDOM_G(combined_lcg_seeded) = false;
-	RANDOM_G(mt19937_seeded) = false;
 #else
 	uint16_t draws = 0;
 
@@ -143,6 +153,5 @@ void howdah_php_after_fork(void)
 	while (draws--) {
 		php_combined_lcg();
 	}
-	BG(mt_rand_is_seeded) = 0;
 #endif
 }

@@ -57,6 +57,12 @@ void howdah_signals_after_fork(void)
 	has_alarm = has_handlers = 0;
 }
 
+/* Handlers, alarms and blocked signals that a worker script's boot has set stay for all of its requests. */
+void howdah_signals_after_boot(void)
+{
+	has_alarm = has_handlers = has_blocked = 0;
+}
+
 /* Whether PHP checks its handlers when this request starts. */
 void howdah_signals_before_request(void)
 {

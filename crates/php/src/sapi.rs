@@ -1,5 +1,5 @@
 //! The SAPI in C (`sapi/`): declarations of its structures and of the functions that Rust calls. The functions that C calls
-//! are in [`worker::callbacks`](crate::worker::callbacks).
+//! are in [`worker::callbacks`](crate::worker::callbacks) and [`worker::script`](crate::worker::script).
 
 #![allow(unsafe_code)] // calls C
 
@@ -72,6 +72,8 @@ unsafe extern "C" {
     pub fn howdah_php_compiles(path: *const c_char, reason: *mut c_char, room: usize) -> c_int;
     pub fn howdah_php_after_fork();
     pub fn howdah_php_run(request: *const SapiRequest);
+    pub fn howdah_php_enable_worker_script();
+    pub fn howdah_php_run_worker_script(boot: *const SapiRequest);
     pub fn howdah_sampler_start(setup: *const SamplerSetup) -> c_int;
     fn howdah_sampler_has_ended_a_request() -> c_int;
     pub fn howdah_php_shutdown();

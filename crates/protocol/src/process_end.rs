@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// sysexits.h.
 pub const EXIT_ROUTER_UNREACHABLE: i32 = 74;
 
+/// The exit code of a worker whose worker script ended before it asked for a request: EX_CONFIG of sysexits.h.
+pub const EXIT_BOOT_FAILED: i32 = 78;
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProcessEnd {

@@ -52,6 +52,8 @@ pub struct PrototypeBoot {
     pub required_paths: Vec<RequiredPath>,
     /// Scripts that PHP must be able to compile.
     pub written: Vec<PathBuf>,
+    /// In worker mode, the script that each worker runs; `None` is classic mode.
+    pub worker_script: Option<WorkerScript>,
     /// The working directory of scripts.
     pub working_directory: Option<PathBuf>,
     /// The number of requests after which a worker exits for a replacement.
@@ -68,6 +70,17 @@ pub struct PrototypeBoot {
     pub server_software: String,
     /// Environment variables that only the dynamic loader needed: PHP does not see them.
     pub loader_variables: Vec<String>,
+}
+
+/// The script of an application in worker mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerScript {
+    /// DOCUMENT_ROOT.
+    pub root: PathBuf,
+    /// Its path below the root, without a slash in front.
+    pub name: String,
+    /// SCRIPT_FILENAME.
+    pub filename: PathBuf,
 }
 
 /// Which requests are slow, and how they are sampled.

@@ -10,6 +10,7 @@ pub(crate) mod send_file;
 pub(crate) mod slow_log;
 pub(crate) mod target;
 pub(crate) mod warm_up;
+pub(crate) mod worker_mode;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use crate::application::send_file::SendFile;
 use crate::application::slow_log::SlowLog;
 use crate::application::target::{ScriptTarget, Targets};
 use crate::application::warm_up::WarmUp;
+use crate::application::worker_mode::WorkerMode;
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Options};
 
@@ -35,6 +37,7 @@ pub(crate) const OPTIONS: Options = Options {
         "index",
         "front_controller",
         "targets",
+        "worker",
         "options",
         "processes",
         "environment",
@@ -63,6 +66,8 @@ pub struct Application {
     pub php_version: Option<PhpVersion>,
     /// The scripts that it runs.
     pub targets: Targets,
+    /// `worker`: worker mode; `None` is classic mode.
+    pub worker: Option<WorkerMode>,
     /// `options`: its PHP settings.
     pub options: PhpOptions,
     /// The number of its workers.
@@ -129,13 +134,18 @@ impl Application {
         }
         let object = node.object(&OPTIONS)?;
         let php_version = php::read_type(&object.require("type", "\"type\": \"php\"")?)?;
-        let targets = Targets::read(&object)?;
+        let worker = WorkerMode::read(&object)?;
+        let mut targets = Targets::read(&object)?;
+        if let (Some(worker), Targets::Single(target)) = (&worker, &mut targets) {
+            target.script = Some(worker.script.clone());
+        }
         Ok(Self {
             php_version,
             warm_up: object.read("warm_up", |node| warm_up::read(node, &targets))?.unwrap_or_default(),
             reload: object.read("reload", Reload::read)?.unwrap_or_default(),
             resolve_links: object.read("resolve_links", Node::boolean)?.unwrap_or(true),
             targets,
+            worker,
             options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
             processes: object.read("processes", Processes::read)?.unwrap_or_default(),
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),

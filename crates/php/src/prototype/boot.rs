@@ -115,6 +115,9 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
     // SAFETY: PHP is started once, on the only thread; the strings are leaked.
     let started = unsafe {
         sapi::howdah_lock_folder_set(lock_folder, lock_folder_problem);
+        if boot.worker_script.is_some() {
+            sapi::howdah_php_enable_worker_script();
+        }
         sapi::howdah_php_startup(
             ini_file.map_or(std::ptr::null(), |path| path.into_raw().cast_const()),
             entries.as_ptr(),

@@ -19,7 +19,7 @@ mod rootfs;
 mod serve;
 mod unknown_settings;
 
-use crate::worker::serve::WorkerLimits;
+use crate::worker::requests::WorkerLimits;
 use crate::{log, sapi};
 use boot::boot_php;
 use howdah_protocol::control_socket::ControlSocket;
@@ -60,7 +60,8 @@ pub fn run() -> Result<ExitCode, String> {
                 log::warn(&warning);
             }
             let PrototypeBoot { application, requests_per_worker: requests, memory_per_worker: memory, .. } = boot;
-            Prototype::new(control, loaded, WorkerLimits { application, requests, memory }).serve()?;
+            let limits = WorkerLimits { application, requests, memory };
+            Prototype::new(control, loaded, limits, boot.worker_script).serve()?;
             Ok(ExitCode::SUCCESS)
         }
         Err(reason) => {

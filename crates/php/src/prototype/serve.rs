@@ -8,16 +8,16 @@
 
 use super::boot::{Loaded, SupervisorProcess, c_string};
 use super::report::send;
-use crate::worker::callbacks;
+use crate::worker::requests::{Children, Requests, WorkerLimits};
 use crate::worker::sampler::{self, Sampling};
-use crate::worker::serve::{WorkerLimits, serve};
+use crate::worker::serve::serve;
 use crate::worker::stderr::Stderr;
+use crate::worker::{callbacks, script};
 use crate::{log, sapi};
-use howdah_channel::request::NAMES;
 use howdah_channel::{WorkerChannel, WorkerId};
 use howdah_protocol::control_socket::ControlSocket;
 use howdah_protocol::process_end::ProcessEnd;
-use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
+use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype, WorkerScript};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
@@ -25,7 +25,6 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{ForkResult, Pid, fork, getpid};
 use rustix::process::WaitOptions;
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -36,6 +35,8 @@ pub struct Prototype {
     control: ControlSocket,
     channel: WorkerChannel,
     limits: WorkerLimits,
+    /// In worker mode, the script of the workers.
+    script: Option<WorkerScript>,
     sampling: Sampling,
     supervisor: SupervisorProcess,
     stderr: Stderr,
@@ -50,11 +51,16 @@ const WARNING_PAUSE: Duration = Duration::from_secs(1);
 // === impl Prototype ===
 
 impl Prototype {
-    pub fn new(control: ControlSocket, loaded: Loaded, limits: WorkerLimits) -> Prototype {
+    pub fn new(
+        control: ControlSocket,
+        loaded: Loaded,
+        limits: WorkerLimits,
+        script: Option<WorkerScript>,
+    ) -> Prototype {
         let Loaded { channel, sampling, supervisor, stderr, .. } = loaded;
         let (pid, workers) = (getpid(), HashMap::new());
         // `control` is the only descriptor of the socket, so that a worker that drops it has none.
-        Prototype { pid, control, channel, limits, sampling, supervisor, stderr, workers, last_warning: None }
+        Prototype { pid, control, channel, limits, script, sampling, supervisor, stderr, workers, last_warning: None }
     }
 
     /// Forks and reaps workers until the supervisor closes the control socket.
@@ -142,12 +148,18 @@ impl Prototype {
             sapi::howdah_die_with_prototype(self.pid.as_raw(), pidfd.as_raw_fd(), *pid);
             sapi::howdah_php_after_fork();
         }
-        let names: Vec<CString> = NAMES.iter().map(|name| c_string(name)).collect();
         let end = Box::leak(Box::new(self.channel.worker(worker)));
         let application = Box::leak(c_string(&self.limits.application).into_boxed_c_str());
         sampler::start(application, end, Box::leak(Box::new(self.sampling)));
-        serve(end, &names, &self.limits, &self.stderr);
-        callbacks::exit(0)
+        let stderr = Box::leak(Box::new(self.stderr));
+        let code = match &self.script {
+            Some(script) => script::run(script, end, self.limits, stderr),
+            None => {
+                serve(Requests::begin(end, self.limits, stderr, Children::Reap));
+                0
+            }
+        };
+        callbacks::exit(code)
     }
 
     fn reap(&mut self) {

@@ -1,6 +1,7 @@
 //! A worker: runs requests on PHP, one at a time.
 //!
-//! - [`serve`]: the loop
+//! - [`serve`]: the loop of classic mode; [`script`]: the worker script of worker mode
+//! - [`requests`]: the requests, from the channel to the account
 //! - `request`: a request's head, prepared for PHP
 //! - [`callbacks`]: the functions that the SAPI in C calls
 //! - `allowance`, `growth`: when a worker exits for a replacement
@@ -13,6 +14,8 @@ pub mod callbacks;
 mod cpu_meter;
 mod growth;
 mod request;
+pub mod requests;
 pub mod sampler;
+pub mod script;
 pub mod serve;
 pub mod stderr;

@@ -1,5 +1,5 @@
-//! Where standard error goes: to the application's log. While a request of a warm-up runs it goes to the supervisor, which
-//! copies it to that log and keeps the end, for the error of a warm-up that fails.
+//! Where standard error goes: to the application's log. While a request of a warm-up runs, or a worker script boots, it goes
+//! to the supervisor, which copies it to that log and keeps the end, for the error if that fails.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,12 +24,13 @@ impl Stderr {
         Ok(stderr)
     }
 
-    /// Calls `act` while standard error goes to the supervisor.
-    pub fn with_supervisor<T>(&self, act: impl FnOnce() -> T) -> T {
-        // If this fails, the log gets the messages.
+    /// From now on standard error goes to the supervisor. If this fails, the log gets the messages.
+    pub fn to_supervisor(&self) {
         let _ = rustix::stdio::dup2_stderr(&self.to_supervisor);
-        let result = act();
+    }
+
+    /// From now on standard error goes to the log.
+    pub fn to_log(&self) {
         let _ = rustix::stdio::dup2_stderr(&self.to_log);
-        result
     }
 }

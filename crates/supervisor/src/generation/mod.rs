@@ -4,6 +4,7 @@
 //!
 //! - [`prototype`]: its process, its start, its death, and whether it answers
 //! - [`worker_set`]: the workers, the channel, and the workers' deaths
+//! - [`boots`]: in worker mode, from the fork of a worker until it is ready
 //! - [`scaling`]: how many workers there are, from which are idle and, with `auto`, what they use
 //! - [`overdue`]: requests that take too long; [`stopped_processes`]: those that a signal has stopped
 //! - [`profile`]: samples of where the time goes
@@ -14,6 +15,7 @@
 //! forks it on order. A prototype that dies is started again by the supervisor, on the same channel. Its workers become children of the supervisor, finish their requests and exit. A generation that never
 //! forked a worker does not start again: it reports its failure.
 
+mod boots;
 pub mod generations;
 mod overdue;
 pub mod profile;
@@ -31,6 +33,7 @@ use crate::plan::application::{Plan, Release};
 use crate::plan::php::Php;
 use crate::policy::sizing::Reason;
 use crate::policy::workers::Workers;
+use boots::Boots;
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
 use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
@@ -92,10 +95,12 @@ impl Generation {
         let geometry = Geometry::for_workers(plan.pool.max() as u32, router_threads);
         let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let table = Workers::new(plan.pool.at_start() as u32).at_most(plan.pool.max());
+        let script = plan.worker_script.as_ref().map(|script| script.filename.display().to_string());
+        let boots = Boots::new(plan.name.clone(), script, plan.confined.machine().cores());
         Ok(Generation {
             id,
             born: now,
-            workers: WorkerSet::new(id, plan.name.clone(), table, ControlEnd::create(geometry)?),
+            workers: WorkerSet::new(id, plan.name.clone(), table, ControlEnd::create(geometry)?, boots),
             bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
             prototype: Prototype::new(now),
             scaling: Scaling::new(&plan, now),
@@ -152,14 +157,14 @@ impl Generation {
         self.plan.slow_log.as_ref()
     }
 
-    /// Whether it works: PHP is loaded, and a worker was forked.
+    /// Whether it works: PHP is loaded, and a worker was forked. In worker mode, all workers have booted.
     pub fn is_proven(&self) -> bool {
-        self.prototype.is_proven()
+        self.prototype.is_proven() && self.workers.boots.is_proven()
     }
 
-    /// Why PHP does not start. `None` while it may still do so.
+    /// Why PHP or the worker script does not start. `None` while it may still do so.
     pub fn failure(&self) -> Option<&str> {
-        self.prototype.failure()
+        self.prototype.failure().or(self.workers.boots.failure())
     }
 
     /// How many workers there should be.
@@ -169,7 +174,9 @@ impl Generation {
 
     /// How many of its workers run, and how many are being started.
     pub fn process_counts(&self) -> (usize, usize) {
-        self.workers.table.counts()
+        let (running, starting) = self.workers.table.counts();
+        let booting = self.workers.count_booting();
+        (running.saturating_sub(booting), starting + booting)
     }
 
     /// Why there are as many workers as there are, with `"processes": "auto"`.
@@ -314,6 +321,10 @@ impl Generation {
         let handled = match message {
             FromPrototype::Booted { php_version, opcache } => {
                 let booted = self.prototype.on_booted(LoadedPhp { version: php_version, opcache });
+                if self.plan.worker_script.is_some() {
+                    // Its output until now is no reason why the worker script does not boot.
+                    self.prototype.forget_output();
+                }
                 if booted.is_ok() && !opcache {
                     tracing::warn!(
                         "the application {:?} runs without opcache, several times slower; is it installed, and \
@@ -356,7 +367,6 @@ impl Generation {
             return Err("it started a worker without an order");
         }
         self.prototype.on_forked();
-        self.scaling.on_proven();
         Ok(())
     }
 
@@ -385,9 +395,11 @@ impl Generation {
             end,
             is_stopping: self.prototype.is_stopping(),
             was_overdue: self.overdue.has(worker),
-            has_limits: self.plan.limits.requests.is_some() || self.plan.limits.memory.is_some(),
+            may_exit: self.plan.limits.requests.is_some()
+                || self.plan.limits.memory.is_some()
+                || self.plan.worker_script.is_some(),
         };
-        self.workers.on_exit(worker, pid, exit, now);
+        self.workers.on_exit(worker, pid, exit, || self.prototype.last_output(), now);
     }
 
     /// Kills the prototype if a message to it failed. Another one starts.
@@ -442,6 +454,7 @@ impl Generation {
             workers,
             self.scaling.next_deadline().filter(|_| can_fork),
             self.overdue.next_deadline(),
+            self.workers.boots.next_deadline(),
             Some(self.stopped.deadline()).filter(|_| self.prototype.is_up()),
             self.profiler.next_deadline(),
             self.slow_log_at.filter(|_| !self.is_former),
@@ -463,6 +476,10 @@ impl Generation {
         self.profiler.on_time(&self.workers.control, self.workers.ids(), now);
         self.rotate_slow_log(now);
         self.workers.kill_expired_orphans(now);
+        self.workers.look_at_boots(now);
+        if self.is_proven() {
+            self.scaling.on_proven();
+        }
         if self.prototype.can_fork() {
             self.scaling.on_time(&mut self.workers, now);
             for worker in self.workers.start_due(now) {

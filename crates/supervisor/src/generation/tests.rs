@@ -27,6 +27,7 @@ impl Fake {
         let plan = Plan {
             needs: Vec::new(),
             written: Vec::new(),
+            worker_script: None,
             name: "shop".to_owned(),
             php: Php { version: "8.2".parse::<PhpVersion>().unwrap(), executable },
             account: UserAccount::default(),

@@ -5,12 +5,13 @@
 //! are found by its process group. When a worker broke the channel's rules, all are killed, and none is started before
 //! all are dead; if that repeats, as with scripts that fork natively, after a growing delay.
 
+use super::boots::Boots;
 use crate::os::processes::process::{self, Process};
 use crate::policy::pace::Backoff;
 use crate::policy::workers::Workers;
 use howdah_channel::account::Current;
 use howdah_channel::{ControlEnd, WorkerId};
-use howdah_protocol::process_end::{EXIT_ROUTER_UNREACHABLE, ProcessEnd};
+use howdah_protocol::process_end::{EXIT_BOOT_FAILED, EXIT_ROUTER_UNREACHABLE, ProcessEnd};
 use howdah_protocol::router_messages::ToRouter;
 use rustix::process::Pid;
 use std::time::Instant;
@@ -25,6 +26,8 @@ pub struct WorkerSet {
     pub table: Workers,
     /// The supervisor's end of the channel.
     pub control: ControlEnd,
+    /// Which workers boot, in worker mode.
+    pub boots: Boots,
     /// The process groups of dead prototypes that may have a worker whose pid is not known.
     orphan_groups: Vec<Pid>,
     /// A worker broke the channel's rules: none is started before all are dead.
@@ -46,20 +49,22 @@ pub struct WorkerExit {
     pub is_stopping: bool,
     /// It had been asked to end its request, because that was overdue.
     pub was_overdue: bool,
-    /// The configuration limits the requests or the memory of a worker, after which it exits by itself.
-    pub has_limits: bool,
+    /// A worker may exit by itself between two requests: the configuration limits its requests or its memory, or it runs a
+    /// worker script.
+    pub may_exit: bool,
 }
 
 // === impl WorkerSet ===
 
 impl WorkerSet {
     /// Without workers.
-    pub fn new(generation: u64, application: String, table: Workers, control: ControlEnd) -> WorkerSet {
+    pub fn new(generation: u64, application: String, table: Workers, control: ControlEnd, boots: Boots) -> WorkerSet {
         WorkerSet {
             generation,
             application,
             table,
             control,
+            boots,
             orphan_groups: Vec::new(),
             is_replacing: false,
             replacement_backoff: Backoff::default(),
@@ -88,11 +93,18 @@ impl WorkerSet {
         self.table.alive().any(|(_, process)| process.is_some_and(Process::is_dead))
     }
 
+    /// How many workers run, and have not booted.
+    pub fn count_booting(&self) -> usize {
+        let boots =
+            |(worker, process): &(WorkerId, Option<Process>)| process.is_some() && self.boots.is_booting(*worker);
+        self.table.alive().filter(boots).count()
+    }
+
     // Starts
 
     /// When [`Self::start_due`] or [`Self::kill_expired_orphans`] has something to do.
     pub fn next_deadline(&self, can_start: bool) -> Option<Instant> {
-        if !can_start || self.is_replacing {
+        if !can_start || self.is_replacing || self.boots.room() == 0 {
             return self.table.next_orphan_deadline();
         }
         let start = self.table.next_deadline().map(|at| self.started_from.map_or(at, |from| at.max(from)));
@@ -105,7 +117,8 @@ impl WorkerSet {
             return Vec::new();
         }
         self.started_from.get_or_insert(now);
-        let due = self.table.start_due(now);
+        let due = self.table.start_due(self.boots.room(), now);
+        due.iter().for_each(|worker| self.boots.on_ordered(*worker, now));
         let generation = self.generation;
         self.notices.extend(due.iter().map(|worker| ToRouter::WorkerStarted { generation, worker: *worker }));
         due
@@ -114,6 +127,7 @@ impl WorkerSet {
     /// The prototype has forked this worker. Returns `false` if it had no such order.
     pub fn on_started(&mut self, worker: WorkerId, process: Option<Process>) -> bool {
         let is_known = self.table.started(worker, process);
+        self.boots.on_started(worker, process);
         if let Some(process) = process.filter(|_| is_known && self.is_replacing) {
             process.kill();
         }
@@ -137,21 +151,38 @@ impl WorkerSet {
 
     // Deaths
 
-    /// A worker has exited.
-    pub fn on_exit(&mut self, worker: WorkerId, pid: i32, exit: WorkerExit, now: Instant) {
-        let WorkerExit { end, is_stopping, was_overdue, has_limits } = exit;
+    /// Looks which workers have booted.
+    pub fn look_at_boots(&mut self, now: Instant) {
+        let control = &self.control;
+        let is_ready = |worker| control.account(worker).is_some();
+        self.boots.on_time(is_ready, self.table.is_complete(), now);
+    }
+
+    /// A worker has exited. `output` is what the processes of this generation wrote last.
+    pub fn on_exit(
+        &mut self,
+        worker: WorkerId,
+        pid: i32,
+        exit: WorkerExit,
+        output: impl FnOnce() -> String,
+        now: Instant,
+    ) {
+        let WorkerExit { end, is_stopping, was_overdue, may_exit } = exit;
         // A prototype in a PID namespace reports another pid.
         let known = self.table.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
         let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
         let is_unexpected = !self.is_replacing && !is_stopping && !was_overdue;
         let by_itself = is_unexpected && !self.table.is_leaving(worker);
+        let account = self.control.account(worker);
+        if is_unexpected {
+            self.boots.on_exit(worker, account.is_some(), &end.to_string(), output);
+        }
         if end != ProcessEnd::Code(0) && is_unexpected {
             tracing::warn!("worker of {:?} (pid {pid}) {}", self.application, self.describe_exit(worker, end));
         }
-        let account = self.control.account(worker);
         let in_request = account.is_some_and(|account| account.current.is_some());
-        // Between two requests, only the end of its allowance ends a worker like that.
-        let in_order = end == ProcessEnd::Code(0) && (has_limits || was_overdue) && !in_request;
+        // Between two requests, only the end of its allowance or of its worker script ends a worker like that.
+        let in_order = end == ProcessEnd::Code(0) && (may_exit || was_overdue) && !in_request;
         let is_known = if in_order || self.is_replacing {
             self.table.exited(worker, now)
         } else if account.is_some_and(|account| in_request || account.requests > 0) {
@@ -165,13 +196,16 @@ impl WorkerSet {
         }
     }
 
-    /// How a worker ended, and what follows, for the log. A worker that was asked to exit is not replaced.
+    /// How a worker ended, and what follows, for the log. A worker that was asked to exit is not replaced, and neither is
+    /// the first one of a generation whose worker script does not boot.
     fn describe_exit(&self, worker: WorkerId, end: ProcessEnd) -> String {
         let cause = match end {
             ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE) => " because a script closed its descriptors",
+            ProcessEnd::Code(EXIT_BOOT_FAILED) => " because its worker script did not boot",
             _ => "",
         };
-        let next = if self.table.is_leaving(worker) { "" } else { "; another worker is started" };
+        let is_replaced = !self.table.is_leaving(worker) && self.boots.failure().is_none();
+        let next = if is_replaced { "; another worker is started" } else { "" };
         format!("{end}{cause}{next}")
     }
 
@@ -264,6 +298,7 @@ impl WorkerSet {
     /// Notifies the router of a death. `killer` is the request that killed the worker.
     fn forget(&mut self, worker: WorkerId, killer: Option<(u16, u32)>, now: Instant) {
         self.control.worker_died(worker);
+        self.boots.forget(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.generation, worker, killer });
         // A worker that exits because another worker ordered it to is the first sign of such an order.
         if let Err(violation) = self.control.check_orders()
@@ -295,7 +330,8 @@ mod tests {
     #[test]
     fn repeated_violations_delay_the_next_workers() {
         let control = ControlEnd::create(Geometry::for_workers(1, 1)).unwrap();
-        let mut workers = WorkerSet::new(1, "shop".to_owned(), Workers::new(1), control);
+        let mut workers =
+            WorkerSet::new(1, "shop".to_owned(), Workers::new(1), control, Boots::new("shop".to_owned(), None, 1.0));
         let mut now = Instant::now();
         let mut replace = |now: &mut Instant| {
             let violated = *now;
@@ -304,8 +340,8 @@ mod tests {
             workers.replace_all(*now);
             assert!(workers.start_due(*now).is_empty(), "one is alive");
             let exit =
-                WorkerExit { end: ProcessEnd::Signal(9), is_stopping: false, was_overdue: false, has_limits: false };
-            workers.on_exit(worker, 1, exit, *now);
+                WorkerExit { end: ProcessEnd::Signal(9), is_stopping: false, was_overdue: false, may_exit: false };
+            workers.on_exit(worker, 1, exit, String::new, *now);
             *now = workers.next_deadline(true).unwrap().max(*now);
             *now - violated
         };
@@ -320,7 +356,8 @@ mod tests {
     fn only_a_worker_that_is_replaced_is_logged_as_replaced() {
         let now = Instant::now();
         let control = ControlEnd::create(Geometry::for_workers(1, 1)).unwrap();
-        let mut workers = WorkerSet::new(1, "shop".to_owned(), Workers::new(1), control);
+        let mut workers =
+            WorkerSet::new(1, "shop".to_owned(), Workers::new(1), control, Boots::new("shop".to_owned(), None, 1.0));
         let worker = workers.start_due(now)[0];
         assert!(workers.on_started(worker, None));
         let (segfault, unreachable) = (ProcessEnd::Signal(11), ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE));
@@ -334,8 +371,8 @@ mod tests {
         );
         workers.retire(worker);
         assert_eq!(workers.describe_exit(worker, segfault), "was killed by signal 11 (SIGSEGV)");
-        let exit = WorkerExit { end: segfault, is_stopping: false, was_overdue: false, has_limits: false };
-        workers.on_exit(worker, 1, exit, now);
+        let exit = WorkerExit { end: segfault, is_stopping: false, was_overdue: false, may_exit: false };
+        workers.on_exit(worker, 1, exit, String::new, now);
         assert_eq!(workers.table.next_deadline(), None, "no other worker is due");
     }
 }

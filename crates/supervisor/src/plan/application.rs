@@ -13,7 +13,7 @@ use crate::policy::pool::PoolPolicy;
 use howdah_channel::MAX_WORKERS;
 use howdah_config::{Application, Limits, PhpOptions, Routes, Scheme, Settings, WarmUp};
 use howdah_protocol::generation_paths::{GenerationPaths, PinnedLink};
-use howdah_protocol::prototype_messages::RequiredPath;
+use howdah_protocol::prototype_messages::{RequiredPath, WorkerScript};
 use howdah_protocol::warm_up::WarmUpRequest;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,8 @@ pub struct Plan {
     pub needs: Vec<RequiredPath>,
     /// Scripts that were written since the last generation: PHP must be able to compile them.
     pub written: Vec<PathBuf>,
+    /// In worker mode, the script of its workers.
+    pub worker_script: Option<WorkerScript>,
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
     /// How many workers it has.
@@ -156,6 +158,7 @@ pub fn plan(
         options: resolution.settings(&application.options),
         needs: readable::needs(application, defaults.has_configuration.then_some(name)),
         written: Vec::new(),
+        worker_script: application.worker.as_ref().and_then(|_| worker_script(&resolution.paths)),
         environment: Environment {
             variables: application.environment.clone(),
             inherits: application.inherit_environment,
@@ -170,6 +173,13 @@ pub fn plan(
         limits: application.limits,
         slow_log,
     })
+}
+
+/// The script of an application in worker mode: the script of its only target.
+fn worker_script(paths: &GenerationPaths) -> Option<WorkerScript> {
+    let target = paths.target(None)?;
+    let script = target.script.as_ref()?;
+    Some(WorkerScript { root: target.root.clone(), name: script.name.clone(), filename: script.filename.clone() })
 }
 
 fn request(warm_up: &WarmUp) -> WarmUpRequest {

@@ -18,7 +18,8 @@ pub fn needs(application: &Application, name: Option<&str>) -> Vec<RequiredPath>
         };
         needs.push(RequiredPath { option: option("root"), path: settings.root.clone(), is_folder: true });
         // An index file may exist only in subfolders, or be added later.
-        for (name, script) in [("script", &settings.script), ("front_controller", &settings.front_controller)] {
+        let script_option = if application.worker.is_some() { "worker/script" } else { "script" };
+        for (name, script) in [(script_option, &settings.script), ("front_controller", &settings.front_controller)] {
             let path = script.as_ref().map(|script| settings.root.join(script));
             needs.extend(path.map(|path| RequiredPath { option: option(name), path, is_folder: false }));
         }

@@ -1,6 +1,6 @@
 //! The configuration that serves a folder, from its layout and the options of `howdah serve`.
 
-use crate::commands::serve::layout::detect;
+use crate::commands::serve::layout::{WorkerScript, detect, find_worker_script};
 use crate::commands::serve::options::ServeOptions;
 use crate::paths::absolute;
 use howdah_config::{Address, PhpVersion, Processes};
@@ -45,6 +45,7 @@ pub fn folder(options: &ServeOptions) -> Result<PathBuf, String> {
 /// The option, what is wrong with its value, and what to do.
 pub fn plan(options: &ServeOptions, folder: PathBuf, account: &UserAccount) -> Result<Served, String> {
     let layout = detect(&folder, options.front_controller.as_deref())?;
+    let worker = options.worker.as_deref().map(|script| find_worker_script(&folder, &layout, script)).transpose()?;
     let pass = json!({ "pass": format!("applications/{NAME}") });
 
     let mut listeners = Map::new();
@@ -54,7 +55,7 @@ pub fn plan(options: &ServeOptions, folder: PathBuf, account: &UserAccount) -> R
     }
     let mut share = json!({
         "share": share_of(&layout.root)?,
-        "index": ["index.php", "index.html"],
+        "index": index_files(worker.as_ref()),
         "fallback": pass,
     });
     share["chroot"] = utf8(&layout.root)?.replace('$', "${dollar}").into();
@@ -68,13 +69,21 @@ pub fn plan(options: &ServeOptions, folder: PathBuf, account: &UserAccount) -> R
                 { "match": { "uri": ["*.php", "*.php/*"] }, "action": pass },
                 { "action": share },
             ],
-            "applications": { NAME: application(options, &layout.root, layout.front_controller)? },
+            "applications": { NAME: application(options, &layout.root, layout.front_controller, worker.as_ref())? },
             "settings": settings(account),
             "access_log": access_log(&options.access_log)?,
         }),
-        description: layout.description,
+        description: match worker {
+            Some(worker) => format!("{}, worker script {}", layout.description, worker.script),
+            None => layout.description,
+        },
         folder,
     })
+}
+
+/// In worker mode no script is the index of a folder.
+fn index_files(worker: Option<&WorkerScript>) -> &'static [&'static str] {
+    if worker.is_some() { &["index.html"] } else { &["index.php", "index.html"] }
 }
 
 /// The user is that of the router and of PHP.
@@ -89,7 +98,12 @@ fn settings(account: &UserAccount) -> Value {
     settings
 }
 
-fn application(options: &ServeOptions, root: &Path, front_controller: Option<String>) -> Result<Value, String> {
+fn application(
+    options: &ServeOptions,
+    root: &Path,
+    front_controller: Option<String>,
+    worker: Option<&WorkerScript>,
+) -> Result<Value, String> {
     let kind = match &options.php {
         Some(text) => {
             let version: PhpVersion = text.parse().map_err(|error| format!("--php: {error}"))?;
@@ -97,8 +111,11 @@ fn application(options: &ServeOptions, root: &Path, front_controller: Option<Str
         }
         None => "php".to_owned(),
     };
-    let mut application = json!({ "type": kind, "root": utf8(root)?, "index": "index.php" });
-    if let Some(script) = front_controller {
+    let mut application = match worker {
+        Some(worker) => json!({ "type": kind, "root": utf8(&worker.root)?, "worker": { "script": worker.script } }),
+        None => json!({ "type": kind, "root": utf8(root)?, "index": "index.php" }),
+    };
+    if let Some(script) = front_controller.filter(|_| worker.is_none()) {
         application["front_controller"] = script.into();
     }
     if let Some(Processes::Fixed(processes)) = options.processes {
@@ -169,6 +186,7 @@ mod tests {
             php: Some("8.2".to_owned()),
             processes: Some(Processes::Fixed(3)),
             front_controller: None,
+            worker: None,
             php_ini: None,
             ini: vec![("memory_limit".to_owned(), "1G".to_owned())],
             env: vec![("APP_ENV".to_owned(), "prod".to_owned())],
@@ -213,6 +231,22 @@ mod tests {
             assert_eq!((user.as_deref(), group.as_deref()), (Some("54321"), Some("54322")));
             assert_eq!(application.slow_log.as_ref().unwrap().threshold, Duration::from_millis(500));
         }
+    }
+
+    #[test]
+    fn a_worker_script_replaces_the_front_controller() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("public")).unwrap();
+        std::fs::write(folder.path().join("public/index.php"), "").unwrap();
+        std::fs::write(folder.path().join("worker.php"), "").unwrap();
+        let options = ServeOptions { worker: Some("worker.php".to_owned()), ..options(folder.path()) };
+        let served = plan(&options).unwrap();
+        let configuration = Configuration::parse(&served.configuration.to_string()).unwrap();
+        let application = &configuration.applications[NAME];
+        assert_eq!(application.worker.as_ref().unwrap().script, "worker.php");
+        assert_eq!(application.target(None).unwrap().root, folder.path());
+        assert_eq!(served.configuration["routes"][1]["action"]["index"], json!(["index.html"]));
+        assert!(served.description.ends_with(", worker script worker.php"), "{}", served.description);
     }
 
     #[test]

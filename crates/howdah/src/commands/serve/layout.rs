@@ -25,6 +25,15 @@ const SIGNS: [(&str, &str); 13] = [
     ("occ", "Nextcloud"),
 ];
 
+/// A worker script and its folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerScript {
+    /// The public folder if the script is below it, else the served folder.
+    pub root: PathBuf,
+    /// Its path below that folder.
+    pub script: String,
+}
+
 /// The layout of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -67,6 +76,19 @@ pub fn detect(folder: &Path, front_controller: Option<&str>) -> Result<Layout, S
     Ok(Layout { root, front_controller, description })
 }
 
+/// Finds a worker script below the public folder, or below the served one.
+///
+/// # Errors
+/// When there is no such file.
+pub fn find_worker_script(folder: &Path, layout: &Layout, script: &str) -> Result<WorkerScript, String> {
+    let script = script.trim_start_matches('/');
+    let root = [layout.root.as_path(), folder].into_iter().find(|root| root.join(script).is_file());
+    let root = root.ok_or_else(|| {
+        format!("--worker {script}: {} has no such file; write its path relative to that folder", folder.display())
+    })?;
+    Ok(WorkerScript { root: root.to_owned(), script: script.to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +122,16 @@ mod tests {
             assert_eq!(layout.front_controller.as_deref(), front_controller, "{files:?}");
             assert!(layout.description.starts_with(name), "{}", layout.description);
         }
+    }
+
+    #[test]
+    fn a_worker_script_is_below_the_public_folder_or_beside_it() {
+        let folder = folder(&["public/index.php", "worker.php"]);
+        let layout = detect(folder.path(), None).unwrap();
+        let root_of = |script: &str| find_worker_script(folder.path(), &layout, script).map(|found| found.root);
+        assert_eq!(root_of("index.php"), Ok(folder.path().join("public")));
+        assert_eq!(root_of("/worker.php"), Ok(folder.path().to_owned()));
+        assert!(root_of("none.php").unwrap_err().starts_with("--worker none.php: "));
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub struct ServeOptions {
     /// The script, below the public folder, that answers all URLs that are not files. Default: index.php, if it exists.
     #[arg(long, value_name = "FILE")]
     pub front_controller: Option<String>,
+    /// Worker mode: the script, below the public folder or DIR, that boots once and then handles all requests.
+    #[arg(long, value_name = "FILE", conflicts_with = "front_controller")]
+    pub worker: Option<String>,
     /// A php.ini that replaces the distribution's.
     #[arg(long, value_name = "FILE")]
     pub php_ini: Option<PathBuf>,

@@ -16,8 +16,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::{self, Receiver};
 
 /// The size of the end that is kept, in bytes and in lines.
-const KEPT_BYTES: usize = 4096;
-const KEPT_LINES: usize = 10;
+const KEPT_BYTES: usize = 8192;
+const KEPT_LINES: usize = 40;
 /// The size of one read.
 const CHUNK_BYTES: usize = 16384;
 /// The pipe of a dead prototype holds at most this number of reads, unless another process still writes to it.
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(last_lines(b""), "");
         assert_eq!(last_lines(b"\na\x1b[31m b\r\n\n\xffc"), "a [31m b\n\u{fffd}c");
         let many: String = (0..100).map(|number| format!("line {number}\n")).collect();
-        assert_eq!(last_lines(many.as_bytes()).lines().next(), Some("line 90"));
+        assert_eq!(last_lines(many.as_bytes()).lines().next(), Some("line 60"));
     }
 
     #[tokio::test]

@@ -201,6 +201,7 @@ fn boot_message(plan: &Plan, geometry: Geometry, checks_paths: bool, slow_log: O
         user_values: plan.options.user.clone(),
         required_paths: if checks_paths { plan.needs.clone() } else { Vec::new() },
         written: if checks_paths { written_inside(plan) } else { Vec::new() },
+        worker_script: plan.worker_script.clone(),
         working_directory: plan.working_directory.clone(),
         requests_per_worker: plan.limits.requests,
         memory_per_worker: plan.limits.memory,

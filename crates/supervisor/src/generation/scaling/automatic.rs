@@ -146,7 +146,9 @@ impl Automatic {
 }
 
 fn measured(workers: &WorkerSet) -> impl Iterator<Item = Measured> {
-    workers.table.alive().filter_map(|(worker, process)| {
+    // A boot is no work on requests.
+    let booted = workers.table.alive().filter(|(worker, _)| !workers.boots.is_booting(*worker));
+    booted.filter_map(|(worker, process)| {
         Some(Measured { worker, process: process?, account: workers.control.account(worker).unwrap_or_default() })
     })
 }

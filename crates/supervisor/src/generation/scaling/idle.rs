@@ -28,7 +28,7 @@ const START_TIME: Duration = Duration::from_millis(200);
 
 impl IdleWorkers {
     /// Looks which workers are idle. Returns how many others are being started: between its fork and its first wait for
-    /// a request, a worker looks busy.
+    /// a request, a worker looks busy. In worker mode that takes as long as the script boots.
     pub fn look(&mut self, workers: &WorkerSet, now: Instant) -> usize {
         let mut idle = BTreeMap::new();
         for worker in workers.table.running().filter(|worker| workers.control.reports_idle(worker.index)) {
@@ -42,7 +42,9 @@ impl IdleWorkers {
             let account = workers.control.account(*worker);
             !self.contains(*worker) && !account.is_some_and(|account| account.current.is_some() || account.requests > 0)
         };
-        workers.table.started_since(now.checked_sub(START_TIME).unwrap_or(now)).filter(is_new).count()
+        let is_forked = |worker: &WorkerId| !workers.boots.is_booting(*worker);
+        let started = workers.table.started_since(now.checked_sub(START_TIME).unwrap_or(now));
+        started.filter(is_forked).filter(is_new).count() + workers.boots.len()
     }
 
     /// How many there are.
@@ -60,9 +62,9 @@ impl IdleWorkers {
         self.idle.iter().map(|(index, idle)| (*index, idle.since)).collect()
     }
 
-    /// The workers, longest idle first.
-    pub fn longest_first(&self) -> Vec<WorkerId> {
-        let mut idle: Vec<_> = self.idle.values().copied().collect();
+    /// The workers that have been idle since this time, longest idle first.
+    pub fn longest_first(&self, since: Instant) -> Vec<WorkerId> {
+        let mut idle: Vec<_> = self.idle.values().filter(|idle| idle.since <= since).copied().collect();
         idle.sort_by_key(|idle| idle.since);
         idle.into_iter().map(|idle| idle.worker).collect()
     }

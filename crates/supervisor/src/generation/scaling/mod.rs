@@ -34,6 +34,8 @@ pub struct Scaling {
 
 /// How many idle workers a former generation keeps: a request whose body is still on its way may need one.
 const KEPT_BY_FORMER: usize = 1;
+/// A worker is kept idle for this multiple of the time that the boot of another one takes.
+const KEPT_FOR_BOOTS: u32 = 60;
 
 // === impl Scaling ===
 
@@ -140,14 +142,17 @@ impl Scaling {
         let starting = self.idle.look(workers, now);
         let decision = automatic.decide(&self.idle, starting, workers, &self.application, now);
         workers.table.set_target(decision.wanted.max(least));
-        self.retire_longest_idle(decision.surplus, workers);
+        self.retire_longest_idle(decision.surplus, workers, now);
         self.look_at = Some(now + decision.decide_again_in);
     }
 
     /// Retires the longest-idle workers first, because the others are warm. Busy workers finish their request.
-    fn retire_longest_idle(&mut self, count: usize, workers: &mut WorkerSet) {
-        let busy = workers.table.running().filter(|worker| !self.idle.contains(*worker));
-        let retired: Vec<_> = self.idle.longest_first().into_iter().chain(busy).take(count).collect();
+    /// In worker mode, only workers that have been idle for much longer than a boot takes.
+    fn retire_longest_idle(&mut self, count: usize, workers: &mut WorkerSet, now: Instant) {
+        let kept = workers.boots.cost().saturating_mul(KEPT_FOR_BOOTS);
+        let busy = workers.table.running().filter(|worker| kept.is_zero() && !self.idle.contains(*worker));
+        let idle = self.idle.longest_first(now.checked_sub(kept).unwrap_or(now));
+        let retired: Vec<_> = idle.into_iter().chain(busy).take(count).collect();
         for worker in retired {
             self.idle.remove(worker.index);
             workers.retire(worker);

@@ -167,8 +167,14 @@ impl Workers {
         (self.entries.iter().filter(running).count(), self.entries.iter().filter(starting).count())
     }
 
-    /// The workers to start now. From now on they count as running.
-    pub fn start_due(&mut self, now: Instant) -> Vec<WorkerId> {
+    /// Whether all workers that should run have been ordered. Workers that cannot be forked do not count.
+    pub fn is_complete(&self) -> bool {
+        let is_due = |entry: &Entry| matches!(entry.state, EntryState::Due(_));
+        self.scarcity.is_some() || (self.ordered() >= self.target && !self.entries.iter().any(is_due))
+    }
+
+    /// The workers to start now, at most this number. From now on they count as running.
+    pub fn start_due(&mut self, most: usize, now: Instant) -> Vec<WorkerId> {
         self.fill_vacancies(now);
         // If the prototype died during a trial, no answer to that trial will come.
         let is_lost = |scarcity: &mut Scarcity| scarcity.retry_at.is_none();
@@ -176,8 +182,8 @@ impl Workers {
             self.scarcity.take_if(is_lost);
         }
         let at_once = match &self.scarcity {
-            None => usize::MAX,
-            Some(scarcity) => usize::from(scarcity.retry_at.is_some_and(|retry_at| retry_at <= now)),
+            None => most,
+            Some(scarcity) => most.min(usize::from(scarcity.retry_at.is_some_and(|retry_at| retry_at <= now))),
         };
         let mut started = Vec::new();
         for (index, entry) in (0..MAX_WORKERS).zip(&mut self.entries) {

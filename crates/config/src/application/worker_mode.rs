@@ -1,0 +1,71 @@
+//! `worker`: worker mode, in which one script boots once in each worker and then handles all requests.
+
+use crate::error::Error;
+use crate::read::node::{Object, Options};
+
+pub(crate) const OPTIONS: Options = Options { known: &["script"], unsupported: &[] };
+
+/// The options that choose a script for a request. In worker mode the worker script handles every request.
+const SCRIPT_OPTIONS: [&str; 4] = ["targets", "script", "index", "front_controller"];
+
+/// Worker mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerMode {
+    /// The script that each worker runs: relative to the root, without `..`.
+    pub script: String,
+}
+
+// === impl WorkerMode ===
+
+impl WorkerMode {
+    /// Reads the option of an application, if it is there.
+    pub(crate) fn read(application: &Object<'_>) -> Result<Option<Self>, Error> {
+        let Some(node) = application.get("worker") else { return Ok(None) };
+        if let Some(other) = SCRIPT_OPTIONS.iter().find_map(|name| application.get(name)) {
+            return Err(other.error("the script of \"worker\" handles every request; remove one of them"));
+        }
+        let script = node.object(&OPTIONS)?.require("script", "the worker script, relative to the root")?;
+        Ok(Some(Self { script: script.path_below("the root")? }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Application, Configuration};
+
+    fn parse(options: &str) -> Result<Application, String> {
+        let text = format!(r#"{{"applications": {{"x": {{"type": "php", "root": "/srv/shop", {options}}}}}}}"#);
+        let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
+        Ok(configuration.applications.remove("x").expect("application"))
+    }
+
+    #[test]
+    fn the_worker_script_handles_every_request() {
+        let application = parse(r#""worker": {"script": "/bin/worker.php"}"#).expect("application");
+        assert_eq!(application.worker, Some(WorkerMode { script: "bin/worker.php".to_owned() }));
+        let target = application.target(None).expect("target");
+        assert_eq!((target.script.as_deref(), target.front_controller.as_deref()), (Some("bin/worker.php"), None));
+        assert_eq!(parse(r#""script": "index.php""#).expect("application").worker, None);
+    }
+
+    #[test]
+    fn an_invalid_worker_mode_is_rejected() {
+        let cases = [
+            (r#""worker": {}"#, "worker: \"script\" is missing; add the worker script, relative to the root"),
+            (r#""worker": true"#, "worker: expected an object, found true"),
+            (
+                r#""worker": {"script": "../a.php"}"#,
+                "worker/script: \"../a.php\" must be a file below the root, without \"..\"",
+            ),
+            (r#""worker": {"script": "w.php", "num": 2}"#, "worker/num: there is no such option; remove it"),
+            (
+                r#""worker": {"script": "w.php"}, "front_controller": "index.php""#,
+                "front_controller: the script of \"worker\" handles every request; remove one of them",
+            ),
+        ];
+        for (options, expected) in cases {
+            assert_eq!(parse(options), Err(format!("applications/x/{expected}")), "{options}");
+        }
+    }
+}

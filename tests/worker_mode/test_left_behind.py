@@ -1,0 +1,87 @@
+"""The changes that a request makes in PHP do not reach the next one, and those of the boot stay."""
+
+import pytest
+
+WORKER_SITE = {
+    "boot": "ini_set('precision', '7'); date_default_timezone_set('Asia/Tokyo');"
+    "set_error_handler(function ($level, $message) { echo \"boot handler: $message\"; return true; });"
+    "register_tick_function(function () {}); final class Kept { public static array $things = []; }",
+    "ini": {"error_reporting": "32767"},
+}
+
+# The code of a request → an expression that must have the same value after it as before.
+CHANGES = {
+    "a setting": ("ini_set('user_agent', 'mine'); ini_set('precision', '3');", "[ini_get('user_agent'), ini_get('precision')]"),
+    "ini_restore": ("ini_restore('precision');", "[ini_get('precision'), 1 / 3]"),
+    "error_reporting": ("error_reporting(0);", "error_reporting()"),
+    "set_time_limit": ("set_time_limit(7);", "ini_get('max_execution_time')"),
+    "memory_limit": ("ini_set('memory_limit', '777M');", "ini_get('memory_limit')"),
+    "include_path": ("set_include_path('/nowhere');", "get_include_path()"),
+    "ignore_user_abort": ("ignore_user_abort(true);", "ignore_user_abort()"),
+    "timezone": ("date_default_timezone_set('Europe/Berlin');", "date_default_timezone_get()"),
+    "locale": ("setlocale(LC_ALL, 'C.UTF-8', 'C.utf8', 'POSIX');", "setlocale(LC_ALL, 0)"),
+    "folder": ("chdir('/');", "getcwd()"),
+    "umask": ("umask(0o777);", "umask()"),
+    "environment": ("putenv('LEFT=1'); putenv('PATH=/nowhere');", "[getenv('LEFT'), getenv('PATH')]"),
+    "error handler": ("set_error_handler(fn () => true);", "(function () { ob_start(); trigger_error('x'); return ob_get_clean(); })()"),
+    "removed error handler": ("restore_error_handler();", "(function () { ob_start(); trigger_error('x'); return ob_get_clean(); })()"),
+    "exception handler": ("set_exception_handler(fn () => print('leaked'));", "set_exception_handler(null)"),
+    "last error": ("set_error_handler(null); @trigger_error('x');", "error_get_last()"),
+    "output buffers": ("ob_start(); ob_start(); echo 'a';", "ob_get_level()"),
+    "stream wrapper": ("stream_wrapper_register('mine', Kept::class);", "in_array('mine', stream_get_wrappers())"),
+    "removed stream wrapper": ("stream_wrapper_unregister('data');", "file_get_contents('data:,x')"),
+    "default context": ("stream_context_set_default(['http' => ['header' => 'Authorization: mine']]);",
+                        "stream_context_get_options(stream_context_get_default())"),
+    "strtok": ("strtok('a b c', ' ');", "@strtok(' ')"),
+    "random seed": ("mt_srand(5);", "(function () { $n = mt_rand(); mt_srand(5); return $n === mt_rand(); })()"),
+    "session name": ("session_name('mine');", "session_name()"),
+    "session handler": ("session_set_save_handler(new SessionHandler());", "ini_get('session.save_handler')"),
+    "signal mask": ("pcntl_sigprocmask(SIG_BLOCK, [SIGUSR1]);", "(function () { pcntl_sigprocmask(SIG_BLOCK, [], $old); return $old; })()"),
+    "autoglobal": ("$_SESSION = ['user' => 'ada'];", "isset($_SESSION)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_next_request_does_not_see(change, worker_site):
+    acts, expression = CHANGES[change]
+    before = worker_site.value(expression)
+    pid = worker_site.worker()
+    assert worker_site.get(acts).status == 200
+    assert worker_site.value(expression) == before
+    assert worker_site.worker() == pid, "the same worker"
+
+
+def test_the_settings_of_the_boot_stay(worker_site):
+    for _ in range(3):
+        assert worker_site.value("[ini_get('precision'), date_default_timezone_get()]") == ["7", "Asia/Tokyo"]
+        assert worker_site.get("trigger_error('x');").text == "boot handler: x"
+
+
+def test_shutdown_functions_run_at_the_end_of_their_request(worker_site):
+    path = worker_site.page(
+        "register_shutdown_function(function () { echo ' first'; register_shutdown_function(fn () => print(' nested')); });"
+        "register_shutdown_function(function () { echo ' second'; exit; }); echo 'handler';"
+        "if (isset($_GET['exit'])) { exit(' exit'); }"
+    )
+    assert worker_site.server.get(path).text == "handler first second"
+    assert worker_site.server.get(path + "?exit").text == "handler exit first second"
+    assert worker_site.get("echo 'x';").text == "x"
+
+
+def test_output_buffers_are_flushed_in_their_request(worker_site):
+    path = worker_site.page("ob_start(fn ($text) => strtoupper($text)); echo 'a'; ob_start(); echo 'b';")
+    assert [worker_site.server.get(path).text for _ in range(2)] == ["AB", "AB"]
+
+
+def test_destructors_of_a_request_run_in_it(worker_site):
+    path = worker_site.page(
+        "$o = new class { function __destruct() { echo ' destructed'; } };"
+        "$g = (function () { try { yield 1; yield 2; } finally { echo ' finally'; } })(); $g->current(); echo 'x';"
+    )
+    answers = [worker_site.server.get(path).text for _ in range(3)]
+    assert all(sorted(answer.split()) == ["destructed", "finally", "x"] for answer in answers), answers
+
+
+def test_peak_memory_is_that_of_the_request(worker_site):
+    worker_site.get("$x = str_repeat('x', 50_000_000); echo strlen($x);")
+    assert worker_site.value("memory_get_peak_usage()") < 40_000_000
