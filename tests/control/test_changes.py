@@ -1,5 +1,6 @@
 """Changes while requests run: unchanged parts keep running, failed changes have no effect, no request is lost."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from support.background import Background
 from support.folders import Folder
 from support.http.client import Connection
 from support.http.held_request import HeldRequest, held_page
@@ -537,6 +539,26 @@ def test_a_hundred_changes_under_load_lose_no_request(scripts, run):
 
 def descriptors_of(server: Howdah) -> int:
     return sum(open_descriptors(pid) for pid in (server.pid, server.router().pid))
+
+
+def test_an_event_loop_that_is_late_gets_no_connections_of_a_new_listener(run):
+    """One of two event loops applies each configuration later than the other one, which has connections to give away."""
+    config = {
+        "listeners": {"127.0.0.1:{port}": {"pass": "routes"}},
+        "routes": [{"action": {"return": 204}}],
+        "settings": {"listen_threads": 2},
+    }
+    server = run(config, environ={"HOWDAH_TEST_FAULT": "delay=event loop 1"})
+    address = ("127.0.0.1", free_port())
+    added = Background(change, server, "PUT", f"/config/listeners/127.0.0.1:{address[1]}", {"pass": "routes"})
+    wait_for(lambda: socket.socket().connect_ex(address) == 0, "the listener")
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(Connection(address)) for _ in range(100)]
+        for connection in connections:
+            connection.send_request("GET", "/")
+        statuses = Counter(connection.response().status for connection in connections)
+    added.result()
+    assert statuses == {204: 100}
 
 
 def test_a_new_router_has_the_active_configuration(scripts, run):

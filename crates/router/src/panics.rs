@@ -24,12 +24,15 @@ pub struct Panicked;
 pub struct AbortOnPanic;
 
 /// Where a test makes the router fail, as `POINT=PATH`: at this point of a request for this path, of `configuration N`,
-/// or of the N-th `sweep N` of a thread. At the point `hang`, the thread sleeps without end; at all others it panics.
+/// of the N-th `sweep N` of a thread, or before `event loop N` receives a configuration. At the point `hang`, the thread sleeps
+/// without end; at `delay` for [`DELAY`]; at all others it panics.
 const VARIABLE: &str = "HOWDAH_TEST_FAULT";
 /// How long an abort waits for a reader of the log, which may have stopped reading.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(1);
-/// A point at which the event loop hangs.
+/// A point at which the thread hangs, and one at which it sleeps.
 const HANG: &str = "hang";
+const SLEEP: &str = "delay";
+const DELAY: Duration = Duration::from_millis(300);
 
 static INJECTED: LazyLock<Option<(String, String)>> = LazyLock::new(|| {
     let text = std::env::var(VARIABLE).ok().filter(|_| cfg!(debug_assertions))?;
@@ -76,6 +79,9 @@ pub fn inject(point: &str, path: &str) {
         loop {
             std::thread::park();
         }
+    }
+    if wanted_point == SLEEP && wanted_path == path {
+        std::thread::sleep(DELAY);
     }
     assert!(wanted_point != point || wanted_path != path, "a test requested it");
 }

@@ -51,8 +51,10 @@ pub async fn choose<'v>(
     clock: &Clock,
     subject: &mut Subject<'_>,
 ) -> Result<RoutedRequest<'v>, Failure> {
-    // The listener may have been removed since the connection came.
-    let listener = view.listener(subject.peer.listener).ok_or(Failure::Unavailable { retry_after: 1 })?;
+    let Some(listener) = view.listener(subject.peer.listener) else {
+        tracing::info!("the listener was removed since the connection came: answered 503");
+        return Err(Failure::Unavailable { retry_after: 1 });
+    };
     let configuration = view.configuration();
     if let Some((status, location)) = https::redirect(listener, subject)? {
         return Ok(RoutedRequest { action: ChosenAction::Return(status, Some(location)), response_headers: &[] });

@@ -284,7 +284,11 @@ impl RouterProcess {
             done: Arc::new(self.supervisor.send_on_drop(FromRouter::Configured { version })),
         };
         self.has_configuration = true;
-        self.send_to_all(|| ThreadCommand::Configure(reconfiguration.clone()));
+        for (index, commands) in self.commands.iter().enumerate() {
+            inject("configure", &format!("event loop {index}"));
+            // A thread that has drained receives nothing.
+            let _ = commands.send(ThreadCommand::Configure(reconfiguration.clone()));
+        }
         self.arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
         self.generations.retain(|generation| generation.strong_count() > 0);
         Ok(())

@@ -244,6 +244,7 @@ impl Thread {
         let mut accepting = self.accepting.borrow_mut();
         let removed: Vec<_> = accepting.keys().filter(|id| !new.listeners.contains_key(id)).copied().collect();
         self.dispatcher.views.activate(view, removed.iter().copied());
+        self.load().configured();
         self.warming.borrow_mut().retain(|id, _| !snapshot.generations.values().any(|named| named.id == *id));
         self.dispatcher.access_log.borrow_mut().reopen(snapshot.access_log.clone());
         if self.draining.get() {
@@ -302,11 +303,15 @@ impl Acceptor for Thread {
         }
     }
 
-    /// Keeps a connection, or gives it to a thread that has clearly fewer.
+    /// Keeps a connection, or gives it to a thread that has clearly fewer. A thread that has not applied this thread's
+    /// configuration yet may not know the listener.
     fn take(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         self.shortage.set(None);
         let load = |n: usize| self.loads[n].connections();
-        let least = (0..self.loads.len()).fold(self.index, |least, n| if load(n) < load(least) { n } else { least });
+        let configurations = self.load().configurations();
+        let least = (0..self.loads.len())
+            .filter(|n| self.loads[*n].configurations() >= configurations)
+            .fold(self.index, |least, n| if load(n) < load(least) { n } else { least });
         // All threads accept: a small difference is not worth waking another one.
         if load(self.index) <= load(least) + load(least) / 4 + 8 {
             self.spawn(accepted, entrance);
