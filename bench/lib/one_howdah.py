@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -9,6 +11,9 @@ from lib import process_tree
 from lib.howdah import program
 from lib.ports import free_port, wait_for_port
 from lib.workbench import raise_file_limit
+
+LOGGED_TROUBLE = re.compile(r" (WARN|ERROR) ")
+LAST_LINES = 20
 
 
 class OneHowdah:
@@ -25,7 +30,11 @@ class OneHowdah:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
+        log = self.folder / "log"
+        if kind is process_tree.BenchError and log.exists():
+            lines = [line for line in log.read_text(errors="replace").splitlines() if LOGGED_TROUBLE.search(line)]
+            print("\n".join(["howdah's log:", *lines[-LAST_LINES:]]), file=sys.stderr)
         self._stack.close()
 
     def write_files(self, files):
