@@ -3,6 +3,7 @@
 import contextlib
 import grp
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -122,6 +123,9 @@ def test_the_routers_own_user_reaches_what_the_group_of_the_applications_may_rea
     file = folder.write("file.txt", "for the group")
     os.chown(file, 0, group)
     file.chmod(0o640)
+    private = folder.write("private.txt", "for its owner")
+    os.chown(private, pwd.getpwnam(WWW_DATA).pw_uid, group)
+    private.chmod(0o600)
     folder.php("length.php", "echo strlen(file_get_contents('php://input'));")
     bodies = folder.scratch / "bodies"
     bodies.mkdir()
@@ -151,6 +155,10 @@ def test_the_routers_own_user_reaches_what_the_group_of_the_applications_may_rea
             assert set(map(int, server.router().status("Uid").split())) == {47110}
             server.wait_for_log_line(f"the router runs as user howdah, groups 47110 and {WWW_DATA}")
             assert server.get("/file.txt").text == "for the group"
+            for _ in range(3):
+                assert server.get("/private.txt").status == 403
+            server.wait_for_log_line("the router's user may not read this file", "private.txt")
+            assert server.stderr.count("the router's user may not read this file") == 1
             assert server.get("/upstream").text == "upstream"
             assert server.post("/length.php", b"x" * 100_000).text == "100000"
             # The folder is checked at a change, too.

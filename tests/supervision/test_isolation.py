@@ -458,17 +458,18 @@ def test_links_in_a_rootfs_are_resolved_inside_it(rootfs, run):
     assert server.get("/name.txt").text == "v2"
 
 
-def test_hostile_links_in_a_rootfs_do_not_lead_out(rootfs, run, folder, tmp_path):
+@pytest.mark.parametrize("name", ["tmp", "usr", "proc"])
+@pytest.mark.parametrize("way", ["absolute", "up"])
+def test_hostile_links_in_a_rootfs_do_not_lead_out(rootfs, run, folder, tmp_path, name, way):
     """Nothing is mounted and no folder is made where a link of the application leads outside."""
     needs("--mount")
     root, inner = rootfs
     outside = tmp_path / "outside"
     outside.mkdir()
-    (root / "tmp").symlink_to(outside)
-    (root / "usr").symlink_to("../../../../../../../../../.." + str(outside))
+    (root / name).symlink_to(outside if way == "absolute" else "../../../../../../../../../.." + str(outside))
     inner.php("probe.php", "echo 1;")
     server = run({"applications": {"app": app(folder)}})
-    answer = server.api("PUT", "/config/applications/app", in_rootfs(root, inner))
+    answer = server.api("PUT", "/config/applications/app", in_rootfs(root, inner, automount={"procfs": True}))
     assert "applications/app/isolation/automount/" in answer.text, answer.text
     assert list(outside.iterdir()) == []
 

@@ -1,7 +1,8 @@
 //! Another root directory, with the files that PHP needs mounted below it.
 //!
-//! The application's user may own the rootfs and put symbolic links into it. Therefore the folders outside are opened
-//! first, and mounted only when the rootfs is `/` already: no link in it leads out of it then. All mounts are in a mount
+//! The application's user may own the rootfs and put symbolic links into it. Therefore all that is mounted is opened or
+//! made first, and attached only when the rootfs is `/` and the old root directory is gone: no link in it leads out of it
+//! then. (While the old root lies on top of the new one, `/..` leads there.) All mounts are in a mount
 //! namespace of their own, and disappear with its last process.
 
 use super::problem::{Problem, problem};
@@ -9,12 +10,13 @@ use crate::sapi;
 use howdah_protocol::confinement::{Confinement, Rootfs};
 use rustix::fs::CWD;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive,
-    mount_change, mount_remount, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_bind_recursive, mount_change, mount_remount,
+    move_mount, open_tree, unmount,
 };
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Folders that PHP and its extensions read at run time, besides those that it was built with.
@@ -51,10 +53,15 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
             .map_err(problem("automount/language_deps", format!("{} cannot be opened", source.display())))?;
         outside.push((source, tree));
     }
+    // While the old /proc is still mounted: without root, the kernel checks that the new one reveals no more.
+    let option = "automount/procfs";
+    let proc = rootfs.procfs.then(proc_tree).transpose().map_err(problem(option, "/proc cannot be made"))?;
     mount_bind_recursive(path, path).map_err(failed("it cannot be mounted"))?;
     rustix::process::chdir(path).map_err(failed("it cannot be entered"))?;
     // The old root is on top of the new one then, as ".", until it is unmounted.
     rustix::process::pivot_root(".", ".").map_err(failed("it cannot become the root directory"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(failed("the old root directory cannot be left"))?;
+    rustix::process::chdir("/").map_err(failed("it cannot be entered"))?;
     if rootfs.tmpfs {
         make_folder(Path::new("/tmp"))
             .and_then(|()| {
@@ -68,12 +75,19 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
         mount_tree(&target, &tree)
             .map_err(problem("automount/language_deps", format!("{} cannot be mounted", target.display())))?;
     }
-    if rootfs.procfs {
-        // While the old /proc is still mounted: without root, the kernel checks that the new one reveals no more.
-        mount_proc("automount/procfs")?;
-    }
-    unmount(".", UnmountFlags::DETACH).map_err(failed("the old root directory cannot be left"))?;
-    rustix::process::chdir("/").map_err(failed("it cannot be entered"))
+    let Some(proc) = proc else { return Ok(()) };
+    make_folder(Path::new("/proc"))
+        .and_then(|()| Ok(move_mount(&proc, "", CWD, "/proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?))
+        .map_err(problem(option, "/proc cannot be mounted"))
+}
+
+/// A /proc of this process's namespace, which is not mounted yet.
+fn proc_tree() -> io::Result<OwnedFd> {
+    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    let attributes =
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
 fn mount_proc(option: &'static str) -> Result<(), Problem> {

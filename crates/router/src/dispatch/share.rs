@@ -1,12 +1,17 @@
 //! The action `share`: the file that a request asks for is looked up in the configured folders.
 
 use crate::dispatch::view::View;
+use crate::once_per_minute::OncePerMinute;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use crate::static_files::{self, FileBody, ShareOutcome, ShareRequest, StaticFiles};
 use howdah_config::Share;
 use http::{Method, Response};
 use std::path::Path;
+use std::sync::LazyLock;
+
+/// The files that were not sent because the router's user may not read them, and were logged.
+static DENIED: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::new);
 
 /// The file's response; `None` if there is no such file, and it is the fallback's turn.
 ///
@@ -57,7 +62,16 @@ pub async fn find(
             ShareOutcome::Response(response) => return Ok(Some(response)),
             // As in NGINX Unit: the last folder determines the status.
             ShareOutcome::NotFound => is_forbidden = false,
-            ShareOutcome::Forbidden | ShareOutcome::OtherType => is_forbidden = true,
+            ShareOutcome::Forbidden => {
+                if DENIED.is_due(path.to_owned()) {
+                    tracing::warn!(
+                        path,
+                        "the router's user may not read this file: it is not sent; see docs/isolation.md"
+                    );
+                }
+                is_forbidden = true;
+            }
+            ShareOutcome::OtherType => is_forbidden = true,
             ShareOutcome::Php => return Ok(None),
         }
     }

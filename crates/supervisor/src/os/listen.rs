@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use socket2::{SockFilter, SockRef};
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -225,7 +226,7 @@ impl SocketFile {
         let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&file)?;
         if (stat.st_dev, stat.st_ino) != self.device_and_inode {
-            return Err(io::Error::other("another program has replaced its file"));
+            return Err(replaced());
         }
         let wanted =
             (access.user.unwrap_or_else(|| rustix::process::geteuid().as_raw()), access.group.unwrap_or(self.group));
@@ -272,11 +273,24 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
     let bound = rustix::net::bind(&fd, &address);
     rustix::process::umask(usual);
     bound?;
-    let metadata = path.symlink_metadata()?;
+    let metadata = own_socket_file(path)?;
     let device_and_inode = (metadata.dev(), metadata.ino());
     let file = SocketFile { path: path.to_owned(), device_and_inode, group: metadata.gid() };
     let address = Address::Unix(path.to_owned());
     Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
+}
+
+/// The metadata of the file of a socket that we have bound just now. A user who may write to the folder may have put
+/// another file there since: one of root's, as a hard link, whose owner and mode we would set.
+fn own_socket_file(path: &Path) -> io::Result<Metadata> {
+    let found = path.symlink_metadata()?;
+    let is_ours =
+        found.file_type().is_socket() && found.nlink() == 1 && found.uid() == rustix::process::geteuid().as_raw();
+    if is_ours { Ok(found) } else { Err(replaced()) }
+}
+
+fn replaced() -> io::Error {
+    io::Error::other("another program has replaced its file")
 }
 
 fn open_abstract(name: &str) -> io::Result<Socket> {
@@ -359,6 +373,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn open(address: &Address) -> Result<Listeners, String> {
         let mut listeners = Listeners::default();
@@ -442,6 +457,37 @@ mod tests {
             listeners.set_access(id, SocketAccess { mode: Some(0o777), ..SocketAccess::default() }).unwrap_err();
         assert!(error.contains("another program has replaced its file"), "{error}");
         assert_eq!(found(), before);
+    }
+
+    #[test]
+    fn a_file_that_is_swapped_in_after_the_bind_keeps_its_owner() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (path, victim) = (at("s"), at("victim"));
+        std::fs::write(&victim, "").unwrap();
+        let finished = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Each step may meet what the other thread has just done.
+                while !finished.load(Ordering::Relaxed) {
+                    let _ = std::fs::hard_link(&victim, at("new"));
+                    let _ = std::fs::rename(at("new"), &path);
+                    let _ = std::fs::remove_file(&path);
+                }
+            });
+            let access = SocketAccess { user: Some(65534), group: Some(65534), mode: Some(0o666) };
+            for _ in 0..20_000 {
+                if let Ok(Socket { _file: Some(file), .. }) = open_unix(&path, SOCKET_MODE) {
+                    let _ = file.set_access(access);
+                }
+            }
+            finished.store(true, Ordering::Relaxed);
+        });
+        let found = victim.metadata().unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (0, 0, 0o644));
     }
 
     #[test]

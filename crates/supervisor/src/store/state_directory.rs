@@ -7,8 +7,9 @@
 //! On a read-only file system the configuration is read, and cannot be changed: not by this howdah, and not by another
 //! one.
 
+use crate::os::files::trusted_path;
 use crate::os::system_error::error_text;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -48,9 +49,9 @@ impl StateDirectory {
         if !folder.is_dir() {
             DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(problem)?;
         }
-        let mut options = OpenOptions::new();
-        let options = options.create(true).truncate(false).write(true).mode(FILE_MODE);
-        let lock = match options.open(folder.join(LOCK)) {
+        // Not blocking: a named pipe must not make the start wait.
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
+        let lock = match trusted_path::open(&folder.join(LOCK), flags, Mode::from_raw_mode(FILE_MODE)) {
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
                 tracing::warn!(
                     "the state directory {folder:?} is on a read-only file system: howdah runs with what is stored there, \
@@ -61,7 +62,13 @@ impl StateDirectory {
             lock => lock.map_err(problem)?,
         };
         // The folder may hold other files too, so only its owner should change its mode.
-        if folder.metadata().is_ok_and(|metadata| metadata.permissions().mode() & !FOLDER_MODE & 0o777 != 0) {
+        let open = folder.metadata().map_or(0, |metadata| metadata.permissions().mode() & !FOLDER_MODE);
+        if open & 0o022 != 0 {
+            tracing::warn!(
+                "other users can write to the state directory {folder:?}, and so replace the configuration; run \
+                 `chmod 700` on it"
+            );
+        } else if open & 0o777 != 0 {
             tracing::warn!("other users can read the state directory {folder:?}; run `chmod 700` on it");
         }
         remove_access_of_others(&folder.join(CONFIGURATION), FILE_MODE);
@@ -117,12 +124,14 @@ impl StateDirectory {
 
 /// Removes access for other users that an earlier program, or a copy, may have given them: the files contain keys.
 pub fn remove_access_of_others(path: &Path, mode: u32) {
-    let Ok(metadata) = path.metadata() else { return };
+    // The link that is checked is the one that is followed: see `trusted_path`.
+    let Ok(file) = trusted_path::open(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()) else { return };
+    let Ok(metadata) = file.metadata() else { return };
     let open = metadata.permissions().mode() & 0o777;
     if open & !mode == 0 {
         return;
     }
-    match std::fs::set_permissions(path, Permissions::from_mode(open & mode)) {
+    match file.set_permissions(Permissions::from_mode(open & mode)) {
         Ok(()) => tracing::warn!("{path:?} was open to other users (mode {open:o}); changed its mode"),
         Err(error) => tracing::warn!(
             "{path:?} is open to other users (mode {open:o}), and its mode cannot be changed: {}",
@@ -171,7 +180,8 @@ fn replace_file_and(path: &Path, content: &[u8], sync: impl FnOnce(&Path) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use rustix::fs::{CWD, FileType, mknodat};
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
     #[test]
     fn a_configuration_is_stored_for_its_owner_only() {
@@ -192,6 +202,37 @@ mod tests {
         assert!(StateDirectory::open(folder.path()).unwrap_err().contains("another howdah uses the state directory"));
         drop(first);
         StateDirectory::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_another_user_has_prepared_leads_nowhere() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (state, victim) = (folder.path().join("state"), folder.path().join("victim"));
+        std::fs::create_dir(&state).unwrap();
+        let prepare = |name: &str| {
+            symlink(&victim, state.join(name)).unwrap();
+            lchown(state.join(name), Some(65534), None).unwrap();
+        };
+        prepare(LOCK);
+        let error = StateDirectory::open(&state).unwrap_err();
+        assert!(error.contains("it is a symbolic link of user id 65534"), "{error}");
+        assert!(!victim.exists(), "root made a file of the attacker's choice");
+        std::fs::remove_file(state.join(LOCK)).unwrap();
+        mknodat(CWD, state.join(LOCK), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        assert!(StateDirectory::open(&state).is_err(), "it does not wait for a reader");
+        std::fs::remove_file(state.join(LOCK)).unwrap();
+        std::fs::write(&victim, "").unwrap();
+        std::fs::set_permissions(&victim, Permissions::from_mode(0o644)).unwrap();
+        prepare(CONFIGURATION);
+        StateDirectory::open(&state).unwrap();
+        assert_eq!(
+            victim.metadata().unwrap().permissions().mode() & 0o777,
+            0o644,
+            "the mode of another file was changed"
+        );
     }
 
     #[test]
