@@ -216,14 +216,19 @@ static void start_modules(void)
 	}
 }
 
+static void stop_module(const zend_module_entry *module)
+{
+	zend_try {
+		module->request_shutdown_func(module->type, module->module_number);
+	} zend_end_try();
+}
+
 static void stop_modules(void)
 {
 	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
 		zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, modules[i], strlen(modules[i]));
 		if (module && module->request_shutdown_func) {
-			zend_try {
-				module->request_shutdown_func(module->type, module->module_number);
-			} zend_end_try();
+			stop_module(module);
 		}
 	}
 }
