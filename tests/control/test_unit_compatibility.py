@@ -64,7 +64,7 @@ def test_a_whole_number_with_a_decimal_point_is_accepted(server):
 
 def test_the_status_has_the_members_of_unit_in_order(server):
     status = server.api("GET", "/status").json()
-    assert list(status) == ["modules", "connections", "requests", "applications", "draining"], "the last member is howdah's own"
+    assert list(status) == ["modules", "connections", "requests", "applications", "draining", "upstreams"], "the last two members are howdah's own"
     assert list(status["connections"]) == ["accepted", "active", "idle", "closed"]
     php = status["modules"]["php"]
     for module in php if isinstance(php, list) else [php]:

@@ -102,6 +102,20 @@ def test_a_websocket_passes_through_tls(run, tmp_path):
             assert connection.is_closed()
 
 
+def test_a_websocket_passes_through_to_an_https_server(run, tmp_path):
+    with Upstream(echo, tls=Authority(tmp_path).server_context("127.0.0.1")) as upstream:
+        server = run(proxy_configuration({"proxy": upstream.url, "tls": {"verify": False}}))
+        with server.connect() as connection:
+            connection.send_request("GET", "/", ASK)
+            assert connection.stream()[0].status == 101
+            assert read_frame(connection._exactly) == b"WELCOME"
+            connection.send(frame(b"x" * 300_000, b"mask"))
+            assert read_frame(connection._exactly) == b"X" * 300_000
+            connection.send(frame(b"bye", b"mask"))
+            assert read_frame(connection._exactly) == b"BYE"
+            assert connection.is_closed()
+
+
 def test_a_websocket_may_follow_a_request_on_the_same_connections(proxy):
     def handler(visit):
         visit.request()

@@ -72,6 +72,17 @@ impl fmt::Display for Address {
 
 // === impl Endpoint ===
 
+impl Endpoint {
+    /// The host, without a port: an IP address or a name; `None` for a Unix socket.
+    pub fn host(&self) -> Option<String> {
+        match self {
+            Self::Tcp(address) => Some(address.ip().to_string()),
+            Self::Name { host, .. } => Some(host.clone()),
+            Self::Unix(_) | Self::Abstract(_) => None,
+        }
+    }
+}
+
 impl FromStr for Endpoint {
     type Err = Error;
 
@@ -126,7 +137,7 @@ fn is_number(text: &str) -> bool {
 }
 
 /// Whether a text may be the name of a host. A name whose last label is a number would be an IP address with a mistake.
-fn is_host_name(text: &str) -> bool {
+pub(crate) fn is_host_name(text: &str) -> bool {
     let is_label_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_label_byte);
     let name = text.strip_suffix('.').unwrap_or(text);

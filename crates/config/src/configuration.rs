@@ -11,9 +11,11 @@ use crate::listener::Listener;
 use crate::read::destination::{Destination, PassNames};
 use crate::read::node::{Node, Options};
 use crate::read::scope::{Context, Scope};
+use crate::routing::action::ActionKind;
 use crate::routing::pass::Pass;
+use crate::routing::proxy::settings::ProxySettings;
+use crate::routing::proxy::upstream::{self, Upstream};
 use crate::routing::routes::Routes;
-use crate::routing::upstream::{self, Upstream};
 use crate::settings::Settings;
 use crate::settings::access_log::AccessLog;
 use crate::template::variable::Variables;
@@ -109,6 +111,15 @@ impl Configuration {
         Ok(Self { warnings: scope.into_warnings(), ..configuration })
     }
 
+    /// The settings of each upstream and of each action `proxy`.
+    pub fn proxy_settings(&self) -> impl Iterator<Item = &ProxySettings> {
+        let of_actions = self.routes.actions().filter_map(|action| match &action.kind {
+            ActionKind::Proxy(_, settings) => Some(settings),
+            _ => None,
+        });
+        self.upstreams.values().map(|upstream| &upstream.proxy).chain(of_actions)
+    }
+
     /// The destination of a pass for one request. A pass without variables always has one; `None` means that the names
     /// with the request's values filled in do not exist.
     pub fn destination<'p, V: Variables + ?Sized>(
@@ -123,9 +134,9 @@ impl Configuration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LogDestination;
     use crate::cpu_clock::CpuClock;
     use crate::matching::test_request::TestRequest;
-    use crate::{ActionKind, LogDestination};
 
     /// The example of the operators' guide, in full.
     const EXAMPLE: &str = r#"

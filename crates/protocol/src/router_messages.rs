@@ -186,4 +186,35 @@ pub struct RouterLoad {
     pub requests_waiting: BTreeMap<u64, u64>,
     /// Requests that were answered 503 by the queue, or because requests of the same kind kill workers, by generation.
     pub requests_rejected: BTreeMap<u64, u64>,
+    /// Servers of upstreams that get no requests, by upstream and address.
+    pub upstream_troubles: BTreeMap<String, BTreeMap<String, ServerTrouble>>,
+}
+
+/// Why a server of an upstream gets no requests while other servers of it do. The text is the reason, as a phrase.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ServerTrouble {
+    /// Requests to it have failed, and none has succeeded since.
+    Down(String),
+    /// Checks of its health have failed.
+    Unhealthy(String),
+}
+
+// === impl ServerTrouble ===
+
+impl ServerTrouble {
+    /// The reason.
+    pub fn reason(&self) -> &str {
+        match self {
+            ServerTrouble::Down(reason) | ServerTrouble::Unhealthy(reason) => reason,
+        }
+    }
+
+    /// With another reason, made from this one.
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(String) -> String) -> ServerTrouble {
+        match self {
+            ServerTrouble::Down(reason) => ServerTrouble::Down(change(reason)),
+            ServerTrouble::Unhealthy(reason) => ServerTrouble::Unhealthy(change(reason)),
+        }
+    }
 }

@@ -31,9 +31,18 @@ class Authority:
         """A certificate for these names, the intermediate, and the key. The first name is the common name."""
         self.number += 1
         file = f"leaf{self.number}"
-        extension = "subjectAltName=" + ",".join(f"DNS:{name}" for name in names)
+        kinds = {name: "IP" if name.replace(".", "").isdigit() else "DNS" for name in names}
+        extension = "subjectAltName=" + ",".join(f"{kind}:{name}" for name, kind in kinds.items())
         self._signed(file, f"/C=DE/ST=Berlin/O=Shop/OU={self.number}/CN={names[0]}", "middle", extension, key, days)
         return "".join((self.folder / part).read_text() for part in (f"{file}.pem", "middle.pem", f"{file}.key"))
+
+    def server_context(self, *names: str, days: int = 30) -> ssl.SSLContext:
+        """For a server with a certificate for these names."""
+        path = self.folder / f"{'-'.join(names)}{days}.pem"
+        path.write_text(self.bundle(*names, days=days))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        return context
 
     def _request(self, file, subject, *more, key=EC):
         openssl(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import ssl
 import threading
 from dataclasses import dataclass, field
 from typing import Callable, Iterator
@@ -130,10 +131,13 @@ Handler = Callable[[Visit], None]
 
 
 class Upstream:
-    """A server. `address` is written as in a configuration; by default a free port of 127.0.0.1."""
+    """A server. `address` is written as in a configuration; by default a free port of 127.0.0.1. With `tls`, it speaks
+    HTTPS; `failed_handshakes` has the errors of its handshakes."""
 
-    def __init__(self, handler: Handler, address: str = "127.0.0.1:0"):
+    def __init__(self, handler: Handler, address: str = "127.0.0.1:0", tls: ssl.SSLContext | None = None):
         self.handler = handler
+        self.tls = tls
+        self.failed_handshakes: list[str] = []
         self.requests: list[Request] = []
         self.fragments: list[bytes] = []
         """The bytes of incomplete requests."""
@@ -160,7 +164,7 @@ class Upstream:
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}"
+        return f"{'https' if self.tls else 'http'}://{self.address}"
 
     def _accept(self) -> None:
         while True:
@@ -177,6 +181,8 @@ class Upstream:
 
     def _serve(self, sock: socket.socket) -> None:
         try:
+            if self.tls:
+                sock = self._encrypted(sock)
             self.handler(Visit(self, sock))
         except (OSError, EOFError):
             pass
@@ -187,6 +193,17 @@ class Upstream:
             with self.lock:
                 self.open -= 1
                 self.sockets.discard(sock)
+
+    def _encrypted(self, plain: socket.socket) -> ssl.SSLSocket:
+        try:
+            sock = self.tls.wrap_socket(plain, server_side=True)
+        except OSError as error:
+            self.failed_handshakes.append(str(error))
+            raise
+        with self.lock:
+            self.sockets.discard(plain)
+            self.sockets.add(sock)
+        return sock
 
     def stop(self) -> None:
         """Closes the listener and all connections."""

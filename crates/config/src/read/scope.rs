@@ -18,7 +18,16 @@ const MAX_WARNINGS: usize = 100;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'a> {
     /// The names of the stored certificates; `None`: names of certificates are not checked.
-    pub certificates: Option<&'a BTreeSet<String>>,
+    pub certificates: Option<&'a CertificateNames>,
+}
+
+/// The names of the stored certificates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateNames {
+    /// Chains with a private key.
+    pub with_key: BTreeSet<String>,
+    /// Certificates of authorities, without a key.
+    pub authorities: BTreeSet<String>,
 }
 
 /// The state while a configuration is read.

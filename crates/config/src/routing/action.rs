@@ -10,7 +10,8 @@ use crate::read::scope::Scope;
 use crate::routing::basic_auth::BasicAuth;
 use crate::routing::connection_limit::ConnectionLimit;
 use crate::routing::pass::Pass;
-use crate::routing::proxy::{self, ProxySettings};
+use crate::routing::proxy::settings::{self, ProxySettings};
+use crate::routing::proxy::tls::{NEEDS_SERVER_NAME, ProxyTls};
 use crate::routing::rate_limit::RateLimit;
 use crate::routing::response_headers::{self, HeaderChange};
 use crate::routing::share::Share;
@@ -38,6 +39,7 @@ pub(crate) const OPTIONS: Options = Options {
         "forwarded_headers",
         "connect_timeout",
         "response_timeout",
+        "tls",
     ],
     unsupported: &[],
 };
@@ -49,9 +51,12 @@ const COMPANIONS: &[&str] = &["rewrite", "response_headers", "rate_limit", "conn
 const KINDS: [(&str, &[&str]); 4] = [
     ("pass", &[]),
     ("share", &["index", "types", "chroot", "follow_symlinks", "traverse_mounts", "fallback"]),
-    ("proxy", &proxy::NAMES),
+    ("proxy", &settings::NAMES),
     ("return", &["location"]),
 ];
+
+/// The port of an `https://` address that has none.
+const HTTPS_PORT: u16 = 443;
 
 /// An action: what is done with a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +155,7 @@ impl ActionKind {
             return Pass::read(&pass, scope).map(Self::Pass);
         }
         if let Some(proxy) = object.get("proxy") {
-            return Ok(Self::Proxy(read_proxy(&proxy)?, ProxySettings::read(object)?));
+            return read_proxy(&proxy, object, scope);
         }
         if let Some(status) = object.get("return") {
             return Ok(Self::Return {
@@ -165,17 +170,35 @@ impl ActionKind {
     }
 }
 
-fn read_proxy(node: &Node<'_>) -> Result<Endpoint, Error> {
+/// Reads the address of a server, and the options beside it.
+fn read_proxy(node: &Node<'_>, object: &Object<'_>, scope: &Scope<'_>) -> Result<ActionKind, Error> {
     let text = node.nonempty_string()?;
-    let Some(address) = text.strip_prefix("http://") else {
-        let advice = if text.starts_with("https://") {
-            "howdah connects to other servers without TLS; write http://"
-        } else {
-            "write one such as \"http://127.0.0.1:8080\" or \"http://unix:/path\""
-        };
-        return Err(node.error(format_args!("{} is not an address of an HTTP server; {advice}", quoted(&text))));
+    let mut settings = ProxySettings::read(object, scope)?;
+    if let Some(address) = text.strip_prefix("http://") {
+        if let Some(tls) = object.get("tls") {
+            return Err(tls.error("TLS needs an address that begins with https://; correct \"proxy\""));
+        }
+        return Ok(ActionKind::Proxy(parse_endpoint(address).map_err(|problem| node.error(problem))?, settings));
+    }
+    let Some(address) = text.strip_prefix("https://") else {
+        return Err(node.error(format_args!(
+            "{} is not an address of an HTTP server; \
+             write one such as \"http://127.0.0.1:8080\", \"https://example.com\" or \"http://unix:/path\"",
+            quoted(&text)
+        )));
     };
-    parse_endpoint(address).map_err(|problem| node.error(problem))
+    let with_default_port = || parse_endpoint(&format!("{address}:{HTTPS_PORT}"));
+    let endpoint = parse_endpoint(address);
+    let endpoint = match address.starts_with("unix:") {
+        true => endpoint,
+        false => endpoint.or_else(|problem| with_default_port().map_err(|_| problem)),
+    };
+    let endpoint = endpoint.map_err(|problem| node.error(problem))?;
+    let tls = settings.tls.get_or_insert_with(ProxyTls::default);
+    if endpoint.host().is_none() && tls.server_name.is_none() {
+        return Err(node.error(NEEDS_SERVER_NAME));
+    }
+    Ok(ActionKind::Proxy(endpoint, settings))
 }
 
 // === impl RedirectTarget ===
@@ -326,13 +349,17 @@ mod tests {
             (
                 r#"{"proxy": "127.0.0.1:80"}"#,
                 "/proxy: \"127.0.0.1:80\" is not an address of an HTTP server; \
-                 write one such as \"http://127.0.0.1:8080\" or \"http://unix:/path\""
+                 write one such as \"http://127.0.0.1:8080\", \"https://example.com\" or \"http://unix:/path\""
                     .into(),
             ),
             (
-                r#"{"proxy": "https://127.0.0.1:80"}"#,
-                "/proxy: \"https://127.0.0.1:80\" is not an address of an HTTP server; \
-                 howdah connects to other servers without TLS; write http://"
+                r#"{"proxy": "http://127.0.0.1:80", "tls": {}}"#,
+                "/tls: TLS needs an address that begins with https://; correct \"proxy\"".into(),
+            ),
+            (
+                r#"{"proxy": "https://unix:/run/x"}"#,
+                "/proxy: a certificate cannot be verified for a Unix socket; \
+                 add its name: \"tls\": {\"server_name\": \"example.com\"}"
                     .into(),
             ),
             (

@@ -13,4 +13,3 @@ mod route_index;
 pub(crate) mod routes;
 pub(crate) mod share;
 pub(crate) mod step;
-pub(crate) mod upstream;

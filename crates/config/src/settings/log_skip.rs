@@ -2,11 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use crate::error::{Error, quoted};
+use crate::error::Error;
 use crate::matching::condition::{self, Condition};
 use crate::matching::request::RequestView;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
+use crate::read::status;
 
 pub(crate) const OPTIONS: Options = Options { known: &KNOWN, unsupported: &[] };
 
@@ -17,8 +18,6 @@ const KNOWN: [&str; condition::OPTIONS.known.len() + 1] = {
     of_match.copy_from_slice(condition::OPTIONS.known);
     known
 };
-
-const ADVICE: &str = "write a status such as 404, or a range such as \"200-399\"";
 
 /// Requests that are not logged: those that match one of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,8 +68,8 @@ impl SkipCondition {
     fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
         let statuses = object.read("status", |node| match node.is_array() {
-            true => node.elements()?.map(|node| read_status(&node)).collect(),
-            false => read_status(node).map(|range| vec![range]),
+            true => node.elements()?.map(|node| status::range(&node)).collect(),
+            false => status::range(node).map(|range| vec![range]),
         })?;
         let request = Condition::of(&object, scope)?;
         if statuses.is_none() && request == Condition::default() {
@@ -78,18 +77,6 @@ impl SkipCondition {
         }
         Ok(Self { request, statuses })
     }
-}
-
-fn read_status(node: &Node<'_>) -> Result<RangeInclusive<u16>, Error> {
-    if !node.is_string() {
-        return node.integer(100..=999, "(an HTTP status)").map(|status| status..=status);
-    }
-    let text = node.string()?;
-    let number = |text: &str| text.parse().ok().filter(|status| text.len() == 3 && (100..=999).contains(status));
-    let range = text.split_once('-').and_then(|(first, last)| Some(number(first)?..=number(last)?));
-    range
-        .filter(|range| !range.is_empty())
-        .ok_or_else(|| node.error(format_args!("{} is not a range of statuses; {ADVICE}", quoted(&text))))
 }
 
 #[cfg(test)]

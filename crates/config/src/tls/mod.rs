@@ -2,6 +2,7 @@
 
 pub(crate) mod conf_commands;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -89,14 +90,35 @@ impl Tls {
     }
 }
 
-fn read_certificate(node: &Node<'_>, scope: &Scope<'_>) -> Result<String, Error> {
+/// Reads the name of a stored certificate that has a key.
+pub(crate) fn read_certificate(node: &Node<'_>, scope: &Scope<'_>) -> Result<String, Error> {
     let name = node.nonempty_string()?;
-    if let Some(known) = scope.context.certificates.filter(|known| !known.contains(&name)) {
-        let similar = did_you_mean(&name, known.iter().map(String::as_str));
-        let otherwise = if similar.is_empty() { "; upload it first: howdah certificate put" } else { &similar };
-        return Err(node.error(format_args!("there is no certificate {}{otherwise}", quoted(&name))));
+    match scope.context.certificates {
+        Some(known) if known.with_key.contains(&name) => Ok(name),
+        Some(known) if known.authorities.contains(&name) => Err(node.error(format_args!(
+            "{} was uploaded without a private key; upload it again under another name: cat chain.pem key.pem",
+            quoted(&name)
+        ))),
+        Some(known) => Err(unknown_certificate(node, &name, &known.with_key)),
+        None => Ok(name),
     }
-    Ok(name)
+}
+
+/// Reads the name of stored certificates, with a key or without.
+pub(crate) fn read_authority(node: &Node<'_>, scope: &Scope<'_>) -> Result<String, Error> {
+    let name = node.nonempty_string()?;
+    match scope.context.certificates {
+        Some(known) if !known.authorities.contains(&name) && !known.with_key.contains(&name) => {
+            Err(unknown_certificate(node, &name, &known.authorities))
+        }
+        _ => Ok(name),
+    }
+}
+
+fn unknown_certificate(node: &Node<'_>, name: &str, known: &BTreeSet<String>) -> Error {
+    let similar = did_you_mean(name, known.iter().map(String::as_str));
+    let otherwise = if similar.is_empty() { "; upload it first: howdah certificate put" } else { &similar };
+    node.error(format_args!("there is no certificate {}{otherwise}", quoted(name)))
 }
 
 // === impl TlsSession ===
@@ -171,13 +193,12 @@ impl fmt::Debug for TicketKey {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-    use crate::{Configuration, Context};
+    use crate::{CertificateNames, Configuration, Context};
 
     fn parse(tls: &str) -> Result<Tls, String> {
-        let known = BTreeSet::from(["shop".to_owned(), "blog".to_owned()]);
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let known = CertificateNames { with_key: names(&["shop", "blog"]), authorities: names(&["internal"]) };
         let text = format!(r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes", "tls": {tls}}}}}}}"#);
         let parsed = Configuration::parse_in(&text, Context { certificates: Some(&known) });
         let mut configuration = parsed.map_err(|error| error.to_string())?;

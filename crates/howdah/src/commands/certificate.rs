@@ -18,16 +18,17 @@ pub struct CertificateCommand {
 
 #[derive(Debug, Subcommand)]
 enum CertificateAction {
-    /// Upload a certificate chain with its private key.
+    /// Upload a certificate chain with its private key, or certificates of authorities.
     Put {
-        /// The name for "tls" in a listener.
+        /// The name for "tls" in a listener, an upstream or an action.
         #[arg(value_name = "NAME")]
         name: String,
-        /// A PEM file: the certificate, its issuers' certificates, the private key. - is standard input.
+        /// A PEM file: the certificate, its issuers' certificates, the private key; or only certificates of authorities.
+        /// - is standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Delete a certificate that no listener uses.
+    /// Delete a certificate that the configuration does not use.
     Delete {
         /// The certificate's name.
         #[arg(value_name = "NAME")]

@@ -1,4 +1,4 @@
-//! `howdah status`: connections, requests and applications of a running howdah, as a table.
+//! `howdah status`: connections, requests, applications and upstreams of a running howdah, as a table.
 
 use crate::api::{ApiOptions, ControlApi};
 use crate::terminal::output;
@@ -6,7 +6,7 @@ use crate::terminal::plain::plain;
 use crate::terminal::table::table;
 use crate::terminal::watch::{self, Report};
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::time::{Duration, Instant};
 
 /// The options of `howdah status`.
@@ -77,9 +77,18 @@ fn describe(status: &Value, rate: Option<f64>) -> String {
         number("/connections/closed"),
         number("/requests/total"),
     );
-    let Some(applications) = status.get("applications").and_then(Value::as_object).filter(|all| !all.is_empty()) else {
-        return text;
-    };
+    if let Some(applications) = status.get("applications").and_then(Value::as_object).filter(|all| !all.is_empty()) {
+        text.push('\n');
+        text.push_str(&describe_applications(applications));
+    }
+    if let Some(upstreams) = status.get("upstreams").and_then(Value::as_object).filter(|all| !all.is_empty()) {
+        text.push('\n');
+        text.push_str(&describe_upstreams(upstreams));
+    }
+    text
+}
+
+fn describe_applications(applications: &Map<String, Value>) -> String {
     let mut rows =
         vec![["application", "running", "starting", "idle", "requests", "waiting", "refused"].map(str::to_owned)];
     let mut reasons = String::new();
@@ -103,13 +112,31 @@ fn describe(status: &Value, rate: Option<f64>) -> String {
             reasons.push_str(&format!("{}: answers 503: {}\n", plain(name), plain(failure)));
         }
     }
-    text.push('\n');
-    text.push_str(&table(&rows, &[0]));
-    if !reasons.is_empty() {
-        text.push('\n');
-        text.push_str(&reasons);
+    with_reasons(table(&rows, &[0]), &reasons)
+}
+
+/// Each server, and why it gets no requests.
+fn describe_upstreams(upstreams: &Map<String, Value>) -> String {
+    let mut rows = vec![["upstream", "server", "state"].map(str::to_owned)];
+    let mut reasons = String::new();
+    for (name, upstream) in upstreams {
+        for (address, server) in upstream.get("servers").and_then(Value::as_object).into_iter().flatten() {
+            let member = |name: &str| server.get(name).and_then(Value::as_str);
+            let state = member("state").unwrap_or("-");
+            rows.push([plain(name), plain(address), plain(state)]);
+            if let Some(reason) = member("reason") {
+                reasons.push_str(&format!("{}: {} is {state}: {}\n", plain(name), plain(address), plain(reason)));
+            }
+        }
     }
-    text
+    with_reasons(table(&rows, &[0, 1, 2]), &reasons)
+}
+
+fn with_reasons(table: String, reasons: &str) -> String {
+    match reasons.is_empty() {
+        true => table,
+        false => format!("{table}\n{reasons}"),
+    }
 }
 
 #[cfg(test)]
@@ -130,6 +157,14 @@ mod tests {
                 "old": { "processes": {}, "failure": "no such folder" },
                 "wp": { "processes": { "running": 2, "starting": 0 } },
             },
+            "upstreams": {
+                "api": {
+                    "servers": {
+                        "10.0.0.5:80": { "state": "up" },
+                        "api-2.internal:80": { "state": "unhealthy", "reason": "it answered 500" },
+                    },
+                },
+            },
         });
         assert_eq!(
             describe(&status, Some(199.6)),
@@ -142,7 +177,13 @@ mod tests {
              wp                 2         0     -         -        -        -\n\
              \n\
              a long name: 14 workers: 2 cores\n\
-             old: answers 503: no such folder\n"
+             old: answers 503: no such folder\n\
+             \n\
+             upstream  server             state\n\
+             api       10.0.0.5:80        up\n\
+             api       api-2.internal:80  unhealthy\n\
+             \n\
+             api: api-2.internal:80 is unhealthy: it answered 500\n"
         );
         assert!(describe(&json!({}), None).ends_with("requests     - in total\n"));
     }

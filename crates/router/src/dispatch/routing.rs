@@ -116,7 +116,9 @@ pub async fn choose<'v>(
             }
             let chosen = match &action.kind {
                 ActionKind::Pass(pass) => break pass,
-                ActionKind::Proxy(server, settings) => ChosenAction::Proxy(ProxyTarget::Server(server, settings)),
+                ActionKind::Proxy(server, settings) => {
+                    ChosenAction::Proxy(ProxyTarget::Server(server, settings, view.upstream_tls(settings)))
+                }
                 ActionKind::Return { status, location } => {
                     let location = location.as_ref().map(|location| RedirectTarget::render(location, subject));
                     let location = location.map(|location| HeaderValue::from_str(&location)).transpose();

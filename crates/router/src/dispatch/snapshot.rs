@@ -3,6 +3,7 @@
 use crate::access::{ConnectionLimits, RateLimits, UserFiles};
 use crate::dispatch::pins::Pins;
 use crate::php::SharedGeneration;
+use crate::proxy::{HealthStates, TlsBySettings};
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_config::Configuration;
 use rustls::ServerConfig;
@@ -19,6 +20,10 @@ pub struct Snapshot {
     pub listeners: HashMap<u64, usize>,
     /// The TLS configurations, by listener.
     pub tls: HashMap<u64, Arc<ServerConfig>>,
+    /// The TLS configurations of servers behind howdah.
+    pub upstream_tls: TlsBySettings,
+    /// Which servers of upstreams get requests.
+    pub upstream_health: HealthStates,
     /// Where links led when these generations were planned.
     pub pins: Pins,
     /// The generation of each application.

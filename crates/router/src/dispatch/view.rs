@@ -10,7 +10,8 @@ use crate::dispatch::snapshot::Snapshot;
 use crate::php::GenerationPort;
 use crate::proxy::Balancer;
 use crate::response::error_pages::LoadedErrorPages;
-use howdah_config::{Configuration, Listener};
+use howdah_config::{Configuration, Listener, ProxySettings, Upstream};
+use rustls::ClientConfig;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -42,7 +43,11 @@ impl View {
     /// A thread's view of a snapshot.
     pub fn new(snapshot: Arc<Snapshot>, ports: HashMap<String, Rc<GenerationPort>>) -> View {
         let upstreams = snapshot.configuration.upstreams.iter();
-        let balancers = upstreams.map(|(name, upstream)| (name.clone(), Balancer::new(upstream))).collect();
+        let balancer = |(name, upstream): (&String, &Upstream)| {
+            let tls = snapshot.upstream_tls.of(&upstream.proxy);
+            (name.clone(), Balancer::new(name, upstream, &snapshot.upstream_health, tls))
+        };
+        let balancers = upstreams.map(balancer).collect();
         View { snapshot, ports, balancers }
     }
 
@@ -54,6 +59,11 @@ impl View {
     /// Where the links of its shares lead.
     pub fn pins(&self) -> &Pins {
         &self.snapshot.pins
+    }
+
+    /// The TLS of a server behind howdah; `None`: without TLS.
+    pub fn upstream_tls(&self, settings: &ProxySettings) -> Option<&Arc<ClientConfig>> {
+        self.snapshot.upstream_tls.of(settings)
     }
 
     /// How many requests the clients have sent to actions with a limit.

@@ -50,4 +50,4 @@ macro_rules! either_stream {
     };
 }
 
-pub(super) use {either_stream, with_either};
+pub(crate) use {either_stream, with_either};

@@ -10,7 +10,7 @@
 
 pub mod accept;
 pub mod connection_limit;
-mod either_stream;
+pub mod either_stream;
 pub mod linger;
 pub mod load;
 pub mod peer;

@@ -15,6 +15,7 @@ use crate::panics::{AbortOnPanic, inject, write_last_lines};
 use crate::php::{SharedGeneration, WarmUpOrder};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
+use crate::proxy::{HealthStates, UpstreamTlsConfigs};
 use crate::response::error_pages::LoadedErrorPages;
 use crate::supervisor_link::SupervisorLink;
 use howdah_channel::RouterEnd;
@@ -46,6 +47,8 @@ struct RouterProcess {
     loads: Arc<[Arc<Load>]>,
     listeners: BTreeMap<u64, Arc<Listening>>,
     tls: TlsConfigs,
+    upstream_tls: UpstreamTlsConfigs,
+    upstream_health: HealthStates,
     /// Whether the threads have a configuration already.
     has_configuration: bool,
     /// Generations that no configuration has named yet.
@@ -131,6 +134,8 @@ impl RouterProcess {
             loads,
             listeners: BTreeMap::new(),
             tls: TlsConfigs::default(),
+            upstream_tls: UpstreamTlsConfigs::default(),
+            upstream_health: HealthStates::default(),
             has_configuration: false,
             arriving: BTreeMap::new(),
             generations: Vec::new(),
@@ -252,6 +257,14 @@ impl RouterProcess {
             }
             tracing::error!("{reason}; requests with a password are answered 500 until then");
         }
+        let upstream_tls = self.upstream_tls.update(&configuration, &certificates, !self.has_configuration);
+        let upstream_tls = match upstream_tls {
+            Ok(tls) => tls,
+            Err(reason) => {
+                self.supervisor.send(&FromRouter::Rejected { version, reason });
+                return Ok(());
+            }
+        };
         let tls = match self.tls.update(&configuration, &certificates) {
             Ok(tls) => tls,
             Err(reason) => {
@@ -267,11 +280,14 @@ impl RouterProcess {
             let known = known.ok_or_else(|| io::Error::other(format!("generation {id} is not known")))?;
             generations.insert(application.clone(), known);
         }
+        self.upstream_health.update(&configuration);
         let reconfiguration = Reconfiguration {
             snapshot: Arc::new(Snapshot {
                 configuration,
                 listeners: new.listeners.iter().enumerate().map(|(index, id)| (*id, index)).collect(),
                 tls,
+                upstream_tls,
+                upstream_health: self.upstream_health.clone(),
                 pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.paths))),
                 generations,
                 rate_limits: RateLimits::default(),
@@ -295,7 +311,7 @@ impl RouterProcess {
     }
 
     fn load(&self) -> RouterLoad {
-        let mut report = RouterLoad::default();
+        let mut report = RouterLoad { upstream_troubles: self.upstream_health.troubles(), ..RouterLoad::default() };
         self.loads.iter().for_each(|load| load.add_to(&mut report));
         for generation in self.each_generation() {
             report.requests_active.insert(generation.id, generation.active_requests());

@@ -19,6 +19,7 @@ use crate::php::{SWEEP, Warming};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::connections::Connections;
 use crate::process::ports::Ports;
+use crate::proxy::HealthChecks;
 use crate::request::incoming::IncomingBody;
 use crate::supervisor_link::{ReportOnDrop, SupervisorLink};
 use howdah_protocol::router_messages::FromRouter;
@@ -57,6 +58,8 @@ struct Thread {
     dispatcher: Rc<Dispatcher>,
     connections: Connections,
     ports: Ports,
+    /// The checks of servers, on the first thread.
+    health_checks: HealthChecks,
     /// Warm-ups of generations that no configuration names yet, by generation.
     warming: RefCell<HashMap<u64, Warming>>,
     /// The listeners, by number.
@@ -73,6 +76,8 @@ struct Thread {
     supervisor: SupervisorLink,
 }
 
+/// The index of the thread that checks the servers of upstreams: no server is checked by two.
+const CHECKING_THREAD: usize = 0;
 /// How often a draining thread checks whether its connections are closed.
 const DRAIN_CHECK: Duration = Duration::from_millis(20);
 
@@ -111,6 +116,7 @@ async fn serve(setup: Setup) {
         dispatcher: Rc::default(),
         connections: Connections::default(),
         ports: Ports::new(setup.index),
+        health_checks: HealthChecks::default(),
         warming: RefCell::default(),
         accepting: RefCell::default(),
         draining: Cell::new(false),
@@ -231,6 +237,7 @@ impl Thread {
             ThreadCommand::ReopenLog(file) => self.dispatcher.access_log.borrow_mut().reopen(Some(file)),
             ThreadCommand::Drain => {
                 self.draining.set(true);
+                self.health_checks.stop();
                 self.accepting.borrow_mut().clear();
                 self.connections.drain(|_| true);
             }
@@ -249,6 +256,9 @@ impl Thread {
         self.dispatcher.access_log.borrow_mut().reopen(snapshot.access_log.clone());
         if self.draining.get() {
             return;
+        }
+        if self.index == CHECKING_THREAD {
+            self.health_checks.update(&snapshot.configuration, &snapshot.upstream_health, &snapshot.upstream_tls);
         }
         for id in removed {
             if let Some(accepting) = accepting.remove(&id) {

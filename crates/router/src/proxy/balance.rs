@@ -4,8 +4,12 @@
 //! all weights. Therefore a server of weight 5 beside two of weight 1 does not get five requests in a row. Each thread
 //! counts separately, and starts again with each configuration.
 
-use howdah_config::{Endpoint, ProxySettings, Upstream};
+use crate::proxy::health::server_health::ServerHealth;
+use crate::proxy::health::states::HealthStates;
+use howdah_config::{Endpoint, FailureLimit, ProxySettings, Upstream};
+use rustls::ClientConfig;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// The servers of an upstream, and the state of the round robin.
 pub struct Balancer {
@@ -15,27 +19,48 @@ pub struct Balancer {
     gains: RefCell<Vec<f64>>,
     /// How requests are forwarded.
     pub settings: ProxySettings,
+    /// The settings of TLS; `None`: without TLS.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// When a server counts as down.
+    pub failure_limit: FailureLimit,
 }
 
 struct Server {
     endpoint: Endpoint,
     weight: f64,
+    health: Arc<ServerHealth>,
 }
 
 // === impl Balancer ===
 
 impl Balancer {
     /// The first turn goes to the server with the greatest weight; if several have it, to the first of them.
-    pub fn new(upstream: &Upstream) -> Balancer {
+    pub fn new(name: &str, upstream: &Upstream, states: &HealthStates, tls: Option<&Arc<ClientConfig>>) -> Balancer {
         let used = upstream.servers.iter().filter(|server| server.weight > 0.0);
-        let servers: Vec<_> =
-            used.map(|server| Server { endpoint: server.endpoint.clone(), weight: server.weight }).collect();
-        Balancer { gains: RefCell::new(vec![0.0; servers.len()]), servers, settings: upstream.proxy }
+        let servers: Vec<_> = used
+            .map(|server| Server {
+                endpoint: server.endpoint.clone(),
+                weight: server.weight,
+                health: states.of(name, &server.endpoint),
+            })
+            .collect();
+        Balancer {
+            gains: RefCell::new(vec![0.0; servers.len()]),
+            servers,
+            settings: upstream.proxy.clone(),
+            tls: tls.cloned(),
+            failure_limit: upstream.failure_limit,
+        }
     }
 
     /// Where the server with this index listens.
     pub fn endpoint(&self, server: usize) -> &Endpoint {
         &self.servers[server].endpoint
+    }
+
+    /// Whether the server with this index gets requests.
+    pub fn health(&self, server: usize) -> &ServerHealth {
+        &self.servers[server].health
     }
 
     /// The index of the next server among the candidates of this turn; `None` if there are no candidates.
@@ -58,13 +83,17 @@ impl Balancer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_config::UpstreamServer;
+    use howdah_config::Configuration;
 
     fn balancer(weights: &[f64]) -> Balancer {
-        let endpoint = |port: usize| format!("127.0.0.1:{}", port + 1).parse().expect("endpoint");
         let servers = weights.iter().enumerate();
-        let servers = servers.map(|(n, weight)| UpstreamServer { endpoint: endpoint(n), weight: *weight }).collect();
-        Balancer::new(&Upstream { servers, proxy: ProxySettings::default() })
+        let servers: Vec<_> =
+            servers.map(|(n, weight)| format!(r#""127.0.0.1:{}": {{"weight": {weight}}}"#, n + 1)).collect();
+        let text = format!(r#"{{"upstreams": {{"u": {{"servers": {{{}}}}}}}}}"#, servers.join(","));
+        let configuration = Configuration::parse(&text).expect("configuration");
+        let mut states = HealthStates::default();
+        states.update(&configuration);
+        Balancer::new("u", &configuration.upstreams["u"], &states, None)
     }
 
     fn turns(balancer: &Balancer, count: usize, is_candidate: impl Fn(usize) -> bool) -> String {

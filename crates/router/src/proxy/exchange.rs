@@ -86,7 +86,10 @@ impl ExchangeError {
     pub fn failure(&self) -> Failure {
         match self {
             ExchangeError::Client(failure) => *failure,
-            ExchangeError::Late(_) | ExchangeError::Unconnected(ConnectError::Timeout(_)) => Failure::GatewayTimeout,
+            ExchangeError::Late(_)
+            | ExchangeError::Unconnected(ConnectError::Timeout(_) | ConnectError::TlsTimeout(_)) => {
+                Failure::GatewayTimeout
+            }
             ExchangeError::Unconnected(_)
             | ExchangeError::Unsent
             | ExchangeError::Unanswered(_)

@@ -2,7 +2,7 @@
 //!
 //! - `mod`: a request's way through servers and connections; the client's answer when there is no response
 //! - `balance`: which server of an upstream is next; `retry`: which requests may be sent twice
-//! - `connection`: connections, and which servers are down
+//! - `connection`: connections; `tls`: encrypted ones; `health`: which servers of upstreams get requests
 //! - `head`: which parts of a message's head are passed on, and how it is framed
 //! - `exchange`, `request_body`, `response_body`, `timeout`: one request on one connection, streamed both ways
 //! - `tunnel`: WebSockets
@@ -15,17 +15,22 @@ mod balance;
 mod connection;
 mod exchange;
 mod head;
+mod health;
 mod request_body;
 mod response_body;
 mod retry;
 mod timeout;
+mod tls;
 
 #[cfg(test)]
 mod tests;
 
 pub use balance::Balancer;
+pub use health::checks::HealthChecks;
+pub use health::states::HealthStates;
 pub use response_body::UpstreamBody;
 use response_body::UpstreamStream;
+pub use tls::{TlsBySettings, UpstreamTlsConfigs};
 
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
@@ -34,27 +39,33 @@ use connection::pool::{ConnectionPool, UpstreamConnection};
 use exchange::{ExchangeError, exchange};
 use head::Outgoing;
 use head::forwarded_headers::ForwardedHeaders;
+use health::server_health::RequestFailure;
 use howdah_config::{Endpoint, Http, ProxySettings};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use hyper::body::Body;
 use request_body::ClientBody;
 use retry::RetryPolicy;
+use rustls::ClientConfig;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use tls::handshake::ServerTls;
+use tokio::time::Instant;
 
 /// A thread's connections to other servers.
 #[derive(Default)]
 pub struct Proxy {
-    pools: RefCell<HashMap<Endpoint, Rc<ConnectionPool>>>,
+    /// By server; several if it is used with different TLS.
+    pools: RefCell<HashMap<Endpoint, Vec<Rc<ConnectionPool>>>>,
 }
 
 /// The server or servers that may answer.
 #[derive(Clone, Copy)]
 pub enum ProxyTarget<'a> {
-    /// This server.
-    Server(&'a Endpoint, &'a ProxySettings),
+    /// This server, with the settings of its TLS.
+    Server(&'a Endpoint, &'a ProxySettings, Option<&'a Arc<ClientConfig>>),
     /// One of the servers of an upstream.
     Upstream(&'a Balancer),
 }
@@ -84,14 +95,17 @@ impl Proxy {
         let request = subject.parts;
         let target = head::target::of(subject)?;
         let upgrade = head::upgrade::requested(request, body.exists());
-        let settings = *to.settings();
+        let settings = to.settings();
         let forwarded = settings.forwarded_headers.then(|| ForwardedHeaders::of(subject));
         self.answer(to, &Outgoing { request, target, body, upgrade, forwarded, settings }).await
     }
 
     /// Closes connections that have been idle for too long.
     pub fn sweep(&self) {
-        self.pools.borrow_mut().retain(|_, pool| pool.sweep() || Rc::strong_count(pool) > 1);
+        self.pools.borrow_mut().retain(|_, pools| {
+            pools.retain(|pool| pool.sweep() || Rc::strong_count(pool) > 1);
+            !pools.is_empty()
+        });
     }
 
     async fn answer(&self, to: ProxyTarget<'_>, outgoing: &Outgoing<'_>) -> Answer<UpstreamBody> {
@@ -100,13 +114,18 @@ impl Proxy {
         let mut pool = candidates.next().ok_or(Failure::BadGateway)?;
         let mut was_sent = false;
         loop {
+            let began = Instant::now();
             let error = match send(&pool, outgoing, retry).await {
-                Ok(response) => return Ok(response),
+                Ok(response) => {
+                    candidates.succeeded(began);
+                    return Ok(response);
+                }
                 Err(ExchangeError::Client(failure)) => return Err(failure),
                 Err(error) => error,
             };
             // A server that was known to be down is not logged again.
-            let is_logged = !matches!(error, ExchangeError::Unconnected(_)) || pool.mark_down();
+            let is_now_down = candidates.failed(&error);
+            let is_logged = !matches!(error, ExchangeError::Unconnected(_)) || is_now_down;
             let tries_next = match error {
                 ExchangeError::Unconnected(_) | ExchangeError::Unsent => true,
                 // A request that kills a server is not sent to all of them.
@@ -130,18 +149,15 @@ impl Proxy {
         }
     }
 
-    fn pool(&self, endpoint: &Endpoint) -> Rc<ConnectionPool> {
+    fn pool(&self, endpoint: &Endpoint, tls: Option<ServerTls>) -> Rc<ConnectionPool> {
         let mut pools = self.pools.borrow_mut();
-        if let Some(pool) = pools.get(endpoint) {
+        let known = pools.get(endpoint).and_then(|pools| pools.iter().find(|pool| pool.tls == tls));
+        if let Some(pool) = known {
             return Rc::clone(pool);
         }
-        let pool = Rc::new(ConnectionPool::new(endpoint));
-        pools.insert(endpoint.clone(), Rc::clone(&pool));
+        let pool = Rc::new(ConnectionPool::new(endpoint, tls));
+        pools.entry(endpoint.clone()).or_default().push(Rc::clone(&pool));
         pool
-    }
-
-    fn is_down(&self, endpoint: &Endpoint) -> bool {
-        self.pools.borrow().get(endpoint).is_some_and(|pool| pool.is_down())
     }
 }
 
@@ -201,10 +217,10 @@ async fn respond(
 
 // === impl ProxyTarget ===
 
-impl ProxyTarget<'_> {
-    fn settings(&self) -> &ProxySettings {
+impl<'a> ProxyTarget<'a> {
+    fn settings(&self) -> &'a ProxySettings {
         match self {
-            ProxyTarget::Server(_, settings) => settings,
+            ProxyTarget::Server(_, settings, _) => settings,
             ProxyTarget::Upstream(balancer) => &balancer.settings,
         }
     }
@@ -215,18 +231,36 @@ impl ProxyTarget<'_> {
 impl Candidates<'_> {
     /// The next server that was not tried. Servers that are known to be down come last.
     fn next(&mut self) -> Option<Rc<ConnectionPool>> {
-        match self.to {
-            ProxyTarget::Server(endpoint, _) => {
+        let (endpoint, settings, tls) = match self.to {
+            ProxyTarget::Server(endpoint, settings, tls) => {
                 self.tried.is_empty().then(|| self.tried.push(0))?;
-                Some(self.proxy.pool(endpoint))
+                (endpoint, settings, tls)
             }
             ProxyTarget::Upstream(balancer) => {
                 let is_left = |server| !self.tried.contains(&server);
-                let is_up = |server| is_left(server) && !self.proxy.is_down(balancer.endpoint(server));
+                let is_up = |server| is_left(server) && balancer.health(server).is_up();
                 let server = balancer.next(is_up).or_else(|| balancer.next(is_left))?;
                 self.tried.push(server);
-                Some(self.proxy.pool(balancer.endpoint(server)))
+                (balancer.endpoint(server), &balancer.settings, balancer.tls.as_ref())
             }
+        };
+        Some(self.proxy.pool(endpoint, ServerTls::of(endpoint, settings, tls)))
+    }
+
+    /// The last one has answered a request that began at this time.
+    fn succeeded(&self, began: Instant) {
+        if let (ProxyTarget::Upstream(balancer), Some(server)) = (self.to, self.tried.last()) {
+            balancer.health(*server).succeeded(began);
         }
+    }
+
+    /// The last one has not answered. Returns whether it was up until now, and is down.
+    fn failed(&self, error: &ExchangeError) -> bool {
+        let (ProxyTarget::Upstream(balancer), Some(server)) = (self.to, self.tried.last()) else { return false };
+        let failure = match error {
+            ExchangeError::Unconnected(_) => RequestFailure::Connection,
+            _ => RequestFailure::Response,
+        };
+        balancer.health(*server).failed(failure, balancer.failure_limit, &error.to_string())
     }
 }

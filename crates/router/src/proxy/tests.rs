@@ -39,7 +39,7 @@ async fn request_with_body(
     let request = Request::builder().method(method).uri("/").body(()).expect("request").into_parts().0;
     let target = PathAndQuery::from_static("/");
     let outgoing =
-        Outgoing { request: &request, target, body, upgrade: None, forwarded: None, settings: *to.settings() };
+        Outgoing { request: &request, target, body, upgrade: None, forwarded: None, settings: to.settings() };
     proxy.answer(to, &outgoing).await
 }
 
@@ -57,7 +57,7 @@ fn an_upstream_that_does_not_answer_gets_a_minute() {
     let (_listener, endpoint) = listen();
     run(async {
         let began = Instant::now();
-        let answer = request(&Proxy::default(), ProxyTarget::Server(&endpoint, &SETTINGS), Method::GET).await;
+        let answer = request(&Proxy::default(), ProxyTarget::Server(&endpoint, &SETTINGS, None), Method::GET).await;
         assert_eq!(answer.err(), Some(Failure::GatewayTimeout));
         assert_eq!(began.elapsed().as_secs(), 60);
     });
@@ -76,7 +76,8 @@ fn a_response_that_stops_is_cut_after_a_minute() {
         // The clock must not jump while the other thread writes.
         tokio::time::resume();
         let proxy = Proxy::default();
-        let answer = request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS), Method::GET).await.expect("answer");
+        let answer =
+            request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS, None), Method::GET).await.expect("answer");
         let mut body = std::pin::pin!(answer.into_body());
         let first = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
         assert_eq!(first.expect("frame").expect("data").into_data().ok().as_deref(), Some(&b"abc"[..]));
@@ -103,7 +104,7 @@ fn a_response_that_breaks_with_the_clients_body_is_not_an_error_of_the_upstream(
         });
         run(async {
             tokio::time::resume();
-            let to = ProxyTarget::Server(&endpoint, &SETTINGS);
+            let to = ProxyTarget::Server(&endpoint, &SETTINGS, None);
             let answer = request_with_body(&Proxy::default(), to, Method::POST, body()).await;
             assert_eq!(answer.err(), Some(expected));
         });
@@ -122,11 +123,11 @@ fn reading_ahead_gives_the_connection_one_turn() {
     });
     run(async {
         tokio::time::resume();
-        let pool = Proxy::default().pool(&endpoint);
+        let pool = Proxy::default().pool(&endpoint, None);
         let request = Request::new(()).into_parts().0;
         let (target, body) = (PathAndQuery::from_static("/"), ClientBody::none());
         let outgoing =
-            Outgoing { request: &request, target, body, upgrade: None, forwarded: None, settings: *SETTINGS };
+            Outgoing { request: &request, target, body, upgrade: None, forwarded: None, settings: &SETTINGS };
         let mut connection = pool.connect(SETTINGS.connect_timeout).await.expect("connection");
         let limit = SETTINGS.response_timeout;
         let response = exchange(&mut connection, outgoing.attempt(&endpoint), &outgoing.body, limit).await;
@@ -162,10 +163,10 @@ fn a_request_on_a_dead_idle_connection_is_sent_again_if_that_is_safe() {
             let proxy = Proxy::default();
             let method = Method::from_bytes(method.as_bytes()).expect("method");
             let first =
-                request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS), method.clone()).await.expect("answer");
+                request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS, None), method.clone()).await.expect("answer");
             drop(first);
-            assert_eq!(proxy.pool(&endpoint).idle_count(), 1);
-            let second = request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS), method.clone()).await;
+            assert_eq!(proxy.pool(&endpoint, None).idle_count(), 1);
+            let second = request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS, None), method.clone()).await;
             let status = second.map_or_else(Failure::status, |response| response.status());
             assert_eq!(status.as_u16(), expected, "{method}");
         }
@@ -195,17 +196,17 @@ fn a_connection_with_a_long_idle_time_gets_no_request_that_cannot_be_repeated() 
             tokio::time::pause();
             tokio::time::advance(Duration::from_secs(idle_seconds)).await;
             tokio::time::resume();
-            drop(request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS), method).await.expect("answer"));
+            drop(request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS, None), method).await.expect("answer"));
             counter.load(std::sync::atomic::Ordering::SeqCst)
         };
         assert_eq!(connections(Method::POST, 0).await, 1);
         assert_eq!(connections(Method::POST, 0).await, 1);
         assert_eq!(connections(Method::GET, 10).await, 1);
         assert_eq!(connections(Method::POST, 10).await, 2);
-        assert_eq!(proxy.pool(&endpoint).idle_count(), 2);
+        assert_eq!(proxy.pool(&endpoint, None).idle_count(), 2);
         assert_eq!(connections(Method::GET, 20).await, 3);
         proxy.sweep();
-        assert_eq!(proxy.pool(&endpoint).idle_count(), 1);
+        assert_eq!(proxy.pool(&endpoint, None).idle_count(), 1);
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(20)).await;
         proxy.sweep();
@@ -230,14 +231,17 @@ fn a_server_that_is_down_gets_no_requests_for_a_while() {
         let proxy = Proxy::default();
         let text = format!(r#"{{"upstreams": {{"u": {{"servers": {{"{one}": {{}}, "{two}": {{}}}}}}}}}}"#);
         let configuration = howdah_config::Configuration::parse(&text).expect("configuration");
-        let balancer = Balancer::new(&configuration.upstreams["u"]);
+        let mut states = HealthStates::default();
+        states.update(&configuration);
+        let balancer = Balancer::new("u", &configuration.upstreams["u"], &states, None);
+        let is_down = |endpoint| !states.of("u", endpoint).is_up();
         for _ in 0..10 {
             let answer = request(&proxy, ProxyTarget::Upstream(&balancer), Method::POST).await.expect("answer");
             assert_eq!(answer.status(), 200);
-            assert!(proxy.is_down(&one) && !proxy.is_down(&two));
+            assert!(is_down(&one) && !is_down(&two));
         }
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(6)).await;
-        assert!(!proxy.is_down(&one));
+        assert!(!is_down(&one));
     });
 }

@@ -4,6 +4,8 @@ use crate::control::Control;
 use crate::generation::Generation;
 use crate::plan::php::{self, Php};
 use crate::policy::sizing::Reason;
+use howdah_config::{Configuration, UpstreamServer};
+use howdah_protocol::router_messages::{RouterLoad, ServerTrouble};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,6 +19,33 @@ pub struct Status {
     applications: BTreeMap<String, ApplicationStatus>,
     /// Ours: former generations that still finish requests.
     draining: BTreeMap<String, Draining>,
+    /// Ours: which servers of upstreams get requests.
+    upstreams: BTreeMap<String, UpstreamStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct UpstreamStatus {
+    servers: BTreeMap<String, ServerStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct ServerStatus {
+    state: ServerState,
+    /// Why it gets no requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ServerState {
+    Up,
+    /// Requests to it have failed, and none has succeeded since.
+    Down,
+    /// Checks of its health have failed.
+    Unhealthy,
+    /// Its weight is 0.
+    Drained,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -138,7 +167,27 @@ pub fn of(control: &Control) -> Status {
         requests: Requests { total: load.requests_total },
         applications,
         draining,
+        upstreams: upstreams(&control.served().configuration, load),
     }
+}
+
+fn upstreams(configuration: &Configuration, load: &RouterLoad) -> BTreeMap<String, UpstreamStatus> {
+    let status = |name: &str, server: &UpstreamServer| {
+        let address = server.endpoint.to_string();
+        let trouble = load.upstream_troubles.get(name).and_then(|servers| servers.get(&address));
+        let state = match trouble {
+            _ if server.weight == 0.0 => ServerState::Drained,
+            None => ServerState::Up,
+            Some(ServerTrouble::Down(_)) => ServerState::Down,
+            Some(ServerTrouble::Unhealthy(_)) => ServerState::Unhealthy,
+        };
+        (address, ServerStatus { state, reason: trouble.map(|trouble| trouble.reason().to_owned()) })
+    };
+    let upstreams = configuration.upstreams.iter().map(|(name, upstream)| {
+        let servers = upstream.servers.iter().map(|server| status(name, server)).collect();
+        (name.clone(), UpstreamStatus { servers })
+    });
+    upstreams.collect()
 }
 
 /// The installed PHPs. The full version of a PHP is known while an application runs on it.

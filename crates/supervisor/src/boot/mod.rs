@@ -28,10 +28,9 @@ use crate::plan::php;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::StateDirectory;
 use howdah_channel::MAX_THREADS;
-use howdah_config::{Address, Configuration, Context, Document, Settings};
+use howdah_config::{Address, CertificateNames, Configuration, Context, Document, Settings};
 use howdah_protocol::refused_descriptors::start_closers;
 use start::Start;
-use std::collections::BTreeSet;
 use std::thread::available_parallelism;
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -139,7 +138,7 @@ fn account_of(settings: &Settings) -> Result<UserAccount, String> {
 fn first_configuration(
     start: &Start,
     state: Option<&StateDirectory>,
-    certificates: &BTreeSet<String>,
+    certificates: &CertificateNames,
 ) -> Result<(Document, Configuration, Origin), String> {
     let read = |text: &str| {
         let document = Document::parse(text)?;

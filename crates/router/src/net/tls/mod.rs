@@ -31,6 +31,9 @@ use tickets::SessionTickets;
 /// PEM texts by the name of the certificate: a chain, which begins with the certificate of the key, and the key.
 pub type CertificatePems = BTreeMap<String, String>;
 
+/// A digest of certificates.
+pub type Digest = [u8; SHA256_OUTPUT_LEN];
+
 /// The settings of the active configuration's listeners. A listener whose TLS does not change keeps its entry, and
 /// with it its sessions and tickets.
 #[derive(Default)]
@@ -42,7 +45,7 @@ pub struct TlsConfigs {
 struct ListenerTls {
     tls: Tls,
     /// A digest of the certificates that `tls` names.
-    digest: [u8; SHA256_OUTPUT_LEN],
+    digest: Digest,
     config: Arc<ServerConfig>,
 }
 
@@ -69,7 +72,8 @@ impl TlsConfigs {
                 continue;
             };
             let problem = |problem| format!("listeners/{}/tls: {problem}", listener.address);
-            let digest = digest(tls, certificates);
+            let texts = tls.certificates.iter().filter_map(|name| certificates.get(name));
+            let digest = digest(texts.map(String::as_bytes));
             let known = active.iter().chain(&self.active).find(|known| known.tls == *tls && known.digest == digest);
             let entry = match known {
                 Some(known) => known.clone(),
@@ -86,11 +90,12 @@ impl TlsConfigs {
     }
 }
 
-fn digest(tls: &Tls, certificates: &CertificatePems) -> [u8; SHA256_OUTPUT_LEN] {
+/// The digest of these texts.
+pub fn digest<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Digest {
     let mut context = Context::new(&SHA256);
-    for text in tls.certificates.iter().filter_map(|name| certificates.get(name)) {
+    for text in texts {
         context.update(&text.len().to_le_bytes());
-        context.update(text.as_bytes());
+        context.update(text);
     }
     let mut digest = [0; SHA256_OUTPUT_LEN];
     digest.copy_from_slice(context.finish().as_ref());
@@ -122,7 +127,11 @@ fn server_config(tls: &Tls, certificates: &CertificatePems) -> Result<ServerConf
     Ok(config)
 }
 
-fn certified_key(text: &str, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+/// A chain and its key, from PEM.
+///
+/// # Errors
+/// The problem, as a phrase.
+pub fn certified_key(text: &str, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
     let chain = chain.map_err(|_| "its chain cannot be read; upload it again")?;
     let key = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| "its key cannot be read; upload it again")?;

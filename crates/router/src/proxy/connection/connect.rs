@@ -2,7 +2,8 @@
 
 use crate::net::transport::Transport;
 use crate::proxy::connection::known_addresses::KnownAddresses;
-use crate::proxy::connection::socket::UpstreamSocket;
+use crate::proxy::connection::socket::{UpstreamSocket, UpstreamTransport};
+use crate::proxy::tls::handshake::ServerTls;
 use howdah_config::Endpoint;
 use howdah_protocol::refused_descriptors::refuse_descriptors;
 use std::fmt;
@@ -22,22 +23,33 @@ pub enum ConnectError {
     Timeout(Duration),
     /// The server or the kernel refused the connection.
     Refused(io::Error),
+    /// There is no TLS on it, for this reason.
+    Tls(String),
+    /// The handshake of TLS took longer than this time.
+    TlsTimeout(Duration),
 }
 
-/// Connects within this time.
+/// Connects within this time, with TLS if the server has it.
 ///
 /// # Errors
 /// When no server listens there, or none answers in time.
 pub async fn connect(
     endpoint: &Endpoint,
+    tls: Option<&ServerTls>,
     known: &KnownAddresses,
     limit: Duration,
 ) -> Result<UpstreamSocket, ConnectError> {
     let deadline = Instant::now() + limit;
-    match timeout_at(deadline, connect_before(endpoint, known, deadline)).await {
-        Err(_) => Err(ConnectError::Timeout(limit)),
-        Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => Err(ConnectError::Timeout(limit)),
-        Ok(result) => result.map(UpstreamSocket::new).map_err(ConnectError::Refused),
+    let transport = match timeout_at(deadline, connect_before(endpoint, known, deadline)).await {
+        Err(_) => return Err(ConnectError::Timeout(limit)),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => return Err(ConnectError::Timeout(limit)),
+        Ok(result) => result.map_err(ConnectError::Refused)?,
+    };
+    let Some(tls) = tls else { return Ok(UpstreamSocket::new(UpstreamTransport::Plain(transport))) };
+    match timeout_at(deadline, tls.handshake(transport)).await {
+        Err(_) => Err(ConnectError::TlsTimeout(limit)),
+        Ok(Err(reason)) => Err(ConnectError::Tls(reason)),
+        Ok(Ok(stream)) => Ok(UpstreamSocket::new(UpstreamTransport::Tls(Box::new(stream)))),
     }
 }
 
@@ -100,6 +112,10 @@ impl fmt::Display for ConnectError {
         match self {
             Self::Timeout(limit) => write!(f, "no connection within {} s", limit.as_secs_f64()),
             Self::Refused(error) => write!(f, "no connection: {error}"),
+            Self::Tls(reason) => write!(f, "no TLS connection: {reason}"),
+            Self::TlsTimeout(limit) => {
+                write!(f, "no TLS connection within {} s; is its port for HTTPS?", limit.as_secs_f64())
+            }
         }
     }
 }

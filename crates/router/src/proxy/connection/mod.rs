@@ -1,11 +1,11 @@
 //! Connections to other servers.
 //!
-//! - `pool`: idle ones, and which servers are down
+//! - `pool`: idle ones
 //! - `connect`: new ones; `socket`: their bytes, with the time of the last progress; `line_ends`: the strictness of a
 //!   response's head
 
 pub mod connect;
-mod known_addresses;
+pub mod known_addresses;
 mod line_ends;
 pub mod pool;
 pub mod socket;

@@ -9,10 +9,11 @@ use crate::proxy::connection::known_addresses::KnownAddresses;
 use crate::proxy::connection::socket::SocketProgress;
 use crate::proxy::request_body::RequestBody;
 use crate::proxy::retry::IDLE_TIMEOUT;
+use crate::proxy::tls::handshake::ServerTls;
 use howdah_config::Endpoint;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +22,6 @@ use tokio::time::{Instant, timeout};
 
 /// The limit for idle connections of one thread to one endpoint.
 const MAX_IDLE: usize = 32;
-/// How long a server that refused a connection gets no requests while there are other servers.
-const DOWN_TIME: Duration = Duration::from_secs(5);
 /// How long the end of a request may take after the end of its response.
 const REQUEST_END_TIMEOUT: Duration = Duration::from_secs(1);
 /// The size limit of a response's head, and of the bytes that are read ahead.
@@ -30,12 +29,13 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// The limit for the headers of a response.
 const MAX_HEADERS: usize = 256;
 
-/// A thread's idle connections to an endpoint, and whether the endpoint is down.
+/// A thread's idle connections to an endpoint.
 pub struct ConnectionPool {
     /// The endpoint.
     pub endpoint: Endpoint,
+    /// TLS to it; `None`: without TLS.
+    pub tls: Option<ServerTls>,
     idle: RefCell<Vec<UpstreamConnection>>,
-    down_until: Cell<Option<Instant>>,
     /// Of an endpoint with a host name.
     addresses: KnownAddresses,
 }
@@ -55,11 +55,11 @@ pub struct UpstreamConnection {
 
 impl ConnectionPool {
     /// A pool without connections.
-    pub fn new(endpoint: &Endpoint) -> ConnectionPool {
+    pub fn new(endpoint: &Endpoint, tls: Option<ServerTls>) -> ConnectionPool {
         ConnectionPool {
             endpoint: endpoint.clone(),
+            tls,
             idle: RefCell::default(),
-            down_until: Cell::default(),
             addresses: KnownAddresses::default(),
         }
     }
@@ -77,12 +77,12 @@ impl ConnectionPool {
         None
     }
 
-    /// Opens a new connection. Success marks the server as up.
+    /// Opens a new connection.
     ///
     /// # Errors
     /// When no server listens there, or none answers in time.
     pub async fn connect(&self, limit: Duration) -> Result<UpstreamConnection, ConnectError> {
-        let stream = connect(&self.endpoint, &self.addresses, limit).await?;
+        let stream = connect(&self.endpoint, self.tls.as_ref(), &self.addresses, limit).await?;
         let progress = stream.progress();
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES)
@@ -95,7 +95,6 @@ impl ConnectionPool {
             .map_err(|error| ConnectError::Refused(std::io::Error::other(error)))?;
         // The request on the connection receives its errors; an idle connection needs no report.
         spawn_local(async move { drop(connection.with_upgrades().await) });
-        self.down_until.set(None);
         Ok(UpstreamConnection { sender, progress, keep_alive: None, idle_since: Instant::now() })
     }
 
@@ -113,24 +112,12 @@ impl ConnectionPool {
         }
     }
 
-    /// Whether the server refused a connection a short while ago.
-    pub fn is_down(&self) -> bool {
-        self.down_until.get().is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Marks the server as down; `true` if it was up before.
-    pub fn mark_down(&self) -> bool {
-        let was_up = !self.is_down();
-        self.down_until.set(Some(Instant::now() + DOWN_TIME));
-        was_up
-    }
-
     /// Closes connections that have been idle for too long; `false` if the pool has no state left.
     pub fn sweep(&self) -> bool {
         let now = Instant::now();
         let mut idle = self.idle.borrow_mut();
         idle.retain(|connection| connection.is_usable(now));
-        !idle.is_empty() || self.is_down() || self.addresses.are_known()
+        !idle.is_empty() || self.addresses.are_known()
     }
 
     fn keep(&self, mut connection: UpstreamConnection) {

@@ -2,6 +2,7 @@
 //! has begun. It ends with an error if a line of a response's head ends with LF alone.
 
 use super::line_ends::LineEnds;
+use crate::net::either_stream::{either_stream, with_either};
 use crate::net::transport::Transport;
 use std::io;
 use std::pin::Pin;
@@ -11,10 +12,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+use tokio_rustls::client::TlsStream;
+
+/// The bytes of a connection to an upstream.
+pub enum UpstreamTransport {
+    /// Without TLS.
+    Plain(Transport),
+    /// With TLS, after the handshake.
+    Tls(Box<TlsStream<Transport>>),
+}
 
 /// A connected socket, and its progress.
 pub struct UpstreamSocket {
-    transport: Transport,
+    stream: UpstreamTransport,
     progress: Arc<SocketProgress>,
     line_ends: LineEnds,
 }
@@ -27,6 +37,8 @@ pub struct SocketProgress {
     wrote_after_milliseconds: AtomicU64,
     has_read: AtomicBool,
 }
+
+either_stream!(UpstreamTransport: Plain, Tls);
 
 // === impl SocketProgress ===
 
@@ -65,8 +77,8 @@ impl SocketProgress {
 
 impl UpstreamSocket {
     /// Wraps a connected socket.
-    pub fn new(transport: Transport) -> UpstreamSocket {
-        UpstreamSocket { transport, progress: Arc::new(SocketProgress::new()), line_ends: LineEnds::new() }
+    pub fn new(stream: UpstreamTransport) -> UpstreamSocket {
+        UpstreamSocket { stream, progress: Arc::new(SocketProgress::new()), line_ends: LineEnds::new() }
     }
 
     /// Its progress, readable while hyper owns the stream.
@@ -89,7 +101,7 @@ impl AsyncRead for UpstreamSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let result = Pin::new(&mut self.transport).poll_read(context, buffer);
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         let new = &buffer.filled()[before..];
         if !new.is_empty() {
             if !self.progress.has_read.swap(true, Ordering::Relaxed) {
@@ -106,7 +118,7 @@ impl AsyncRead for UpstreamSocket {
 
 impl AsyncWrite for UpstreamSocket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.transport).poll_write(context, bytes);
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.note_write(written)
     }
 
@@ -115,7 +127,7 @@ impl AsyncWrite for UpstreamSocket {
         context: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.transport).poll_write_vectored(context, buffers);
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, buffers);
         self.note_write(written)
     }
 
@@ -124,10 +136,10 @@ impl AsyncWrite for UpstreamSocket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.transport).poll_flush(context)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.transport).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -36,7 +36,7 @@ pub struct Outgoing<'a> {
     /// The headers about the client, if the server gets them.
     pub forwarded: Option<ForwardedHeaders>,
     /// How it is forwarded.
-    pub settings: ProxySettings,
+    pub settings: &'a ProxySettings,
 }
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
@@ -186,7 +186,7 @@ mod tests {
         let target = request.uri.path_and_query().expect("path").clone();
         let upgrade = upgrade.map(HeaderValue::from_static);
         let body = ClientBody::none();
-        let settings = ProxySettings::default();
+        let settings = &ProxySettings::default();
         let outgoing = Outgoing { request: &request, target, body, upgrade, forwarded: None, settings };
         let sent = outgoing.attempt(&"127.0.0.1:81".parse().expect("endpoint"));
         let first = format!("{} {}", sent.method(), sent.uri());

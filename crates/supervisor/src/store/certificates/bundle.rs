@@ -1,4 +1,5 @@
-//! A chain of certificates and its private key, read from PEM, checked, and put in order.
+//! A chain of certificates and its private key, read from PEM, checked, and put in order; or certificates of
+//! authorities, which have no key here.
 //!
 //! The order is: the certificate of the key, its issuer, the issuer of that, and so on. Certificates outside of this
 //! chain come last, because they may be another way to a root. Errors are sentences for the person who uploads the
@@ -16,12 +17,13 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
 
-/// A chain and its key. They belong together, and a router can use them.
+/// A chain and its key, which belong together, or certificates of authorities.
 pub struct Bundle {
     /// The chain in order, then the key. A secret.
     pem: String,
+    has_key: bool,
     description: Document,
-    /// The time within which clients accept the certificate of the key.
+    /// The time within which the certificate of the key is accepted, or all of the authorities'.
     validity: (ASN1Time, ASN1Time),
 }
 
@@ -30,21 +32,23 @@ const COLUMNS: usize = 64;
 // === impl Bundle ===
 
 impl Bundle {
-    /// Reads certificates and one private key, in any order, with any text between them.
+    /// Reads certificates and one private key, in any order, with any text between them. Without a key, each certificate
+    /// must be an authority's.
     pub fn parse(pem: &[u8]) -> Result<Bundle, String> {
         if contains(pem, b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || contains(pem, b"Proc-Type: 4,ENCRYPTED") {
             return Err("the private key is encrypted; decrypt it: openssl pkey -in KEY -out PLAIN".to_owned());
         }
         let (certificates, key) = read(pem)?;
-        let public_key = any_supported_type(&key).ok().and_then(|key| Some(key.public_key()?.into_owned()));
-        let public_key = public_key.ok_or(
-            "the private key cannot be used; howdah takes RSA of 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519",
-        )?;
         let parsed = certificates.iter().enumerate().map(|(index, certificate)| {
             let parsed = parse_x509_certificate(certificate).map(|(_, parsed)| parsed);
             parsed.map_err(|_| format!("the certificate {} cannot be read; is it X.509?", index + 1))
         });
         let mut parsed: Vec<_> = parsed.collect::<Result<_, String>>()?;
+        let Some(key) = key else { return Bundle::of_authorities(&parsed) };
+        let public_key = any_supported_type(&key).ok().and_then(|key| Some(key.public_key()?.into_owned()));
+        let public_key = public_key.ok_or(
+            "the private key cannot be used; howdah takes RSA of 2048 to 4096 bits, ECDSA with P-256 or P-384, and Ed25519",
+        )?;
         let leaf = parsed.iter().position(|certificate| certificate.public_key().raw == public_key.as_ref());
         let leaf =
             leaf.ok_or("the private key belongs to none of the certificates; add the one that it was made for")?;
@@ -58,7 +62,34 @@ impl Bundle {
         }
         push_block(&mut pem, label(&key)?, key.secret_der());
         let description = Document::parse(&description).map_err(|error| error.to_string())?;
-        Ok(Bundle { pem, description, validity })
+        Ok(Bundle { pem, has_key: true, description, validity })
+    }
+
+    fn of_authorities(certificates: &[X509Certificate<'_>]) -> Result<Bundle, String> {
+        if !certificates.iter().all(|certificate| certificate.is_ca() || certificate.issuer() == certificate.subject())
+        {
+            return Err(
+                "there is no private key in it; send all in one: cat chain.pem key.pem. (Only certificates of \
+                        authorities, which verify servers, need no key.)"
+                    .to_owned(),
+            );
+        }
+        let description =
+            serde_json::to_string(&Description::of_authorities(certificates)).map_err(|error| error.to_string())?;
+        let mut pem = String::new();
+        for certificate in certificates {
+            push_block(&mut pem, "CERTIFICATE", certificate.as_raw());
+        }
+        let since = certificates.iter().map(|certificate| certificate.validity().not_before).max();
+        let until = certificates.iter().map(|certificate| certificate.validity().not_after).min();
+        let validity = since.zip(until).ok_or("there is no certificate in it")?;
+        let description = Document::parse(&description).map_err(|error| error.to_string())?;
+        Ok(Bundle { pem, has_key: false, description, validity })
+    }
+
+    /// Whether it has a private key.
+    pub fn has_key(&self) -> bool {
+        self.has_key
     }
 
     /// The chain in order, then the key.
@@ -71,7 +102,7 @@ impl Bundle {
         &self.description
     }
 
-    /// Why clients do not accept it today, if they do not.
+    /// Why it is not accepted today, if it is not.
     pub fn expiry_problem(&self) -> Option<String> {
         let (since, until) = &self.validity;
         let now = ASN1Time::now();
@@ -91,7 +122,7 @@ impl fmt::Debug for Bundle {
     }
 }
 
-fn read(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+fn read(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, Option<PrivateKeyDer<'static>>), String> {
     let mut certificates = Vec::new();
     let mut keys = Vec::new();
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
@@ -109,9 +140,8 @@ fn read(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'stat
         );
     }
     match (keys.pop(), keys.len()) {
-        (Some(key), 0) => Ok((certificates, key)),
-        (Some(_), others) => Err(format!("there are {} private keys; keep the one of the certificate", others + 1)),
-        (None, _) => Err("there is no private key in it; send all in one: cat chain.pem key.pem".to_owned()),
+        (key, 0) => Ok((certificates, key)),
+        (_, others) => Err(format!("there are {} private keys; keep the one of the certificate", others + 1)),
     }
 }
 
@@ -216,6 +246,17 @@ mod tests {
             assert_eq!(bundle.pem(), ordered);
             assert_eq!(bundle.expiry_problem(), None);
         }
+    }
+
+    #[test]
+    fn authorities_need_no_key() {
+        let Chain { certificates, .. } = chain();
+        let [_, middle, root] = &certificates[..] else { unreachable!() };
+        let text = format!("{middle}{root}").replace('\r', "");
+        let bundle = Bundle::parse(text.as_bytes()).expect("a bundle");
+        assert_eq!((bundle.pem(), bundle.has_key(), bundle.expiry_problem()), (&*text, false, None));
+        assert_eq!(names(&bundle), ["root", "root"]);
+        assert!(!bundle.description().compact().contains("\"key\""));
     }
 
     #[test]

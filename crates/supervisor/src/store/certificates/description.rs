@@ -11,7 +11,8 @@ use x509_parser::x509::{AttributeTypeAndValue, SubjectPublicKeyInfo, X509Name};
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Description {
     /// The kind of the private key, and its length where Unit shows it.
-    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     /// In the order in which clients receive it.
     chain: Vec<ChainEntry>,
 }
@@ -55,7 +56,12 @@ impl Description {
     /// Describes a chain, which begins with the certificate of the key.
     pub fn of(chain: &[X509Certificate<'_>]) -> Description {
         let key = chain.first().map_or_else(String::new, |leaf| key(leaf.public_key()));
-        Description { key, chain: chain.iter().map(ChainEntry::of).collect() }
+        Description { key: Some(key), chain: chain.iter().map(ChainEntry::of).collect() }
+    }
+
+    /// Describes certificates of authorities, which have no key here.
+    pub fn of_authorities(certificates: &[X509Certificate<'_>]) -> Description {
+        Description { key: None, chain: certificates.iter().map(ChainEntry::of).collect() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Certificates by name, in memory and in the state directory.
 //!
-//! Each certificate is a [`Bundle`]: a chain and its private key. Its name is a file name in the folder `certs`. The
+//! Each certificate is a [`Bundle`]: a chain and its private key, or certificates of authorities. Its name is a file name in the folder `certs`. The
 //! file belongs to its owner alone; it is written beside the old one, synced, and renamed. A stored certificate is
 //! never changed: a renewed certificate gets another name, or the old one is deleted first. Without a state directory,
 //! certificates live as long as the supervisor.
@@ -14,7 +14,7 @@ mod storage;
 
 use bundle::Bundle;
 use howdah_config::answer::text;
-use howdah_config::{Configuration, Document, Refusal};
+use howdah_config::{CertificateNames, Configuration, Document, ProxyTls, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use storage::Storage;
@@ -54,12 +54,17 @@ impl Certificates {
         Ok(Certificates { by_name, storage: Some(storage) })
     }
 
-    /// The names, for [`howdah_config`] to check what listeners refer to.
-    pub fn names(&self) -> BTreeSet<String> {
-        self.by_name.keys().cloned().collect()
+    /// The names, for [`howdah_config`] to check what listeners and upstreams refer to.
+    pub fn names(&self) -> CertificateNames {
+        let mut names = CertificateNames::default();
+        for (name, bundle) in &self.by_name {
+            let of_kind = if bundle.has_key() { &mut names.with_key } else { &mut names.authorities };
+            of_kind.insert(name.clone());
+        }
+        names
     }
 
-    /// Adds a certificate: a chain and its private key as PEM, in any order.
+    /// Adds a certificate: a chain and its private key, or certificates of authorities, as PEM, in any order.
     ///
     /// # Errors
     /// 400 for an invalid name or bundle, and for a name that exists; 500 if it cannot be stored.
@@ -78,7 +83,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// Removes a certificate. `used` holds the names that listeners use.
+    /// Removes a certificate. `used` holds the names that the configuration uses.
     ///
     /// # Errors
     /// 404 if it does not exist, 400 if it is used, 500 if its file cannot be removed.
@@ -89,7 +94,7 @@ impl Certificates {
             self.get(name)?;
         }
         if used.contains(name) {
-            let detail = "a listener's \"certificate\" names it; name another one there before";
+            let detail = "a \"tls\" of the configuration names it; name another one there before";
             return Err(Refusal::new(400, text::CERTIFICATE_IN_USE, detail));
         }
         if let Some(storage) = &self.storage {
@@ -125,10 +130,12 @@ impl Certificates {
     }
 }
 
-/// The names of the certificates that listeners use.
+/// The names of the certificates that listeners, upstreams and the action `proxy` use.
 pub fn used(configuration: &Configuration) -> BTreeSet<&str> {
-    let tls = configuration.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-    tls.flat_map(|tls| &tls.certificates).map(String::as_str).collect()
+    let listeners = configuration.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let of_listeners = listeners.flat_map(|tls| &tls.certificates).map(String::as_str);
+    let of_servers = configuration.proxy_settings().filter_map(|settings| settings.tls.as_ref());
+    of_listeners.chain(of_servers.flat_map(ProxyTls::certificates)).collect()
 }
 
 /// A name is a file name that is not hidden: hidden files are those that are being written.
@@ -169,7 +176,7 @@ mod tests {
     }
 
     fn names(certificates: &Certificates) -> Vec<String> {
-        certificates.names().into_iter().collect()
+        certificates.names().with_key.into_iter().collect()
     }
 
     #[test]

@@ -6,10 +6,24 @@ use crate::address::{Endpoint, parse_endpoint};
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
-use crate::routing::proxy::ProxySettings;
+use crate::routing::proxy::failures::FailureLimit;
+use crate::routing::proxy::health_check::HealthCheck;
+use crate::routing::proxy::settings::ProxySettings;
+use crate::routing::proxy::tls::NEEDS_SERVER_NAME;
 
-pub(crate) const OPTIONS: Options =
-    Options { known: &["servers", "forwarded_headers", "connect_timeout", "response_timeout"], unsupported: &[] };
+pub(crate) const OPTIONS: Options = Options {
+    known: &[
+        "servers",
+        "forwarded_headers",
+        "connect_timeout",
+        "response_timeout",
+        "tls",
+        "max_fails",
+        "fail_timeout",
+        "health_check",
+    ],
+    unsupported: &[],
+};
 pub(crate) const SERVER_OPTIONS: Options = Options { known: &["weight"], unsupported: &[] };
 
 const MAX_WEIGHT: f64 = 1_000_000.0;
@@ -22,12 +36,16 @@ pub struct Upstream {
     pub servers: Vec<UpstreamServer>,
     /// How requests are forwarded to them.
     pub proxy: ProxySettings,
+    /// When a server counts as down.
+    pub failure_limit: FailureLimit,
+    /// How howdah itself checks the servers; `None`: it does not.
+    pub health_check: Option<HealthCheck>,
 }
 
 /// A server of an upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamServer {
-    /// The address, for HTTP.
+    /// The address.
     pub endpoint: Endpoint,
     /// The server's share of the requests relative to the other servers, 0 to 1,000,000. Default: 1. With 0, it gets no
     /// requests.
@@ -57,7 +75,17 @@ impl Upstream {
         if all.iter().all(|server| server.weight == 0.0) {
             scope.warn(&servers, "no server has a weight above 0: requests are answered 502");
         }
-        Ok(Self { servers: all, proxy: ProxySettings::read(&object)? })
+        let proxy = ProxySettings::read(&object, scope)?;
+        let needs_name = proxy.tls.as_ref().is_some_and(|tls| tls.server_name.is_none());
+        if needs_name && all.iter().any(|server| server.endpoint.host().is_none()) {
+            return Err(node.error(NEEDS_SERVER_NAME));
+        }
+        Ok(Self {
+            servers: all,
+            proxy,
+            failure_limit: FailureLimit::read(&object)?,
+            health_check: object.read("health_check", HealthCheck::read)?,
+        })
     }
 }
 
