@@ -155,6 +155,21 @@ def test_shutdown_functions_run_after_a_timeout(site, how):
         assert server.get("/pid.php").text != pid, "another worker"
 
 
+def test_the_report_of_a_timeout_is_one_json_object(site):
+    options = application(site, processes=1, limits={"timeout": 1})
+    with Howdah.run(options, "--log-format", "json") as server:
+        pid = server.get("/pid.php").text
+        assert server.get("/sleep.php?s=30&secret=1").status == 504
+        logged = [json.loads(line) for line in server.stderr.splitlines()]
+        [report] = [line for line in logged if line["message"] == "limits/timeout ends a request"]
+        assert (report["level"], report["application"], report["method"], report["uri"]) == ("WARN", "app", "GET", "/sleep.php")
+        assert report["script"] == f"{site.root}/sleep.php" and report["pid"] == int(pid)
+        assert 1 <= report["elapsed"] < 20 and report["cpu"] >= 0 and report["memory"] > 0
+        assert report["native"]["function"] == "sleep" and names(report) == ["sleep", "nap", "{main}"]
+        # The fatal error of PHP follows, with its own stack in its message.
+        assert all("time" in line and "level" in line for line in logged)
+
+
 def test_a_script_that_ignores_its_timeout_is_killed(site):
     site.php("deaf.php", "pcntl_sigprocmask(SIG_SETMASK, array_merge(range(1, 31), range(34, 64))); sleep(60);")
     with Howdah.run(application(site, processes=2, limits={"timeout": 1})) as server:

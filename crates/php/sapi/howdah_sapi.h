@@ -50,6 +50,8 @@ struct howdah_sampler_setup {
 	uint32_t slow_samples;
 	/* Whether limits/timeout may end a request. */
 	int has_limit;
+	/* Whether lines on standard error are JSON objects. */
+	int logs_json;
 };
 
 /* Rust calls C. */

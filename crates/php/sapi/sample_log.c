@@ -306,48 +306,79 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 
 /* ---- the log ---- */
 
+static void put_limit_text(struct howdah_text *line, const struct howdah_backtrace *backtrace, const struct rusage *usage)
+{
+	howdah_text_warning(line);
+	howdah_text_put(line, "limits/timeout of the application \"");
+	howdah_text_plain(line, setup.application, strlen(setup.application));
+	howdah_text_put(line, "\" ends a request: ");
+	put(line, &facts.method, howdah_text_plain);
+	howdah_text_put(line, " ");
+	put(line, &facts.url, howdah_text_plain);
+	howdah_text_put(line, ", script ");
+	put(line, &facts.script, howdah_text_plain);
+	howdah_text_put(line, ", after ");
+	howdah_text_seconds(line, howdah_monotonic() - facts.began);
+	howdah_text_put(line, " s (");
+	howdah_text_seconds(line, cpu_nanoseconds(usage) - cpu_nanoseconds(&facts.usage));
+	howdah_text_put(line, " s of CPU), with ");
+	howdah_text_number(line, zend_memory_usage(0) / 1024);
+	howdah_text_put(line, " KiB of memory, in worker ");
+	howdah_text_number(line, (uint64_t) getpid());
+	howdah_text_put(line, ", at ");
+	if (backtrace->depth == 0) {
+		howdah_text_put(line, backtrace->is_cut ? "changing places" : "the start or end of the request");
+	}
+	for (int i = 0; i < backtrace->depth && i < LIMIT_FRAMES; i++) {
+		const struct howdah_frame *frame = &backtrace->frames[i];
+		howdah_text_put(line, i ? " < " : "");
+		put_name(line, frame, howdah_text_plain);
+		if (i == 0 && backtrace->waits_in[0]) {
+			howdah_text_put(line, " in ");
+			howdah_text_put(line, backtrace->waits_in);
+		}
+		if (frame->file[0]) {
+			howdah_text_put(line, " ");
+			howdah_text_plain(line, frame->file, strlen(frame->file));
+			howdah_text_put(line, ":");
+			howdah_text_number(line, frame->line);
+		}
+	}
+}
+
+static void put_limit_json(struct howdah_text *line, const struct howdah_backtrace *backtrace, const struct rusage *usage)
+{
+	const char *query = memchr(facts.url.bytes, '?', facts.url.len);
+
+	howdah_text_put(line, "{\"time\":\"");
+	howdah_text_time(line);
+	howdah_text_put(line, "\",\"level\":\"WARN\",\"message\":\"limits/timeout ends a request\"");
+	put_json(line, "application", setup.application);
+	put_key(line, "method");
+	put(line, &facts.method, howdah_text_json);
+	/* The query may contain secrets. */
+	put_key(line, "uri");
+	howdah_text_json(line, facts.url.bytes, query ? (size_t) (query - facts.url.bytes) : facts.url.len);
+	put_key(line, "script");
+	put(line, &facts.script, howdah_text_json);
+	put_member(line, "pid", (uint64_t) getpid());
+	put_key(line, "elapsed");
+	howdah_text_seconds(line, howdah_monotonic() - facts.began);
+	put_key(line, "cpu");
+	howdah_text_seconds(line, cpu_nanoseconds(usage) - cpu_nanoseconds(&facts.usage));
+	put_member(line, "memory", zend_memory_usage(0));
+	put_native(line, backtrace);
+	put_backtrace(line, backtrace);
+	howdah_text_put(line, "}");
+}
+
 void howdah_log_limit(enum howdah_author author, const struct howdah_backtrace *backtrace, bool (*is_current)(void))
 {
 	struct howdah_text line = begin_line(author);
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
-	howdah_text_warning(&line);
-	howdah_text_put(&line, "limits/timeout of the application \"");
-	howdah_text_plain(&line, setup.application, strlen(setup.application));
-	howdah_text_put(&line, "\" ends a request: ");
-	put(&line, &facts.method, howdah_text_plain);
-	howdah_text_put(&line, " ");
-	put(&line, &facts.url, howdah_text_plain);
-	howdah_text_put(&line, ", script ");
-	put(&line, &facts.script, howdah_text_plain);
-	howdah_text_put(&line, ", after ");
-	howdah_text_seconds(&line, howdah_monotonic() - facts.began);
-	howdah_text_put(&line, " s (");
-	howdah_text_seconds(&line, cpu_nanoseconds(&usage) - cpu_nanoseconds(&facts.usage));
-	howdah_text_put(&line, " s of CPU), with ");
-	howdah_text_number(&line, zend_memory_usage(0) / 1024);
-	howdah_text_put(&line, " KiB of memory, in worker ");
-	howdah_text_number(&line, (uint64_t) getpid());
-	howdah_text_put(&line, ", at ");
-	if (backtrace->depth == 0) {
-		howdah_text_put(&line, backtrace->is_cut ? "changing places" : "the start or end of the request");
-	}
-	for (int i = 0; i < backtrace->depth && i < LIMIT_FRAMES; i++) {
-		const struct howdah_frame *frame = &backtrace->frames[i];
-		howdah_text_put(&line, i ? " < " : "");
-		put_name(&line, frame, howdah_text_plain);
-		if (i == 0 && backtrace->waits_in[0]) {
-			howdah_text_put(&line, " in ");
-			howdah_text_put(&line, backtrace->waits_in);
-		}
-		if (frame->file[0]) {
-			howdah_text_put(&line, " ");
-			howdah_text_plain(&line, frame->file, strlen(frame->file));
-			howdah_text_put(&line, ":");
-			howdah_text_number(&line, frame->line);
-		}
-	}
+	(setup.logs_json ? put_limit_json : put_limit_text)(&line, backtrace, &usage);
 	if (is_current()) {
 		write_line(STDERR_FILENO, &line);
 	}

@@ -22,6 +22,11 @@ pub fn begin(application: &str, format: LogFormat) {
     let _ = APPLICATION.set((application.to_owned(), format));
 }
 
+/// Whether lines are JSON objects.
+pub fn is_json() -> bool {
+    matches!(APPLICATION.get(), Some((_, LogFormat::Json)))
+}
+
 /// Writes one line.
 pub fn write(message: &str) {
     let _ = std::io::stderr().write_all(format!("{}\n", message.trim_end()).as_bytes());

@@ -47,6 +47,7 @@ pub struct SamplerSetup {
     pub slow_threshold: u64,
     pub slow_samples: u32,
     pub has_limit: c_int,
+    pub logs_json: c_int,
 }
 
 /// `struct howdah_text`.

@@ -36,6 +36,7 @@ pub fn start(application: &'static CStr, end: &'static WorkerEnd, sampling: &'st
         slow_threshold: slow.map_or(0, |(_, slow)| slow.threshold_ms.saturating_mul(1_000_000).min(u64::MAX / 2)),
         slow_samples: slow.map_or(0, |(_, slow)| slow.samples),
         has_limit: sampling.has_limit.into(),
+        logs_json: log::is_json().into(),
     };
     // SAFETY: everything that it points to is never freed; the call copies the structure itself.
     let error = unsafe { sapi::howdah_sampler_start(&setup) };
