@@ -63,13 +63,25 @@ EVERYTHING = {
                     "chroot": "/srv/$host",
                     "follow_symlinks": False,
                     "traverse_mounts": False,
-                    "fallback": {"proxy": "http://127.0.0.1:8080", "forwarded_headers": True, "connect_timeout": 5, "response_timeout": 5},
+                    "fallback": {
+                        "proxy": "https://127.0.0.1:8443", "forwarded_headers": True, "connect_timeout": 5, "response_timeout": 5,
+                        "tls": {"ca": "bundle", "server_name": "x.example", "client_certificate": "bundle", "verify": True},
+                    },
                 }
             },
             {"action": {"return": 301, "location": "https://$host"}},
         ]
     },
-    "upstreams": {"backends": {"servers": {"127.0.0.1:9000": {"weight": 0.5}}}},
+    "upstreams": {
+        "backends": {
+            "servers": {"127.0.0.1:9000": {"weight": 0.5}},
+            "max_fails": 3,
+            "fail_timeout": "10s",
+            "health_check": {
+                "path": "/health", "host": "x.example", "interval": 5, "timeout": 1, "status": ["200-299"], "fails": 2, "passes": 2
+            },
+        }
+    },
     "applications": {
         "shop": {
             "type": "php 8.2",

@@ -1,6 +1,7 @@
 """`reload` on change: edits and swaps are loaded while processes die."""
 
 import contextlib
+import os
 import random
 import subprocess
 import time
@@ -46,11 +47,12 @@ def test_with_on_change_an_edit_is_loaded_within_two_seconds(folder):
 
 
 def test_a_syntax_error_is_not_loaded(folder):
-    """No page of this application includes the broken file: only the check before the switch can find it."""
-    options = {"admin": {"opcache.validate_timestamps": "0", "opcache.file_update_protection": "0"}}
+    """Each page includes the broken file, and gets the code before the edit."""
     folder.write("index.php", "<?php echo is_file(__DIR__ . '/part.php') ? include __DIR__ . '/part.php' : 'none';")
     part = folder.write("part.php", "<?php return 'one';")
-    app = front_controller_application(folder, reload="on-change", options=options)
+    # By default, PHP would read the broken file two seconds after it was written.
+    always = {"admin": {"opcache.revalidate_freq": "0"}}
+    app = front_controller_application(folder, reload="on-change", options=always)
     with Howdah.run({"applications": {"app": app}}) as server:
         assert server.get("/").text == "one"
         edits = 0
@@ -67,6 +69,30 @@ def test_a_syntax_error_is_not_loaded(folder):
         assert server.get("/").text == "one"
         edit(part, "<?php return 'two';")
         wait_for(lambda: server.get("/").text == "two", "the corrected file")
+
+
+def test_php_may_look_for_changes_itself(folder):
+    folder.write("index.php", "<?php echo include __DIR__ . '/vendor/part.php';")
+    part = folder.write("vendor/part.php", "<?php return 'one';")
+    os.utime(part, (1, 1))
+    options = {"admin": {"opcache.validate_timestamps": "1", "opcache.revalidate_freq": "0"}}
+    app = front_controller_application(folder, reload="on-change", options=options)
+    with Howdah.run({"applications": {"app": app}}) as server:
+        assert server.get("/").text == "one"
+        edit(part, "<?php return 'two';")
+        wait_for(lambda: server.get("/").text == "two", "a file that howdah does not watch")
+
+
+def test_an_error_at_run_time_is_found_by_a_warm_up(folder):
+    folder.write("index.php", "<?php require __DIR__ . '/one.php'; require __DIR__ . '/two.php'; echo (new One)->name;")
+    folder.write("one.php", "<?php class One { public $name = 'one'; }")
+    two = folder.write("two.php", "<?php class Two {}")
+    app = front_controller_application(folder, reload="on-change", warm_up=["/"])
+    with Howdah.run({"applications": {"app": app}}) as server:
+        assert server.get("/").text == "one"
+        edit(two, "<?php class One {}")
+        server.wait_for_log_line("was not reloaded, although", str(two), "warm-up")
+        assert server.get("/").text == "one"
 
 
 def test_without_on_change_edits_reload_nothing(folder):

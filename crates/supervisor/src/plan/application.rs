@@ -5,6 +5,7 @@ use crate::os::files::slow_log::SlowLogFile;
 use crate::os::identity::UserAccount;
 use crate::os::processes::spawn::Environment;
 use crate::plan::confinement::{self, Confined, inside};
+use crate::plan::opcache;
 use crate::plan::php::{self, Php};
 use crate::plan::readable;
 use crate::plan::resolution;
@@ -155,7 +156,7 @@ pub fn plan(
         account,
         confined,
         outputs,
-        options: resolution.settings(&application.options),
+        options: opcache::for_reload(resolution.settings(&application.options), application.reload),
         needs: readable::needs(application, defaults.has_configuration.then_some(name)),
         written: Vec::new(),
         worker_script: application.worker.as_ref().and_then(|_| worker_script(&resolution.paths)),

@@ -1,7 +1,8 @@
-//! A configuration becomes what is to be started: paths resolved, confinement prepared, PHP found.
+//! A configuration becomes what is to be started: paths resolved, confinement prepared, PHP found and set.
 
 pub mod application;
 pub mod confinement;
+mod opcache;
 pub mod option_error;
 pub mod php;
 pub mod planning;
