@@ -18,7 +18,7 @@ pub enum FailureLimit {
     Connections,
     /// `"max_fails": 0`: never.
     Never,
-    /// For `timeout`, after so many requests without a response within this time.
+    /// For `timeout`, after this number of requests without a response within this time.
     Requests {
         /// `max_fails`, at least 1.
         count: u32,

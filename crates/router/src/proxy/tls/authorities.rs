@@ -12,7 +12,7 @@ const SYSTEM_BUNDLES: [&str; 3] =
 /// The system's bundle, as PEM.
 ///
 /// # Errors
-/// A sentence, when there is none that can be read.
+/// A sentence, when no file can be read.
 pub fn system_bundle() -> Result<Vec<u8>, String> {
     for path in SYSTEM_BUNDLES {
         match std::fs::read(path) {
