@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_used_is_rejected(site):
     path = "/config/routes/1/action/basic_auth/user_file"
     for wrong, reason in (("/nowhere/users", "does not exist"), ("/dev/null", "is not a file")):
         answer = site.api("PUT", path, json.dumps(wrong))
-        assert answer.status == 500 and "basic_auth/user_file" in answer.text and reason in answer.text, answer.text
+        assert answer.status == 500 and "routes/1/action/basic_auth/user_file: " in answer.text and reason in answer.text, answer.text
     assert site.get("/docs/", basic("bob")).text == "the docs", "the configuration before is active"
 
 

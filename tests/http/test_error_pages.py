@@ -49,6 +49,8 @@ def test_a_page_that_cannot_be_used_is_rejected(folder, run, pages):
     for path, reason in ((f"{folder.root}/none.html", "does not exist"), (str(long), "longer than 1048576 bytes")):
         answer = server.api("PUT", "/config/settings/http/error_pages/404", json.dumps(path))
         assert answer.status == 500 and "settings/http/error_pages/404" in answer.text and reason in answer.text
+    answer = server.api("PUT", "/config/settings/http/error_pages", {"5xx": f"{folder.root}/none.html"})
+    assert "settings/http/error_pages/5xx: " in answer.text, answer.text
     assert server.get("/").text == "<p>not here</p>", "the configuration before is active"
 
 

@@ -23,6 +23,7 @@ def test_a_client_that_sends_too_many_requests_gets_429(run):
     refused = server.get("/login", {"X-Forwarded-For": "192.0.2.1"})
     # One request each 20 minutes.
     assert 1190 <= int(refused.header("Retry-After")) <= 1200
+    server.wait_for_log_line('WARN a client exceeds "rate_limit"; answering 429', "requests=3", "per=3600", "192.0.2.1")
     # All connections, and so all threads, share the count.
     with server.connect() as connection:
         assert connection.request("GET", "/login", {"X-Forwarded-For": "192.0.2.1"}).status == 429

@@ -119,6 +119,12 @@ pub(crate) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
 fn parse_name(text: &str) -> Result<Endpoint, String> {
     let general =
         || "write an address or a name with a port, as in 127.0.0.1:8080 or backend:8080, or unix:/path".to_owned();
+    if text.contains("://") {
+        return Err("write it without http:// or https://, as in 127.0.0.1:8080".to_owned());
+    }
+    if let Some((host, _)) = text.split_once('/').filter(|(host, _)| !host.is_empty() && *host != "unix:") {
+        return Err(format!("an address has no path; write only {host}"));
+    }
     let (host, port) = match text.rsplit_once(':') {
         // A Unix socket with a mistake.
         Some(("unix", _)) => return Err(general()),
@@ -306,7 +312,8 @@ mod tests {
             ("backend:0", "write a port from 1 to 65535"),
             ("backend:65536", "write a port from 1 to 65535"),
             ("backend:+80", "write an address or a name with a port"),
-            ("backend:80/", "write an address or a name with a port"),
+            ("backend:80/", "an address has no path; write only backend:80"),
+            ("http://backend:80", "write it without http:// or https://, as in 127.0.0.1:8080"),
             ("unix:80", "write an address or a name with a port"),
             ("back end:80", "write an address or a name with a port"),
             ("a..b:80", "write an address or a name with a port"),

@@ -18,6 +18,9 @@ pub struct HttpsRedirect {
 impl HttpsRedirect {
     /// Reads `"https"` or `"https:8443"`.
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        if !node.is_string() {
+            return Err(node.expected("\"https\" or \"https:PORT\""));
+        }
         let text = node.string()?;
         let port = match text.strip_prefix("https") {
             Some("") => Some(HTTPS_PORT),

@@ -364,8 +364,7 @@ mod tests {
             ),
             (
                 r#"{"proxy": "http://localhost:80/"}"#,
-                "/proxy: \"localhost:80/\" is not an address to connect to; write an address or a name with a port, \
-                 as in 127.0.0.1:8080 or backend:8080, or unix:/path"
+                "/proxy: \"localhost:80/\" is not an address to connect to; an address has no path; write only localhost:80"
                     .into(),
             ),
             (

@@ -12,6 +12,8 @@ pub(crate) const OPTIONS: Options = Options { known: &["realm", "users", "user_f
 /// The users of an action. There is a user or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BasicAuth {
+    /// Its path in the configuration, for errors about its file.
+    pub option: String,
     /// The name of the protected part, which browsers may show: visible ASCII and spaces, without quotes and
     /// backslashes.
     pub realm: String,
@@ -28,6 +30,7 @@ impl BasicAuth {
         let object = node.object(&OPTIONS)?;
         let realm = object.require("realm", "the name of the protected part, as in \"realm\": \"staging\"")?;
         let read = Self {
+            option: node.to_string(),
             realm: read_realm(&realm)?,
             users: object.read("users", read_users)?.unwrap_or_default(),
             user_file: object.read("user_file", |node| node.absolute_path())?,
@@ -82,6 +85,7 @@ mod tests {
     fn users_are_in_the_configuration_or_in_a_file() {
         let read = read(&format!(r#"{{"realm": "the shop", "users": {{"ann": "{HASH}"}}, "user_file": "/etc//x"}}"#));
         let read = read.expect("valid");
+        assert_eq!(read.option, "routes/0/action/basic_auth");
         assert_eq!((&*read.realm, read.user_file), ("the shop", Some("/etc/x".into())));
         assert_eq!(read.users["ann"].as_str(), HASH);
     }

@@ -21,6 +21,8 @@ pub struct ErrorPages {
 /// A file with its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPage {
+    /// The name of its option: a status or a class of them.
+    pub option: String,
     /// The file, an absolute path.
     pub file: PathBuf,
     /// `Content-Type`.
@@ -35,7 +37,7 @@ impl ErrorPages {
         let mut classes = BTreeMap::new();
         let mut pages = BTreeMap::new();
         for (key, node) in node.named()? {
-            let page = ErrorPage::read(&node)?;
+            let page = ErrorPage::read(key, &node)?;
             let status = key.parse().ok().filter(|status| key.len() == 3 && ERRORS.contains(status));
             match (key, status) {
                 ("4xx", _) => classes.extend((400..=499).map(|status| (status, page.clone()))),
@@ -57,13 +59,13 @@ impl ErrorPages {
 // === impl ErrorPage ===
 
 impl ErrorPage {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(option: &str, node: &Node<'_>) -> Result<Self, Error> {
         let file = node.absolute_path()?;
         let extension = Path::new(&file).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let known = TYPES.iter().find(|(known, _)| *known == extension);
         let (_, content_type) =
             known.ok_or_else(|| node.error("an error page is a file that ends with .html, .json or .txt"))?;
-        Ok(Self { file, content_type })
+        Ok(Self { option: option.to_owned(), file, content_type })
     }
 }
 
@@ -81,10 +83,12 @@ mod tests {
     fn a_status_has_priority_over_its_class() {
         let pages = read(r#"{"404": "/e/404.html", "4xx": "/e/4.json", "503": "/e/503.txt"}"#).expect("pages");
         let file = |wanted| pages.iter().find(|(status, _)| *status == wanted).map(|(_, page)| page.clone());
-        let page = |file: &str, content_type| Some(ErrorPage { file: file.into(), content_type });
-        assert_eq!(file(404), page("/e/404.html", "text/html; charset=utf-8"));
-        assert_eq!(file(400), page("/e/4.json", "application/json"));
-        assert_eq!(file(503), page("/e/503.txt", "text/plain; charset=utf-8"));
+        let page = |option: &str, file: &str, content_type| {
+            Some(ErrorPage { option: option.into(), file: file.into(), content_type })
+        };
+        assert_eq!(file(404), page("404", "/e/404.html", "text/html; charset=utf-8"));
+        assert_eq!(file(400), page("4xx", "/e/4.json", "application/json"));
+        assert_eq!(file(503), page("503", "/e/503.txt", "text/plain; charset=utf-8"));
         assert_eq!(file(500), None);
     }
 

@@ -5,9 +5,11 @@
 //! bounded: beyond that, first the clients that may send freely are forgotten, then all of a shard.
 
 use crate::access::client::{ClientMap, LimitedClient};
+use crate::once_per_minute::OncePerMinute;
 use crate::response::failure::Failure;
 use howdah_config::RateLimit;
 use std::net::IpAddr;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// The clients of all limits of a configuration.
@@ -20,6 +22,8 @@ pub struct RateLimits {
 /// The number of clients that one shard keeps.
 const MAX_CLIENTS: usize = 8192;
 
+static REFUSED: LazyLock<OncePerMinute<IpAddr>> = LazyLock::new(OncePerMinute::new);
+
 // === impl RateLimits ===
 
 impl RateLimits {
@@ -29,7 +33,12 @@ impl RateLimits {
     /// 429 with the time after which the client may send the next one.
     pub fn count(&self, limit: &RateLimit, client: &str) -> Result<(), Failure> {
         match client.parse() {
-            Ok(address) => self.count_at(limit, address, Instant::now()),
+            Ok(address) => self.count_at(limit, address, Instant::now()).inspect_err(|_| {
+                if REFUSED.is_due(LimitedClient::new(address, limit.index).network) {
+                    let (requests, per) = (limit.requests, limit.per.as_secs_f64());
+                    tracing::warn!(requests, per, "a client exceeds \"rate_limit\"; answering 429");
+                }
+            }),
             Err(_) => Ok(()),
         }
     }

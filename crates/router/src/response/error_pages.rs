@@ -39,7 +39,7 @@ impl LoadedErrorPages {
         for (status, page) in pages.iter() {
             if !by_file.contains_key(&page.file) {
                 let content = read(page).map_err(|problem| {
-                    format!("settings/http/error_pages/{status}: {:?}: {problem}; correct the path", page.file)
+                    format!("settings/http/error_pages/{}: {:?}: {problem}; correct the path", page.option, page.file)
                 })?;
                 by_file.insert(page.file.clone(), content);
             }

@@ -198,9 +198,9 @@ fn request(warm_up: &WarmUp) -> WarmUpRequest {
 /// # Errors
 /// With the path of the option and what to do.
 pub fn check_settings(settings: &Settings) -> Result<(), String> {
-    for (status, page) in settings.http.error_pages.iter() {
+    for (_, page) in settings.http.error_pages.iter() {
         if !page.file.is_file() {
-            return Err(format!("settings/http/error_pages/{status}: {}", missing(&page.file, "file")));
+            return Err(format!("settings/http/error_pages/{}: {}", page.option, missing(&page.file, "file")));
         }
     }
     match settings.http.body_temp_path.as_deref().filter(|folder| !folder.is_dir()) {
@@ -215,9 +215,9 @@ pub fn check_settings(settings: &Settings) -> Result<(), String> {
 /// With the option and what to do.
 pub fn check_user_files(routes: &Routes) -> Result<(), String> {
     let options = routes.actions().filter_map(|action| action.basic_auth.as_ref());
-    let mut files = options.filter_map(|basic_auth| basic_auth.user_file.as_deref());
-    match files.find(|file| !file.is_file()) {
-        Some(file) => Err(format!("basic_auth/user_file: {}", missing(file, "file"))),
+    let mut files = options.filter_map(|basic_auth| Some((&basic_auth.option, basic_auth.user_file.as_deref()?)));
+    match files.find(|(_, file)| !file.is_file()) {
+        Some((option, file)) => Err(format!("{option}/user_file: {}", missing(file, "file"))),
         None => Ok(()),
     }
 }

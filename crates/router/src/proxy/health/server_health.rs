@@ -139,8 +139,8 @@ impl ServerHealth {
                 self.note(&troubles);
                 drop(troubles);
                 tracing::warn!(
-                    %upstream, group, reason,
-                    "a server of an upstream is unhealthy: {count} checks in a row failed; it gets no requests"
+                    %upstream, group, reason, failed_checks = count,
+                    "a server of an upstream is unhealthy; it gets no requests until checks pass"
                 );
             }
             Err(reason) => {
