@@ -4,6 +4,7 @@ import signal
 import struct
 import time
 
+from support.http.client import Connection
 from support.http.proxying import proxy_configuration
 from support.http.tls import Authority, Client, put
 from support.http.upstream import Upstream, answers, ok
@@ -84,6 +85,18 @@ def test_a_websocket_passes_through(proxy):
     wait_for(lambda: upstream.open == 0)
 
 
+def talk(connection: Connection) -> None:
+    """A conversation with the echo server, from the upgrade to the end."""
+    connection.send_request("GET", "/", ASK)
+    assert connection.stream()[0].status == 101
+    assert read_frame(connection._exactly) == b"WELCOME"
+    connection.send(frame(b"x" * 300_000, b"mask"))
+    assert read_frame(connection._exactly) == b"X" * 300_000
+    connection.send(frame(b"bye", b"mask"))
+    assert read_frame(connection._exactly) == b"BYE"
+    assert connection.is_closed()
+
+
 def test_a_websocket_passes_through_tls(run, tmp_path):
     authority = Authority(tmp_path)
     with Upstream(echo) as upstream:
@@ -92,28 +105,14 @@ def test_a_websocket_passes_through_tls(run, tmp_path):
         listener = {"pass": "routes", "tls": {"certificate": "shop"}}
         assert server.api("PUT", f"/config/listeners/127.0.0.1:{server.port}", listener).status == 200
         with Client(authority, server).connect() as connection:
-            connection.send_request("GET", "/", ASK)
-            assert connection.stream()[0].status == 101
-            assert read_frame(connection._exactly) == b"WELCOME"
-            connection.send(frame(b"x" * 300_000, b"mask"))
-            assert read_frame(connection._exactly) == b"X" * 300_000
-            connection.send(frame(b"bye", b"mask"))
-            assert read_frame(connection._exactly) == b"BYE"
-            assert connection.is_closed()
+            talk(connection)
 
 
 def test_a_websocket_passes_through_to_an_https_server(run, tmp_path):
     with Upstream(echo, tls=Authority(tmp_path).server_context("127.0.0.1")) as upstream:
         server = run(proxy_configuration({"proxy": upstream.url, "tls": {"verify": False}}))
         with server.connect() as connection:
-            connection.send_request("GET", "/", ASK)
-            assert connection.stream()[0].status == 101
-            assert read_frame(connection._exactly) == b"WELCOME"
-            connection.send(frame(b"x" * 300_000, b"mask"))
-            assert read_frame(connection._exactly) == b"X" * 300_000
-            connection.send(frame(b"bye", b"mask"))
-            assert read_frame(connection._exactly) == b"BYE"
-            assert connection.is_closed()
+            talk(connection)
 
 
 def test_a_websocket_may_follow_a_request_on_the_same_connections(proxy):

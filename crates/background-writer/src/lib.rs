@@ -73,8 +73,8 @@ const QUEUE_BYTES: usize = 1024 * 1024;
 // === impl BackgroundWriter ===
 
 impl BackgroundWriter {
-    /// A writer to `file`, which messages call `name`; `None` for a regular file, which does not block if its file system
-    /// is local.
+    /// A writer to `file`, which messages call `name`; `None` for a regular file, which does not block if its file
+    /// system is local.
     pub fn of(file: &Arc<File>, name: &'static str) -> Option<BackgroundWriter> {
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return None;

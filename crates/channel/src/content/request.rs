@@ -95,8 +95,8 @@ pub mod code {
     pub const HOWDAH_WARM_UP: u16 = 45;
 }
 
-/// The last place in [`NAMES`] of a name with each length, and before each place the previous one of this length: a name
-/// is compared with a few others only. [`NO_PLACE`] ends each chain.
+/// The last place in [`NAMES`] of a name with each length, and before each place the previous one of this length: a
+/// name is compared with a few others only. [`NO_PLACE`] ends each chain.
 const LAST_OF_LENGTH: [u8; MAX_NAME_LENGTH + 1] = places_by_length().0;
 const PREVIOUS_OF_LENGTH: [u8; NAMES.len()] = places_by_length().1;
 const NO_PLACE: u8 = u8::MAX;

@@ -23,7 +23,8 @@ enum CertificateAction {
         /// The name for "tls" in a listener, an upstream or an action.
         #[arg(value_name = "NAME")]
         name: String,
-        /// A PEM file: the certificate, its issuers' certificates, the private key; or only certificates of authorities.
+        /// A PEM file: the certificate, its issuers' certificates, the private key; or only certificates of
+        /// authorities.
         /// - is standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,

@@ -1,9 +1,9 @@
 //! Another root directory, with the files that PHP needs mounted below it.
 //!
 //! The application's user may own the rootfs and put symbolic links into it. Therefore all that is mounted is opened or
-//! made first, and attached only when the rootfs is `/` and the old root directory is gone: no link in it leads out of it
-//! then. (While the old root lies on top of the new one, `/..` leads there.) All mounts are in a mount
-//! namespace of their own, and disappear with its last process.
+//! made first, and attached only when the rootfs is `/` and the old root directory is gone: no link in it leads out of
+//! it then. (While the old root lies on top of the new one, `/..` leads there.) All mounts are in a mount namespace of
+//! their own, and disappear with its last process.
 
 use super::problem::{Problem, problem};
 use crate::sapi;

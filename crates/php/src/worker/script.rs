@@ -1,7 +1,7 @@
 //! The worker script of an application in worker mode: PHP runs it once, and it asks for one request after another.
 //!
-//! The worker is ready when the script asks for its first request. Until then its standard error goes to the supervisor,
-//! for the answer about the start. A script that ends without a request is an error: [`EXIT_BOOT_FAILED`].
+//! The worker is ready when the script asks for its first request. Until then its standard error goes to the
+//! supervisor, for the answer about the start. A script that ends without a request is an error: [`EXIT_BOOT_FAILED`].
 
 #![allow(unsafe_code)] // runs PHP, and is called by it
 

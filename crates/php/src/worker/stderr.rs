@@ -1,5 +1,5 @@
-//! Where standard error goes: to the application's log. While a request of a warm-up runs, or a worker script boots, it goes
-//! to the supervisor, which copies it to that log and keeps the end, for the error if that fails.
+//! Where standard error goes: to the application's log. While a request of a warm-up runs, or a worker script boots, it
+//! goes to the supervisor, which copies it to that log and keeps the end, for the error if that fails.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -9,7 +9,7 @@ use crate::access::password;
 use crate::access::user_file::{UserFile, UserFiles};
 use crate::access::verified::VerifiedPasswords;
 use crate::file_access::{Place, on_file_thread};
-use crate::once_per_minute::OncePerMinute;
+use crate::report::OncePerMinute;
 use crate::response::failure::Failure;
 use howdah_config::{BasicAuth, PasswordHash};
 use http::HeaderMap;
@@ -64,8 +64,8 @@ impl Authentication {
     /// The user whose password the request has; `None` if it must ask for one.
     ///
     /// # Errors
-    /// 500 if the file of the users cannot be read, 503 if too many passwords are being verified, 503 or 504 if the file
-    /// system of the file does not answer.
+    /// 500 if the file of the users cannot be read, 503 if too many passwords are being verified, 503 or 504 if the
+    /// file system of the file does not answer.
     pub async fn user(
         &self,
         basic_auth: &BasicAuth,

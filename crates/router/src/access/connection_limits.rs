@@ -5,7 +5,7 @@
 //! memory.
 
 use crate::access::client::{ClientMap, LimitedClient};
-use crate::once_per_minute::OncePerMinute;
+use crate::report::OncePerMinute;
 use crate::response::failure::Failure;
 use howdah_config::ConnectionLimit;
 use std::net::IpAddr;

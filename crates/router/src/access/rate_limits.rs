@@ -5,7 +5,7 @@
 //! bounded: beyond that, first the clients that may send freely are forgotten, then all of a shard.
 
 use crate::access::client::{ClientMap, LimitedClient};
-use crate::once_per_minute::OncePerMinute;
+use crate::report::OncePerMinute;
 use crate::response::failure::Failure;
 use howdah_config::RateLimit;
 use std::net::IpAddr;

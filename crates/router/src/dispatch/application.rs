@@ -1,9 +1,9 @@
 //! The action that runs an application: its script is found, and PHP runs it.
 
 use crate::dispatch::view::View;
-use crate::once_per_minute::OncePerMinute;
-use crate::php::script::Resolved;
-use crate::php::{self, PhpBody, ScriptCall, find_script};
+use crate::php::script::{Resolved, find_script};
+use crate::php::{self, PhpBody, ScriptCall};
+use crate::report::OncePerMinute;
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::LogContext;
 use crate::request::subject::Subject;
@@ -40,7 +40,7 @@ pub async fn run(
     LogContext::set_application(Rc::clone(&port.application));
     let paths = &port.generation.paths;
     let target = paths.target(target).ok_or(Failure::NotFound)?;
-    let script = match find_script(port, target, subject.path.bytes()).await? {
+    let script = match find_script(&port.script_files, target, subject.path.bytes()).await? {
         Resolved::Script(script) => script,
         Resolved::Nothing => {
             let missing = missing(target, subject.path.bytes());

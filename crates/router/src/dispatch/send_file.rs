@@ -7,8 +7,8 @@
 
 use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::view::View;
-use crate::once_per_minute::OncePerMinute;
 use crate::php::PhpBody;
+use crate::report::OncePerMinute;
 use crate::request::path::RequestPath;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
@@ -37,8 +37,8 @@ static NOT_SENT: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::
 /// The response of a script, or of the file that it names if the application has the option.
 ///
 /// # Errors
-/// 404 for a file that is not there or is never sent, 403 for one that the router's user may not read, 503 and 504 if its
-/// file system does not answer.
+/// 404 for a file that is not there or is never sent, 403 for one that the router's user may not read, 503 and 504 if
+/// its file system does not answer.
 pub async fn apply(
     files: &StaticFiles,
     view: &View,

@@ -1,7 +1,7 @@
 //! The action `share`: the file that a request asks for is looked up in the configured folders.
 
 use crate::dispatch::view::View;
-use crate::once_per_minute::OncePerMinute;
+use crate::report::OncePerMinute;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use crate::static_files::{self, FileBody, ShareOutcome, ShareRequest, StaticFiles};
@@ -16,8 +16,8 @@ static DENIED: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::ne
 /// The file's response; `None` if there is no such file, and it is the fallback's turn.
 ///
 /// # Errors
-/// Without a fallback, 403 if the last folder has the file, but it may not be served; 503 and 504 if its file system does
-/// not answer.
+/// Without a fallback, 403 if the last folder has the file, but it may not be served; 503 and 504 if its file system
+/// does not answer.
 pub async fn find(
     files: &StaticFiles,
     view: &View,

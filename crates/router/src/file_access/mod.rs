@@ -6,14 +6,15 @@
 //! - [`metadata`] on an event loop answers only if it certainly does not wait: all mounts of the machine are local, or
 //!   the kernel has the whole path in its cache, and it leads to a local mount ([`mount_table`]). Otherwise the caller
 //!   repeats its work with [`Waiting::Allowed`] on another thread.
-//! - [`on_file_thread`] runs such work: a few threads for each place (a share, an application's root, a device), so that
+//! - [`on_file_thread`] runs such work: a few threads for each place (a share, an application's root, a device), so
+//!   that
 //!   one that hangs cannot take all of them, and with a timeout.
 //!
-//! The control thread of the router reads files of a configuration with a deadline ([`within_deadline`]), and logs in such
-//! a file system are written by threads of their own.
+//! The control thread of the router reads files of a configuration with a deadline ([`within_deadline`]), and logs in
+//! such a file system are written by threads of their own.
 //!
-//! On a machine with local mounts only, a look-up is one `stat`, as without all of this. A local disk that hangs stops an
-//! event loop; so does a file that is moved to a hanging file system between two system calls of one request. The
+//! On a machine with local mounts only, a look-up is one `stat`, as without all of this. A local disk that hangs stops
+//! an event loop; so does a file that is moved to a hanging file system between two system calls of one request. The
 //! supervisor replaces the router then.
 
 mod deadline;

@@ -1,6 +1,7 @@
 //! The mounts of the machine, as they are now: a thread of its own reads them at each change.
 //!
-//! The kernel reports a change within microseconds. Without `/proc`, all mounts count as local, and the log has a warning.
+//! The kernel reports a change within microseconds. Without `/proc`, all mounts count as local, and the log has a
+//! warning.
 
 use crate::file_access::mount_table::MountTable;
 use howdah_background_writer::standard_error;

@@ -7,7 +7,7 @@
 //! Fails with [`FilesUnavailable`], and logs the place once a minute.
 
 use crate::file_access::metadata::WouldWait;
-use crate::once_per_minute::OncePerMinute;
+use crate::report::OncePerMinute;
 use howdah_protocol::test_time::divided;
 use std::collections::HashMap;
 use std::fmt;

@@ -15,7 +15,7 @@ use crate::net::peer::Peer;
 use crate::net::socket::Socket;
 use crate::net::tls::{self, HandshakeError, Negotiated};
 use crate::net::transport::Transport;
-use crate::once_per_minute::OncePerMinute;
+use crate::report::OncePerMinute;
 use bytes::Bytes;
 use http::{StatusCode, Version};
 use hyper::body::{Body, Incoming};

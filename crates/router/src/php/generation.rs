@@ -6,8 +6,8 @@ use crate::php::admission::{
 };
 use crate::php::throttle::Throttle;
 use crate::product;
+use crate::report::{ReportOnDrop, SupervisorLink};
 use crate::response::failure::Failure;
-use crate::supervisor_link::{ReportOnDrop, SupervisorLink};
 use howdah_channel::{RouterEnd, Violation, WorkerId};
 use howdah_protocol::generation_paths::GenerationPaths;
 use howdah_protocol::router_messages::{FromRouter, GenerationBoot};

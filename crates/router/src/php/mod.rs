@@ -2,8 +2,7 @@
 //!
 //! In the order of a request:
 //!
-//! - `script`: which script a path runs; `script_files` looks for the file, `script_search` also in a file
-//!   system that has to wait
+//! - `script`: which script a path runs
 //! - `run`: the whole way; `request_body` reads the body, `retry` decides on another attempt
 //! - `admission`: the queue, the slots, and the requests that kill workers; `generation` applies them for all threads
 //! - `port`: a thread's requests in the channel; `cgi` writes their heads, `spool` holds the bytes for slow clients
@@ -20,8 +19,6 @@ mod response_head;
 mod retry;
 mod run;
 pub mod script;
-mod script_files;
-mod script_search;
 mod spool;
 mod throttle;
 mod warm_up;
@@ -30,5 +27,4 @@ pub use generation::SharedGeneration;
 pub use port::{GenerationPort, SWEEP};
 pub use response_body::PhpBody;
 pub use run::{ScriptCall, run};
-pub use script_search::find_script;
 pub use warm_up::{WarmUpOrder, Warming};

@@ -15,13 +15,12 @@ use crate::php::cgi;
 use crate::php::generation::SharedGeneration;
 use crate::php::port::{self, CancelOnDrop, GenerationPort, Remainder, RunningRequest};
 use crate::php::run::kind_of;
-use crate::php::script::Resolved;
-use crate::php::script_search::find_script;
+use crate::php::script::{Resolved, find_script};
+use crate::report::SupervisorLink;
 use crate::request::authority;
 use crate::request::path::RequestPath;
 use crate::request::subject::{Origin, Subject};
 use crate::response::failure::Failure;
-use crate::supervisor_link::SupervisorLink;
 use howdah_channel::request::{RequestHeadWriter, code};
 use howdah_channel::response;
 use howdah_config::Scheme;
@@ -130,7 +129,7 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<St
     let Ok(host) = authority::host(&parts) else { return Ok(StatusCode::BAD_REQUEST) };
     let Ok(path) = RequestPath::normalise(parts.uri.path()) else { return Ok(StatusCode::BAD_REQUEST) };
     let subject = Subject::new(&parts, &peer, &origin, &host, path);
-    let script = match find_script(port, target, subject.path.bytes()).await? {
+    let script = match find_script(&port.script_files, target, subject.path.bytes()).await? {
         Resolved::Script(script) => script,
         Resolved::Folder => return Ok(StatusCode::MOVED_PERMANENTLY),
         Resolved::Nothing => return Ok(StatusCode::NOT_FOUND),

@@ -4,7 +4,7 @@ use crate::dispatch::Snapshot;
 use crate::net::accept::{Entrance, Listening};
 use crate::net::transport::Accepted;
 use crate::php::WarmUpOrder;
-use crate::supervisor_link::ReportOnDrop;
+use crate::report::ReportOnDrop;
 use howdah_channel::WorkerId;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! The access log: the destination of its lines.
 //!
 //! Lines are collected in memory and written when the thread has no other work, or when many have collected. The
-//! supervisor opens the file (again at SIGUSR1). A destination that is not a regular file of a local file system may block:
-//! one background thread writes to it for all event loops, so that lines stay whole. A line is lost only if it cannot be written, or if
-//! no program reads while very many lines arrive; the log reports both.
+//! supervisor opens the file (again at SIGUSR1). A destination that is not a regular file of a local file system may
+//! block: one background thread writes to it for all event loops, so that lines stay whole. A line is lost only if it
+//! cannot be written, or if no program reads while very many lines arrive; the log reports both.
 
 use crate::file_access::never_waits;
 use howdah_background_writer::BackgroundWriter;

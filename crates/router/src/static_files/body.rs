@@ -1,8 +1,8 @@
 //! The body of a response that is a file, a part of one, or nothing.
 //!
 //! A file is read chunk by chunk as the connection takes it; each chunk comes from the page cache at once, or from a
-//! thread that waits for the disk, for a limited time. A file that may wait is closed on such a thread, too. Content in memory is sent in pieces of the same size. The length is known from the
-//! beginning.
+//! thread that waits for the disk, for a limited time. A file that may wait is closed on such a thread, too. Content in
+//! memory is sent in pieces of the same size. The length is known from the beginning.
 //!
 //! After each piece the other connections of the thread have their turn: sending a whole megabyte to a client that can
 //! take it makes all others wait, and the slowest hundredth of the answers twice as slow.

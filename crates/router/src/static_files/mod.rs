@@ -8,9 +8,9 @@
 //!
 //! A path that leads to nothing that may be sent is [`ShareOutcome::NotFound`], whatever the reason: an answer must not
 //! distinguish a hidden file from a missing one. A path whose type is not served is [`ShareOutcome::OtherType`],
-//! whether there is a file or not. Where an answer would have to wait for the file system, [`StaticFiles::serve`] returns
-//! [`WouldWait`], and [`find`] answers on another thread. Trouble on our side (no descriptors left, a broken disk) is a 503 or 500, and an
-//! error in the log with the path.
+//! whether there is a file or not. Where an answer would have to wait for the file system, [`StaticFiles::serve`]
+//! returns [`WouldWait`], and [`find`] answers on another thread. Trouble on our side (no descriptors left, a broken
+//! disk) is a 503 or 500, and an error in the log with the path.
 
 mod body;
 mod cache;

@@ -1,7 +1,7 @@
 //! The answer to a request for a file, on another thread if the file system may have to wait.
 //!
-//! That thread does all the work of an event loop: it has its own [`StaticFiles`], with a small cache. Only the bytes of a
-//! large file are read later, as its connection takes them.
+//! That thread does all the work of an event loop: it has its own [`StaticFiles`], with a small cache. Only the bytes
+//! of a large file are read later, as its connection takes them.
 
 use std::borrow::Cow;
 

@@ -1,12 +1,12 @@
-//! Boots of workers in worker mode: from the fork of a worker until its script asks for the first request. In classic mode
-//! a worker is ready when it is forked, and nothing here happens.
+//! Boots of workers in worker mode: from the fork of a worker until its script asks for the first request. In classic
+//! mode a worker is ready when it is forked, and nothing here happens.
 //!
 //! The first worker of a generation boots alone: if its script fails, its output is the reason of the failure. Then the
 //! others boot, a few at a time, because boots compete for processors. The generation is proven when all of its workers
 //! are ready. A worker that is not ready in time is killed.
 //!
-//! A worker reports that it is ready in its account, in memory that it shares with the supervisor. That is read at short
-//! intervals, and only while a worker boots.
+//! A worker reports that it is ready in its account, in memory that it shares with the supervisor. That is read at
+//! short intervals, and only while a worker boots.
 
 use crate::os::processes::process::Process;
 use crate::policy::pace::{BootStep, BootTimeout, boot_timeout};
@@ -143,8 +143,8 @@ impl Boots {
         }
     }
 
-    /// Reads the accounts. `is_ready` is whether a worker has asked for a request; `are_ordered` is whether no other worker
-    /// is due.
+    /// Reads the accounts. `is_ready` is whether a worker has asked for a request; `are_ordered` is whether no other
+    /// worker is due.
     pub fn on_time(&mut self, is_ready: impl Fn(WorkerId) -> bool, are_ordered: bool, now: Instant) {
         if self.look_at.take_if(|at| *at <= now).is_none() {
             return;

@@ -49,8 +49,8 @@ pub struct WorkerExit {
     pub is_stopping: bool,
     /// It had been asked to end its request, because that was overdue.
     pub was_overdue: bool,
-    /// A worker may exit by itself between two requests: the configuration limits its requests or its memory, or it runs a
-    /// worker script.
+    /// A worker may exit by itself between two requests: the configuration limits its requests or its memory, or it
+    /// runs a worker script.
     pub may_exit: bool,
 }
 
@@ -196,8 +196,8 @@ impl WorkerSet {
         }
     }
 
-    /// How a worker ended, and what follows, for the log. A worker that was asked to exit is not replaced, and neither is
-    /// the first one of a generation whose worker script does not boot.
+    /// How a worker ended, and what follows, for the log. A worker that was asked to exit is not replaced, and neither
+    /// is the first one of a generation whose worker script does not boot.
     fn describe_exit(&self, worker: WorkerId, end: ProcessEnd) -> String {
         let cause = match end {
             ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE) => " because a script closed its descriptors",

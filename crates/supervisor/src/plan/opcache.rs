@@ -1,7 +1,7 @@
 //! opcache's settings for an application whose files howdah watches (`"reload": "on-change"`).
 //!
-//! PHP itself would read an edited file within two seconds, before howdah has compiled it: a syntax error would be live.
-//! Therefore opcache does not check files, unless the configuration sets `opcache.validate_timestamps`.
+//! PHP itself would read an edited file within two seconds, before howdah has compiled it: a syntax error would be
+//! live. Therefore opcache does not check files, unless the configuration sets `opcache.validate_timestamps`.
 
 use howdah_config::{PhpOptions, Reload};
 

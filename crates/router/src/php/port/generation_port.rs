@@ -3,11 +3,10 @@
 use super::active::ActiveRequests;
 use super::running::{Outcome, RunningRequest, Trouble, Wait};
 use super::wake::Wakes;
-use crate::file_access::Waiting;
 use crate::panics::spawn_essential;
 use crate::php::admission::RequestKind;
 use crate::php::generation::SharedGeneration;
-use crate::php::script_files::ScriptFiles;
+use crate::php::script::ScriptFiles;
 use crate::php::spool::SpoolLimits;
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -56,7 +55,7 @@ impl GenerationPort {
     pub fn new(generation: Arc<SharedGeneration>, thread: u16) -> GenerationPort {
         GenerationPort {
             application: generation.application.as_str().into(),
-            script_files: ScriptFiles::below(generation.paths.rootfs(), Waiting::Never),
+            script_files: ScriptFiles::below(generation.paths.rootfs()),
             wakes: Wakes::new(Arc::clone(&generation)),
             generation,
             thread,

@@ -3,7 +3,7 @@
 //! If a name cannot be resolved any more, its last addresses are used for some minutes, with a line in the log once a
 //! minute. A name that was never resolved is an error.
 
-use crate::once_per_minute::OncePerMinute;
+use crate::report::OncePerMinute;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;

@@ -1,6 +1,7 @@
 //! TLS to upstreams: turns the configuration and the certificates into the settings of a handshake.
 //!
-//! - `authorities`: the certificates that a server's certificate must lead to; `unverified`: any certificate is accepted
+//! - `authorities`: the certificates that a server's certificate must lead to; `unverified`: any certificate is
+//!   accepted
 //! - `handshake`: from a connected socket to an encrypted stream, and the reasons of a failure
 //!
 //! A certificate of the configuration that cannot be used is an error, a sentence that names it. If the system has no

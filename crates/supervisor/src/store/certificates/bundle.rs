@@ -32,8 +32,8 @@ const COLUMNS: usize = 64;
 // === impl Bundle ===
 
 impl Bundle {
-    /// Reads certificates and one private key, in any order, with any text between them. Without a key, each certificate
-    /// must be an authority's.
+    /// Reads certificates and one private key, in any order, with any text between them. Without a key, each
+    /// certificate must be an authority's.
     pub fn parse(pem: &[u8]) -> Result<Bundle, String> {
         if contains(pem, b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || contains(pem, b"Proc-Type: 4,ENCRYPTED") {
             return Err("the private key is encrypted; decrypt it: openssl pkey -in KEY -out PLAIN".to_owned());

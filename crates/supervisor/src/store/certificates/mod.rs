@@ -1,9 +1,9 @@
 //! Certificates by name, in memory and in the state directory.
 //!
-//! Each certificate is a [`Bundle`]: a chain and its private key, or certificates of authorities. Its name is a file name in the folder `certs`. The
-//! file belongs to its owner alone; it is written beside the old one, synced, and renamed. A stored certificate is
-//! never changed: a renewed certificate gets another name, or the old one is deleted first. Without a state directory,
-//! certificates live as long as the supervisor.
+//! Each certificate is a [`Bundle`]: a chain and its private key, or certificates of authorities. Its name is a file
+//! name in the folder `certs`. The file belongs to its owner alone; it is written beside the old one, synced, and
+//! renamed. A stored certificate is never changed: a renewed certificate gets another name, or the old one is deleted
+//! first. Without a state directory, certificates live as long as the supervisor.
 //!
 //! A file that cannot be used at the start is logged, and there is no certificate with its name. An error of a client
 //! of the control API is a [`Refusal`]. No error and no `Debug` output contains any part of a key.

@@ -9,7 +9,7 @@
 //! resolved.
 
 use crate::file_access::WouldWait;
-use crate::php::script_files::{ScriptFileError, ScriptFiles};
+use crate::php::script::files::{ScriptFileError, ScriptFiles};
 use howdah_protocol::generation_paths::{FixedScript, TargetPaths};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -119,7 +119,6 @@ fn has_hidden_segment(path: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file_access::Waiting;
     use std::ffi::OsStr;
 
     #[test]
@@ -148,7 +147,7 @@ mod tests {
             front_controller: front
                 .map(|front| FixedScript { name: front.into(), filename: "/elsewhere/front.php".into() }),
         };
-        let files = ScriptFiles::below(None, Waiting::Never);
+        let files = ScriptFiles::below(None);
         type Expected = Option<(&'static [u8], &'static [u8])>;
         let table: [(&[u8], Expected); _] = [
             (b"/", Some((b"/index.php", b""))),
@@ -193,16 +192,11 @@ mod tests {
             index: "index.php".into(),
             front_controller: None,
         };
-        let Ok(Resolved::Script(script)) =
-            resolve(&target, &ScriptFiles::below(Some(rootfs), Waiting::Never), b"/a.php/x")
-        else {
+        let Ok(Resolved::Script(script)) = resolve(&target, &ScriptFiles::below(Some(rootfs)), b"/a.php/x") else {
             panic!("no script")
         };
         assert_eq!((&*script.filename, &*script.path_info), (&b"/srv/current/a.php"[..], &b"/x"[..]));
-        assert_eq!(
-            resolve(&target, &ScriptFiles::below(Some(rootfs), Waiting::Never), b"/b.php"),
-            Ok(Resolved::Nothing)
-        );
-        assert_eq!(resolve(&target, &ScriptFiles::below(None, Waiting::Never), b"/a.php"), Ok(Resolved::Nothing));
+        assert_eq!(resolve(&target, &ScriptFiles::below(Some(rootfs)), b"/b.php"), Ok(Resolved::Nothing));
+        assert_eq!(resolve(&target, &ScriptFiles::below(None), b"/a.php"), Ok(Resolved::Nothing));
     }
 }

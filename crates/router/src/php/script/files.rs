@@ -40,9 +40,14 @@ const MOST_FILES: usize = 8;
 // === impl ScriptFiles ===
 
 impl ScriptFiles {
-    /// Lookups below this root directory.
-    pub fn below(rootfs: Option<&Path>, waiting: Waiting) -> ScriptFiles {
-        ScriptFiles { rootfs: rootfs.map(Path::to_owned), found: RefCell::default(), waiting }
+    /// Lookups below this root directory, on an event loop.
+    pub fn below(rootfs: Option<&Path>) -> ScriptFiles {
+        ScriptFiles { rootfs: rootfs.map(Path::to_owned), found: RefCell::default(), waiting: Waiting::Never }
+    }
+
+    /// The same lookups, for a thread that may wait.
+    pub fn that_may_wait(&self) -> ScriptFiles {
+        ScriptFiles { waiting: Waiting::Allowed, ..ScriptFiles::below(self.rootfs.as_deref()) }
     }
 
     /// Whether a regular file has this path.
@@ -89,7 +94,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.php");
         let path = file.as_os_str().as_bytes();
-        let files = ScriptFiles::below(None, Waiting::Never);
+        let files = ScriptFiles::below(None);
         assert_eq!(files.is_file(path), Ok(false));
         std::fs::write(&file, "").unwrap();
         assert_eq!(files.is_file(path), Ok(true), "a file that was not found is looked up each time");
@@ -103,7 +108,7 @@ mod tests {
     #[test]
     fn few_files_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let files = ScriptFiles::below(None, Waiting::Never);
+        let files = ScriptFiles::below(None);
         for number in 0..2 * MOST_FILES {
             let file = folder.path().join(format!("{number}.php"));
             std::fs::write(&file, "").unwrap();

@@ -1,0 +1,10 @@
+//! The reports of the router: to the log, and to the supervisor.
+//!
+//! - `once_per_minute`: log lines that could come with each request
+//! - `supervisor_link`: messages to the supervisor
+
+mod once_per_minute;
+mod supervisor_link;
+
+pub use once_per_minute::OncePerMinute;
+pub use supervisor_link::{ReportOnDrop, SupervisorLink};
