@@ -4,7 +4,12 @@
 //! built with AddressSanitizer and UndefinedBehaviorSanitizer (`make sanitize`).
 
 use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The build with sanitizers only.
+const SANITIZE: &str = "sapi/sanitize.c";
 
 fn main() {
     println!("cargo::rerun-if-env-changed=HOWDAH_PHP_CONFIG");
@@ -21,28 +26,14 @@ fn main() {
     let short: String = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
 
     let mut build = cc::Build::new();
-    for file in [
-        "backtrace",
-        "baseline",
-        "frankenphp",
-        "functions",
-        "howdah_sapi",
-        "lock_folder",
-        "process",
-        "prototype",
-        "sample_log",
-        "sampler",
-        "signals",
-        "superglobals",
-        "text",
-        "user_ini",
-        "worker_script",
-    ] {
-        build.file(format!("sapi/{file}.c"));
+    for file in c_files(Path::new("sapi")) {
+        build.file(file);
     }
+    // The files include each other by their paths below sapi/.
+    build.flag("-iquotesapi");
     if let Ok(reports) = env::var("HOWDAH_SANITIZE") {
         const SANITIZERS: &str = "-fsanitize=address,undefined";
-        build.file("sapi/sanitize.c").define("HOWDAH_SANITIZE_REPORTS", format!("{reports:?}").as_str());
+        build.file(SANITIZE).define("HOWDAH_SANITIZE_REPORTS", format!("{reports:?}").as_str());
         // A report ends the process, so that the test fails, too.
         build.flag(SANITIZERS).flag("-fno-sanitize-recover=all").flag("-fno-omit-frame-pointer").flag("-g");
         // No object refers to the functions of sanitize.c: the linker would leave it out of the executable.
@@ -66,4 +57,21 @@ fn main() {
     println!("cargo::rustc-link-lib=dylib=php{short}");
     // PHP's extensions are shared objects that expect PHP's symbols in the process: libphp exports them.
     println!("cargo::rustc-env=HOWDAH_PHP_SHORT_VERSION={short}");
+}
+
+/// All C files of a folder and the folders in it, in a fixed order, but [`SANITIZE`].
+fn c_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("cannot read {}: {error}", folder.display()));
+    let mut paths: Vec<_> =
+        entries.map(|entry| entry.expect("a folder of this repository can be read").path()).collect();
+    paths.sort();
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            files.extend(c_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "c") && path != Path::new(SANITIZE) {
+            files.push(path);
+        }
+    }
+    files
 }

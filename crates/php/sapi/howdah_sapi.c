@@ -1,15 +1,15 @@
 /* howdah's SAPI.
  *
  * PHP is started once, in the prototype. Each worker is a fork of it. In classic mode it runs one request after another
- * through howdah_php_run(); in worker mode it runs the worker script: see worker_script.c. PHP reads and writes through the
+ * through howdah_php_run(); in worker mode it runs the worker script (worker_mode/). PHP reads and writes through the
  * functions in howdah_sapi.h under "C calls Rust". All of PHP's try blocks are in C. Compiles for PHP 8.1 to 8.5, NTS. */
 
 #include "exchange.h"
-#include "functions.h"
+#include "functions/both_modes.h"
 #include "howdah_sapi.h"
-#include "sampler.h"
-#include "superglobals.h"
-#include "worker_script.h"
+#include "samples/sampler.h"
+#include "worker_mode/superglobals.h"
+#include "worker_mode/worker_script.h"
 #include "php.h"
 #include "php_main.h"
 #include "php_output.h"

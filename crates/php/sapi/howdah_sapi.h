@@ -77,7 +77,7 @@ void howdah_set_title(const char *title);
 void howdah_die_with_prototype(int prototype_pid, int pidfd_of_supervisor, int pid_of_supervisor);
 void howdah_php_after_fork(void);
 
-/* Rust calls sampler.c. */
+/* Rust calls samples/sampler.c. */
 int howdah_sampler_start(const struct howdah_sampler_setup *setup); /* 0, or errno */
 int howdah_sampler_has_ended_a_request(void);
 

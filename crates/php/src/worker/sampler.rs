@@ -1,4 +1,4 @@
-//! Starts the sampler, which is in C: see `sapi/sampler.c`. Without it a worker serves, too: a warning is logged, and
+//! Starts the sampler, which is in C: see `sapi/samples/sampler.c`. Without it a worker serves, too: a warning is logged, and
 //! nothing is sampled.
 
 #![allow(unsafe_code)] // calls C

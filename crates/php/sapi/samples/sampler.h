@@ -2,7 +2,7 @@
 #ifndef HOWDAH_SAMPLER_H
 #define HOWDAH_SAMPLER_H
 
-#include "backtrace.h"
+#include "samples/backtrace.h"
 #include "howdah_sapi.h"
 #include <stdbool.h>
 

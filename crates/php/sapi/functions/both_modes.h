@@ -1,6 +1,6 @@
 /* PHP functions for scripts in both modes. */
-#ifndef HOWDAH_FUNCTIONS_H
-#define HOWDAH_FUNCTIONS_H
+#ifndef HOWDAH_BOTH_MODES_H
+#define HOWDAH_BOTH_MODES_H
 
 #include "php.h"
 

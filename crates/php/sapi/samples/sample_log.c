@@ -3,8 +3,8 @@
  * Each is one write(2) to a file that is open for appending, so that lines of several workers do not mix. A line that cannot
  * be written is lost. Files that have reached their largest size get no more lines. */
 
-#include "sampler.h"
-#include "text.h"
+#include "samples/sampler.h"
+#include "samples/text.h"
 #include "zend_gc.h"
 #include <dlfcn.h>
 #include <sys/resource.h>

@@ -4,9 +4,9 @@
  * headers_send() sends no informational response (1xx): the channel to the router has no room for one. */
 
 #include "exchange.h"
-#include "frankenphp.h"
-#include "functions.h"
-#include "worker_script.h"
+#include "functions/frankenphp.h"
+#include "functions/both_modes.h"
+#include "worker_mode/worker_script.h"
 #include "SAPI.h"
 #include "zend_smart_str.h"
 #include "ext/json/php_json.h"

@@ -8,7 +8,7 @@
  * Nothing here fails: a signal whose handler cannot be set (SIGKILL) could not be changed either. */
 
 #include "howdah_sapi.h"
-#include "wrap.h"
+#include "process/wrap.h"
 #include "zend_signal.h"
 #include <signal.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* PHP functions for scripts in both modes: the end of the response, and headers. */
 
 #include "exchange.h"
-#include "functions.h"
+#include "functions/both_modes.h"
 #include "php_output.h"
 #include "SAPI.h"
 #include "ext/standard/head.h"

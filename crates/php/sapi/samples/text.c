@@ -1,6 +1,6 @@
 /* Text of a bounded length, without allocator, locale or lock: it may be used while another thread forks. */
 
-#include "text.h"
+#include "samples/text.h"
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>

@@ -2,19 +2,19 @@
  *
  * For PHP's engine the whole life of the worker script is one request, without a client. Within it, each HTTP request
  * has its own output layer, headers, superglobals, session, time limit and shutdown functions: begin_request() and
- * end_request() do for them what PHP does at the start and at the end of a request. baseline.c restores the rest of PHP's
+ * end_request() do for them what PHP does at the start and at the end of a request. baseline/ restores the rest of PHP's
  * state that a request may have changed; the application's own objects stay.
  *
  * exit(), an uncaught exception and a client that is gone end the request only. After a fatal error PHP's engine is not
  * usable: the error ends the script, whose own end completes the response. The worker exits then. Most fatal errors are
  * bailouts; some versions of PHP throw an unwind exit when the memory limit is reached. */
 
-#include "worker_script.h"
-#include "baseline.h"
+#include "worker_mode/worker_script.h"
+#include "worker_mode/baseline/baseline.h"
 #include "exchange.h"
-#include "frankenphp.h"
-#include "sampler.h"
-#include "superglobals.h"
+#include "functions/frankenphp.h"
+#include "samples/sampler.h"
+#include "worker_mode/superglobals.h"
 #include "php_main.h"
 #include "php_output.h"
 #include "SAPI.h"

@@ -6,7 +6,7 @@
  * With auto_globals_jit PHP fills $_SERVER, $_ENV and $_REQUEST when it compiles code that uses them. Until then such a
  * superglobal is armed, and needs nothing; once it was filled, it must be filled again for each request. */
 
-#include "superglobals.h"
+#include "worker_mode/superglobals.h"
 #include "php_globals.h"
 #include "php_variables.h"
 #include "SAPI.h"

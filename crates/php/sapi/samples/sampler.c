@@ -10,7 +10,7 @@
  * The sampler never allocates, and takes no lock that would stay taken in a fork of PHP's thread. Without it (when no
  * thread can be started) there are no samples, and the supervisor kills the worker instead. */
 
-#include "sampler.h"
+#include "samples/sampler.h"
 #include "php_globals.h"
 #include <errno.h>
 #include <limits.h>

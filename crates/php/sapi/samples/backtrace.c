@@ -4,7 +4,7 @@
  * mapped. The other thread may see values that are half changed. Therefore lengths and depth are bounded, and a pointer is
  * only an address to read from. */
 
-#include "backtrace.h"
+#include "samples/backtrace.h"
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>

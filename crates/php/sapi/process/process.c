@@ -4,7 +4,7 @@
  * Nothing here fails: a title that is too long is cut. */
 
 #include "howdah_sapi.h"
-#include "wrap.h"
+#include "process/wrap.h"
 #include "ext/standard/basic_functions.h"
 #if PHP_VERSION_ID >= 80200
 # include "ext/random/php_random.h"

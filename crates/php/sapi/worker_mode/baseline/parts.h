@@ -1,0 +1,32 @@
+/* The parts of the baseline. Each keeps the state that the boot has left, and restores it after a request. */
+#ifndef HOWDAH_BASELINE_PARTS_H
+#define HOWDAH_BASELINE_PARTS_H
+
+/* The globals of a PHP extension; NULL if it is not loaded. */
+void *howdah_globals_of(const char *extension);
+
+void howdah_take_settings(void);
+void howdah_restore_settings(void);
+
+void howdah_take_handlers(void);
+void howdah_restore_handlers(void);
+
+void howdah_take_functions(void);
+void howdah_restore_functions(void);
+/* Gives PHP the shutdown functions of the boot, after those that it has. */
+void howdah_return_functions(void);
+
+void howdah_take_streams(void);
+void howdah_restore_context(void);
+/* 0 if PHP has released a wrapper of the boot: then no other request may run. */
+int howdah_restore_wrappers(void);
+
+void howdah_take_sessions(void);
+void howdah_restore_sessions(void);
+
+/* For the module's start: wraps the functions of PHP whose calls are noted. */
+void howdah_watch_process(void);
+void howdah_take_process(void);
+void howdah_restore_process(void);
+
+#endif
