@@ -3,6 +3,9 @@
 import json
 import re
 
+import pytest
+
+from support.pipes import Fifo
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -87,6 +90,51 @@ def test_an_unknown_setting_is_warned_about(folder, run, serve):
     served = serve(processes=1, ini={"no_such.thing": "1", "memory_limit": "99M"})
     assert "is its extension loaded?" in line_with(served, "no_such.thing")
     assert served.get("/").text == "99M" and "memory_limit" not in served.stderr
+
+
+# --- The log of an application
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_lines_that_its_scripts_cause_are_in_the_applications_own_log(folder, run, form):
+    config = faulty(folder)
+    own = folder.scratch / "own.log"
+    shop = config["applications"]["shop"]
+    config["applications"] = {"shop": {**shop, "stderr": str(own)}, "other": shop}
+    folder.php("kill.php", "posix_kill(getmypid(), SIGKILL);")
+    config["listeners"] = {"127.0.0.1:{port}": {"pass": "routes"}}
+    config["routes"] = [
+        {"match": {"query": "other"}, "action": {"pass": "applications/other"}},
+        {"action": {"pass": "applications/shop"}},
+    ]
+    server = run(config, "--log-format", form)
+    assert server.get("/header.php").text == "ok" and server.get("/none.php").status == 404
+    assert server.get("/header.php?other").text == "ok"
+    assert server.get("/kill.php").status == 502
+    causes = ("a header that HTTP does not allow", "no such script: answered 404")
+    wait_for(lambda: all(cause in own.read_text() for cause in causes), "the lines in the application's log")
+    if form == "json":
+        header = next(line for line in map(json.loads, own.read_text().splitlines()) if causes[0] in line["message"])
+        assert (header["level"], header["application"], header["uri"]) == ("WARN", "shop", "/header.php")
+    else:
+        assert re.search(rf'^{TIME}  WARN a script set {causes[0]}.* application="shop" .*uri="/header.php"', own.read_text(), re.M)
+    # Of its workers, and of the other application, the server's log has the lines.
+    death = line_with(server, "a worker died; its request, GET /kill.php")
+    assert "shop" in death and "a worker died" not in own.read_text()
+    assert "other" in line_with(server, causes[0]) and server.stderr.count(causes[0]) == 1 and causes[1] not in server.stderr
+
+
+def test_an_applications_own_log_that_is_not_read_blocks_no_request(folder, run):
+    own = Fifo(folder.scratch / "own")
+    config = faulty(folder)
+    config["applications"]["shop"]["stderr"] = str(own.path)
+    server = run(config)
+    own.fill()
+    for _ in range(30):
+        assert server.get("/header.php").text == "ok"
+    own.read()
+    wait_for(lambda: own.text.count("a header that HTTP does not allow") == 20, "the lines")
+    own.close()
 
 
 # --- Requests that fail

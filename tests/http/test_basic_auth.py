@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -64,6 +65,18 @@ def test_other_requests_are_asked_for_a_password(site, headers):
         answer = site.get(path, headers)
         assert (answer.status, answer.header("WWW-Authenticate")) == (401, 'Basic realm="the staff", charset="UTF-8"')
         assert "<h1>401 Unauthorized</h1>" in answer.text
+
+
+def test_a_wrong_password_is_logged_with_the_client(site):
+    before = len(site.stderr)
+    for user in ("ann", "no\"such"):
+        assert site.get("/", basic(user, "Secret")).status == 401
+        name = user.replace('"', '\\\\"')
+        line = rf'WARN wrong user or password: answered 401 user="{name}" method="GET" uri="/" client="127\.0\.0\.1"$'
+        wait_for(lambda: re.search(line, site.stderr[before:], re.M), line)
+    before = len(site.stderr)
+    assert site.get("/").status == 401
+    assert site.get("/", basic("ann")).status == 200 and "password" not in site.stderr[before:], "no password was wrong"
 
 
 def test_only_a_verified_user_is_shown_to_php_and_in_the_log(site, folder):

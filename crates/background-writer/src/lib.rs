@@ -93,7 +93,7 @@ impl BackgroundWriter {
     }
 
     /// Whether all lines are written.
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         let queue = self.shared.lock();
         !queue.writing && queue.lines.is_empty()
     }

@@ -95,6 +95,8 @@ pub struct GenerationBoot {
     pub queue_timeout_ms: u64,
     /// SERVER_SOFTWARE, if the application's environment sets it.
     pub server_software: Option<String>,
+    /// Whether the file of the application's `stderr` is the last descriptor.
+    pub has_log: bool,
 }
 
 /// A configuration, without its text.

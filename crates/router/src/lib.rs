@@ -38,4 +38,5 @@ mod response;
 mod static_files;
 
 pub use process::main;
-pub use request::log_context::current_request_fields;
+pub use request::application_log::ApplicationLog;
+pub use request::log_context::{current_application_log, current_request_fields};

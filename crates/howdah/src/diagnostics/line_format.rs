@@ -3,6 +3,7 @@
 //! Text: `2026-01-31T12:00:00.123456Z  WARN message field="value" method="GET" uri="/" client="127.0.0.1"`, with colours on a
 //! terminal. JSON: `{"time": …, "level": …, "message": …}` and the fields.
 
+use crate::diagnostics::destination::application_log;
 use howdah_router::current_request_fields;
 use howdah_supervisor::LogFormat;
 use serde_json::{Map, Value};
@@ -45,15 +46,21 @@ where
         let request = current_request_fields().into_iter().filter(|(name, _)| is_new(name));
         match self.format {
             LogFormat::Text => {
-                match writer.has_ansi_escapes() {
-                    true => write!(writer, "\x1b[2m{time}\x1b[0m \x1b[{}m{level:>5}\x1b[0m ", colour(level))?,
-                    false => write!(writer, "{time} {level:>5} ")?,
+                // Only a terminal gets colours.
+                let mut plain = String::new();
+                let mut fields = match application_log(event.metadata()) {
+                    Some(_) => Writer::new(&mut plain),
+                    None => writer.by_ref(),
+                };
+                match fields.has_ansi_escapes() {
+                    true => write!(fields, "\x1b[2m{time}\x1b[0m \x1b[{}m{level:>5}\x1b[0m ", colour(level))?,
+                    false => write!(fields, "{time} {level:>5} ")?,
                 }
-                context.format_fields(writer.by_ref(), event)?;
+                context.format_fields(fields.by_ref(), event)?;
                 for (name, value) in request {
-                    write!(writer, " {name}={value:?}")?;
+                    write!(fields, " {name}={value:?}")?;
                 }
-                writeln!(writer)
+                writeln!(writer, "{plain}")
             }
             LogFormat::Json => {
                 let mut members = Members(Map::new());

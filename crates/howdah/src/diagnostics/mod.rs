@@ -1,14 +1,17 @@
 //! Log messages: one line each, on standard error. The variable `HOWDAH_LOG` sets the level: `debug`, or
 //! `warn,howdah_router=trace`; default `info`.
 //!
-//! A line about a request has the request's application, method, URI and client. See [`line_format`] for the two forms.
+//! A line about a request has the request's application, method, URI and client. See [`line_format`] for the two forms,
+//! and [`destination`] for the lines that an application's own log gets.
 //!
 //! A closed standard error is not a failure, and a reader that stops reading it does not block a server. A server
 //! limits similar lines ([`log_limit`]), and logs its own panics as bugs.
 
+mod destination;
 mod line_format;
 
 use crate::log_limit::{self, LogLimit};
+use destination::Destination;
 use howdah_background_writer::standard_error;
 use line_format::LineFormat;
 use std::io::{self, IsTerminal};
@@ -45,7 +48,7 @@ pub fn start(writing: Writing) -> Diagnostics {
     let targets = configured.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     let writer = match writing {
         Writing::Direct => BoxMakeWriter::new(io::stderr),
-        Writing::Background => BoxMakeWriter::new(standard_error),
+        Writing::Background => BoxMakeWriter::new(Destination),
     };
     let lines = fmt::layer()
         .event_format(LineFormat::of_environment())

@@ -73,7 +73,10 @@ impl Authentication {
         headers: &HeaderMap,
     ) -> Result<Option<Rc<str>>, Failure> {
         let Some(Credentials { user, password }) = Credentials::of(headers) else { return Ok(None) };
-        let Some(source) = UserSource::of(basic_auth, files, &user) else { return Ok(None) };
+        let Some(source) = UserSource::of(basic_auth, files, &user) else {
+            log_wrong(&user);
+            return Ok(None);
+        };
         let fingerprint = self.verified.fingerprint(&[source.identity(), user.as_bytes(), &password]);
         if self.verified.contains(&fingerprint) {
             return Ok(Some(user.into()));
@@ -93,11 +96,17 @@ impl Authentication {
             hash.verify(&password)
         });
         if !verification.await.map_err(|_| Failure::Internal)? {
+            log_wrong(&user);
             return Ok(None);
         }
         self.verified.insert(fingerprint);
         Ok(Some(user.into()))
     }
+}
+
+/// The context of the line has the client, which fail2ban needs.
+fn log_wrong(user: &str) {
+    tracing::warn!(user, "wrong user or password: answered 401");
 }
 
 // === impl UserSource ===

@@ -7,6 +7,7 @@ use crate::php::admission::{
 use crate::php::throttle::Throttle;
 use crate::product;
 use crate::report::{ReportOnDrop, SupervisorLink};
+use crate::request::application_log::ApplicationLog;
 use crate::response::failure::Failure;
 use howdah_channel::{RouterEnd, Violation, WorkerId};
 use howdah_protocol::generation_paths::GenerationPaths;
@@ -26,6 +27,8 @@ pub struct SharedGeneration {
     pub id: u64,
     /// Its application's name.
     pub application: String,
+    /// The application's own log.
+    pub log: Option<Arc<ApplicationLog>>,
     /// SERVER_SOFTWARE for its scripts.
     pub server_software: String,
     /// Its channel.
@@ -97,6 +100,7 @@ impl SharedGeneration {
         SharedGeneration {
             id: boot.id,
             application: boot.application,
+            log: None,
             server_software: boot.server_software.unwrap_or_else(|| product::SOFTWARE.to_owned()),
             paths: GenerationPaths::default(),
             slots: Slots::new(channel.clone()),
@@ -120,9 +124,9 @@ impl SharedGeneration {
         }
     }
 
-    /// The same generation, with its scripts at these paths.
-    pub fn at(self, paths: GenerationPaths) -> SharedGeneration {
-        SharedGeneration { paths, ..self }
+    /// The same generation, with its scripts at these paths, and this log of its application.
+    pub fn with(self, paths: GenerationPaths, log: Option<ApplicationLog>) -> SharedGeneration {
+        SharedGeneration { paths, log: log.map(Arc::new), ..self }
     }
 
     /// The eventfd by which workers wake this thread; `None` the second time.

@@ -19,17 +19,17 @@ pub const MAX_HEADERS: usize = 1000;
 /// How much of a wrong header's name is logged, in characters.
 const NAME_CHARS: usize = 80;
 
-/// The head of the response to this request of this application, and the beginning of the body.
+/// The head of the response to this request, and the beginning of the body.
 ///
 /// # Errors
 /// 502 for a response that is not one of HTTP.
-pub fn read(started: &Started, request: &Parts, application: &str) -> Result<(Response<()>, Bytes), Failure> {
+pub fn read(started: &Started, request: &Parts) -> Result<(Response<()>, Bytes), Failure> {
     let (head, at) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
     let mut response = Response::new(());
-    *response.status_mut() = status(head.status, application)?;
+    *response.status_mut() = status(head.status)?;
     let count = head.headers().count();
     if count > MAX_HEADERS {
-        tracing::warn!(application, "a script set {count} headers; {MAX_HEADERS} are allowed: answered 502");
+        tracing::warn!("a script set {count} headers; {MAX_HEADERS} are allowed: answered 502");
         return Err(Failure::BadGateway);
     }
     if !head.reason.is_empty()
@@ -37,7 +37,7 @@ pub fn read(started: &Started, request: &Parts, application: &str) -> Result<(Re
     {
         response.extensions_mut().insert(reason);
     }
-    let declared = copy_headers(&head, &mut response, application);
+    let declared = copy_headers(&head, &mut response);
     let first = started.bytes.slice(at..);
     if !started.complete {
         if request.version == Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH) {
@@ -52,15 +52,15 @@ pub fn read(started: &Started, request: &Parts, application: &str) -> Result<(Re
 }
 
 /// A script's status, as that of a final response. A status below 200 announces another response, which never comes.
-fn status(code: u16, application: &str) -> Result<StatusCode, Failure> {
+fn status(code: u16) -> Result<StatusCode, Failure> {
     StatusCode::from_u16(code).ok().filter(|status| !status.is_informational()).ok_or_else(|| {
-        tracing::warn!(application, status = code, "a script set a status that no response can end with: answered 502");
+        tracing::warn!(status = code, "a script set a status that no response can end with: answered 502");
         Failure::BadGateway
     })
 }
 
 /// Copies the script's headers, except for those that only the server can know. Returns the declared length.
-fn copy_headers(head: &Head<'_>, response: &mut Response<()>, application: &str) -> Option<u64> {
+fn copy_headers(head: &Head<'_>, response: &mut Response<()>) -> Option<u64> {
     let mut declared = None;
     let mut unusual = Vec::new();
     let mut wrong = None;
@@ -100,12 +100,7 @@ fn copy_headers(head: &Head<'_>, response: &mut Response<()>, application: &str)
     }
     if let Some((name, count)) = wrong {
         let header: String = String::from_utf8_lossy(name).chars().take(NAME_CHARS).collect();
-        tracing::warn!(
-            application,
-            header = &*header,
-            count,
-            "a script set a header that HTTP does not allow: left out"
-        );
+        tracing::warn!(header = &*header, count, "a script set a header that HTTP does not allow: left out");
     }
     declared
 }
@@ -141,7 +136,7 @@ mod tests {
             ]);
             let begin = std::time::Instant::now();
             for _ in 0..ROUNDS {
-                assert!(std::hint::black_box(read(&started, &request, "app")).is_ok());
+                assert!(std::hint::black_box(read(&started, &request)).is_ok());
             }
             println!("{:?} for a head with {content_type}", begin.elapsed() / ROUNDS);
         }

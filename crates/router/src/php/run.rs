@@ -103,7 +103,7 @@ async fn attempt(
     let running = port::submit(port, write_head, &memory, remainder, spool_folder, wait).await?;
     let request = CancelOnDrop { port: Rc::clone(port), running };
     let started = port::head(port, &request.running).await?;
-    let (head, first) = response_head::read(&started, parts, &port.generation.application)?;
+    let (head, first) = response_head::read(&started, parts)?;
     if head.status() == StatusCode::RESET_CONTENT {
         // RFC 9110, 15.3.6: it has no content. A client that expects none would take a body for the next response.
         let mut head = head;

@@ -17,6 +17,7 @@ use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
 use crate::proxy::{HealthStates, UpstreamTlsConfigs};
 use crate::report::SupervisorLink;
+use crate::request::application_log::ApplicationLog;
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_channel::RouterEnd;
 use howdah_config::Configuration;
@@ -190,8 +191,10 @@ impl RouterProcess {
         let channel = RouterEnd::attach(next(&mut descriptors)?, boot.geometry)?;
         let paths: GenerationPaths = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
         let id = boot.id;
+        let log = if boot.has_log { descriptors.next_back() } else { None };
+        let log = log.map(|file| ApplicationLog::new(File::from(file)));
         let generation = SharedGeneration::new(boot, channel, descriptors.collect(), &self.supervisor);
-        let generation = Arc::new(generation.at(paths));
+        let generation = Arc::new(generation.with(paths, log));
         self.generations.push(Arc::downgrade(&generation));
         self.arriving.insert(id, generation);
         Ok(())

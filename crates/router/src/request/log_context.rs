@@ -3,11 +3,22 @@
 //!
 //! A thread polls one future at a time, so the current request is a thread-local value, set for the time of each poll.
 
+use crate::request::application_log::ApplicationLog;
 use http::{Method, Uri};
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+
+/// The application of a log line.
+#[derive(Debug)]
+pub struct LoggedApplication {
+    /// Its name.
+    pub name: String,
+    /// Its own log, for the lines that its scripts cause.
+    pub log: Option<Arc<ApplicationLog>>,
+}
 
 /// The request of a log line.
 #[derive(Debug)]
@@ -19,7 +30,7 @@ pub struct LogContext {
     /// The client's address.
     pub client: Rc<str>,
     /// The application that answers it, when that is known.
-    application: RefCell<Option<Rc<str>>>,
+    application: RefCell<Option<Rc<LoggedApplication>>>,
 }
 
 /// A future whose log lines have a context.
@@ -45,10 +56,10 @@ impl LogContext {
     }
 
     /// Sets the application of the current request.
-    pub fn set_application(name: Rc<str>) {
+    pub fn set_application(application: Rc<LoggedApplication>) {
         CURRENT.with_borrow(|current| {
             if let Some(context) = current {
-                context.application.replace(Some(name));
+                context.application.replace(Some(application));
             }
         });
     }
@@ -69,7 +80,7 @@ impl LogContext {
 pub fn current_request_fields() -> Vec<(&'static str, String)> {
     let fields = |context: &LogContext| {
         let application = context.application.borrow();
-        let application = application.iter().map(|name| ("application", name.to_string()));
+        let application = application.iter().map(|application| ("application", application.name.clone()));
         let request = [
             ("method", context.method.to_string()),
             // The query may contain secrets.
@@ -79,6 +90,11 @@ pub fn current_request_fields() -> Vec<(&'static str, String)> {
         application.chain(request).collect()
     };
     CURRENT.with_borrow(|current| current.as_deref().map(fields).unwrap_or_default())
+}
+
+/// The own log of the current request's application, if it has one.
+pub fn current_application_log() -> Option<Arc<ApplicationLog>> {
+    CURRENT.with_borrow(|current| current.as_ref()?.application.borrow().as_ref()?.log.clone())
 }
 
 impl Drop for Former {
@@ -104,7 +120,7 @@ mod tests {
     async fn lines_have_the_request_whose_future_is_polled() {
         let context = |uri: &str| LogContext::new(Method::GET, uri.parse().unwrap(), "127.0.0.1".into());
         let fields = |name: &'static str| async move {
-            LogContext::set_application(name.into());
+            LogContext::set_application(Rc::new(LoggedApplication { name: name.to_owned(), log: None }));
             tokio::task::yield_now().await;
             current_request_fields()
         };

@@ -2,9 +2,11 @@
 //!
 //! - `subject`: the request on its way through the router
 //! - `authority`, `path`: its host and its path, validated; `target`: a rewritten path, encoded again
-//! - `unsafe_fields`: headers that are dropped; `log_context`: the request of a log line
+//! - `unsafe_fields`: headers that are dropped
+//! - `log_context`: the request of a log line; `application_log`: the file of the lines that an application causes
 //! - `forwarded`: the client behind a trusted proxy; `incoming`: its body; `local_time`: `$time_local`
 
+pub mod application_log;
 pub mod authority;
 pub mod forwarded;
 pub mod incoming;

@@ -207,6 +207,7 @@ impl Generation {
     /// # Errors
     /// When there is no memory or no descriptor for it.
     pub fn for_router(&self) -> io::Result<(GenerationBoot, Vec<OwnedFd>)> {
+        let [_, log] = self.plan.outputs.files()?;
         let boot = GenerationBoot {
             id: self.id,
             application: self.plan.name.clone(),
@@ -215,10 +216,12 @@ impl Generation {
             timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
             queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
             server_software: self.plan.environment.variables.get("SERVER_SOFTWARE").cloned(),
+            has_log: log.is_some(),
         };
         let mut descriptors = self.channel()?;
         // In a file, because the paths may be long.
         descriptors.insert(1, memory_file(&serde_json::to_vec(&self.plan.release.paths)?)?);
+        descriptors.extend(log.map(OwnedFd::from));
         Ok((boot, descriptors))
     }
 

@@ -8,6 +8,7 @@ use crate::php::admission::RequestKind;
 use crate::php::generation::SharedGeneration;
 use crate::php::script::ScriptFiles;
 use crate::php::spool::SpoolLimits;
+use crate::request::log_context::LoggedApplication;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::request::{RequestHeadWriter, code, texts};
@@ -25,8 +26,8 @@ use tokio::time::{Instant, sleep_until};
 pub struct GenerationPort {
     /// The generation.
     pub generation: Arc<SharedGeneration>,
-    /// The name of its application, for the log lines of requests.
-    pub application: Rc<str>,
+    /// Its application, for the log lines of requests.
+    pub application: Rc<LoggedApplication>,
     /// The thread's lookups of the generation's scripts.
     pub script_files: ScriptFiles,
     /// The thread's index.
@@ -54,7 +55,10 @@ impl GenerationPort {
     /// A thread's port.
     pub fn new(generation: Arc<SharedGeneration>, thread: u16) -> GenerationPort {
         GenerationPort {
-            application: generation.application.as_str().into(),
+            application: Rc::new(LoggedApplication {
+                name: generation.application.clone(),
+                log: generation.log.clone(),
+            }),
             script_files: ScriptFiles::below(generation.paths.rootfs()),
             wakes: Wakes::new(Arc::clone(&generation)),
             generation,

@@ -60,6 +60,7 @@ impl Setup {
             timeout_ms: None,
             queue_timeout_ms: QUEUE_TIMEOUT.as_millis() as u64,
             server_software: None,
+            has_log: false,
         };
         let (supervisor, ours) = ControlSocket::pair().unwrap();
         let generation =
