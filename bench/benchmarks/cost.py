@@ -6,6 +6,9 @@ names its build.
 
 The bar, for `hello`: at most 10 system calls in the worker and 4 in the router; the CPU of the whole process tree is at
 most 0.25 of nginx + PHP-FPM's, and 0.6 of NGINX Unit's.
+
+The bar of worker mode (`--servers howdah,howdah-worker,nginx-fpm`), for `hello` and `json`: at most 0.7 of the CPU of classic
+mode, and five times the requests per second of nginx + PHP-FPM; for `symfony`: five times those of classic mode.
 """
 
 import os
@@ -21,10 +24,16 @@ from lib.workbench import Workbench
 
 MOST_CALLS = {"router": 4, "worker": 10}
 MOST_CPU = {"nginx-fpm": 0.25, "unit": 0.6}
-SERVERS = ["howdah", "nginx-fpm", "unit"]
+SERVERS = ["howdah", "howdah-worker", "nginx-fpm", "unit"]
+# Worker mode against another server: (page, server, figure, bar).
+WORKER_MODE = [
+    ("hello", "howdah", "CPU", 0.7), ("hello", "nginx-fpm", "requests per second", 5),
+    ("json", "howdah", "CPU", 0.7), ("json", "nginx-fpm", "requests per second", 5),
+    ("symfony", "howdah", "requests per second", 5),
+]
 COLUMNS = {"cpu": ("CPU µs", ".1f"), "calls": ("system calls", ".1f"), "switches": ("switches", ".2f"),
            "instructions": ("1,000 instructions", ".1f")}
-PHP_PAGES = [page.name for page in pages.PAGES if page.php]
+PHP_PAGES = [page.name for page in pages.PAGES if page.php] + [pages.SYMFONY_PAGE.name]
 
 
 def add_options(parser):
@@ -38,7 +47,8 @@ def add_options(parser):
 
 
 def run(options):
-    names = options.servers or [name for name in SERVERS if name != "unit" or unit.prefix_of_unit()]
+    optional = {"howdah-worker", *([] if unit.prefix_of_unit() else ["unit"])}
+    names = options.servers or [name for name in SERVERS if name not in optional]
     if "unit" not in names:
         print("NGINX Unit takes no part: UNIT_PREFIX does not name its build (bench/README.md)", file=sys.stderr)
     chosen = pages.by_name(options.pages)
@@ -50,6 +60,7 @@ def run(options):
                 print_table(page, connections, medians)
                 if page.name == "hello":
                     is_met &= judge(connections, medians)
+                is_met &= judge_worker_mode(page.name, connections, medians)
             if options.names:
                 print_names(bench, page, options)
     return is_met
@@ -144,4 +155,21 @@ def judge(connections, medians):
             ratio = ours["all"]["cpu"] / medians[name]["all"]["cpu"]
             met.append(print_verdict(ratio <= most, f"{connections} connections: {ratio:.2f} of the CPU of {name}; "
                                                     f"the bar is {most}"))
+    return all(met)
+
+
+def judge_worker_mode(page, connections, medians):
+    ours = medians.get("howdah-worker")
+    met = []
+    for name, other, figure, bar in WORKER_MODE:
+        if name != page or not ours or other not in medians:
+            continue
+        if figure == "CPU":
+            ratio = ours["all"]["cpu"] / medians[other]["all"]["cpu"]
+            is_met, limit = ratio <= bar, "at most"
+        else:
+            ratio = ours["per_second"] / medians[other]["per_second"]
+            is_met, limit = ratio >= bar, "at least"
+        met.append(print_verdict(is_met, f"worker mode, {page}, {connections} connections: {ratio:.2f} of the {figure} of "
+                                         f"{other}; the bar is {limit} {bar}"))
     return all(met)

@@ -20,11 +20,12 @@ class Howdah:
         command = program(php.version)
         self.ports = {site.name: free_port() for site in sites}
         self.version = subprocess.run([command, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
-        config_file = run_dir / "howdah.json"
+        config_file = run_dir / f"{self.name}.json"
         config_file.write_text(json.dumps(self._config(sites, php, processes, environment), indent=2))
-        log = run_dir / "howdah.log"
+        log = run_dir / f"{self.name}.log"
         self.process = process_tree.start(
-            [command, "run", "--config", config_file, "--state-dir", run_dir / "howdah-state"],
+            [command, "run", "--config", config_file, "--state-dir", run_dir / f"{self.name}-state",
+             "--control", f"unix:{run_dir}/{self.name}.sock"],
             env=php.environment(), cores=cores, log=log)
         stack.callback(self._stop)
         self.roots = [self.process.pid]
@@ -45,18 +46,32 @@ class Howdah:
 
     def _config(self, sites, php, processes, environment):
         application = {
-            "type": f"php {php.version}",
+            **_application(php, processes, environment),
             "targets": {site.name: _target(site) for site in sites},
-            "options": {"file": str(php.ini_file)},
-            "processes": processes,
-            "environment": environment,
         }
-        if php.user:
-            application["user"] = application["group"] = php.user
         return {
             "listeners": {f"127.0.0.1:{self.ports[site.name]}": {"pass": f"routes/{site.name}"} for site in sites},
             "routes": {site.name: _routes(site) for site in sites},
             "applications": {"bench": application},
+        }
+
+
+class HowdahWorkerMode(Howdah):
+    """Each site is an application of its own, whose workers keep it in memory: its script is worker.php."""
+
+    name = "howdah-worker"
+
+    def php_workers(self):
+        return [worker for site in self.ports for worker in process_tree.titled(self.roots, f'howdah: "{site}" worker')]
+
+    def _config(self, sites, php, processes, environment):
+        application = _application(php, processes, environment)
+        return {
+            "listeners": {f"127.0.0.1:{self.ports[site.name]}": {"pass": f"applications/{site.name}"} for site in sites},
+            "applications": {
+                site.name: {**application, "root": str(site.worker_folder or site.root), "worker": {"script": "worker.php"}}
+                for site in sites
+            },
         }
 
 
@@ -75,6 +90,18 @@ def _existing(path):
     if not path.is_file():
         raise BenchError(f"{path} does not exist: cargo build --release, or set HOWDAH=/path/to/howdah")
     return path
+
+
+def _application(php, processes, environment):
+    application = {
+        "type": f"php {php.version}",
+        "options": {"file": str(php.ini_file)},
+        "processes": processes,
+        "environment": environment,
+    }
+    if php.user:
+        application["user"] = application["group"] = php.user
+    return application
 
 
 def _target(site):

@@ -17,6 +17,8 @@ class Site:
     name: str
     root: Path
     front_controller: str | None = None
+    # The folder of worker.php, the script of worker mode, if that is not the root.
+    worker_folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -80,4 +82,4 @@ def write_site(run_dir, mariadb=None):
 
 
 def symfony_site():
-    return Site("symfony", SYMFONY / "public", "index.php")
+    return Site("symfony", SYMFONY / "public", "index.php", worker_folder=SYMFONY)

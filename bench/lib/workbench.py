@@ -16,13 +16,13 @@ from pathlib import Path
 
 from lib import pages, php_config, process_tree
 from lib.backends import MariaDb, Redis
-from lib.howdah import Howdah
+from lib.howdah import Howdah, HowdahWorkerMode
 from lib.nginx_fpm import NginxFpm
 from lib.unit import Unit
 
 SERVERS = {"nginx-fpm": NginxFpm, "howdah": Howdah}
-# Servers that no package of Debian has: only the benchmarks that name them use them.
-PEERS = {"unit": Unit}
+# Only the benchmarks that name them use them: worker mode, and a server that no package of Debian has.
+PEERS = {"howdah-worker": HowdahWorkerMode, "unit": Unit}
 
 
 class Workbench:
