@@ -1,4 +1,4 @@
-"""What an operator does with an application works in worker mode as in classic mode."""
+"""Commands and limits of an operator have the same effects in worker mode as in classic mode."""
 
 import json
 import re

@@ -237,6 +237,7 @@ static void stop_modules(void)
 static int begin_request(const struct howdah_request *request)
 {
 	volatile int has_begun = 0;
+	zval error_handler_of_boot;
 
 	phase = BEGINS_REQUEST;
 	howdah_exchange_begin(request, 1);
@@ -244,6 +245,12 @@ static int begin_request(const struct howdah_request *request)
 	EG(exit_status) = 0;
 	/* exit() in a shutdown function is a bailout. */
 	CG(unclean_shutdown) = 0;
+	/*
+	 * PHP warns when it cannot take a body or variables whole (post_max_size, max_input_vars). In classic mode no error
+	 * handler exists then, and the application rejects the request itself. Error handlers of frameworks throw.
+	 */
+	ZVAL_COPY_VALUE(&error_handler_of_boot, &EG(user_error_handler));
+	ZVAL_UNDEF(&EG(user_error_handler));
 	zend_try {
 		start_output();
 		sapi_activate();
@@ -257,6 +264,7 @@ static int begin_request(const struct howdah_request *request)
 		set_time_limit_of_request();
 		has_begun = 1;
 	} zend_end_try();
+	ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler_of_boot);
 	if (!has_begun && !howdah_exchange_lost_its_body()) {
 		zend_bailout();
 	}
