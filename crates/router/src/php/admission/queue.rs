@@ -56,7 +56,7 @@ struct Standing {
     finished: u64,
     /// How many requests were finished per second in the last windows.
     rates: VecDeque<f64>,
-    /// For how many windows in sequence the queue has been long and has grown.
+    /// For how many windows in sequence the queue has grown.
     growing: u32,
 }
 
@@ -222,9 +222,9 @@ impl Queue {
         standing.next(finished, waiting, now);
         let rate = standing.rate();
         let is_long = rate.is_some_and(|rate| waiting as f64 > rate * long);
-        standing.growing = if is_long && has_grown { standing.growing + 1 } else { 0 };
+        standing.growing = if has_grown { standing.growing + 1 } else { 0 };
         match &mut self.overload {
-            None if standing.growing >= self.lasting => {
+            None if is_long && standing.growing >= self.lasting => {
                 self.overload = Some(Overload::new(coming - finished, now));
                 Some(OverloadEvent::Overloaded { per_second: finished })
             }

@@ -355,3 +355,19 @@ fn only_a_growing_queue_is_an_overload() {
     assert_eq!(queue.enqueue(arrival(1100)), Verdict::Reject(TooBusy { retry_after: 11 }));
     assert_eq!(queue.longest_wait(TIMEOUT), TIMEOUT / BOUND);
 }
+
+#[test]
+fn the_growth_before_the_queue_is_long_counts() {
+    let start = Instant::now();
+    let mut queue = Queue::new(TIMEOUT);
+    let arrival = |waiting| Arrival { waiting, workers: 1 };
+    queue.measure(1, start);
+    // A hundred requests are finished per second, and three hundred come. The queue is long after two seconds.
+    for second in 1..=4 {
+        let waiting = u64::from(second) * 200;
+        assert_eq!(queue.enqueue(arrival(waiting)), Verdict::Admit(TIMEOUT), "after {second} s");
+        queue.finished(100);
+        queue.measure(waiting, start + second * WINDOW);
+    }
+    assert!(matches!(queue.enqueue(arrival(800)), Verdict::Reject(_)), "a longer queue would only delay all requests");
+}
