@@ -33,7 +33,7 @@ pub struct Configuration {
     pub listeners: Vec<Listener>,
     /// The routes to which listeners and steps pass requests.
     pub routes: Routes,
-    /// The PHP applications by name.
+    /// The applications by name.
     pub applications: BTreeMap<String, Application>,
     /// Groups of servers by name.
     pub upstreams: BTreeMap<String, Upstream>,

@@ -44,9 +44,13 @@ mod tls;
 
 pub use address::{Address, Endpoint};
 pub use application::Application;
+pub use application::http::HttpApplication;
+pub use application::http::address::HttpAddress;
+pub use application::http::command::{AddressVariable, HttpCommand};
 pub use application::isolation::{Automount, Cgroup, CgroupBase, IdRange, Isolation, Namespaces};
 pub use application::limits::Limits;
 pub use application::php::{PhpOptions, PhpVersion};
+pub use application::php_application::PhpApplication;
 pub use application::processes::Processes;
 pub use application::reload::Reload;
 pub use application::retry::Retry;

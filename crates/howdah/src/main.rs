@@ -1,4 +1,5 @@
-//! `howdah`: the command line, and the supervisor and the router, which run the same executable under other titles.
+//! `howdah`: the command line, and the supervisor, the router and the launcher of HTTP applications, which run the same
+//! executable under other titles.
 //!
 //! - [`command_line`]: assembles the commands and reads the arguments
 //! - [`commands`]: one module for each command: its options and what it does
@@ -34,6 +35,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let title = std::env::args_os().next().unwrap_or_default();
     let is_router = title == OsStr::new(howdah_supervisor::ROUTER_TITLE);
+    if title == OsStr::new(howdah_supervisor::LAUNCHER_TITLE) {
+        return howdah_supervisor::launcher::main();
+    }
     let is_supervisor = title == OsStr::new(howdah_supervisor::SUPERVISOR_TITLE);
     let _diagnostics =
         diagnostics::start(if is_router || is_supervisor { Writing::Background } else { Writing::Direct });

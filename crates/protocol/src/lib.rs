@@ -8,6 +8,7 @@
 //! - [`router_messages`]: the messages between the supervisor and the router
 //! - [`confinement`], [`generation_paths`], [`identity`], [`process_end`], [`warm_up`]: what these messages contain
 //! - [`inherited`], [`parent_death`]: the first steps of a child: its descriptors, and its death with the supervisor
+//! - [`launch`]: the order to start a program that is not howdah's own
 //! - [`log_format`]: text or JSON
 //! - [`refused_descriptors`]: sockets whose peers cannot attach descriptors
 //! - [`test_time`]: shorter timeouts in end-to-end tests
@@ -21,6 +22,7 @@ pub mod control_socket;
 pub mod generation_paths;
 pub mod identity;
 pub mod inherited;
+pub mod launch;
 pub mod log_format;
 pub mod parent_death;
 pub mod process_end;

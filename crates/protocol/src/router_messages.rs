@@ -13,6 +13,17 @@ pub enum ToRouter {
     /// Prepare a generation that a configuration will name. Descriptors: its channel's memory, the text of its
     /// [`GenerationPaths`](crate::generation_paths::GenerationPaths), then one eventfd for each thread.
     AddGeneration(GenerationBoot),
+    /// Prepare the generation of an HTTP application, which a configuration will name.
+    AddHttpGeneration(HttpGenerationBoot),
+    /// Whether a process of an HTTP application gets requests.
+    HttpProcess {
+        /// The generation it belongs to.
+        generation: u64,
+        /// Its index.
+        index: u16,
+        /// Whether it gets requests.
+        is_ready: bool,
+    },
     /// Send these requests to a generation that no configuration names yet: [`FromRouter::WarmUpEnded`]. Descriptors: the
     /// text of the requests, an array of [`WarmUpRequest`](crate::warm_up::WarmUpRequest)s.
     WarmUp {
@@ -97,6 +108,15 @@ pub struct GenerationBoot {
     pub server_software: Option<String>,
     /// Whether the file of the application's `stderr` is the last descriptor.
     pub has_log: bool,
+}
+
+/// A generation of an HTTP application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpGenerationBoot {
+    /// Its number, unique for the life of the supervisor.
+    pub id: u64,
+    /// The address of each process, and whether it gets requests.
+    pub processes: Vec<(String, bool)>,
 }
 
 /// A configuration, without its text.

@@ -15,6 +15,7 @@
 //! - `plan`: checks an application against this machine, on a thread of its own
 //! - `policy`: decisions over numbers and times: how many workers, when to start one again, how long to wait. Pure
 //! - `store`: the configuration and the certificates, on disk
+//! - `launcher`: another process: it becomes a program that is not howdah's own
 //! - `os`: processes, sockets, files, accounts and control groups. No decisions
 //!
 //! An error before everything runs ends the supervisor with one line. After that only a signal ends it: children that die
@@ -27,6 +28,7 @@ mod boot;
 mod control;
 mod event_loop;
 mod generation;
+pub mod launcher;
 mod os;
 mod plan;
 mod policy;
@@ -40,7 +42,7 @@ pub use howdah_protocol::log_format::LogFormat;
 pub use boot::start::{SUPERVISOR_TITLE, Start};
 pub use control::warnings::CONFIGURATION_WARNINGS;
 pub use os::files::logs;
-pub use os::processes::spawn::ROUTER_TITLE;
+pub use os::processes::spawn::{LAUNCHER_TITLE, ROUTER_TITLE};
 pub use os::{identity, system_error};
 pub use plan::php;
 

@@ -145,7 +145,7 @@ fn read_map(node: &Node<'_>) -> Result<Vec<IdRange>, Error> {
 // === impl Cgroup ===
 
 impl Cgroup {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let path = node.object(&CGROUP_OPTIONS)?.require("path", "the path of the control group")?;
         let text = path.nonempty_string()?;
         let names: Vec<&str> = text.split('/').filter(|name| !matches!(*name, "" | ".")).collect();

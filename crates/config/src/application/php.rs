@@ -122,11 +122,11 @@ pub(crate) fn read_type(node: &Node<'_>) -> Result<Option<PhpVersion>, Error> {
     }
     let letters = text.split(|c: char| !c.is_ascii_alphabetic() && c != '-').next().unwrap_or_default();
     if OTHER_LANGUAGES.contains(&letters) {
-        let advice = "howdah runs PHP only; remove it here, run it on a server of its language, \
-                      and pass its requests there with \"proxy\"";
+        let advice = "howdah runs PHP, and programs that are HTTP servers; write \"type\": \"http\" with a \
+                      \"command\", or run it elsewhere and pass its requests there with \"proxy\"";
         return Err(node.error(format_args!("{} is not PHP; {advice}", quoted(&text))));
     }
-    let advice = similar_type(&text).unwrap_or_else(|| "write \"php\" or \"php 8.2\"".to_owned());
+    let advice = similar_type(&text).unwrap_or_else(|| "write \"php\", \"php 8.2\" or \"http\"".to_owned());
     Err(node.error(format_args!("{} is not a type of application; {advice}", quoted(&text))))
 }
 
@@ -183,20 +183,20 @@ mod tests {
     #[test]
     fn another_type_is_rejected_with_advice() {
         let cases = [
-            ("python 3.11", "\"python 3.11\" is not PHP; howdah runs PHP only; remove it here, run it on a server"),
-            ("python3.11", "\"python3.11\" is not PHP; howdah runs PHP only"),
+            ("python 3.11", "\"python 3.11\" is not PHP; howdah runs PHP, and programs that are HTTP servers; write"),
+            ("python3.11", "\"python3.11\" is not PHP; howdah runs PHP, and programs"),
             ("go", "\"go\" is not PHP"),
             ("wasm-wasi-component", "is not PHP"),
             ("PHP", "\"PHP\" is not a type of application; write \"php\""),
             ("php8.2", "\"php8.2\" is not a type of application; write \"php 8.2\""),
             ("php 8.2.1.1", "write \"php 8.2\""),
             ("php 8.2.", "write \"php 8.2\""),
-            ("php 8.", "write \"php\" or \"php 8.2\""),
-            ("php 08.2", "write \"php\" or \"php 8.2\""),
-            ("php +8", "write \"php\" or \"php 8.2\""),
-            ("php 256", "write \"php\" or \"php 8.2\""),
-            ("cobol", "write \"php\" or \"php 8.2\""),
-            ("", "write \"php\" or \"php 8.2\""),
+            ("php 8.", "write \"php\", \"php 8.2\" or \"http\""),
+            ("php 08.2", "write \"php\", \"php 8.2\" or \"http\""),
+            ("php +8", "write \"php\", \"php 8.2\" or \"http\""),
+            ("php 256", "write \"php\", \"php 8.2\" or \"http\""),
+            ("cobol", "write \"php\", \"php 8.2\" or \"http\""),
+            ("", "write \"php\", \"php 8.2\" or \"http\""),
         ];
         for (text, expected) in cases {
             let error = read(&format!("\"{text}\""), read_type).expect_err(text);

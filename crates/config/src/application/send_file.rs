@@ -107,7 +107,8 @@ mod tests {
     fn read(json: &str) -> Result<SendFile, String> {
         let text = format!(r#"{{"applications": {{"x": {{"type": "php", "root": "/srv", "send_file": {json}}}}}}}"#);
         let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-        Ok(configuration.applications.remove("x").expect("application").send_file)
+        let application = configuration.applications.remove("x").expect("application");
+        Ok(application.as_php().expect("a PHP application").send_file.clone())
     }
 
     #[test]

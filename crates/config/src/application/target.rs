@@ -85,12 +85,15 @@ fn read_script(node: &Node<'_>) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Application, Configuration};
+    use crate::{Application, Configuration, PhpApplication};
 
-    fn parse(options: &str) -> Result<Application, String> {
+    fn parse(options: &str) -> Result<PhpApplication, String> {
         let text = format!(r#"{{"applications": {{"x": {{"type": "php", {options}}}}}}}"#);
         let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-        Ok(configuration.applications.remove("x").expect("application"))
+        match configuration.applications.remove("x") {
+            Some(Application::Php(application)) => Ok(*application),
+            other => panic!("no PHP application: {other:?}"),
+        }
     }
 
     fn target(script: Option<&str>, index: &str, front_controller: Option<&str>) -> ScriptTarget {

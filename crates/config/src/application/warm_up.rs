@@ -148,7 +148,8 @@ mod tests {
     fn parse(targets: &str, warm_up: &str) -> Result<Vec<WarmUp>, String> {
         let text = format!(r#"{{"applications": {{"x": {{"type": "php", {targets}, "warm_up": {warm_up}}}}}}}"#);
         let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-        Ok(configuration.applications.remove("x").expect("application").warm_up)
+        let application = configuration.applications.remove("x").expect("application");
+        Ok(application.as_php().expect("a PHP application").warm_up.clone())
     }
 
     #[test]

@@ -32,12 +32,15 @@ impl WorkerMode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Application, Configuration};
+    use crate::{Application, Configuration, PhpApplication};
 
-    fn parse(options: &str) -> Result<Application, String> {
+    fn parse(options: &str) -> Result<PhpApplication, String> {
         let text = format!(r#"{{"applications": {{"x": {{"type": "php", "root": "/srv/shop", {options}}}}}}}"#);
         let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-        Ok(configuration.applications.remove("x").expect("application"))
+        match configuration.applications.remove("x") {
+            Some(Application::Php(application)) => Ok(*application),
+            other => panic!("no PHP application: {other:?}"),
+        }
     }
 
     #[test]

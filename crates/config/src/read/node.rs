@@ -77,6 +77,11 @@ impl<'a> Node<'a> {
         matches!(self.value, JsonValue::String(_))
     }
 
+    /// Whether it is this string.
+    pub fn is_string_of(&self, text: &str) -> bool {
+        matches!(self.value, JsonValue::String(string) if string == text)
+    }
+
     pub fn is_null(&self) -> bool {
         matches!(self.value, JsonValue::Null)
     }

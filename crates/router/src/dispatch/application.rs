@@ -1,14 +1,16 @@
-//! The action that runs an application: its script is found, and PHP runs it.
+//! The action that runs an application: its script is found, and PHP runs it; or a process of it answers over HTTP.
 
 use crate::dispatch::view::View;
 use crate::php::script::{Resolved, find_script};
 use crate::php::{self, PhpBody, ScriptCall};
+use crate::proxy::ProxyTarget;
 use crate::report::OncePerMinute;
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::LogContext;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::redirect::{folder_location, redirect};
+use howdah_config::Application;
 use howdah_protocol::generation_paths::TargetPaths;
 use http::StatusCode;
 use std::ffi::OsStr;
@@ -34,7 +36,8 @@ pub async fn run(
     name: &str,
     target: Option<&str>,
 ) -> Answer<PhpBody> {
-    let application = view.configuration().applications.get(name).ok_or(Failure::NotFound)?;
+    let application = view.configuration().applications.get(name).and_then(Application::as_php);
+    let application = application.ok_or(Failure::NotFound)?;
     // The supervisor tries again to start an application that does not start.
     let port = view.ports.get(name).ok_or(Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER })?;
     LogContext::set_application(Rc::clone(&port.application));
@@ -61,6 +64,20 @@ pub async fn run(
     let http = &view.configuration().settings.http;
     let call = ScriptCall { script: &script, root: &target.root, retry: application.retry, http };
     php::run(port, subject, body, call).await
+}
+
+/// The processes of the HTTP application with this name; `None` if it is of another type.
+///
+/// # Errors
+/// 503 if it does not start.
+pub fn http_target<'v>(view: &'v View, name: &str) -> Option<Result<ProxyTarget<'v>, Failure>> {
+    let application = view.configuration().applications.get(name).and_then(Application::as_http)?;
+    let generation = view.http_generation(name);
+    let generation = generation.ok_or(Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER });
+    Some(generation.map(|generation| {
+        LogContext::set_application(Rc::from(name));
+        ProxyTarget::Application(generation, &application.proxy)
+    }))
 }
 
 /// The file that would have answered this path: the script that it names, or the index of the folder.

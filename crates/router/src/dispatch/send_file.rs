@@ -15,7 +15,7 @@ use crate::response::failure::{Answer, Failure};
 use crate::response::header_case;
 use crate::response::not_modified::NotModified;
 use crate::static_files::{self, FileBody, ShareOutcome, ShareRequest, StaticFiles};
-use howdah_config::{SendFile, SentFile};
+use howdah_config::{Application, SendFile, SentFile};
 use http::header::{
     ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
 };
@@ -47,7 +47,7 @@ pub async fn apply(
     response: Response<PhpBody>,
 ) -> Answer<ActionBody> {
     let configuration = view.configuration();
-    let folders = configuration.applications.get(application).map(|application| &application.send_file);
+    let folders = configuration.applications.get(application).and_then(Application::as_php).map(|php| &php.send_file);
     let Some(folders) = folders.filter(|folders| !folders.is_empty()) else { return Ok(response.map(ActionBody::Php)) };
     let headers = response.headers();
     let Some(named) = headers.get(X_ACCEL_REDIRECT).or_else(|| headers.get(X_SENDFILE)) else {

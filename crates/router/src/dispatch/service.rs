@@ -146,7 +146,14 @@ async fn dispatch(
     body: IncomingBody,
 ) -> Answer<ResponseBody<ActionBody>> {
     let routed = routing::choose(dispatcher, view, clock, subject).await?;
-    let mut response = match routed.action {
+    let action = match routed.action {
+        ChosenAction::Application(name, target) => match application::http_target(view, &name) {
+            Some(processes) => ChosenAction::Proxy(processes?),
+            None => ChosenAction::Application(name, target),
+        },
+        action => action,
+    };
+    let mut response = match action {
         ChosenAction::Application(name, target) => {
             let response = application::run(view, subject, body, &name, target.as_deref()).await?;
             let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;

@@ -3,7 +3,7 @@
 use crate::access::{ConnectionLimits, RateLimits, UserFiles};
 use crate::dispatch::pins::Pins;
 use crate::php::SharedGeneration;
-use crate::proxy::{HealthStates, TlsBySettings};
+use crate::proxy::{HealthStates, HttpGeneration, TlsBySettings};
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_config::Configuration;
 use rustls::ServerConfig;
@@ -26,8 +26,10 @@ pub struct Snapshot {
     pub upstream_health: HealthStates,
     /// Where links led when these generations were planned.
     pub pins: Pins,
-    /// The generation of each application.
+    /// The generation of each PHP application.
     pub generations: BTreeMap<String, Arc<SharedGeneration>>,
+    /// The generation of each HTTP application.
+    pub http_generations: BTreeMap<String, Arc<HttpGeneration>>,
     /// How many requests the clients have sent to actions with a limit.
     pub rate_limits: RateLimits,
     /// How many requests of clients are being answered by actions with a limit.

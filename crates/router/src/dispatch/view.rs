@@ -8,7 +8,7 @@ use crate::access::{ConnectionLimits, RateLimits, UserFiles};
 use crate::dispatch::pins::Pins;
 use crate::dispatch::snapshot::Snapshot;
 use crate::php::GenerationPort;
-use crate::proxy::Balancer;
+use crate::proxy::{Balancer, HttpGeneration};
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_config::{Configuration, Listener, ProxySettings, Upstream};
 use rustls::ClientConfig;
@@ -54,6 +54,11 @@ impl View {
     /// The configuration.
     pub fn configuration(&self) -> &Configuration {
         &self.snapshot.configuration
+    }
+
+    /// The generation of an HTTP application; `None` if it does not start.
+    pub fn http_generation(&self, application: &str) -> Option<&Arc<HttpGeneration>> {
+        self.snapshot.http_generations.get(application)
     }
 
     /// Where the links of its shares lead.

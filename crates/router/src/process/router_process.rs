@@ -15,7 +15,7 @@ use crate::panics::{AbortOnPanic, inject, write_last_lines};
 use crate::php::{SharedGeneration, WarmUpOrder};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
-use crate::proxy::{HealthStates, UpstreamTlsConfigs};
+use crate::proxy::{HealthStates, HttpGeneration, UpstreamTlsConfigs};
 use crate::report::SupervisorLink;
 use crate::request::application_log::ApplicationLog;
 use crate::response::error_pages::LoadedErrorPages;
@@ -56,6 +56,9 @@ struct RouterProcess {
     arriving: BTreeMap<u64, Arc<SharedGeneration>>,
     /// All generations that are in use.
     generations: Vec<Weak<SharedGeneration>>,
+    /// The same of HTTP applications.
+    http_arriving: BTreeMap<u64, Arc<HttpGeneration>>,
+    http_generations: Vec<Weak<HttpGeneration>>,
 }
 
 type Descriptors = std::vec::IntoIter<OwnedFd>;
@@ -140,6 +143,8 @@ impl RouterProcess {
             has_configuration: false,
             arriving: BTreeMap::new(),
             generations: Vec::new(),
+            http_arriving: BTreeMap::new(),
+            http_generations: Vec::new(),
         })
     }
 
@@ -149,9 +154,19 @@ impl RouterProcess {
             ToRouter::AddListener { id } => {
                 self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
             }
+            ToRouter::AddHttpGeneration(boot) => {
+                let generation = Arc::new(HttpGeneration::new(&boot, &self.supervisor)?);
+                self.http_generations.push(Arc::downgrade(&generation));
+                self.http_arriving.insert(generation.id, generation);
+            }
+            ToRouter::HttpProcess { generation, index, is_ready } => {
+                let known = self.each_http_generation().filter(|known| known.id == generation);
+                known.for_each(|known| known.set_ready(index, is_ready));
+            }
             ToRouter::WarmUp { generation } => self.warm_up(generation, descriptors)?,
             ToRouter::DropGeneration { generation } => {
                 self.arriving.remove(&generation);
+                self.http_arriving.remove(&generation);
                 self.send_to_all(|| ThreadCommand::Forget(generation));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
@@ -277,8 +292,12 @@ impl RouterProcess {
         };
         let tls = new.listeners.iter().zip(tls).filter_map(|(id, config)| Some((*id, config?))).collect();
         self.listeners.retain(|id, _| new.listeners.contains(id));
-        let mut generations = BTreeMap::new();
+        let (mut generations, mut http_generations) = (BTreeMap::new(), BTreeMap::new());
         for (application, id) in &new.generations {
+            if let Some(known) = self.each_http_generation().find(|generation| generation.id == *id) {
+                http_generations.insert(application.clone(), known);
+                continue;
+            }
             let known = self.each_generation().find(|generation| generation.id == *id);
             let known = known.ok_or_else(|| io::Error::other(format!("generation {id} is not known")))?;
             generations.insert(application.clone(), known);
@@ -293,6 +312,7 @@ impl RouterProcess {
                 upstream_health: self.upstream_health.clone(),
                 pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.paths))),
                 generations,
+                http_generations,
                 rate_limits: RateLimits::default(),
                 connection_limits: ConnectionLimits::default(),
                 user_files,
@@ -310,6 +330,8 @@ impl RouterProcess {
         }
         self.arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
         self.generations.retain(|generation| generation.strong_count() > 0);
+        self.http_arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
+        self.http_generations.retain(|generation| generation.strong_count() > 0);
         Ok(())
     }
 
@@ -321,7 +343,15 @@ impl RouterProcess {
             report.requests_waiting.insert(generation.id, generation.waiting_requests());
             report.requests_rejected.insert(generation.id, generation.rejected_requests());
         }
+        for generation in self.each_http_generation() {
+            report.requests_active.insert(generation.id, generation.active_requests());
+            report.requests_waiting.insert(generation.id, generation.waiting_requests());
+        }
         report
+    }
+
+    fn each_http_generation(&self) -> impl Iterator<Item = Arc<HttpGeneration>> {
+        self.http_generations.iter().filter_map(Weak::upgrade)
     }
 
     fn each_generation(&self) -> impl Iterator<Item = Arc<SharedGeneration>> {

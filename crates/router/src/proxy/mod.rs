@@ -1,7 +1,8 @@
-//! Requests that other HTTP servers answer: the action `proxy`, and `upstreams`.
+//! Requests that other HTTP servers answer: the action `proxy`, `upstreams`, and applications of the type `http`.
 //!
 //! - `mod`: a request's way through servers and connections; the client's answer when there is no response
 //! - `balance`: which server of an upstream is next; `retry`: which requests may be sent twice
+//! - `application`: the processes of an HTTP application
 //! - `connection`: connections; `tls`: encrypted ones; `health`: which servers of upstreams get requests
 //! - `head`: which parts of a message's head are passed on, and how it is framed
 //! - `exchange`, `request_body`, `response_body`, `timeout`: one request on one connection, streamed both ways
@@ -11,6 +12,7 @@
 //! logged with one line that names the server. If a response breaks off later, the client's connection is closed. Errors
 //! of the client's body are answered 400, 408 or 413.
 
+mod application;
 mod balance;
 mod connection;
 mod exchange;
@@ -25,6 +27,7 @@ mod tls;
 #[cfg(test)]
 mod tests;
 
+pub use application::HttpGeneration;
 pub use balance::Balancer;
 pub use health::checks::HealthChecks;
 pub use health::states::HealthStates;
@@ -35,6 +38,7 @@ pub use tls::{TlsBySettings, UpstreamTlsConfigs};
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
+use application::ProcessRequest;
 use connection::pool::{ConnectionPool, UpstreamConnection};
 use exchange::{ExchangeError, exchange};
 use head::Outgoing;
@@ -51,8 +55,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tls::handshake::ServerTls;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// A thread's connections to other servers.
 #[derive(Default)]
@@ -68,6 +73,8 @@ pub enum ProxyTarget<'a> {
     Server(&'a Endpoint, &'a ProxySettings, Option<&'a Arc<ClientConfig>>),
     /// One of the servers of an upstream.
     Upstream(&'a Balancer),
+    /// One of the processes of an HTTP application.
+    Application(&'a Arc<HttpGeneration>, &'a ProxySettings),
 }
 
 /// The servers to which a request may still be sent.
@@ -75,7 +82,15 @@ struct Candidates<'a> {
     proxy: &'a Proxy,
     to: ProxyTarget<'a>,
     tried: Vec<usize>,
+    /// The request of the last process, in an HTTP application.
+    assigned: Option<ProcessRequest>,
 }
+
+/// The pause before another connection to the processes of an application that accepted none: the supervisor reports a
+/// death soon.
+const DEATH_PAUSE: Duration = Duration::from_millis(10);
+/// `Retry-After` of an application that has no process, in seconds.
+const NO_PROCESS_RETRY_AFTER: u32 = 5;
 
 // === impl Proxy ===
 
@@ -110,14 +125,20 @@ impl Proxy {
 
     async fn answer(&self, to: ProxyTarget<'_>, outgoing: &Outgoing<'_>) -> Answer<UpstreamBody> {
         let retry = RetryPolicy::new(&outgoing.request.method, outgoing.body.exists());
-        let mut candidates = Candidates { proxy: self, to, tried: Vec::new() };
-        let mut pool = candidates.next().ok_or(Failure::BadGateway)?;
+        let mut candidates = Candidates { proxy: self, to, tried: Vec::new(), assigned: None };
+        // A process of an application may be started again meanwhile.
+        let deadline = Instant::now() + outgoing.settings.connect_timeout;
+        let mut pool = match candidates.next() {
+            Some(pool) => pool,
+            None => candidates.next_when_ready(deadline).await.ok_or_else(|| candidates.nothing_left())?,
+        };
         let mut was_sent = false;
         loop {
             let began = Instant::now();
             let error = match send(&pool, outgoing, retry).await {
-                Ok(response) => {
+                Ok(mut response) => {
                     candidates.succeeded(began);
+                    response.body_mut().hold(candidates.assigned.take());
                     return Ok(response);
                 }
                 Err(ExchangeError::Client(failure)) => return Err(failure),
@@ -136,7 +157,11 @@ impl Proxy {
             };
             let upstream = pool.endpoint.clone();
             let reason = error.to_string();
-            let Some(next) = tries_next.then(|| candidates.next()).flatten() else {
+            let mut next = tries_next.then(|| candidates.next()).flatten();
+            if next.is_none() && matches!(error, ExchangeError::Unconnected(_) | ExchangeError::Unsent) {
+                next = candidates.next_when_restarted(deadline).await;
+            }
+            let Some(next) = next else {
                 let failure = error.failure();
                 let status = failure.status().as_u16();
                 tracing::error!(%upstream, reason, status, "cannot forward a request");
@@ -220,7 +245,7 @@ async fn respond(
 impl<'a> ProxyTarget<'a> {
     fn settings(&self) -> &'a ProxySettings {
         match self {
-            ProxyTarget::Server(_, settings, _) => settings,
+            ProxyTarget::Server(_, settings, _) | ProxyTarget::Application(_, settings) => settings,
             ProxyTarget::Upstream(balancer) => &balancer.settings,
         }
     }
@@ -243,8 +268,50 @@ impl Candidates<'_> {
                 self.tried.push(server);
                 (balancer.endpoint(server), &balancer.settings, balancer.tls.as_ref())
             }
+            ProxyTarget::Application(generation, _) => {
+                // Before the next one is chosen, because it counts as a request of its process.
+                self.assigned = None;
+                return generation.assign(&self.tried).map(|request| self.assign(request));
+            }
         };
         Some(self.proxy.pool(endpoint, ServerTls::of(endpoint, settings, tls)))
+    }
+
+    fn assign(&mut self, request: ProcessRequest) -> Rc<ConnectionPool> {
+        self.tried.push(request.process());
+        let pool = self.proxy.pool(request.endpoint(), None);
+        self.assigned = Some(request);
+        pool
+    }
+
+    /// The next process of an application, when one is ready; `None` for others, and after the deadline.
+    async fn next_when_ready(&mut self, deadline: Instant) -> Option<Rc<ConnectionPool>> {
+        let ProxyTarget::Application(generation, _) = self.to else { return None };
+        self.tried.clear();
+        let request = timeout_at(deadline, generation.assign_when_ready()).await.ok()?;
+        Some(self.assign(request))
+    }
+
+    /// The same after no process has accepted a connection: the only one has probably died.
+    async fn next_when_restarted(&mut self, deadline: Instant) -> Option<Rc<ConnectionPool>> {
+        let is_application = matches!(self.to, ProxyTarget::Application(..));
+        if !is_application || Instant::now() + DEATH_PAUSE >= deadline {
+            return None;
+        }
+        self.assigned = None;
+        sleep(DEATH_PAUSE).await;
+        self.next_when_ready(deadline).await
+    }
+
+    /// The failure of a request to which no server could be given.
+    fn nothing_left(&self) -> Failure {
+        match self.to {
+            ProxyTarget::Application(..) => {
+                tracing::error!("no process of the application is ready: answered 503; the log has their deaths");
+                Failure::Unavailable { retry_after: NO_PROCESS_RETRY_AFTER }
+            }
+            _ => Failure::BadGateway,
+        }
     }
 
     /// The last one has answered a request that began at this time.

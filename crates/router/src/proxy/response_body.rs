@@ -4,6 +4,7 @@
 //! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped. Bytes
 //! that came together with the head are read before the client gets the head: if they are broken, the answer is 502.
 
+use crate::proxy::application::ProcessRequest;
 use crate::proxy::connection::pool::{ConnectionPool, UpstreamConnection};
 use crate::proxy::request_body::ClientBody;
 use crate::proxy::timeout::WaitTimeout;
@@ -37,9 +38,20 @@ pub struct UpstreamStream {
     timeout: WaitTimeout,
     /// The bytes that came together with the head.
     first: Option<Bytes>,
+    /// The request of a process of an HTTP application: its generation is in use until the end of the response.
+    request_of_process: Option<ProcessRequest>,
 }
 
 // === impl UpstreamBody ===
+
+impl UpstreamBody {
+    /// Ends the request of a process together with the response. A tunnel does not keep a process from its end.
+    pub fn hold(&mut self, request: Option<ProcessRequest>) {
+        if let UpstreamBody::Stream(stream) = self {
+            stream.request_of_process = request;
+        }
+    }
+}
 
 impl Body for UpstreamBody {
     type Data = Bytes;
@@ -88,7 +100,15 @@ impl UpstreamStream {
         limit: Duration,
     ) -> UpstreamStream {
         let timeout = WaitTimeout::new(limit);
-        UpstreamStream { incoming, connection: Some(connection), pool, request, timeout, first: None }
+        UpstreamStream {
+            incoming,
+            connection: Some(connection),
+            pool,
+            request,
+            timeout,
+            first: None,
+            request_of_process: None,
+        }
     }
 
     /// Reads the part of a body without a length that came together with the head, without waiting for more: the client

@@ -1,11 +1,11 @@
-//! `GET /status/applications/NAME/processes`: what each worker of an application does, for `howdah top`.
+//! `GET /status/applications/NAME/processes`: what each process of an application does, for `howdah top`.
 
 use crate::control::Control;
-use crate::generation::worker_report::WorkerReport;
+use crate::generation::process_report::ProcessReport;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The workers of an application, including those of its former generations while they drain.
+/// The processes of an application, including those of its former generations while they drain.
 pub fn of(name: &str, control: &mut Control) -> Value {
     let now = Instant::now();
     let served = control.served().generations.get(name).copied();
@@ -13,13 +13,13 @@ pub fn of(name: &str, control: &mut Control) -> Value {
     generations
         .flat_map(|generation| {
             let drains = Some(generation.id()) != served;
-            generation.worker_reports(drains, now)
+            generation.process_reports(drains, now)
         })
         .map(describe)
         .collect()
 }
 
-fn describe(report: WorkerReport) -> Value {
+fn describe(report: ProcessReport) -> Value {
     json!({
         "pid": report.pid,
         "state": report.state.name(),

@@ -5,7 +5,7 @@ use crate::api::answer::no_such_application;
 use crate::api::reply::{NOT_PROFILED, Reply};
 use crate::api::request::ControlRequest;
 use crate::control::Control;
-use crate::generation::profile::ProfileOutcome;
+use crate::generation::php::profile::ProfileOutcome;
 use howdah_channel::sampling::MAX_RATE;
 use howdah_config::{Refusal, answer};
 use serde_json::Value;
@@ -48,7 +48,9 @@ fn try_begin(
         .runtime
         .generations
         .get_mut(id)
-        .ok_or_else(|| Refusal::new(500, NOT_PROFILED, "it stopped or was restarted meanwhile; try again"))?;
+        .ok_or_else(|| Refusal::new(500, NOT_PROFILED, "it stopped or was restarted meanwhile; try again"))?
+        .as_php_mut()
+        .ok_or_else(|| Refusal::new(404, NOT_PROFILED, format!("{name:?} is not a PHP application")))?;
     if let Some(left) = generation.profile_time_left(now) {
         let detail = format!("another client profiles {name:?} already; try again in {} s", left.as_secs() + 1);
         return Err(Refusal::new(409, NOT_PROFILED, detail));

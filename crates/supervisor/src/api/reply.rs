@@ -2,7 +2,7 @@
 
 use crate::api::answer::ApiAnswer;
 use crate::control::change_request::ChangeOutcome;
-use crate::generation::profile::ProfileOutcome;
+use crate::generation::php::profile::ProfileOutcome;
 use howdah_config::{Refusal, answer};
 use tokio::sync::oneshot;
 

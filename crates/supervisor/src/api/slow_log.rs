@@ -13,7 +13,11 @@ use tokio::sync::oneshot;
 /// If the application has none, or no thread can be started.
 pub fn get(name: &str, control: &Control) -> Result<Reply, Refusal> {
     let generation = control.served_generation(name).ok_or_else(|| no_such_application(name))?;
-    let log = generation.slow_log().ok_or_else(|| {
+    let php = generation.as_php().ok_or_else(|| {
+        let detail = format!("{name:?} is not a PHP application, and has no slow log");
+        Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
+    })?;
+    let log = php.slow_log().ok_or_else(|| {
         let detail = format!(
             "applications/{name}/slow_log is not set; to log requests that take longer than one second, set it to \
              {{\"threshold\": 1}}"

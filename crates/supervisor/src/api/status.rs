@@ -2,6 +2,7 @@
 
 use crate::control::Control;
 use crate::generation::Generation;
+use crate::generation::php::PhpGeneration;
 use crate::plan::php::{self, Php};
 use crate::policy::sizing::Reason;
 use howdah_config::{Configuration, UpstreamServer};
@@ -137,7 +138,12 @@ pub fn of(control: &Control) -> Status {
         let active = load.requests_active.get(id).copied().unwrap_or_default();
         let (running, starting) = generation.process_counts();
         let idle = running.saturating_sub(usize::try_from(active).unwrap_or(usize::MAX));
-        let processes = ProcessesStatus { running, starting, idle, auto: generation.reason().map(Auto::from) };
+        let processes = ProcessesStatus {
+            running,
+            starting,
+            idle,
+            auto: generation.as_php().and_then(PhpGeneration::reason).map(Auto::from),
+        };
         let of_router = |numbers: &BTreeMap<u64, u64>| numbers.get(id).copied().unwrap_or_default();
         let (waiting, refused) = (of_router(&load.requests_waiting), of_router(&load.requests_rejected));
         applications.insert(
@@ -193,7 +199,12 @@ fn upstreams(configuration: &Configuration, load: &RouterLoad) -> BTreeMap<Strin
 /// The installed PHPs. The full version of a PHP is known while an application runs on it.
 fn versions(control: &Control) -> Option<Versions> {
     let full = |php: &Php| {
-        let mut running = control.runtime.generations.iter().filter(|generation| generation.php() == php);
+        let mut running = control
+            .runtime
+            .generations
+            .iter()
+            .filter_map(Generation::as_php)
+            .filter(|generation| generation.php() == php);
         running.find_map(|generation| Some(generation.loaded()?.version.clone()))
     };
     let module =

@@ -23,7 +23,7 @@ use crate::os::processes::reap;
 use crate::os::processes::signals::Signals;
 use crate::os::processes::sweep::Sweep;
 use crate::os::resources;
-use crate::plan::application::Defaults;
+use crate::plan::defaults::Defaults;
 use crate::plan::php;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::StateDirectory;
@@ -93,6 +93,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let threads = u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS);
     let defaults = Defaults {
         account,
+        router_group: router_account.account.ids.map(|(_, group)| group),
         state_folder: start.state_dir.clone().or(start.runtime_dir),
         has_configuration: start.recognised.is_none(),
     };

@@ -255,18 +255,20 @@ impl Change {
                 open_listeners(configuration, &self.next.socket_access, &mut runtime.listeners, chosen_by)?;
         }
         if let Origin::Deploy(deploy) = &self.origin {
-            plans.iter_mut().for_each(|plan| plan.written = deploy.written_of(&plan.name));
+            for plan in &mut plans {
+                plan.set_written(deploy.written_of(plan.name()));
+            }
         }
-        let is_new = |name: &str| plans.iter().any(|plan| plan.name == name) || self.next.failures.contains_key(name);
+        let is_new = |name: &str| plans.iter().any(|plan| plan.name() == name) || self.next.failures.contains_key(name);
         let kept = configuration.applications.keys().filter(|name| !is_new(name));
         let kept = kept.filter_map(|name| Some((name.clone(), *active.generations.get(name)?)));
         let mut generations: BTreeMap<String, u64> = kept.collect();
         for plan in plans {
-            let name = plan.name.clone();
+            let name = plan.name().to_owned();
             let id = runtime
                 .generations
                 .add(plan, now)
-                .map_err(|error| format!("applications/{name}: its channel cannot be made: {error}"))?;
+                .map_err(|error| format!("applications/{name}: its generation cannot be made: {error}"))?;
             self.started.push(id);
             generations.insert(name, id);
         }

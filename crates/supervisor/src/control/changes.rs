@@ -13,9 +13,12 @@ use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
 use crate::control::warm_up::WarmUp;
 use crate::control::warnings::ConfigurationWarnings;
+use crate::generation::Generation;
+use crate::generation::php::PhpGeneration;
 use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::ChosenBy;
-use crate::plan::application::{Defaults, Plan, Strictness};
+use crate::plan::application::Plan;
+use crate::plan::defaults::{Defaults, Strictness};
 use crate::plan::planning::{Planned, Planning};
 use crate::policy::pace::router_timeouts;
 use crate::store::state_directory::StateDirectory;
@@ -277,9 +280,8 @@ impl Changes {
     }
 
     fn warm_up(&mut self, generations: &BTreeSet<u64>, runtime: &mut Runtime, now: Instant) {
-        for generation in runtime.generations.iter_mut().filter(|generation| generations.contains(&generation.id())) {
-            generation.begin_warm_up();
-        }
+        let all = runtime.generations.iter_mut().filter_map(Generation::as_php_mut);
+        all.filter(|generation| generations.contains(&generation.id())).for_each(PhpGeneration::begin_warm_up);
         if let Err(error) = runtime.order_warm_up(generations, now) {
             self.fail(&format!("the warm-up cannot be sent to the router: {error}"), runtime, now);
         }
@@ -290,7 +292,7 @@ impl Changes {
         // It may be the result of a change that has ended.
         let Some(warm_up) = self.warm_up_mut().filter(|warm_up| warm_up.pending().contains(&id)) else { return };
         let Some(failure) = failure else { return warm_up.finish(id) };
-        let Some(generation) = runtime.generations.get_mut(id) else { return };
+        let Some(generation) = runtime.generations.php_mut(id) else { return };
         let name = generation.name();
         let mut reason = format!("the application {name:?} did not pass its warm-up: {failure}");
         let output = generation.warm_up_output();

@@ -127,7 +127,7 @@ impl Deploys {
         changes: &Changes,
         runtime: &Runtime,
     ) -> Option<DeployedApplication> {
-        let reload = changes.active().configuration.applications.get(name)?.reload;
+        let reload = changes.active().configuration.applications.get(name)?.reload();
         if reload == Reload::Never && !due.logs {
             return None;
         }
@@ -203,7 +203,8 @@ impl Deploys {
     /// Watches the applications of the active configuration.
     pub fn watch(&mut self, changes: &Changes, runtime: &Runtime) {
         let applications = changes.active().configuration.applications.iter();
-        let wanted = applications.filter(|(_, application)| application.reload != Reload::Never);
+        let php = applications.filter_map(|(name, application)| Some((name, application.as_php()?)));
+        let wanted = php.filter(|(_, application)| application.reload != Reload::Never);
         let watched = wanted.filter_map(|(name, application)| {
             let generation = generation_of(name, changes, runtime)?;
             let (application, led_to) = (application.clone(), generation.release().led_to.clone());

@@ -74,19 +74,17 @@ impl HandOver {
     /// The order to warm up a generation.
     pub fn add_warm_up(&mut self, generation: &Generation) -> io::Result<()> {
         self.add_generation(generation)?;
-        self.messages.push((ToRouter::WarmUp { generation: generation.id() }, vec![generation.warm_up()?]));
+        if let Some(php) = generation.as_php() {
+            self.messages.push((ToRouter::WarmUp { generation: php.id() }, vec![php.warm_up()?]));
+        }
         Ok(())
     }
 
-    /// A generation and its workers.
+    /// A generation and its processes.
     fn add_generation(&mut self, generation: &Generation) -> io::Result<()> {
         let id = generation.id();
         if self.known.generations.insert(id) {
-            let (boot, descriptors) = generation.for_router()?;
-            self.messages.push((ToRouter::AddGeneration(boot), descriptors));
-            let workers = generation.workers();
-            self.messages
-                .extend(workers.map(|worker| (ToRouter::WorkerStarted { generation: id, worker }, Vec::new())));
+            self.messages.extend(generation.for_router()?);
         }
         Ok(())
     }

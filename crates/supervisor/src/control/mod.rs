@@ -27,7 +27,7 @@ pub mod warm_up;
 pub mod warnings;
 pub mod watch;
 
-use crate::generation::Generation;
+use crate::generation::{Generation, GenerationEvent};
 use crate::os::processes::reap;
 use crate::os::system_error::error_text;
 use crate::plan::planning::Planned;
@@ -35,7 +35,6 @@ use active::ActiveConfiguration;
 use changes::{Changes, Configured};
 use deploys::Deploys;
 use howdah_protocol::process_end::ProcessEnd;
-use howdah_protocol::prototype_messages::FromPrototype;
 use howdah_protocol::router_messages::{FromRouter, ToRouter};
 use runtime::Runtime;
 use rustix::process::Signal;
@@ -53,7 +52,7 @@ pub struct Control {
     pub deploys: Deploys,
     /// The processes and sockets.
     pub runtime: Runtime,
-    /// Messages of the router are read before those of the prototypes. The two take turns.
+    /// Messages of the router are read before events of the generations. The two take turns.
     reads_router_first: bool,
 }
 
@@ -66,8 +65,8 @@ pub enum ControlEvent {
     Notice(DeployNotice),
     /// A message of the router; `None` when it has closed its socket.
     Router(Option<FromRouter>),
-    /// A message of the prototype of this generation; `None` when it has closed its socket.
-    Prototype(u64, Option<FromPrototype>),
+    /// An event of the processes of this generation.
+    Generation(u64, GenerationEvent),
 }
 
 // === impl Control ===
@@ -106,9 +105,7 @@ impl Control {
         for _ in 0..2 {
             let event = match self.reads_router_first {
                 true => self.runtime.router.poll_receive(cx).map(ControlEvent::Router),
-                false => {
-                    self.runtime.generations.poll_receive(cx).map(|(id, message)| ControlEvent::Prototype(id, message))
-                }
+                false => self.runtime.generations.poll_event(cx).map(|(id, event)| ControlEvent::Generation(id, event)),
             };
             self.reads_router_first = !self.reads_router_first;
             if event.is_ready() {
@@ -125,7 +122,7 @@ impl Control {
             ControlEvent::Notice(notice) => self.deploys.on_notice(notice, &self.changes, &self.runtime),
             ControlEvent::Router(Some(message)) => self.on_router_message(message, now),
             ControlEvent::Router(None) => self.runtime.router.on_close(now),
-            ControlEvent::Prototype(id, message) => self.runtime.generations.on_message(id, message, now),
+            ControlEvent::Generation(id, event) => self.runtime.generations.on_event(id, event, now),
         }
     }
 
@@ -142,7 +139,7 @@ impl Control {
                 self.changes.stop_unused(runtime, now);
             }
             FromRouter::Violation { generation, rule } => {
-                if let Some(generation) = runtime.generations.get_mut(generation) {
+                if let Some(generation) = runtime.generations.php_mut(generation) {
                     let name = generation.name();
                     tracing::error!("a worker of {name:?} broke the channel's rules ({rule}); all are replaced");
                     generation.replace_workers(now);
@@ -152,7 +149,7 @@ impl Control {
                 runtime.generations.on_workers_wanted(generation, waiting, now);
             }
             FromRouter::Overdue { generation, worker, request } => {
-                if let Some(generation) = runtime.generations.get_mut(generation) {
+                if let Some(generation) = runtime.generations.php_mut(generation) {
                     generation.on_overdue(worker, request, now);
                 }
             }
@@ -319,7 +316,7 @@ impl Control {
             }
         }
         for (name, application) in &self.changes.active().configuration.applications {
-            if application.stdout.is_some() || application.stderr.is_some() || has_new_log {
+            if application.outputs().iter().any(Option::is_some) || has_new_log {
                 self.deploys.reopen_logs(name);
             }
         }

@@ -1,6 +1,7 @@
 //! The first lines on standard output: what runs, where, on which PHP, and where its control API is.
 
 use crate::control::Control;
+use crate::generation::php::PhpGeneration;
 use crate::os::listen::Listeners;
 use howdah_config::Address;
 use std::fmt::Write as _;
@@ -24,11 +25,15 @@ pub fn print(recognised: Option<&str>, control: &Control, control_listeners: &Li
         if recognised.is_none() {
             let _ = write!(text, "application {:?}: ", generation.name());
         }
-        if let Some(loaded) = generation.loaded() {
-            let opcache = if loaded.opcache { "on" } else { "off" };
-            let processes = generation.processes();
-            let plural = if processes == 1 { "process" } else { "processes" };
-            let _ = writeln!(text, "PHP {}, opcache {opcache}, {processes} {plural}", loaded.version);
+        let processes = generation.processes();
+        let plural = if processes == 1 { "process" } else { "processes" };
+        match generation.as_php().map(PhpGeneration::loaded) {
+            Some(Some(loaded)) => {
+                let opcache = if loaded.opcache { "on" } else { "off" };
+                let _ = writeln!(text, "PHP {}, opcache {opcache}, {processes} {plural}", loaded.version);
+            }
+            Some(None) => {}
+            None => drop(writeln!(text, "HTTP server, {processes} {plural}")),
         }
     }
     for (name, reason) in &control.changes.active().failures {

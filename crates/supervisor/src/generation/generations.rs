@@ -1,9 +1,9 @@
 //! All generations that run: those of the active configuration, those that a change starts, and those that drain.
 
-use super::Generation;
+use super::php::PhpGeneration;
+use super::{Generation, GenerationEvent};
 use crate::plan::application::Plan;
 use howdah_protocol::process_end::ProcessEnd;
-use howdah_protocol::prototype_messages::FromPrototype;
 use howdah_protocol::router_messages::ToRouter;
 use rustix::process::Pid;
 use std::collections::BTreeSet;
@@ -30,10 +30,10 @@ impl Generations {
         Generations { all: Vec::new(), next_id: 1, router_threads, first_read: 0 }
     }
 
-    /// Adds a generation, which starts its prototype when its time is looked at. Returns its id.
+    /// Adds a generation, which starts its processes when its time is looked at. Returns its id.
     ///
     /// # Errors
-    /// When its channel cannot be made.
+    /// When there is no memory or no descriptor for it.
     pub fn add(&mut self, plan: Plan, now: Instant) -> io::Result<u64> {
         let id = self.next_id;
         self.all.push(Generation::new(id, plan, self.router_threads, now)?);
@@ -71,42 +71,45 @@ impl Generations {
         self.all.iter_mut().for_each(|generation| generation.on_time(now));
     }
 
-    /// The next message of a prototype, with the id of its generation; `None`, once, when a prototype has closed its
-    /// socket. The generations take turns, so that a prototype that floods the supervisor delays no other one.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<(u64, Option<FromPrototype>)> {
+    /// The generation with this id, if it is of a PHP application.
+    pub fn php_mut(&mut self, id: u64) -> Option<&mut PhpGeneration> {
+        self.get_mut(id).and_then(Generation::as_php_mut)
+    }
+
+    /// The next event of a generation, with its id. The generations take turns, so that a process that floods the
+    /// supervisor delays no other one.
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<(u64, GenerationEvent)> {
         let count = self.all.len();
         for turn in 0..count {
             let index = (self.first_read + turn) % count;
             let generation = &mut self.all[index];
-            if let Poll::Ready(message) = generation.poll_receive(cx) {
+            if let Poll::Ready(event) = generation.poll_event(cx) {
                 self.first_read = index + 1;
-                return Poll::Ready((generation.id(), message));
+                return Poll::Ready((generation.id(), event));
             }
         }
         Poll::Pending
     }
 
-    /// A message of a prototype; `None` when it has closed its socket.
-    pub fn on_message(&mut self, id: u64, message: Option<FromPrototype>, now: Instant) {
-        let Some(generation) = self.get_mut(id) else { return };
-        match message {
-            Some(message) => generation.on_message(message, now),
-            None => generation.on_close(now),
+    /// An event of a generation.
+    pub fn on_event(&mut self, id: u64, event: GenerationEvent, now: Instant) {
+        if let Some(generation) = self.get_mut(id) {
+            generation.on_event(event, now);
         }
     }
 
     /// The router found too few idle workers for the requests that wait.
     pub fn on_workers_wanted(&mut self, id: u64, waiting: u64, now: Instant) {
-        let others = self.all.iter().filter(|other| other.id() != id);
+        let others = self.all.iter().filter_map(Generation::as_php).filter(|other| other.id() != id);
         let promised = others.map(|other| other.promised(now)).sum();
-        if let Some(generation) = self.get_mut(id) {
+        if let Some(generation) = self.php_mut(id) {
             generation.on_workers_wanted(waiting, promised, now);
         }
     }
 
     /// Reads what the prototypes among these dead processes sent before they died: it may explain other deaths.
     pub fn receive_pending(&mut self, dead: &[(Pid, ProcessEnd)], now: Instant) {
-        for generation in &mut self.all {
+        for generation in self.all.iter_mut().filter_map(Generation::as_php_mut) {
             if dead.iter().any(|(pid, _)| generation.is_prototype(*pid)) {
                 generation.receive_pending(now);
             }
@@ -116,11 +119,12 @@ impl Generations {
     /// Children of the supervisor are dead. A process that no generation knows is an orphan of a PHP script.
     pub fn on_deaths(&mut self, mut dead: Vec<(Pid, ProcessEnd)>, now: Instant) {
         // Workers first: after their prototype's death, their processes would be unknown.
-        dead.sort_by_key(|(pid, _)| self.all.iter().any(|generation| generation.is_prototype(*pid)));
+        let prototypes = || self.all.iter().filter_map(Generation::as_php);
+        dead.sort_by_key(|(pid, _)| prototypes().any(|generation| generation.is_prototype(*pid)));
         for (pid, end) in dead {
             let _ = self.all.iter_mut().any(|generation| generation.on_death(pid, end, now));
         }
-        self.all.iter_mut().for_each(|generation| generation.settle_orphans(now));
+        self.all.iter_mut().filter_map(Generation::as_php_mut).for_each(|generation| generation.settle_orphans(now));
     }
 
     /// The notices for the router about workers, once.
@@ -130,7 +134,7 @@ impl Generations {
 
     /// Kills the prototypes to which a message failed. Others start.
     pub fn kill_prototypes_if_send_failed(&mut self) {
-        self.all.iter_mut().for_each(Generation::kill_prototype_if_send_failed);
+        self.all.iter_mut().filter_map(Generation::as_php_mut).for_each(PhpGeneration::kill_prototype_if_send_failed);
     }
 
     /// Asks all generations but these to finish what they do and exit.

@@ -1,591 +1,222 @@
-//! One application with one configuration: a prototype, its workers, and the channel that they share with the router.
+//! One application with one configuration: its processes, and what the router must know of them.
 //!
-//! [`Generation`] owns the parts and passes events from one to the other. Each part owns its state:
-//!
-//! - [`prototype`]: its process, its start, its death, and whether it answers
-//! - [`worker_set`]: the workers, the channel, and the workers' deaths
-//! - [`boots`]: in worker mode, from the fork of a worker until it is ready
-//! - [`scaling`]: how many workers there are, from which are idle and, with `auto`, what they use
-//! - [`overdue`]: requests that take too long; [`stopped_processes`]: those that a signal has stopped
-//! - [`profile`]: samples of where the time goes
-//! - [`worker_report`]: what the API shows of a worker
+//! - [`php`]: of a PHP application: a prototype, its workers, and the channel that they share with the router
+//! - [`http`]: of an HTTP application: programs that are HTTP servers
 //! - [`generations`]: all of them
+//! - [`process_output`]: what a process writes; [`process_report`]: what the API shows of a process
 //!
-//! When a worker dies, [`policy::workers`](crate::policy::workers) decides when the next one starts, and the prototype
-//! forks it on order. A prototype that dies is started again by the supervisor, on the same channel. Its workers become children of the supervisor, finish their requests and exit. A generation that never
-//! forked a worker does not start again: it reports its failure.
+//! [`Generation`] is one of them. Changes, deploys, the shutdown and the status do not ask which one it is.
 
-mod boots;
 pub mod generations;
-mod overdue;
-pub mod profile;
-pub mod prototype;
-mod scaling;
-mod stopped_processes;
-pub mod worker_report;
-mod worker_set;
+pub mod http;
+pub mod php;
+mod process_output;
+pub mod process_report;
 
-use crate::os::files::memory_file::memory_file;
-use crate::os::files::slow_log::SlowLogFile;
 use crate::os::identity::UserAccount;
-use crate::os::processes::process::{PidClaim, Process};
-use crate::plan::application::{Plan, Release};
-use crate::plan::php::Php;
-use crate::policy::sizing::Reason;
-use crate::policy::workers::Workers;
-use boots::Boots;
-use howdah_channel::{ControlEnd, Geometry, WorkerId};
+use crate::plan::application::Plan;
+use crate::plan::php_application::Release;
 use howdah_protocol::process_end::ProcessEnd;
-use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
-use howdah_protocol::router_messages::{GenerationBoot, ToRouter};
-use overdue::OverdueRequests;
-use profile::{ProfileOutcome, Profiler};
-use prototype::{BootResources, BrokenRule, LoadedPhp, Prototype, PrototypeDeath};
-use rustix::event::EventfdFlags;
+use howdah_protocol::prototype_messages::FromPrototype;
+use howdah_protocol::router_messages::ToRouter;
+use http::HttpGeneration;
+use http::process::ProbedProcess;
+use php::PhpGeneration;
+use process_report::ProcessReport;
 use rustix::process::Pid;
-use scaling::Scaling;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
-use stopped_processes::StoppedProcesses;
-use tokio::sync::oneshot;
-use worker_report::{CpuShares, WorkerReport};
-use worker_set::{WorkerExit, WorkerSet};
+use std::time::Instant;
 
 /// A running application.
 #[derive(Debug)]
-pub struct Generation {
-    id: u64,
-    plan: Plan,
-    /// When it was made.
-    born: Instant,
-    /// One eventfd for each router thread.
-    bells: Vec<OwnedFd>,
-    prototype: Prototype,
-    workers: WorkerSet,
-    scaling: Scaling,
-    overdue: OverdueRequests,
-    stopped: StoppedProcesses,
-    profiler: Profiler,
-    cpu_shares: CpuShares,
-    /// Another generation serves the application: this one finishes the requests that it has.
-    is_former: bool,
-    /// When to check the length of the slow log.
-    slow_log_at: Option<Instant>,
-    /// It was asked to exit: what still runs then is killed.
-    kill_at: Option<Instant>,
+pub enum Generation {
+    /// Of a PHP application.
+    Php(Box<PhpGeneration>),
+    /// Of an HTTP application.
+    Http(Box<HttpGeneration>),
 }
 
-/// How many messages of a dead prototype are read. A socket holds fewer, unless another process still sends.
-const MAX_PENDING: usize = 4096;
-/// How often the length of the slow log is checked.
-const SLOW_LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// How long scripts may go on after the router has released their generation: no client waits for them then.
-const SCRIPT_GRACE: Duration = Duration::from_secs(60);
+/// An event of the processes of a generation.
+#[derive(Debug)]
+pub enum GenerationEvent {
+    /// A message of the prototype; `None` when it has closed its socket.
+    Prototype(Option<FromPrototype>),
+    /// The result of a check of an HTTP server.
+    Probed(ProbedProcess),
+}
+
+macro_rules! with_generation {
+    ($self:expr, $generation:ident => $result:expr) => {
+        match $self {
+            Generation::Php($generation) => $result,
+            Generation::Http($generation) => $result,
+        }
+    };
+}
 
 // === impl Generation ===
 
 impl Generation {
-    /// Makes the channel. Nothing runs yet.
+    /// Prepares a generation. Nothing runs yet.
     ///
     /// # Errors
     /// When there is no memory or no descriptor for it.
     pub fn new(id: u64, plan: Plan, router_threads: u16, now: Instant) -> io::Result<Generation> {
-        let geometry = Geometry::for_workers(plan.pool.max() as u32, router_threads);
-        let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let table = Workers::new(plan.pool.at_start() as u32).at_most(plan.pool.max());
-        let script = plan.worker_script.as_ref().map(|script| script.filename.display().to_string());
-        let boots = Boots::new(plan.name.clone(), script, plan.confined.machine().cores());
-        Ok(Generation {
-            id,
-            born: now,
-            workers: WorkerSet::new(id, plan.name.clone(), table, ControlEnd::create(geometry)?, boots),
-            bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
-            prototype: Prototype::new(now),
-            scaling: Scaling::new(&plan, now),
-            overdue: OverdueRequests::new(plan.limits.timeout, plan.name.clone()),
-            stopped: StoppedProcesses::new(now),
-            profiler: Profiler::new()?,
-            cpu_shares: CpuShares::default(),
-            is_former: false,
-            slow_log_at: None,
-            kill_at: None,
-            plan,
+        Ok(match plan {
+            Plan::Php(plan) => Generation::Php(Box::new(PhpGeneration::new(id, *plan, router_threads, now)?)),
+            Plan::Http(plan) => Generation::Http(Box::new(HttpGeneration::new(id, *plan, now)?)),
         })
+    }
+
+    /// The generation of a PHP application; `None` if it is of another type.
+    pub fn as_php(&self) -> Option<&PhpGeneration> {
+        match self {
+            Generation::Php(generation) => Some(generation),
+            Generation::Http(_) => None,
+        }
+    }
+
+    /// The generation of a PHP application; `None` if it is of another type.
+    pub fn as_php_mut(&mut self) -> Option<&mut PhpGeneration> {
+        match self {
+            Generation::Php(generation) => Some(generation),
+            Generation::Http(_) => None,
+        }
     }
 
     // Properties
 
     /// Its number.
     pub fn id(&self) -> u64 {
-        self.id
+        with_generation!(self, generation => generation.id())
     }
 
     /// Its application's name.
     pub fn name(&self) -> &str {
-        &self.plan.name
-    }
-
-    /// The PHP that runs it.
-    pub fn php(&self) -> &Php {
-        &self.plan.php
+        with_generation!(self, generation => generation.name())
     }
 
     /// The user as which it runs.
     pub fn account(&self) -> &UserAccount {
-        &self.plan.account
-    }
-
-    /// The PHP that its prototype has loaded.
-    pub fn loaded(&self) -> Option<&LoadedPhp> {
-        self.prototype.loaded()
+        with_generation!(self, generation => generation.account())
     }
 
     /// Which release it runs.
     pub fn release(&self) -> &Release {
-        &self.plan.release
+        with_generation!(self, generation => generation.release())
     }
 
     /// When it was made. It has read all files that were written before.
     pub fn born(&self) -> Instant {
-        self.born
+        with_generation!(self, generation => generation.born())
     }
 
-    /// Where its slow requests are logged.
-    pub fn slow_log(&self) -> Option<&SlowLogFile> {
-        self.plan.slow_log.as_ref()
-    }
-
-    /// Whether it works: PHP is loaded, and a worker was forked. In worker mode, all workers have booted.
+    /// Whether it works: all its processes have been ready once.
     pub fn is_proven(&self) -> bool {
-        self.prototype.is_proven() && self.workers.boots.is_proven()
+        with_generation!(self, generation => generation.is_proven())
     }
 
-    /// Why PHP or the worker script does not start. `None` while it may still do so.
+    /// Why it does not start. `None` while it may still do so.
     pub fn failure(&self) -> Option<&str> {
-        self.prototype.failure().or(self.workers.boots.failure())
+        with_generation!(self, generation => generation.failure())
     }
 
-    /// How many workers there should be.
+    /// How many processes there should be.
     pub fn processes(&self) -> usize {
-        self.workers.table.target()
+        with_generation!(self, generation => generation.processes())
     }
 
-    /// How many of its workers run, and how many are being started.
+    /// How many of its processes run, and how many are being started.
     pub fn process_counts(&self) -> (usize, usize) {
-        let (running, starting) = self.workers.table.counts();
-        let booting = self.workers.count_booting();
-        (running.saturating_sub(booting), starting + booting)
+        with_generation!(self, generation => generation.process_counts())
     }
 
-    /// Why there are as many workers as there are, with `"processes": "auto"`.
-    pub fn reason(&self) -> Option<Reason> {
-        self.scaling.reason(&self.workers, Instant::now())
-    }
-
-    /// How much memory its new workers will take, in bytes: the kernel does not count it yet.
-    pub fn promised(&self, now: Instant) -> u64 {
-        self.scaling.promised(&self.workers, now)
-    }
-
-    /// A report of each worker. All of them are leaving if the generation drains.
-    pub fn worker_reports(&mut self, drains: bool, now: Instant) -> Vec<WorkerReport> {
-        let workers: Vec<_> = self.workers.table.alive().collect();
-        self.cpu_shares.retain(&workers);
-        let report = |(worker, process)| {
-            let is_leaving = drains || self.workers.table.is_leaving(worker);
-            WorkerReport::new(&self.workers.control, worker, process, is_leaving, &mut self.cpu_shares, now)
-        };
-        workers.into_iter().map(report).collect()
+    /// A report of each process. All of them are leaving if the generation drains.
+    pub fn process_reports(&mut self, drains: bool, now: Instant) -> Vec<ProcessReport> {
+        with_generation!(self, generation => generation.process_reports(drains, now))
     }
 
     // The router
 
-    /// The description for a router, with its descriptors.
+    /// The messages that describe it to a router, with their descriptors.
     ///
     /// # Errors
-    /// When there is no memory or no descriptor for it.
-    pub fn for_router(&self) -> io::Result<(GenerationBoot, Vec<OwnedFd>)> {
-        let [_, log] = self.plan.outputs.files()?;
-        let boot = GenerationBoot {
-            id: self.id,
-            application: self.plan.name.clone(),
-            geometry: self.workers.control.geometry(),
-            spare_workers: self.plan.pool.spare().map(|spare| spare as u32),
-            timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
-            queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
-            server_software: self.plan.environment.variables.get("SERVER_SOFTWARE").cloned(),
-            has_log: log.is_some(),
-        };
-        let mut descriptors = self.channel()?;
-        // In a file, because the paths may be long.
-        descriptors.insert(1, memory_file(&serde_json::to_vec(&self.plan.release.paths)?)?);
-        descriptors.extend(log.map(OwnedFd::from));
-        Ok((boot, descriptors))
-    }
-
-    /// The requests of its warm-up, in a file.
-    ///
-    /// # Errors
-    /// When there is no memory or no descriptor for it.
-    pub fn warm_up(&self) -> io::Result<OwnedFd> {
-        memory_file(&serde_json::to_vec(&self.plan.release.warm_up)?)
-    }
-
-    /// The workers that a router must know.
-    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
-        self.workers.ids()
+    /// When there is no memory or no descriptor for them.
+    pub fn for_router(&self) -> io::Result<Vec<(ToRouter, Vec<OwnedFd>)>> {
+        match self {
+            Generation::Php(generation) => generation.for_router(),
+            Generation::Http(generation) => Ok(vec![(generation.for_router(), Vec::new())]),
+        }
     }
 
     /// The notices for the router, once.
     pub fn take_notices(&mut self) -> Vec<ToRouter> {
-        self.workers.take_notices()
+        with_generation!(self, generation => generation.take_notices())
     }
 
-    /// The router found too few idle workers for the requests that wait. `promised` is the memory that new workers of
-    /// other applications will take, in bytes.
-    pub fn on_workers_wanted(&mut self, waiting: u64, promised: u64, now: Instant) {
-        let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
-        self.scaling.on_workers_wanted(waiting, promised, &mut self.workers, now);
-        self.on_time(now);
-    }
-
-    /// The router reports that a worker takes longer for this request than `limits/timeout` allows.
-    pub fn on_overdue(&mut self, worker: WorkerId, request: (u16, u32), now: Instant) {
-        self.overdue.on_report(worker, request, &self.workers, now);
-    }
-
-    /// A worker broke the channel's rules: all workers are replaced.
-    pub fn replace_workers(&mut self, now: Instant) {
-        self.workers.replace_all(now);
-        self.on_time(now);
-    }
-
-    /// Another generation serves its application: most idle workers are retired.
+    /// Another generation serves its application.
     pub fn on_former(&mut self, now: Instant) {
-        self.is_former = true;
-        self.scaling.on_former(&mut self.workers, now);
-    }
-
-    // The API
-
-    /// The time until the running profile ends; `None` if none is running.
-    pub fn profile_time_left(&self, now: Instant) -> Option<Duration> {
-        self.profiler.time_left(now)
-    }
-
-    /// Begins a profile. A running profile is replaced: see [`Self::profile_time_left`].
-    ///
-    /// # Errors
-    /// When there is no room for it.
-    pub fn begin_profile(
-        &mut self,
-        duration: Duration,
-        rate: u32,
-        now: Instant,
-    ) -> io::Result<oneshot::Receiver<ProfileOutcome>> {
-        self.profiler.begin(&self.workers.control, self.workers.ids(), duration, rate, now)
-    }
-
-    /// The warm-up begins: what the processes wrote before does not concern it.
-    pub fn begin_warm_up(&mut self) {
-        self.prototype.forget_output();
-    }
-
-    /// The last lines that its processes wrote to standard error during the warm-up; empty for none.
-    pub fn warm_up_output(&mut self) -> String {
-        self.prototype.last_output()
-    }
-
-    // The prototype
-
-    /// The next message of the prototype; `None`, once, when it has closed its socket.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<FromPrototype>> {
-        self.prototype.poll_receive(cx)
-    }
-
-    /// Reads all messages that are there already. A prototype that has died may have sent why.
-    pub fn receive_pending(&mut self, now: Instant) {
-        for _ in 0..MAX_PENDING {
-            let Some(message) = self.prototype.try_receive() else { return };
-            self.on_message(message, now);
+        if let Generation::Php(generation) = self {
+            generation.on_former(now);
         }
     }
 
-    /// The prototype has closed its socket.
-    pub fn on_close(&mut self, now: Instant) {
-        self.prototype.on_close(now);
+    // Events
+
+    /// The next event of its processes. Passes on what they write.
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<GenerationEvent> {
+        match self {
+            Generation::Php(generation) => generation.poll_receive(cx).map(GenerationEvent::Prototype),
+            Generation::Http(generation) => generation.poll_probed(cx).map(GenerationEvent::Probed),
+        }
     }
 
-    /// A message of the prototype. Code of the application may run in it, so it may send anything: one that breaks the
-    /// protocol is killed.
-    pub fn on_message(&mut self, message: FromPrototype, now: Instant) {
-        let handled = match message {
-            FromPrototype::Booted { php_version, opcache } => {
-                let booted = self.prototype.on_booted(LoadedPhp { version: php_version, opcache });
-                if self.plan.worker_script.is_some() {
-                    // Its output until now is no reason why the worker script does not boot.
-                    self.prototype.forget_output();
-                }
-                if booted.is_ok() && !opcache {
-                    tracing::warn!(
-                        "the application {:?} runs without opcache, several times slower; is it installed, and \
-                         opcache.enable on?",
-                        self.plan.name
-                    );
-                }
-                booted
+    /// Handles an event of its processes.
+    pub fn on_event(&mut self, event: GenerationEvent, now: Instant) {
+        match (self, event) {
+            (Generation::Php(generation), GenerationEvent::Prototype(Some(message))) => {
+                generation.on_message(message, now);
             }
-            FromPrototype::Failed { reason } => self.prototype.on_failed(reason),
-            FromPrototype::Moved { pid } => self.prototype.on_moved(pid, &self.plan),
-            FromPrototype::WorkerStarted { worker, pid } => self.on_worker_started(worker, pid, now),
-            FromPrototype::WorkerNotForked { worker } => match self.workers.on_not_forked(worker, now) {
-                true => {
-                    self.prototype.on_fork_answer(now);
-                    Ok(())
-                }
-                false => Err("it reported a fork that failed without an order"),
-            },
-            FromPrototype::Pong => {
-                self.prototype.on_pong();
-                Ok(())
-            }
-            FromPrototype::WorkerExited { worker, pid, end } => self.on_worker_exited(worker, pid, end, now),
-        };
-        match handled {
-            Ok(()) => self.on_time(now),
-            Err(rule) => self.prototype.on_breach(rule, &self.plan.name),
-        }
-    }
-
-    fn on_worker_started(&mut self, worker: WorkerId, pid: i32, now: Instant) -> Result<(), BrokenRule> {
-        self.prototype.on_fork_answer(now);
-        let process = match self.prototype.check_claim(pid) {
-            PidClaim::Valid(process) => Some(process),
-            PidClaim::Gone => None,
-            PidClaim::Invalid => return Err("it reported a pid that is not its child"),
-        };
-        if !self.workers.on_started(worker, process) {
-            return Err("it started a worker without an order");
-        }
-        self.prototype.on_forked();
-        Ok(())
-    }
-
-    fn on_worker_exited(
-        &mut self,
-        worker: WorkerId,
-        pid: i32,
-        end: ProcessEnd,
-        now: Instant,
-    ) -> Result<(), BrokenRule> {
-        let known = self.workers.table.alive().find(|(alive, _)| *alive == worker);
-        match known {
-            None => Err("it reported the death of a worker that does not live"),
-            // The prototype reaps a worker before it reports its death. A worker that still runs would answer a request
-            // that is given up.
-            Some((_, Some(process))) if process.exists() => Err("it reported a live worker as dead"),
-            Some(_) => {
-                self.on_worker_exit(worker, pid, end, now);
-                Ok(())
+            (Generation::Php(generation), GenerationEvent::Prototype(None)) => generation.on_close(now),
+            (Generation::Http(generation), GenerationEvent::Probed(probed)) => generation.on_probed(probed, now),
+            (Generation::Php(_), GenerationEvent::Probed(_)) | (Generation::Http(_), GenerationEvent::Prototype(_)) => {
             }
         }
-    }
-
-    fn on_worker_exit(&mut self, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
-        let exit = WorkerExit {
-            end,
-            is_stopping: self.prototype.is_stopping(),
-            was_overdue: self.overdue.has(worker),
-            may_exit: self.plan.limits.requests.is_some()
-                || self.plan.limits.memory.is_some()
-                || self.plan.worker_script.is_some(),
-        };
-        self.workers.on_exit(worker, pid, exit, || self.prototype.last_output(), now);
-    }
-
-    /// Kills the prototype if a message to it failed. Another one starts.
-    pub fn kill_prototype_if_send_failed(&mut self) {
-        self.prototype.kill_if_send_failed(&self.plan.name);
-    }
-
-    // Deaths
-
-    /// Whether this is the process of the prototype.
-    pub fn is_prototype(&self, pid: Pid) -> bool {
-        self.prototype.pid() == Some(pid)
     }
 
     /// A child of the supervisor is dead. Returns `false` if it belongs to another application.
     pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, now: Instant) -> bool {
-        if self.prototype.pid() == Some(dead) {
-            let death = self.prototype.on_death(end, &self.plan, now);
-            // Another prototype starts when the time is looked at, not now: a change that waits for this generation must
-            // see its failure first.
-            self.on_prototype_death(death, now);
-        } else if let Some(worker) = self.workers.table.with_pid(dead) {
-            self.on_worker_exit(worker, dead.as_raw_pid(), end, now);
-            self.on_time(now);
-        } else {
-            return false;
-        }
-        true
-    }
-
-    fn on_prototype_death(&mut self, death: PrototypeDeath, now: Instant) {
-        match death {
-            PrototypeDeath::Expected => {}
-            PrototypeDeath::OrphansWorkers(group) => self.workers.orphan_all(group, now),
-        }
-    }
-
-    /// Counts workers of a dead prototype as dead once no process can be one of them.
-    pub fn settle_orphans(&mut self, now: Instant) {
-        self.workers.settle_orphans(now);
+        with_generation!(self, generation => generation.on_death(dead, end, now))
     }
 
     // Time
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let (can_fork, is_down) = (self.prototype.can_fork(), self.prototype.is_down());
-        let has_prototype = self.prototype.is_up() || is_down;
-        let workers = self.workers.next_deadline(can_fork || is_down).filter(|_| has_prototype);
-        let deadlines = [
-            self.prototype.next_deadline(self.workers.table.oldest_fork_order()),
-            workers,
-            self.scaling.next_deadline().filter(|_| can_fork),
-            self.overdue.next_deadline(),
-            self.workers.boots.next_deadline(),
-            Some(self.stopped.deadline()).filter(|_| self.prototype.is_up()),
-            self.profiler.next_deadline(),
-            self.slow_log_at.filter(|_| !self.is_former),
-            self.kill_at,
-        ];
-        deadlines.into_iter().flatten().min()
+        with_generation!(self, generation => generation.next_deadline())
     }
 
-    /// Does what is due: starts a prototype, orders workers, kills processes that should have exited.
+    /// Does what is due.
     pub fn on_time(&mut self, now: Instant) {
-        if self.prototype.is_start_due(now) {
-            self.start_prototype(now);
-        }
-        self.kill_lingering(now);
-        let (workers, oldest_order) = (&self.workers, self.workers.table.oldest_fork_order());
-        self.prototype.on_time(&self.plan, oldest_order, || workers.has_dead(), now);
-        self.overdue.on_time(&self.workers, now);
-        self.warn_of_stopped(now);
-        self.profiler.on_time(&self.workers.control, self.workers.ids(), now);
-        self.rotate_slow_log(now);
-        self.workers.kill_expired_orphans(now);
-        self.workers.look_at_boots(now);
-        if self.is_proven() {
-            self.scaling.on_proven();
-        }
-        if self.prototype.can_fork() {
-            self.scaling.on_time(&mut self.workers, now);
-            for worker in self.workers.start_due(now) {
-                self.prototype.send(ToPrototype::StartWorker(worker));
-            }
-        }
-    }
-
-    /// Logs the processes that a signal has stopped.
-    fn warn_of_stopped(&mut self, now: Instant) {
-        if self.stopped.deadline() > now {
-            return;
-        }
-        let prototype = self.prototype.pid().and_then(Process::find);
-        let workers = self.workers.table.alive().filter_map(|(_, process)| process);
-        let stopped = prototype.into_iter().chain(workers).filter(|process| process.is_stopped_by_signal()).collect();
-        for process in self.stopped.look(stopped, now) {
-            let is_prototype = prototype == Some(process);
-            let (kind, effect) = match is_prototype {
-                true => ("prototype", "no worker can be started"),
-                false => ("worker", "its request waits"),
-            };
-            let (name, pid) = (&self.plan.name, process.pid.as_raw_pid());
-            tracing::warn!(
-                "the {kind} of {name:?} (pid {pid}) is stopped by a signal, and {effect}: kill -CONT {pid} continues it"
-            );
-        }
-    }
-
-    fn start_prototype(&mut self, now: Instant) {
-        let resources = self.boot_resources();
-        match self.prototype.start(&self.plan, resources, now) {
-            Ok(()) => self.overdue.begin(now),
-            Err(death) => self.on_prototype_death(death, now),
-        }
-    }
-
-    fn boot_resources(&self) -> io::Result<BootResources> {
-        Ok(BootResources {
-            geometry: self.workers.control.geometry(),
-            channel: self.channel()?,
-            samples: self.profiler.samples()?,
-            // A generation that has run goes on running if a script is missing for a moment.
-            checks_paths: !self.prototype.is_proven(),
-        })
-    }
-
-    /// The channel's memory, and its eventfds.
-    fn channel(&self) -> io::Result<Vec<OwnedFd>> {
-        let memory = self.workers.control.memfd().try_clone_to_owned();
-        std::iter::once(memory).chain(self.bells.iter().map(OwnedFd::try_clone)).collect()
-    }
-
-    fn rotate_slow_log(&mut self, now: Instant) {
-        if let Some(log) = &self.plan.slow_log
-            && !self.is_former
-            && self.slow_log_at.is_none_or(|at| at <= now)
-        {
-            self.slow_log_at = Some(now + SLOW_LOG_INTERVAL);
-            log.rotate_if_long();
-        }
+        with_generation!(self, generation => generation.on_time(now));
     }
 
     // Its end
 
-    /// Asks all processes to finish what they do and exit. The router has released the generation, so no client waits:
-    /// only scripts still run that go on after their answer, or after their client has left.
+    /// Asks all processes to finish what they do and exit. The router has released the generation, so no client waits.
     pub fn stop(&mut self, now: Instant) {
-        self.kill_at.get_or_insert(now + SCRIPT_GRACE);
-        self.profiler.abort(&self.workers.control, self.workers.ids());
-        self.workers.control.stop_all();
-        self.prototype.stop();
+        with_generation!(self, generation => generation.stop(now));
     }
 
     /// Kills all processes.
     pub fn kill(&mut self) {
-        self.stop(Instant::now());
-        self.kill_at = None;
-        self.kill_all();
+        with_generation!(self, generation => generation.kill());
     }
 
     /// Whether no process is left.
     pub fn is_over(&self) -> bool {
-        self.prototype.is_ended() && self.workers.are_over()
-    }
-
-    /// Kills processes that did not exit in time.
-    fn kill_lingering(&mut self, now: Instant) {
-        if self.kill_at.take_if(|at| *at <= now).is_some() {
-            tracing::warn!(
-                "killing scripts of a drained generation of {:?}, {} s after the router released it",
-                self.plan.name,
-                SCRIPT_GRACE.as_secs()
-            );
-            self.kill_all();
-        }
-    }
-
-    fn kill_all(&self) {
-        self.prototype.kill_group();
-        self.workers.kill_all();
+        with_generation!(self, generation => generation.is_over())
     }
 }
-
-#[cfg(test)]
-mod tests;

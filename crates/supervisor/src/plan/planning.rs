@@ -2,7 +2,8 @@
 //! other applications. Another thread looks up the users and groups of Unix sockets.
 
 use crate::os::listen::SocketAccess;
-use crate::plan::application::{Defaults, Plan, Strictness, plan};
+use crate::plan::application::{Plan, plan};
+use crate::plan::defaults::{Defaults, Strictness};
 use crate::plan::socket_access;
 use howdah_config::{Application, Listener};
 use std::collections::{BTreeMap, BTreeSet};

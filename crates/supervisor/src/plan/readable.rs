@@ -4,12 +4,12 @@
 //! Only a process that runs as that user, inside the application's root directory, can check that. The prototype does
 //! it before it loads PHP, and fails if a path is not readable.
 
-use howdah_config::Application;
+use howdah_config::PhpApplication;
 use howdah_protocol::prototype_messages::RequiredPath;
 
 /// The paths that the application needs. Options are named with the application's name if there is a configuration that
 /// the user has written.
-pub fn needs(application: &Application, name: Option<&str>) -> Vec<RequiredPath> {
+pub fn needs(application: &PhpApplication, name: Option<&str>) -> Vec<RequiredPath> {
     let mut needs = Vec::new();
     for (target, settings) in application.targets() {
         let option = |option: &str| {
@@ -37,7 +37,7 @@ mod tests {
         let needed = |options: &str, name: Option<&str>| {
             let text = format!(r#"{{"applications": {{"shop": {{"type": "php", {options}}}}}}}"#);
             let configuration = Configuration::parse(&text).unwrap();
-            let needs = needs(&configuration.applications["shop"], name);
+            let needs = needs(configuration.applications["shop"].as_php().unwrap(), name);
             let shown = needs.into_iter().map(|need| format!("{} {:?} {}", need.option, need.path, need.is_folder));
             shown.collect::<Vec<_>>()
         };

@@ -6,7 +6,7 @@
 
 use crate::plan::confinement::inside;
 use crate::plan::option_error::OptionError;
-use howdah_config::{Application, PhpOptions};
+use howdah_config::{PhpApplication, PhpOptions};
 use howdah_protocol::generation_paths::{FixedScript, GenerationPaths, PinnedLink, TargetPaths};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ const MAX_ATTEMPTS: usize = 5;
 ///
 /// # Errors
 /// With the option and what to do.
-pub fn resolve(application: &Application) -> Result<Resolution, OptionError> {
+pub fn resolve(application: &PhpApplication) -> Result<Resolution, OptionError> {
     let mut found = resolve_once(application)?;
     for _ in 0..MAX_ATTEMPTS {
         let again = resolve_once(application)?;
@@ -45,7 +45,7 @@ pub fn resolve(application: &Application) -> Result<Resolution, OptionError> {
     Err(OptionError::new("/root", "its symbolic links keep changing; is a deploy under way?"))
 }
 
-fn resolve_once(application: &Application) -> Result<Resolution, OptionError> {
+fn resolve_once(application: &PhpApplication) -> Result<Resolution, OptionError> {
     let mut finder = Finder {
         rootfs: application.isolation.rootfs.as_deref(),
         resolves: application.resolve_links,
@@ -216,10 +216,10 @@ mod tests {
             std::fs::canonicalize(self.folder.path()).unwrap().join(path)
         }
 
-        fn application(&self, options: &str) -> Application {
+        fn application(&self, options: &str) -> PhpApplication {
             let options = options.replace("$", self.at("").to_str().unwrap());
             let text = format!(r#"{{"applications": {{"x": {{"type": "php", {options}}}}}}}"#);
-            Configuration::parse(&text).unwrap().applications.remove("x").unwrap()
+            Configuration::parse(&text).unwrap().applications["x"].as_php().unwrap().clone()
         }
 
         fn pins(&self, resolution: &Resolution) -> Vec<(String, String)> {

@@ -43,6 +43,12 @@ impl Default for ProxySettings {
 impl ProxySettings {
     /// Reads the options of an object that has further ones.
     pub(crate) fn read(object: &Object<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
+        let tls = object.read("tls", |node| ProxyTls::read(node, scope))?;
+        Ok(Self { tls, ..Self::read_without_tls(object)? })
+    }
+
+    /// Reads the options of an object that has further ones, and no `tls`.
+    pub(crate) fn read_without_tls(object: &Object<'_>) -> Result<Self, Error> {
         let default = Self::default();
         let timeout = |key| object.read(key, |node| duration::seconds(node, MIN_SECONDS..=MAX_SECONDS));
         Ok(Self {
@@ -51,7 +57,7 @@ impl ProxySettings {
                 .unwrap_or(default.forwarded_headers),
             connect_timeout: timeout("connect_timeout")?.unwrap_or(default.connect_timeout),
             response_timeout: timeout("response_timeout")?.unwrap_or(default.response_timeout),
-            tls: object.read("tls", |node| ProxyTls::read(node, scope))?,
+            tls: None,
         })
     }
 }

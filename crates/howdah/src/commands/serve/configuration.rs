@@ -218,7 +218,7 @@ mod tests {
             let configuration = Configuration::parse(&served.configuration.to_string()).unwrap();
             let addresses: Vec<_> = configuration.listeners.iter().map(|l| l.address.to_string()).collect();
             assert_eq!(addresses, ["*:80", "unix:/run/x"]);
-            let application = &configuration.applications[NAME];
+            let application = configuration.applications[NAME].as_php().unwrap();
             let target = application.target(None).unwrap();
             assert_eq!(target.root, folder);
             assert_eq!(target.front_controller.as_deref(), Some("index.php"));
@@ -242,7 +242,7 @@ mod tests {
         let options = ServeOptions { worker: Some("worker.php".to_owned()), ..options(folder.path()) };
         let served = plan(&options).unwrap();
         let configuration = Configuration::parse(&served.configuration.to_string()).unwrap();
-        let application = &configuration.applications[NAME];
+        let application = configuration.applications[NAME].as_php().unwrap();
         assert_eq!(application.worker.as_ref().unwrap().script, "worker.php");
         assert_eq!(application.target(None).unwrap().root, folder.path());
         assert_eq!(served.configuration["routes"][1]["action"]["index"], json!(["index.html"]));

@@ -286,7 +286,7 @@ mod tests {
 
     fn watched(root: &Path) -> WatchedApplication {
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root, "reload": "on-change"}}});
-        let application = Configuration::parse(&text.to_string()).unwrap().applications.remove("x").unwrap();
+        let application = Configuration::parse(&text.to_string()).unwrap().applications["x"].as_php().unwrap().clone();
         let led_to = vec![PinnedLink { link: root.to_owned(), leads_to: root.to_owned() }];
         WatchedApplication { name: "x".to_owned(), generation: 1, application, led_to }
     }

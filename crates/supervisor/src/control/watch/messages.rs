@@ -1,7 +1,7 @@
 //! The messages between the supervisor and its watching threads: the applications to watch, and the deploys that a
 //! thread has noticed.
 
-use howdah_config::Application;
+use howdah_config::PhpApplication;
 use howdah_protocol::generation_paths::PinnedLink;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub struct WatchedApplication {
     /// Its active generation.
     pub generation: u64,
     /// Its options.
-    pub application: Application,
+    pub application: PhpApplication,
     /// Where the paths led when the generation was planned.
     pub led_to: Vec<PinnedLink>,
 }

@@ -12,7 +12,7 @@
 use super::messages::{DeployNotice, WatchedApplication};
 use crate::plan::option_error::OptionError;
 use crate::plan::resolution::resolve;
-use howdah_config::Application;
+use howdah_config::PhpApplication;
 use howdah_protocol::generation_paths::PinnedLink;
 use howdah_protocol::test_time::divided;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -196,7 +196,7 @@ impl Followed {
 
 impl Resolver {
     /// Asks where the paths lead, unless a question is open. If no thread can be started, the next round tries again.
-    fn ask(&mut self, application: &Application, answers: &Sender<ResolverAnswer>, now: Instant) {
+    fn ask(&mut self, application: &PhpApplication, answers: &Sender<ResolverAnswer>, now: Instant) {
         if self.asked.is_some() {
             return;
         }
@@ -210,7 +210,7 @@ impl Resolver {
 }
 
 /// The thread exits when its [`Resolver`] is dropped: at once, or when its file system answers.
-fn start_thread(number: u64, application: Application, answers: Sender<ResolverAnswer>) -> Option<Sender<()>> {
+fn start_thread(number: u64, application: PhpApplication, answers: Sender<ResolverAnswer>) -> Option<Sender<()>> {
     let (sender, questions) = channel();
     let resolve_each = move || {
         for () in questions {
@@ -239,7 +239,7 @@ mod tests {
 
     fn watched() -> WatchedApplication {
         let text = r#"{"applications": {"x": {"type": "php", "root": "/srv/current"}}}"#;
-        let application = Configuration::parse(text).unwrap().applications.remove("x").unwrap();
+        let application = Configuration::parse(text).unwrap().applications["x"].as_php().unwrap().clone();
         WatchedApplication { name: "x".to_owned(), generation: 1, application, led_to: leads("1").unwrap() }
     }
 
@@ -307,7 +307,8 @@ mod tests {
         let root = std::fs::canonicalize(folder.path()).unwrap();
         let mut other = watched();
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root}}});
-        other.application = Configuration::parse(&text.to_string()).unwrap().applications.remove("x").unwrap();
+        other.application =
+            Configuration::parse(&text.to_string()).unwrap().applications["x"].as_php().unwrap().clone();
         let (sender, answers) = channel();
         let mut all = [hanging(Instant::now()), Followed::new(WatchedApplication { name: "y".to_owned(), ..other }, 2)];
         let mut notices = Vec::new();

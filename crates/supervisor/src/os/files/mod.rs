@@ -5,4 +5,5 @@ pub mod memory_file;
 pub mod pid_file;
 pub mod runtime_folder;
 pub mod slow_log;
+pub mod socket_folder;
 pub mod trusted_path;

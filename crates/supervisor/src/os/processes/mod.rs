@@ -1,5 +1,6 @@
 //! Processes: starting, identifying, reaping and killing them; messages to children; signals to ourselves.
 
+pub mod launch;
 pub mod link;
 pub mod process;
 pub mod reap;

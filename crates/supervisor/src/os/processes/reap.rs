@@ -46,6 +46,13 @@ pub fn kill_group(pid: Pid, group: Pid) {
     }
 }
 
+/// Asks a child, which leads a process group, and its group to exit.
+pub fn terminate_group(leader: Pid) {
+    if is_child(leader) {
+        let _ = rustix::process::kill_process_group(leader, Signal::TERM);
+    }
+}
+
 fn is_child(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     rustix::process::waitid(WaitId::Pid(pid), options).is_ok()

@@ -19,6 +19,8 @@ use std::process::{Command, Stdio};
 
 /// The router's `argv[0]`.
 pub const ROUTER_TITLE: &str = "howdah: router";
+/// The `argv[0]` of a process that becomes another program.
+pub const LAUNCHER_TITLE: &str = "howdah: launcher";
 
 /// The settings of the allocator, jemalloc, and the variable that holds them: memory that a burst of connections used
 /// is returned to the kernel after a second, also if nothing happens afterwards.
@@ -33,7 +35,7 @@ const FOR_LOADER: [&str; 1] = ["LD_LIBRARY_PATH"];
 /// In builds with debug assertions, also variables that begin with this.
 const TEST_PREFIX: &str = "HOWDAH_TEST_";
 
-/// The environment of a prototype.
+/// The environment of the processes of an application.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// The configured variables.
@@ -50,6 +52,20 @@ impl Environment {
         let is_hidden = |name: &&str| !self.inherits && !self.variables.contains_key(*name);
         FOR_LOADER.into_iter().filter(is_hidden).map(str::to_owned).collect()
     }
+
+    /// All variables of a program that is not howdah's own. A variable that is no text is left out.
+    pub fn for_program(&self) -> BTreeMap<String, String> {
+        let ours = std::env::vars_os().filter(|(name, _)| self.inherits || INHERITED.iter().any(|known| name == known));
+        let ours = ours.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        ours.chain(self.variables.clone()).collect()
+    }
+}
+
+/// Starts a process that waits for the order to become another program: this executable, under another title.
+pub fn launcher(stdout: OwnedFd, stderr: OwnedFd) -> io::Result<(Pid, ControlSocket)> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(LAUNCHER_TITLE).stdout(stdout).stderr(stderr);
+    spawn(command)
 }
 
 /// Starts a router: this executable, under another title.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// A generation of two workers whose prototype runs this shell script.
 struct Fake {
-    generation: Generation,
+    generation: PhpGeneration,
     now: Instant,
     _folder: tempfile::TempDir,
 }
@@ -24,7 +24,7 @@ impl Fake {
         let folder = tempfile::tempdir().unwrap();
         let executable = folder.path().join("howdah-php8.2");
         install(&executable, &format!("#!/bin/sh\n{script}\n"));
-        let plan = Plan {
+        let plan = PhpPlan {
             needs: Vec::new(),
             written: Vec::new(),
             worker_script: None,
@@ -42,7 +42,7 @@ impl Fake {
             slow_log: None,
         };
         let now = Instant::now();
-        let mut generation = Generation::new(1, plan, 1, now).unwrap();
+        let mut generation = PhpGeneration::new(1, plan, 1, now).unwrap();
         generation.on_time(now);
         Fake { generation, now, _folder: folder }
     }
@@ -241,7 +241,7 @@ async fn a_prototype_that_does_not_answer_probes_is_killed() {
 }
 
 /// The workers whose death the router is notified of, since the last call.
-fn reported_dead(generation: &mut Generation) -> Vec<WorkerId> {
+fn reported_dead(generation: &mut PhpGeneration) -> Vec<WorkerId> {
     let died = |notice: &ToRouter| match notice {
         ToRouter::WorkerDied { worker, .. } => Some(*worker),
         _ => None,

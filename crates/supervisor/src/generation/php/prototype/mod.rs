@@ -1,11 +1,10 @@
 //! The prototype of a generation: its [process], its start, its death, and whether it [answers](responsiveness). The
-//! [output of its boot](boot_output) is what the API shows.
+//! [output](crate::generation::process_output) of its boot is what the API shows.
 //!
 //! A prototype that dies is started again after a pause. A prototype whose generation has never forked a worker is not:
 //! the failure is the answer to the change that started the generation. A prototype that breaks the protocol, misses a
 //! message, or does not answer is killed.
 
-pub mod boot_output;
 mod process;
 mod responsiveness;
 
@@ -14,8 +13,8 @@ pub use process::BootResources;
 use crate::os::cgroup::Group;
 use crate::os::processes::process::PidClaim;
 use crate::os::processes::reap;
-use crate::plan::application::Plan;
 use crate::plan::php::Php;
+use crate::plan::php_application::PhpPlan;
 use crate::policy::pace::{Backoff, BootStep, boot_timeout, heartbeat};
 use howdah_protocol::process_end::ProcessEnd;
 use howdah_protocol::prototype_messages::{FromPrototype, ToPrototype};
@@ -163,7 +162,7 @@ impl Prototype {
     /// Starts it. Returns its death if that fails.
     pub fn start(
         &mut self,
-        plan: &Plan,
+        plan: &PhpPlan,
         resources: io::Result<BootResources>,
         now: Instant,
     ) -> Result<(), PrototypeDeath> {
@@ -182,7 +181,7 @@ impl Prototype {
     }
 
     /// Its process is dead.
-    pub fn on_death(&mut self, end: ProcessEnd, plan: &Plan, now: Instant) -> PrototypeDeath {
+    pub fn on_death(&mut self, end: ProcessEnd, plan: &PhpPlan, now: Instant) -> PrototypeDeath {
         let (group, lifetime, had_worked, output) = match &mut self.state {
             PrototypeState::Up(process) => {
                 if process.is_succeeded() {
@@ -284,7 +283,7 @@ impl Prototype {
     ///
     /// # Errors
     /// When that is no process of it.
-    pub fn on_moved(&mut self, pid: i32, plan: &Plan) -> Result<(), BrokenRule> {
+    pub fn on_moved(&mut self, pid: i32, plan: &PhpPlan) -> Result<(), BrokenRule> {
         let moves = plan.confined.confinement.as_ref().is_some_and(|confinement| confinement.pid);
         match self.process_mut().is_some_and(|process| process.on_moved(pid, moves)) {
             true => Ok(()),
@@ -370,7 +369,7 @@ impl Prototype {
     /// Kills a process that does not exit, does not start, or does not answer.
     pub fn on_time(
         &mut self,
-        plan: &Plan,
+        plan: &PhpPlan,
         oldest_order: Option<Instant>,
         has_dead_worker: impl FnOnce() -> bool,
         now: Instant,
@@ -390,7 +389,7 @@ impl Prototype {
     }
 
     /// Kills a process that does not load PHP, or forks no worker.
-    fn check_boot(&mut self, plan: &Plan, now: Instant) {
+    fn check_boot(&mut self, plan: &PhpPlan, now: Instant) {
         let PrototypeState::Up(process) = &mut self.state else { return };
         match process.boot_timeout.step(now) {
             Some(BootStep::Warn) => {
@@ -405,7 +404,7 @@ impl Prototype {
         }
     }
 
-    fn check_forks(&mut self, plan: &Plan, oldest_order: Option<Instant>, now: Instant) {
+    fn check_forks(&mut self, plan: &PhpPlan, oldest_order: Option<Instant>, now: Instant) {
         if self.responsiveness.is_fork_late(oldest_order, now)
             && let Some(process) = self.process()
         {
@@ -415,7 +414,7 @@ impl Prototype {
         }
     }
 
-    fn probe(&mut self, plan: &Plan, has_dead_worker: impl FnOnce() -> bool, now: Instant) {
+    fn probe(&mut self, plan: &PhpPlan, has_dead_worker: impl FnOnce() -> bool, now: Instant) {
         let PrototypeState::Up(process) = &self.state else { return };
         let is_stopped = || plan.confined.cgroup.as_ref().is_some_and(Group::is_frozen) || process.is_stopped();
         let name = &plan.name;

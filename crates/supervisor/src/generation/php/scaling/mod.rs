@@ -6,8 +6,8 @@ mod automatic;
 pub mod gauge;
 mod idle;
 
-use crate::generation::worker_set::WorkerSet;
-use crate::plan::application::Plan;
+use crate::generation::php::worker_set::WorkerSet;
+use crate::plan::php_application::PhpPlan;
 use crate::policy::demand::Demand;
 use crate::policy::pool::{Pool, PoolPolicy};
 use crate::policy::sizing::Reason;
@@ -41,7 +41,7 @@ const KEPT_FOR_BOOTS: u32 = 60;
 
 impl Scaling {
     /// The policy of this plan. Nothing has been looked at yet.
-    pub fn new(plan: &Plan, now: Instant) -> Scaling {
+    pub fn new(plan: &PhpPlan, now: Instant) -> Scaling {
         let automatic = match plan.pool {
             PoolPolicy::Automatic(bounds) => Some(Automatic::new(bounds, plan.confined.machine(), now)),
             PoolPolicy::Configured(_) => None,

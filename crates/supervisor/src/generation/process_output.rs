@@ -1,8 +1,9 @@
-//! The output of a prototype on standard error while it boots, and of its workers during the warm-up. It is copied to
-//! our standard error, or to the application's own file, and its end is kept for an error message.
+//! What a process writes to standard error: it is copied to our standard error, or to the application's own file, and its
+//! end is kept for an error message.
 //!
-//! At other times these processes write there directly. Background processes that the prototype started while it booted
-//! may go on writing here.
+//! A prototype writes here while it boots, and its workers during the warm-up; at other times they write directly.
+//! Background processes that the prototype started while it booted may go on writing here. An HTTP server writes here for
+//! its whole life.
 
 use howdah_background_writer::{BackgroundWriter, standard_error};
 use rustix::io::Errno;
@@ -20,12 +21,12 @@ const KEPT_BYTES: usize = 8192;
 const KEPT_LINES: usize = 40;
 /// The size of one read.
 const CHUNK_BYTES: usize = 16384;
-/// The pipe of a dead prototype holds at most this number of reads, unless another process still writes to it.
+/// The pipe of a dead process holds at most this number of reads, unless another process still writes to it.
 const MAX_FINAL_READS: usize = 64;
 
 /// The reading end of a pipe, and the last output that came out of it.
 #[derive(Debug)]
-pub struct BootOutput {
+pub struct ProcessOutput {
     /// `None` when all writers have closed it.
     pipe: Option<Receiver>,
     kept: Vec<u8>,
@@ -40,25 +41,25 @@ enum StderrFile {
     Slow(BackgroundWriter),
 }
 
-// === impl BootOutput ===
+// === impl ProcessOutput ===
 
-impl BootOutput {
-    /// Creates a pipe. Returns the prototype's end too.
+impl ProcessOutput {
+    /// Creates a pipe. Returns the end of the process too.
     ///
     /// # Errors
     /// When there are no descriptors.
-    pub fn pipe(file: Option<File>) -> io::Result<(BootOutput, OwnedFd)> {
+    pub fn pipe(file: Option<File>) -> io::Result<(ProcessOutput, OwnedFd)> {
         let (sender, receiver) = pipe::pipe()?;
         let file = file.map(Arc::new).map(|file| match BackgroundWriter::of(&file, "an application's stderr") {
             Some(writer) => StderrFile::Slow(writer),
             None => StderrFile::File(file),
         });
-        Ok((BootOutput { pipe: Some(receiver), kept: Vec::new(), file }, sender.into_blocking_fd()?))
+        Ok((ProcessOutput { pipe: Some(receiver), kept: Vec::new(), file }, sender.into_blocking_fd()?))
     }
 
-    /// Copies what has arrived. Registers for the next output otherwise.
-    pub fn poll(&mut self, cx: &mut Context<'_>) {
-        let Some(pipe) = &mut self.pipe else { return };
+    /// Copies what has arrived, and returns its length in bytes. Registers for the next output otherwise.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> usize {
+        let Some(pipe) = &mut self.pipe else { return 0 };
         let mut memory = [0; CHUNK_BYTES];
         let mut buffer = ReadBuf::new(&mut memory);
         match Pin::new(pipe).poll_read(cx, &mut buffer) {
@@ -66,13 +67,15 @@ impl BootOutput {
                 self.take(buffer.filled());
                 // Other events come first.
                 cx.waker().wake_by_ref();
+                return buffer.filled().len();
             }
             Poll::Ready(_) => self.pipe = None,
             Poll::Pending => {}
         }
+        0
     }
 
-    /// The last lines of a prototype that is dead; empty if there was no output.
+    /// The last lines of a process that is dead; empty if there was no output.
     pub fn last_lines(&mut self) -> String {
         for _ in 0..MAX_FINAL_READS {
             let Some(pipe) = &self.pipe else { break };
@@ -129,8 +132,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_output_of_a_dead_prototype_is_complete() {
-        let (mut output, theirs) = BootOutput::pipe(Some(tempfile::tempfile().unwrap())).unwrap();
+    async fn the_output_of_a_dead_process_is_complete() {
+        let (mut output, theirs) = ProcessOutput::pipe(Some(tempfile::tempfile().unwrap())).unwrap();
         assert_eq!(output.last_lines(), "", "it does not wait");
         let mut theirs = File::from(theirs);
         theirs.write_all(&[b'x'; 30_000]).unwrap();

@@ -6,12 +6,12 @@
 //! A process that cannot be started is an error with the reason. Code of the application may run in a prototype, so a
 //! prototype may send anything: a pid that it claims is looked up before it is used.
 
-use super::boot_output::BootOutput;
+use crate::generation::process_output::ProcessOutput;
 use crate::os::processes::link::ChildLink;
 use crate::os::processes::process::{self, PidClaim, Process};
 use crate::os::processes::{reap, spawn};
 use crate::os::resources;
-use crate::plan::application::Plan;
+use crate::plan::php_application::PhpPlan;
 use crate::policy::pace::BootTimeout;
 use howdah_channel::Geometry;
 use howdah_protocol::BUILD_ID;
@@ -41,7 +41,7 @@ pub struct PrototypeProcess {
     /// The limit of its start.
     pub boot_timeout: BootTimeout,
     /// Its standard error while it starts.
-    pub output: BootOutput,
+    pub output: ProcessOutput,
     /// It has closed its socket, and must have exited by then.
     pub kill_at: Option<Instant>,
     /// `None` when it has been asked to exit.
@@ -68,13 +68,13 @@ impl PrototypeProcess {
     ///
     /// # Errors
     /// With the reason. No process is left then.
-    pub fn start(plan: &Plan, resources: BootResources, now: Instant) -> io::Result<PrototypeProcess> {
+    pub fn start(plan: &PhpPlan, resources: BootResources, now: Instant) -> io::Result<PrototypeProcess> {
         let [stdout, stderr] = plan.outputs.files()?;
         let later_stderr = match &stderr {
             Some(file) => OwnedFd::from(file.try_clone()?),
             None => io::stderr().as_fd().try_clone_to_owned()?,
         };
-        let (output, stderr) = BootOutput::pipe(stderr)?;
+        let (output, stderr) = ProcessOutput::pipe(stderr)?;
         let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment, stdout, stderr)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
         let mut link = ChildLink::new(socket)?;
@@ -179,7 +179,7 @@ impl PrototypeProcess {
 }
 
 /// The scripts that were written, as the application sees them.
-fn written_inside(plan: &Plan) -> Vec<PathBuf> {
+fn written_inside(plan: &PhpPlan) -> Vec<PathBuf> {
     let Some(rootfs) = plan.confined.confinement.as_ref().and_then(|confinement| confinement.rootfs.as_ref()) else {
         return plan.written.clone();
     };
@@ -187,7 +187,12 @@ fn written_inside(plan: &Plan) -> Vec<PathBuf> {
     inside.map(|file| Path::new("/").join(file)).collect()
 }
 
-fn boot_message(plan: &Plan, geometry: Geometry, checks_paths: bool, slow_log: Option<SlowRequests>) -> PrototypeBoot {
+fn boot_message(
+    plan: &PhpPlan,
+    geometry: Geometry,
+    checks_paths: bool,
+    slow_log: Option<SlowRequests>,
+) -> PrototypeBoot {
     PrototypeBoot {
         build: BUILD_ID.to_owned(),
         application: plan.name.clone(),

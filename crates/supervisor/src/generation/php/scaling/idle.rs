@@ -2,7 +2,7 @@
 //!
 //! A worker that has finished a request between two looks was in use: it is idle since the later look.
 
-use crate::generation::worker_set::WorkerSet;
+use crate::generation::php::worker_set::WorkerSet;
 use howdah_channel::WorkerId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

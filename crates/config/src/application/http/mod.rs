@@ -1,0 +1,239 @@
+//! An HTTP application: `"type": "http"`, a program that is an HTTP server. howdah starts it, and forwards requests to it.
+
+pub(crate) mod address;
+pub(crate) mod command;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::application::http::address::HttpAddress;
+use crate::application::http::command::HttpCommand;
+use crate::application::isolation::{self, Cgroup};
+use crate::application::php_application::{self, read_environment};
+use crate::error::Error;
+use crate::read::duration;
+use crate::read::node::{Node, Options};
+use crate::routing::proxy::health_check::HealthCheck;
+use crate::routing::proxy::settings::ProxySettings;
+
+pub(crate) const OPTIONS: Options = Options {
+    known: &[
+        "type",
+        "command",
+        "address",
+        "processes",
+        "working_directory",
+        "environment",
+        "inherit_environment",
+        "user",
+        "group",
+        "stdout",
+        "stderr",
+        "isolation",
+        "health_check",
+        "forwarded_headers",
+        "connect_timeout",
+        "response_timeout",
+        "stop_timeout",
+    ],
+    unsupported: &[],
+};
+pub(crate) const ISOLATION_OPTIONS: Options = Options { known: &["cgroup"], unsupported: &[] };
+
+/// A typing error must not exhaust the machine with processes.
+const MAX_PROCESSES: u16 = 256;
+const STOP_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A program that is an HTTP server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpApplication {
+    /// The program and its arguments.
+    pub command: HttpCommand,
+    /// How a process gets its address. Default: a Unix socket.
+    pub address: HttpAddress,
+    /// How many processes there are, from 1 to 256. Default: 1.
+    pub processes: u16,
+    /// Where they start, an absolute path; `None`: howdah's own.
+    pub working_directory: Option<PathBuf>,
+    /// Environment variables. A name is not empty and has no `=`.
+    pub environment: BTreeMap<String, String>,
+    /// Whether they also get howdah's own environment.
+    pub inherit_environment: bool,
+    /// The name of its user; `None`: that of `--user`, or of the settings.
+    pub user: Option<String>,
+    /// The name of its group; `None`: the user's primary group.
+    pub group: Option<String>,
+    /// The file to which its standard output is appended, an absolute path; `None`: howdah's log.
+    pub stdout: Option<PathBuf>,
+    /// The file to which its standard error is appended, an absolute path; `None`: howdah's log.
+    pub stderr: Option<PathBuf>,
+    /// Its control group; `None`: howdah's own.
+    pub cgroup: Option<Cgroup>,
+    /// How howdah checks its processes; `None`: only whether they accept a connection when they start.
+    pub health_check: Option<HealthCheck>,
+    /// How requests are forwarded to it, without TLS.
+    pub proxy: ProxySettings,
+    /// How long a process may take to exit after SIGTERM. Default: 30 s.
+    pub stop_timeout: Duration,
+}
+
+// === impl HttpApplication ===
+
+impl HttpApplication {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        for name in php_application::OPTIONS.known.iter().filter(|name| !OPTIONS.known.contains(name)) {
+            if let Some(option) = node.member(name) {
+                let advice = advice(name);
+                return Err(
+                    option.error(format_args!("an application of the type \"http\" does not have it; {advice}"))
+                );
+            }
+        }
+        let object = node.object(&OPTIONS)?;
+        let address = object.read("address", HttpAddress::read)?.unwrap_or_default();
+        let command = object.require("command", "the program and its arguments, as in \"php server.php\"")?;
+        let health_check = object.read("health_check", HealthCheck::read)?;
+        if address == HttpAddress::ListenFds && health_check.is_none() {
+            return Err(node.error(
+                "\"address\": \"listen_fds\" needs \"health_check\": {}, because howdah's socket accepts connections \
+                 before the program is ready",
+            ));
+        }
+        Ok(Self {
+            command: HttpCommand::read(&command, address)?,
+            address,
+            processes: object.read("processes", read_processes)?.unwrap_or(1),
+            working_directory: object.read("working_directory", Node::absolute_path)?,
+            environment: object.read("environment", read_environment)?.unwrap_or_default(),
+            inherit_environment: object.read("inherit_environment", Node::boolean)?.unwrap_or(false),
+            user: object.read("user", Node::nonempty_string)?,
+            group: object.read("group", Node::nonempty_string)?,
+            stdout: object.read("stdout", Node::absolute_path)?,
+            stderr: object.read("stderr", Node::absolute_path)?,
+            cgroup: object.read("isolation", read_isolation)?.flatten(),
+            health_check,
+            proxy: ProxySettings::read_without_tls(&object)?,
+            stop_timeout: object
+                .read("stop_timeout", |node| duration::seconds(node, STOP_SECONDS))?
+                .unwrap_or(DEFAULT_STOP_TIMEOUT),
+        })
+    }
+}
+
+/// What to write in place of an option of PHP applications.
+fn advice(option: &str) -> &'static str {
+    match option {
+        "root" => "write \"working_directory\", and the files that the program needs into \"command\"",
+        "options" => "write the settings of PHP into \"command\", as in \"php -d memory_limit=1G server.php\"",
+        "limits" => "write \"response_timeout\", or limit the program itself, as with \"isolation\": {\"cgroup\": …}",
+        "warm_up" => "write \"health_check\": a process gets requests when that succeeds",
+        _ => "remove it",
+    }
+}
+
+fn read_processes(node: &Node<'_>) -> Result<u16, Error> {
+    if node.is_string_of("auto") || node.is_object() {
+        return Err(node.error(format_args!(
+            "howdah does not choose the number of processes of the type \"http\"; write a number, 1 to {MAX_PROCESSES}"
+        )));
+    }
+    node.integer(1..=MAX_PROCESSES, "processes")
+}
+
+fn read_isolation(node: &Node<'_>) -> Result<Option<Cgroup>, Error> {
+    for name in isolation::OPTIONS.known.iter().filter(|name| !ISOLATION_OPTIONS.known.contains(name)) {
+        if let Some(option) = node.member(name) {
+            return Err(option.error(
+                "an application of the type \"http\" can only have its own \"cgroup\"; remove it, or start the program \
+                 in a container by its \"command\"",
+            ));
+        }
+    }
+    node.object(&ISOLATION_OPTIONS)?.read("cgroup", Cgroup::read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Application, Configuration};
+
+    fn parse(options: &str) -> Result<HttpApplication, String> {
+        let text = format!(r#"{{"applications": {{"x": {{"type": "http", {options}}}}}}}"#);
+        let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
+        match configuration.applications.remove("x") {
+            Some(Application::Http(application)) => Ok(*application),
+            other => panic!("no HTTP application: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_http_application_needs_only_a_command() {
+        let application = parse(r#""command": "php server.php""#).expect("application");
+        assert_eq!((application.processes, application.address), (1, HttpAddress::Unix));
+        assert_eq!((application.health_check, application.cgroup), (None, None));
+        assert_eq!((application.proxy, application.stop_timeout), (ProxySettings::default(), DEFAULT_STOP_TIMEOUT));
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let application = parse(
+            r#""command": ["a", "b c"], "address": "port", "processes": 3, "working_directory": "/srv",
+               "environment": {"A": "1"}, "inherit_environment": true, "user": "u", "group": "g", "stdout": "/o", "stderr": "/e",
+               "isolation": {"cgroup": {"path": "shop"}}, "health_check": {"path": "/health"}, "forwarded_headers": true,
+               "connect_timeout": 1, "response_timeout": "1h", "stop_timeout": "5s""#,
+        )
+        .expect("application");
+        assert_eq!((application.processes, application.address), (3, HttpAddress::Port));
+        assert_eq!(application.working_directory, Some("/srv".into()));
+        assert!(application.inherit_environment && application.environment["A"] == "1");
+        assert_eq!((application.user.as_deref(), application.group.as_deref()), (Some("u"), Some("g")));
+        assert_eq!((application.stdout, application.stderr), (Some("/o".into()), Some("/e".into())));
+        assert_eq!(application.cgroup.map(|group| group.path), Some("shop".into()));
+        assert_eq!(application.health_check.map(|check| check.path), Some("/health".to_owned()));
+        let seconds = |number| Duration::from_secs(number);
+        assert!(application.proxy.forwarded_headers && application.stop_timeout == seconds(5));
+        assert_eq!(
+            (application.proxy.connect_timeout, application.proxy.response_timeout),
+            (seconds(1), seconds(3600))
+        );
+    }
+
+    #[test]
+    fn an_error_names_the_option_and_the_remedy() {
+        let cases = [
+            (
+                r#""processes": 2"#,
+                "\"command\" is missing; add the program and its arguments, as in \"php server.php\"",
+            ),
+            (
+                r#""command": "x", "processes": "auto""#,
+                "howdah does not choose the number of processes of the type \"http\"; write a number, 1 to 256",
+            ),
+            (r#""command": "x", "processes": 257"#, "257 is out of range"),
+            (
+                r#""command": "x", "root": "/srv""#,
+                "root: an application of the type \"http\" does not have it; write \"wor",
+            ),
+            (
+                r#""command": "x", "limits": {}"#,
+                "limits: an application of the type \"http\" does not have it; write \"res",
+            ),
+            (
+                r#""command": "x", "worker": {}"#,
+                "worker: an application of the type \"http\" does not have it; remove it",
+            ),
+            (
+                r#""command": "x", "isolation": {"rootfs": "/x"}"#,
+                "isolation/rootfs: an application of the type \"http\" can",
+            ),
+            (r#""command": "x", "address": "listen_fds""#, "\"address\": \"listen_fds\" needs \"health_check\": {}"),
+            (r#""command": "x", "tls": {}"#, "tls: there is no such option"),
+        ];
+        for (options, expected) in cases {
+            let error = parse(options).expect_err(options);
+            assert!(error.starts_with("applications/x") && error.contains(expected), "{options}: {error}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The addresses of the processes of a generation: each has its own, for its whole life, also through restarts.
+//!
+//! A port is chosen by the kernel, and free when it is chosen. Another program could take it before the process listens:
+//! Unix sockets have no such gap, because only the application's user can make files in their folder.
+
+use crate::os::files::socket_folder::SocketFolder;
+use crate::plan::http_application::HttpPlan;
+use howdah_config::{AddressVariable, Endpoint, HttpAddress};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+/// The address of one process.
+#[derive(Debug)]
+pub struct ProcessAddress {
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// The socket that it gets from us.
+    pub socket: Option<OwnedFd>,
+    kind: HttpAddress,
+    folder: Option<Arc<SocketFolder>>,
+}
+
+/// Chooses an address for each process.
+///
+/// # Errors
+/// When a folder or a socket cannot be made.
+pub fn choose(id: u64, plan: &HttpPlan) -> io::Result<Vec<ProcessAddress>> {
+    let kind = plan.address;
+    if kind == HttpAddress::Port {
+        // All are bound at once, so that each gets another port.
+        let bound: Vec<_> =
+            (0..plan.processes).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<_>>()?;
+        let address = |socket: TcpListener| {
+            let endpoint = Endpoint::Tcp(socket.local_addr()?);
+            Ok(ProcessAddress { endpoint, socket: None, kind, folder: None })
+        };
+        return bound.into_iter().map(address).collect();
+    }
+    let folder = Arc::new(SocketFolder::create(&id.to_string(), plan.account.ids, plan.router_group)?);
+    let address = |number: u16| {
+        let path = folder.socket(&format!("{number}.sock"));
+        let socket = match kind {
+            HttpAddress::ListenFds => {
+                let listener = UnixListener::bind(&path)?;
+                folder.open_to_router(&path);
+                Some(OwnedFd::from(listener))
+            }
+            HttpAddress::Unix | HttpAddress::Port => None,
+        };
+        Ok(ProcessAddress { endpoint: Endpoint::Unix(path), socket, kind, folder: Some(Arc::clone(&folder)) })
+    };
+    (1..=plan.processes).map(address).collect()
+}
+
+// === impl ProcessAddress ===
+
+impl ProcessAddress {
+    /// The value of a variable in the command.
+    pub fn value(&self, variable: AddressVariable) -> String {
+        match (variable, &self.endpoint) {
+            (AddressVariable::Port, Endpoint::Tcp(address)) => address.port().to_string(),
+            (AddressVariable::Socket, Endpoint::Unix(path)) => path.display().to_string(),
+            (_, endpoint) => endpoint.to_string(),
+        }
+    }
+
+    /// The variables of its environment.
+    pub fn variables(&self) -> BTreeMap<String, String> {
+        let variables = AddressVariable::ALL.into_iter().filter(|variable| variable.exists_with(self.kind));
+        variables.map(|variable| (variable.name().to_owned(), self.value(variable))).collect()
+    }
+
+    /// Before a process starts: removes the socket that a dead one left, which would prevent another one from listening.
+    pub fn clear(&self) {
+        if let (Endpoint::Unix(path), None) = (&self.endpoint, &self.socket) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Lets the router connect, when the process has made its socket.
+    pub fn open_to_router(&self) {
+        if let (Endpoint::Unix(path), Some(folder)) = (&self.endpoint, &self.folder) {
+            folder.open_to_router(path);
+        }
+    }
+}

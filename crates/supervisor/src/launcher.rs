@@ -1,0 +1,86 @@
+//! The first steps of a program that is not howdah's own: this executable, under another title, gets a [`LaunchOrder`],
+//! becomes the application's user, and replaces itself with the program.
+//!
+//! The kernel kills the program when the supervisor dies. A step that fails is one line on standard error, which is the
+//! application's, and an exit code as that of a shell: 127 if there is no such program.
+
+use command_fds::{CommandFdExt, FdMapping};
+use howdah_protocol::control_socket::ControlSocket;
+use howdah_protocol::inherited::{CONTROL_FD, take_inherited};
+use howdah_protocol::launch::LaunchOrder;
+use howdah_protocol::parent_death::die_with_supervisor;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+/// The exit code if there is no such program.
+const NOT_FOUND: u8 = 127;
+/// The exit code if the program cannot be started for another reason.
+const NOT_STARTED: u8 = 126;
+/// The descriptor of a listening socket, as systemd passes it.
+const LISTEN_FD: i32 = 3;
+
+/// Becomes the program. Returns only if that fails.
+pub fn main() -> ExitCode {
+    let (reason, code) = launch();
+    // There is no one to report a failure of this to.
+    let _ = writeln!(io::stderr(), "howdah: {reason}");
+    ExitCode::from(code)
+}
+
+fn launch() -> (String, u8) {
+    let (order, socket) = match receive_order() {
+        Ok(received) => received,
+        Err(error) => return (format!("cannot receive the order to start the program: {error}"), NOT_STARTED),
+    };
+    if let Some(folder) = &order.working_directory
+        && let Err(error) = std::env::set_current_dir(folder)
+    {
+        return (format!("cannot change to the working directory {folder:?}: {error}"), NOT_STARTED);
+    }
+    let Some((program, arguments)) = order.command.split_first() else {
+        return ("the command is empty".to_owned(), NOT_STARTED);
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(&order.environment);
+    if let Some(socket) = socket {
+        command.env("LISTEN_FDS", "1").env("LISTEN_PID", std::process::id().to_string());
+        if let Err(error) = command.fd_mappings(vec![FdMapping { parent_fd: socket, child_fd: LISTEN_FD }]) {
+            return (format!("cannot pass the socket on: {error}"), NOT_STARTED);
+        }
+    }
+    let error = command.exec();
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            let advice = "install it, or correct \"command\"; programs without a \"/\" are looked up in PATH";
+            (format!("cannot start {program:?}: there is no such program; {advice}"), NOT_FOUND)
+        }
+        _ => (format!("cannot start {program:?}: {error}"), NOT_STARTED),
+    }
+}
+
+fn receive_order() -> io::Result<(LaunchOrder, Option<OwnedFd>)> {
+    let control = ControlSocket::from(take_inherited(CONTROL_FD)?);
+    die_with_supervisor(&control)?;
+    let received: Option<(LaunchOrder, Vec<OwnedFd>)> = loop {
+        match control.receive_long() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll(&mut [PollFd::new(&control, PollFlags::IN)], None)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => break result?,
+        }
+    };
+    let (order, mut sockets) = received.ok_or_else(|| io::Error::other("the supervisor is gone"))?;
+    if let Some(descriptors) = order.descriptors {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        setrlimit(Resource::Nofile, Rlimit { current: Some(descriptors), maximum })?;
+    }
+    order.identity.assume(order.user.as_deref(), None)?;
+    // A change of the user clears the death signal.
+    die_with_supervisor(&control)?;
+    Ok((order, sockets.pop()))
+}

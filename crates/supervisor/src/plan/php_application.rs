@@ -1,0 +1,168 @@
+//! Plans a PHP application: checks its options against this machine, and finds its folders, files, user and PHP.
+
+use crate::os::files::logs::Outputs;
+use crate::os::files::slow_log::SlowLogFile;
+use crate::os::identity::UserAccount;
+use crate::os::processes::spawn::Environment;
+use crate::plan::confinement::{self, Confined, inside};
+use crate::plan::defaults::{Defaults, Strictness, missing};
+use crate::plan::opcache;
+use crate::plan::php::{self, Php};
+use crate::plan::readable;
+use crate::plan::resolution;
+use crate::plan::slow_log;
+use crate::policy::pool::PoolPolicy;
+use howdah_channel::MAX_WORKERS;
+use howdah_config::{Limits, PhpApplication, PhpOptions, Scheme, WarmUp};
+use howdah_protocol::generation_paths::{GenerationPaths, PinnedLink};
+use howdah_protocol::prototype_messages::{RequiredPath, WorkerScript};
+use howdah_protocol::warm_up::WarmUpRequest;
+use std::path::{Path, PathBuf};
+
+/// Everything that a generation of a PHP application needs, checked against the machine.
+#[derive(Clone, Debug)]
+pub struct PhpPlan {
+    /// The application's name.
+    pub name: String,
+    /// The PHP that runs it.
+    pub php: Php,
+    /// The user as which it runs.
+    pub account: UserAccount,
+    /// Its php.ini.
+    pub options: PhpOptions,
+    /// Its isolation.
+    pub confined: Confined,
+    /// Where its standard output and error go.
+    pub outputs: Outputs,
+    /// Its environment.
+    pub environment: Environment,
+    /// The paths that its user must be able to read.
+    pub needs: Vec<RequiredPath>,
+    /// Scripts that were written since the last generation: PHP must be able to compile them.
+    pub written: Vec<PathBuf>,
+    /// In worker mode, the script of its workers.
+    pub worker_script: Option<WorkerScript>,
+    /// Where its workers start.
+    pub working_directory: Option<PathBuf>,
+    /// How many workers it has.
+    pub pool: PoolPolicy,
+    /// The limits of its requests.
+    pub limits: Limits,
+    /// Its release, and the requests of its warm-up.
+    pub release: Release,
+    /// Its slow log, if it has one.
+    pub slow_log: Option<SlowLogFile>,
+}
+
+/// A release of an application.
+#[derive(Clone, Debug, Default)]
+pub struct Release {
+    /// Where its scripts are.
+    pub paths: GenerationPaths,
+    /// Each path of the configuration, and where it led.
+    pub led_to: Vec<PinnedLink>,
+    /// The requests that it must answer before it is used.
+    pub warm_up: Vec<WarmUpRequest>,
+}
+
+/// Plans an application.
+///
+/// # Errors
+/// With the path of the option and what to do.
+pub fn plan(
+    name: &str,
+    application: &PhpApplication,
+    defaults: &Defaults,
+    strictness: Strictness,
+) -> Result<PhpPlan, String> {
+    let at = |option: &str, problem: String| defaults.at(name, option, problem);
+    let rootfs = application.isolation.rootfs.as_deref();
+    if let Some(rootfs) = rootfs.filter(|rootfs| !rootfs.is_dir()) {
+        return Err(at("/isolation/rootfs", missing(rootfs, "folder")));
+    }
+    for (target, settings) in application.targets() {
+        let option = target.map_or("/root".to_owned(), |target| format!("/targets/{target}/root"));
+        if !inside(rootfs, &settings.root).is_some_and(|found| found.is_dir()) {
+            return Err(at(&option, missing_in(rootfs, &settings.root, "folder")));
+        }
+    }
+    if let Some(folder) = &application.working_directory
+        && !inside(rootfs, folder).is_some_and(|found| found.is_dir())
+    {
+        return Err(at("/working_directory", missing_in(rootfs, folder, "folder")));
+    }
+    if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
+        return Err(at("/options/file", missing(file, "file")));
+    }
+    if let Some((prefix, folder)) = application.send_file.iter().find(|(_, folder)| !folder.is_dir()) {
+        return Err(at(&format!("/send_file/{}", prefix.replace('/', "%2F")), missing(folder, "folder")));
+    }
+    let resolution = resolution::resolve(application).map_err(|error| at(&error.option, error.problem))?;
+    if let Some(processes) = application.processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
+        return Err(at("/processes", format!("{processes} is more than howdah can run; write at most {MAX_WORKERS}")));
+    }
+    let account = defaults.account(application.user.as_deref(), application.group.as_deref());
+    let account = account.map_err(|(option, problem)| at(option, problem))?;
+    let confined =
+        confinement::of(&application.isolation, &account).map_err(|error| at(&error.option, error.problem))?;
+    let cores = confined.machine().cores();
+    let slow_log = application.slow_log.as_ref();
+    let slow_log = slow_log.map(|wanted| slow_log::of(name, wanted, defaults.state_folder.as_deref()));
+    let mut slow_log = slow_log.transpose().map_err(|problem| at("/slow_log", problem))?;
+    match slow_log.as_mut().map(|log| log.open().map_err(|problem| at("/slow_log", problem))) {
+        Some(Err(problem)) if strictness == Strictness::Strict => return Err(problem),
+        Some(Err(problem)) => tracing::error!("{problem}; slow requests are not logged"),
+        Some(Ok(())) | None => {}
+    }
+    let outputs = Outputs::open(name, application.stdout.as_deref(), application.stderr.as_deref())?;
+    Ok(PhpPlan {
+        name: name.to_owned(),
+        php: php::choose(application.php_version).map_err(|problem| at("/type", problem))?,
+        account,
+        confined,
+        outputs,
+        options: opcache::for_reload(resolution.settings(&application.options), application.reload),
+        needs: readable::needs(application, defaults.has_configuration.then_some(name)),
+        written: Vec::new(),
+        worker_script: application.worker.as_ref().and_then(|_| worker_script(&resolution.paths)),
+        environment: Environment {
+            variables: application.environment.clone(),
+            inherits: application.inherit_environment,
+        },
+        working_directory: resolution.working_directory,
+        release: Release {
+            paths: resolution.paths,
+            led_to: resolution.led_to,
+            warm_up: application.warm_up.iter().map(request).collect(),
+        },
+        pool: PoolPolicy::new(application.processes, cores),
+        limits: application.limits,
+        slow_log,
+    })
+}
+
+/// The script of an application in worker mode: the script of its only target.
+fn worker_script(paths: &GenerationPaths) -> Option<WorkerScript> {
+    let target = paths.target(None)?;
+    let script = target.script.as_ref()?;
+    Some(WorkerScript { root: target.root.clone(), name: script.name.clone(), filename: script.filename.clone() })
+}
+
+fn request(warm_up: &WarmUp) -> WarmUpRequest {
+    WarmUpRequest {
+        target: warm_up.target.clone(),
+        uri: warm_up.uri.clone(),
+        host: warm_up.host.clone(),
+        https: warm_up.scheme == Scheme::Https,
+        headers: warm_up.headers.clone(),
+    }
+}
+
+fn missing_in(rootfs: Option<&Path>, path: &Path, kind: &str) -> String {
+    match rootfs {
+        Some(rootfs) => {
+            format!("there is no {kind} {path:?} below the rootfs {rootfs:?}; paths of this application begin there")
+        }
+        None => missing(path, kind),
+    }
+}
