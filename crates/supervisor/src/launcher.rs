@@ -26,7 +26,7 @@ const LISTEN_FD: i32 = 3;
 /// Becomes the program. Returns only if that fails.
 pub fn main() -> ExitCode {
     let (reason, code) = launch();
-    // There is no one to report a failure of this to.
+    // If this fails, the exit code remains.
     let _ = writeln!(io::stderr(), "howdah: {reason}");
     ExitCode::from(code)
 }
@@ -54,9 +54,11 @@ fn launch() -> (String, u8) {
     }
     let error = command.exec();
     match error.kind() {
-        io::ErrorKind::NotFound => {
-            let advice = "install it, or correct \"command\"; programs without a \"/\" are looked up in PATH";
-            (format!("cannot start {program:?}: there is no such program; {advice}"), NOT_FOUND)
+        // The kernel also returns the second one if a folder of PATH is not open to the user.
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+            let advice = "install it, or correct \"command\"; a program without a \"/\" is looked up in PATH";
+            let problem = "there is no such program, or the application's user may not run it";
+            (format!("cannot start {program:?}: {problem}; {advice}"), NOT_FOUND)
         }
         _ => (format!("cannot start {program:?}: {error}"), NOT_STARTED),
     }

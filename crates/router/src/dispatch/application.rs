@@ -6,7 +6,7 @@ use crate::php::{self, PhpBody, ScriptCall};
 use crate::proxy::ProxyTarget;
 use crate::report::OncePerMinute;
 use crate::request::incoming::IncomingBody;
-use crate::request::log_context::LogContext;
+use crate::request::log_context::{LogContext, LoggedApplication};
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::redirect::{folder_location, redirect};
@@ -75,7 +75,7 @@ pub fn http_target<'v>(view: &'v View, name: &str) -> Option<Result<ProxyTarget<
     let generation = view.http_generation(name);
     let generation = generation.ok_or(Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER });
     Some(generation.map(|generation| {
-        LogContext::set_application(Rc::from(name));
+        LogContext::set_application(Rc::new(LoggedApplication { name: name.to_owned(), log: None }));
         ProxyTarget::Application(generation, &application.proxy)
     }))
 }

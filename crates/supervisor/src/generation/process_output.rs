@@ -1,5 +1,5 @@
-//! What a process writes to standard error: it is copied to our standard error, or to the application's own file, and its
-//! end is kept for an error message.
+//! The output of a process on standard error: it is copied to our standard error, or to the application's own file, and
+//! its end is kept for an error message.
 //!
 //! A prototype writes here while it boots, and its workers during the warm-up; at other times they write directly.
 //! Background processes that the prototype started while it booted may go on writing here. An HTTP server writes here for

@@ -31,7 +31,7 @@ enum WordPart {
     Variable(AddressVariable),
 }
 
-/// What a shell would do with these characters of a string, outside of quotes.
+/// These characters have a meaning in a shell, outside of quotes.
 const SHELL_CHARACTERS: &str = "|&;<>()`*";
 
 // === impl HttpCommand ===
@@ -181,7 +181,7 @@ fn split(command: &str) -> Result<Vec<Vec<WordPart>>, String> {
     Ok(words)
 }
 
-/// Appends text to a word, which begins here if there is none.
+/// Appends text to a word, or begins a word with it.
 fn push(word: &mut Option<Vec<WordPart>>, text: &str) {
     let parts = word.get_or_insert_default();
     match parts.last_mut() {

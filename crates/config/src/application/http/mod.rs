@@ -122,7 +122,7 @@ impl HttpApplication {
     }
 }
 
-/// What to write in place of an option of PHP applications.
+/// The advice for an option of PHP applications.
 fn advice(option: &str) -> &'static str {
     match option {
         "root" => "write \"working_directory\", and the files that the program needs into \"command\"",

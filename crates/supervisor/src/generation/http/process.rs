@@ -4,7 +4,7 @@
 //! is started again after a pause, and so is one that fails its checks. A process of a generation that was never ready is
 //! not: the failure is the answer to the change that started the generation.
 //!
-//! What it writes is copied at a limited rate: a process that floods its log waits for it, as for a pipe.
+//! Its output is copied at a limited rate: a process that floods its log waits, as for any pipe.
 
 use crate::generation::http::addresses::ProcessAddress;
 use crate::generation::http::probe::Probe;
@@ -35,8 +35,6 @@ pub struct HttpProcess {
     backoff: Backoff,
     /// Whether it has ever been ready.
     is_proven: bool,
-    /// Why it did not start. It is not started again.
-    failure: Option<String>,
 }
 
 #[derive(Debug)]
@@ -44,7 +42,9 @@ enum ProcessState {
     /// To be started at this time.
     Down(Instant),
     Up(Box<RunningProcess>),
-    /// It is not started again.
+    /// It was never ready, for this reason, and is not started again.
+    Failed(String),
+    /// It was asked to exit, and has exited.
     Ended,
 }
 
@@ -100,14 +100,7 @@ const COPY_WINDOW: Duration = Duration::from_millis(100);
 impl HttpProcess {
     /// A process that starts at this time.
     pub fn new(index: u16, address: ProcessAddress, now: Instant) -> HttpProcess {
-        HttpProcess {
-            index,
-            address,
-            state: ProcessState::Down(now),
-            backoff: Backoff::default(),
-            is_proven: false,
-            failure: None,
-        }
+        HttpProcess { index, address, state: ProcessState::Down(now), backoff: Backoff::default(), is_proven: false }
     }
 
     /// Its address.
@@ -122,7 +115,10 @@ impl HttpProcess {
 
     /// Why it does not start. It is not started again.
     pub fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+        match &self.state {
+            ProcessState::Failed(reason) => Some(reason),
+            _ => None,
+        }
     }
 
     /// Whether it gets requests.
@@ -135,7 +131,7 @@ impl HttpProcess {
         self.running().is_some_and(|running| running.leaving.is_some())
     }
 
-    /// Whether it is not running, and is not started again.
+    /// Whether it was asked to exit, and has exited.
     pub fn is_ended(&self) -> bool {
         matches!(self.state, ProcessState::Ended)
     }
@@ -241,8 +237,13 @@ impl HttpProcess {
         let problem = running.problem.take().filter(|_| running.leaving == Some(Leaving::Late));
         let problem = problem.map(|problem| format!(" ({problem})")).unwrap_or_default();
         if !is_proven {
-            return self
-                .fail(&format!("its process {} {reason}{problem}", self.index + 1), &running.output.last_lines());
+            let mut reason = format!("its process {} {reason}{problem}", self.index + 1);
+            let output = running.output.last_lines();
+            if !output.is_empty() {
+                let _ = write!(reason, ":\n{output}");
+            }
+            self.state = ProcessState::Failed(reason);
+            return true;
         }
         let pause = match running.leaving {
             Some(Leaving::Replaced) => Duration::ZERO,
@@ -250,20 +251,11 @@ impl HttpProcess {
         };
         if running.leaving != Some(Leaving::Replaced) {
             let (pid, delay) = (dead.as_raw_pid(), pause.as_millis());
-            // What it wrote last stands above this line.
+            // Its last output stands above this line.
             let _ = running.output.last_lines();
             tracing::error!("{title} (pid {pid}) {reason}{problem}; starting another one in {delay} ms");
         }
         self.state = ProcessState::Down(now + pause);
-        true
-    }
-
-    fn fail(&mut self, reason: &str, output: &str) -> bool {
-        let mut reason = reason.to_owned();
-        if !output.is_empty() {
-            let _ = write!(reason, ":\n{output}");
-        }
-        self.failure = Some(reason);
         true
     }
 
@@ -279,7 +271,7 @@ impl HttpProcess {
                 let copy = Some(running.copied.0 + COPY_WINDOW).filter(|_| running.copied.1 >= COPIED_BYTES);
                 [boot, probe, copy, running.kill_at].into_iter().flatten().min()
             }
-            ProcessState::Ended => None,
+            ProcessState::Failed(_) | ProcessState::Ended => None,
         }
     }
 
@@ -349,8 +341,8 @@ impl HttpProcess {
                 self.state = ProcessState::Down(now + pause);
             }
             Err(error) => {
-                self.state = ProcessState::Ended;
-                self.fail(&format!("its process {} cannot be started: {error}", self.index + 1), "");
+                let reason = format!("its process {} cannot be started: {error}", self.index + 1);
+                self.state = ProcessState::Failed(reason);
             }
         }
     }
