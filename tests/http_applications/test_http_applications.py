@@ -10,6 +10,7 @@ import pytest
 
 from support.http.client import ClosedWithoutResponse
 from support.http.load import Load
+from support.http.upstream import Upstream, answers, ok
 from support.http_applications import (
     change,
     configuration,
@@ -92,6 +93,16 @@ def test_a_process_that_does_not_boot_is_the_answer_to_the_change(run, folder, e
     for text in expected:
         assert text in response.json()["detail"], response.text
     assert server.get("/").status == 200 and pids(server) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: two users")
+def test_a_link_to_the_socket_of_another_user_is_not_followed(run, folder, socket_path):
+    server = run(configuration(http_application(folder)), time_divider=30)
+    with Upstream(answers(ok(b"secret")), f"unix:{socket_path}"):
+        socket_path.chmod(0o777)
+        command = ["sh", "-c", f"ln -s {socket_path} $HOWDAH_SOCKET; exec sleep 1000"]
+        response = server.api("PUT", "/config/applications/app", {"type": "http", "command": command})
+    assert "user id 0 listens at unix:/" in response.json()["detail"], response.text
 
 
 def test_an_unknown_folder_and_user_are_named(run, folder):

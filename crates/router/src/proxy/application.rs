@@ -17,6 +17,8 @@ use tokio::sync::Notify;
 pub struct HttpGeneration {
     /// Its number.
     pub id: u64,
+    /// The user that must listen on its Unix sockets.
+    listening_user: Option<u32>,
     processes: Vec<HttpProcess>,
     /// The process that had the last turn.
     last: AtomicUsize,
@@ -61,6 +63,7 @@ impl HttpGeneration {
         };
         Ok(HttpGeneration {
             id: boot.id,
+            listening_user: boot.listening_user,
             processes: boot.processes.iter().map(process).collect::<io::Result<_>>()?,
             last: 0.into(),
             waiting: 0.into(),
@@ -126,6 +129,11 @@ impl ProcessRequest {
     pub fn endpoint(&self) -> &Endpoint {
         &self.generation.processes[self.process].endpoint
     }
+
+    /// The user that must listen there.
+    pub fn listening_user(&self) -> Option<u32> {
+        self.generation.listening_user
+    }
 }
 
 impl Drop for ProcessRequest {
@@ -137,5 +145,48 @@ impl Drop for ProcessRequest {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_protocol::control_socket::ControlSocket;
+
+    fn generation(ready: &[bool]) -> Arc<HttpGeneration> {
+        let (ours, _) = ControlSocket::pair().expect("sockets");
+        let supervisor = SupervisorLink::new(Arc::new(ours)).expect("a link");
+        let address = |(number, ready): (usize, &bool)| (format!("unix:/run/{number}"), *ready);
+        let processes = ready.iter().enumerate().map(address).collect();
+        let boot = HttpGenerationBoot { id: 1, listening_user: None, processes };
+        Arc::new(HttpGeneration::new(&boot, &supervisor).expect("a generation"))
+    }
+
+    #[test]
+    fn a_request_goes_to_the_ready_process_with_the_fewest() {
+        let generation = generation(&[true, true, true, false]);
+        let next = |tried: &[usize]| generation.assign(tried).map(|request| request.process());
+        assert_eq!([next(&[]), next(&[]), next(&[])], [Some(1), Some(2), Some(0)], "they take turns");
+        let busy = generation.assign(&[]).expect("a process");
+        assert_eq!((busy.process(), next(&[2]), next(&[0, 2])), (1, Some(0), Some(1)));
+        assert_eq!(generation.active_requests(), 1);
+        drop(busy);
+        assert_eq!((generation.active_requests(), next(&[0, 1, 2])), (0, None));
+        generation.set_ready(3, true);
+        assert_eq!(next(&[0, 1, 2]), Some(3));
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_for_a_process() {
+        let generation = generation(&[false]);
+        let waiting = tokio::spawn({
+            let generation = Arc::clone(&generation);
+            async move { generation.assign_when_ready().await.process() }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(generation.waiting_requests(), 1);
+        generation.set_ready(0, true);
+        assert_eq!(waiting.await.expect("a process"), 0);
+        assert_eq!((generation.waiting_requests(), generation.active_requests()), (0, 0));
     }
 }

@@ -174,13 +174,14 @@ impl Proxy {
         }
     }
 
-    fn pool(&self, endpoint: &Endpoint, tls: Option<ServerTls>) -> Rc<ConnectionPool> {
+    fn pool(&self, endpoint: &Endpoint, tls: Option<ServerTls>, listening_user: Option<u32>) -> Rc<ConnectionPool> {
         let mut pools = self.pools.borrow_mut();
-        let known = pools.get(endpoint).and_then(|pools| pools.iter().find(|pool| pool.tls == tls));
+        let is_same = |pool: &&Rc<ConnectionPool>| pool.tls == tls && pool.listening_user == listening_user;
+        let known = pools.get(endpoint).and_then(|pools| pools.iter().find(is_same));
         if let Some(pool) = known {
             return Rc::clone(pool);
         }
-        let pool = Rc::new(ConnectionPool::new(endpoint, tls));
+        let pool = Rc::new(ConnectionPool::new(endpoint, tls, listening_user));
         pools.entry(endpoint.clone()).or_default().push(Rc::clone(&pool));
         pool
     }
@@ -274,12 +275,12 @@ impl Candidates<'_> {
                 return generation.assign(&self.tried).map(|request| self.assign(request));
             }
         };
-        Some(self.proxy.pool(endpoint, ServerTls::of(endpoint, settings, tls)))
+        Some(self.proxy.pool(endpoint, ServerTls::of(endpoint, settings, tls), None))
     }
 
     fn assign(&mut self, request: ProcessRequest) -> Rc<ConnectionPool> {
         self.tried.push(request.process());
-        let pool = self.proxy.pool(request.endpoint(), None);
+        let pool = self.proxy.pool(request.endpoint(), None, request.listening_user());
         self.assigned = Some(request);
         pool
     }

@@ -123,7 +123,7 @@ fn reading_ahead_gives_the_connection_one_turn() {
     });
     run(async {
         tokio::time::resume();
-        let pool = Proxy::default().pool(&endpoint, None);
+        let pool = Proxy::default().pool(&endpoint, None, None);
         let request = Request::new(()).into_parts().0;
         let (target, body) = (PathAndQuery::from_static("/"), ClientBody::none());
         let outgoing =
@@ -165,7 +165,7 @@ fn a_request_on_a_dead_idle_connection_is_sent_again_if_that_is_safe() {
             let first =
                 request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS, None), method.clone()).await.expect("answer");
             drop(first);
-            assert_eq!(proxy.pool(&endpoint, None).idle_count(), 1);
+            assert_eq!(proxy.pool(&endpoint, None, None).idle_count(), 1);
             let second = request(&proxy, ProxyTarget::Server(&endpoint, &SETTINGS, None), method.clone()).await;
             let status = second.map_or_else(Failure::status, |response| response.status());
             assert_eq!(status.as_u16(), expected, "{method}");
@@ -203,10 +203,10 @@ fn a_connection_with_a_long_idle_time_gets_no_request_that_cannot_be_repeated() 
         assert_eq!(connections(Method::POST, 0).await, 1);
         assert_eq!(connections(Method::GET, 10).await, 1);
         assert_eq!(connections(Method::POST, 10).await, 2);
-        assert_eq!(proxy.pool(&endpoint, None).idle_count(), 2);
+        assert_eq!(proxy.pool(&endpoint, None, None).idle_count(), 2);
         assert_eq!(connections(Method::GET, 20).await, 3);
         proxy.sweep();
-        assert_eq!(proxy.pool(&endpoint, None).idle_count(), 1);
+        assert_eq!(proxy.pool(&endpoint, None, None).idle_count(), 1);
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(20)).await;
         proxy.sweep();

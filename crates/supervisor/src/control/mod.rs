@@ -316,7 +316,9 @@ impl Control {
             }
         }
         for (name, application) in &self.changes.active().configuration.applications {
-            if application.outputs().iter().any(Option::is_some) || has_new_log {
+            // The processes of an HTTP application write to howdah's log by way of the supervisor.
+            let writes_to_log = has_new_log && application.as_php().is_some();
+            if application.outputs().iter().any(Option::is_some) || writes_to_log {
                 self.deploys.reopen_logs(name);
             }
         }

@@ -35,6 +35,8 @@ pub struct ConnectionPool {
     pub endpoint: Endpoint,
     /// TLS to it; `None`: without TLS.
     pub tls: Option<ServerTls>,
+    /// The user that must listen on a Unix socket.
+    pub listening_user: Option<u32>,
     idle: RefCell<Vec<UpstreamConnection>>,
     /// Of an endpoint with a host name.
     addresses: KnownAddresses,
@@ -55,10 +57,11 @@ pub struct UpstreamConnection {
 
 impl ConnectionPool {
     /// A pool without connections.
-    pub fn new(endpoint: &Endpoint, tls: Option<ServerTls>) -> ConnectionPool {
+    pub fn new(endpoint: &Endpoint, tls: Option<ServerTls>, listening_user: Option<u32>) -> ConnectionPool {
         ConnectionPool {
             endpoint: endpoint.clone(),
             tls,
+            listening_user,
             idle: RefCell::default(),
             addresses: KnownAddresses::default(),
         }
@@ -83,6 +86,9 @@ impl ConnectionPool {
     /// When no server listens there, or none answers in time.
     pub async fn connect(&self, limit: Duration) -> Result<UpstreamConnection, ConnectError> {
         let stream = connect(&self.endpoint, self.tls.as_ref(), &self.addresses, limit).await?;
+        if let Some(user) = self.listening_user {
+            stream.check_listening_user(user).map_err(ConnectError::Refused)?;
+        }
         let progress = stream.progress();
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES)

@@ -76,6 +76,18 @@ impl SocketProgress {
 // === impl UpstreamSocket ===
 
 impl UpstreamSocket {
+    /// Checks that this user listens at the other end of a Unix socket.
+    ///
+    /// # Errors
+    /// With the user that listens there.
+    pub fn check_listening_user(&self, expected: u32) -> io::Result<()> {
+        let UpstreamTransport::Plain(Transport::Unix(socket)) = &self.stream else { return Ok(()) };
+        match socket.peer_cred()?.uid() {
+            user if user == expected => Ok(()),
+            user => Err(io::Error::other(format!("user id {user} listens there, and not {expected}"))),
+        }
+    }
+
     /// Wraps a connected socket.
     pub fn new(stream: UpstreamTransport) -> UpstreamSocket {
         UpstreamSocket { stream, progress: Arc::new(SocketProgress::new()), line_ends: LineEnds::new() }

@@ -20,6 +20,8 @@ pub struct ProcessAddress {
     pub endpoint: Endpoint,
     /// The socket that it gets from us.
     pub socket: Option<OwnedFd>,
+    /// The user that must listen on its Unix socket.
+    pub listening_user: Option<u32>,
     kind: HttpAddress,
     folder: Option<Arc<SocketFolder>>,
 }
@@ -36,11 +38,16 @@ pub fn choose(id: u64, plan: &HttpPlan) -> io::Result<Vec<ProcessAddress>> {
             (0..plan.processes).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<_>>()?;
         let address = |socket: TcpListener| {
             let endpoint = Endpoint::Tcp(socket.local_addr()?);
-            Ok(ProcessAddress { endpoint, socket: None, kind, folder: None })
+            Ok(ProcessAddress { endpoint, socket: None, listening_user: None, kind, folder: None })
         };
         return bound.into_iter().map(address).collect();
     }
     let folder = Arc::new(SocketFolder::create(&id.to_string(), plan.account.ids, plan.router_group)?);
+    let ours = rustix::process::geteuid().as_raw();
+    let user = match kind {
+        HttpAddress::ListenFds => ours,
+        HttpAddress::Unix | HttpAddress::Port => plan.account.ids.map_or(ours, |(user, _)| user),
+    };
     let address = |number: u16| {
         let path = folder.socket(&format!("{number}.sock"));
         let socket = match kind {
@@ -51,7 +58,8 @@ pub fn choose(id: u64, plan: &HttpPlan) -> io::Result<Vec<ProcessAddress>> {
             }
             HttpAddress::Unix | HttpAddress::Port => None,
         };
-        Ok(ProcessAddress { endpoint: Endpoint::Unix(path), socket, kind, folder: Some(Arc::clone(&folder)) })
+        let (endpoint, folder) = (Endpoint::Unix(path), Some(Arc::clone(&folder)));
+        Ok(ProcessAddress { endpoint, socket, listening_user: Some(user), kind, folder })
     };
     (1..=plan.processes).map(address).collect()
 }

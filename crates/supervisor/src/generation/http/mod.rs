@@ -142,6 +142,7 @@ impl HttpGeneration {
         let addresses = self.processes.iter().map(|process| process.address().endpoint.to_string());
         ToRouter::AddHttpGeneration(HttpGenerationBoot {
             id: self.id,
+            listening_user: self.processes.iter().find_map(|process| process.address().listening_user),
             processes: addresses.zip(self.announced.iter().copied()).collect(),
         })
     }

@@ -30,10 +30,10 @@ const ANSWER_BYTES: usize = 16 * 1024;
 
 impl Probe {
     /// Begins a check.
-    pub fn begin(endpoint: Endpoint, check: Option<HealthCheck>) -> Probe {
+    pub fn begin(endpoint: Endpoint, listening_user: Option<u32>, check: Option<HealthCheck>) -> Probe {
         let limit = check.as_ref().map_or(CONNECT_TIMEOUT, |check| check.timeout);
         let task = tokio::spawn(async move {
-            let result = timeout(limit, probe(&endpoint, check.as_ref())).await;
+            let result = timeout(limit, probe(&endpoint, listening_user, check.as_ref())).await;
             result.unwrap_or_else(|_| Err(format!("no response within {} s", limit.as_secs_f64())))
         });
         Probe { task }
@@ -52,10 +52,20 @@ impl Drop for Probe {
     }
 }
 
-async fn probe(endpoint: &Endpoint, check: Option<&HealthCheck>) -> Result<(), String> {
+async fn probe(endpoint: &Endpoint, listening_user: Option<u32>, check: Option<&HealthCheck>) -> Result<(), String> {
     let refused = |error: io::Error| format!("it does not accept a connection at {endpoint}: {error}");
     match endpoint {
-        Endpoint::Unix(path) => ask(UnixStream::connect(path).await.map_err(refused)?, endpoint, check).await,
+        Endpoint::Unix(path) => {
+            let socket = UnixStream::connect(path).await.map_err(refused)?;
+            // The router requires the same.
+            let user = socket.peer_cred().map_err(refused)?.uid();
+            match listening_user.filter(|expected| *expected != user) {
+                None => ask(socket, endpoint, check).await,
+                Some(expected) => Err(format!(
+                    "user id {user} listens at {endpoint}, but the user id of the application is {expected}; set \"user\""
+                )),
+            }
+        }
         Endpoint::Tcp(address) => ask(TcpStream::connect(address).await.map_err(refused)?, endpoint, check).await,
         Endpoint::Name { .. } | Endpoint::Abstract(_) => Err(format!("{endpoint} is not an address of a process")),
     }

@@ -296,7 +296,8 @@ impl HttpProcess {
         }
         if running.probe_at.take_if(|at| *at <= now).is_some() {
             self.address.open_to_router();
-            running.probe = Some(Probe::begin(self.address.endpoint.clone(), plan.health_check.clone()));
+            let ProcessAddress { endpoint, listening_user, .. } = &self.address;
+            running.probe = Some(Probe::begin(endpoint.clone(), *listening_user, plan.health_check.clone()));
         }
         if running.is_ready {
             return;
