@@ -3,8 +3,10 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -58,10 +60,14 @@ def test_php_s_is_an_application(run, folder):
 def test_processes_share_the_requests(run, folder):
     server = run(configuration(http_application(folder, processes=3)))
     assert len(pids(server)) == 3
-    with ThreadPoolExecutor(3) as pool:
-        # A process is busy with one of them: each goes to another process.
-        answers = list(pool.map(lambda _: server.get("/slow?ms=500").text, range(3)))
-    assert len(set(answers)) == 3
+    end = folder.scratch / "end"
+    started = [folder.scratch / f"started-{number}" for number in range(3)]
+    with ThreadPoolExecutor() as pool:
+        # A process handles one request at a time: if two of them had the same one, the second would not start.
+        waiting = [pool.submit(server.get, f"/wait?started={file}&for={end}") for file in started]
+        wait_for(lambda: all(file.exists() for file in started), "three requests")
+        end.touch()
+        assert len({request.result().text for request in waiting}) == 3
 
 
 def test_a_websocket_passes_through(run, folder):
@@ -85,7 +91,7 @@ def test_a_websocket_passes_through(run, folder):
     ids=["exit", "silence", "health", "program"],
 )
 def test_a_process_that_does_not_boot_is_the_answer_to_the_change(run, folder, environment, options, expected):
-    server = run(configuration(http_application(folder)), time_divider=30)
+    server = run(configuration(http_application(folder)), time_divider=10)
     before = pids(server)
     application = http_application(folder, environment, **options)
     response = server.api("PUT", "/config/applications/app", application)
@@ -97,7 +103,7 @@ def test_a_process_that_does_not_boot_is_the_answer_to_the_change(run, folder, e
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: two users")
 def test_a_link_to_the_socket_of_another_user_is_not_followed(run, folder, socket_path):
-    server = run(configuration(http_application(folder)), time_divider=30)
+    server = run(configuration(http_application(folder)), time_divider=10)
     with Upstream(answers(ok(b"secret")), f"unix:{socket_path}"):
         socket_path.chmod(0o777)
         command = ["sh", "-c", f"ln -s {socket_path} $HOWDAH_SOCKET; exec sleep 1000"]
@@ -284,13 +290,16 @@ def test_a_stop_leaves_no_process(run, folder):
     server = run(configuration(http_application(folder, processes=2)))
     before = pids(server)
     child = int(server.get("/child").text)
+    socket = Path(server.get("/").json()["address"].removeprefix("unix:"))
     server.stop()
-    assert all(map(is_gone, [*before, child]))
+    assert all(map(is_gone, [*before, child])) and not socket.parent.exists()
 
 
 def test_a_supervisor_that_is_killed_takes_the_processes_with_it(run, folder):
     server = run(configuration(http_application(folder, processes=2)))
     before = pids(server)
+    socket = Path(server.get("/").json()["address"].removeprefix("unix:"))
     server.send_signal(signal.SIGKILL)
     server.exit_code()
     wait_until_gone(*before)
+    shutil.rmtree(socket.parent)

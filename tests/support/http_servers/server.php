@@ -11,11 +11,6 @@ if (getenv('BOOT_FAILS') !== false) {
 if (getenv('IGNORES_SIGTERM') !== false) {
     pcntl_signal(SIGTERM, SIG_IGN);
 }
-if (getenv('LISTENS_LATE') !== false) {
-    while (!file_exists(getenv('LISTENS_LATE'))) {
-        usleep(1000);
-    }
-}
 if (getenv('NEVER_LISTENS') !== false) {
     sleep(1000);
 }
