@@ -18,11 +18,14 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// The default mode of a Unix socket: its owner and its group may connect.
 const SOCKET_MODE: u32 = 0o660;
 /// Only the owner may connect to the control API.
 const CONTROL_MODE: u32 = 0o600;
+/// Held while the process has another mask of modes.
+static UMASK: Mutex<()> = Mutex::new(());
 /// Used if the kernel's limit cannot be read.
 const DEFAULT_BACKLOG: i32 = 4096;
 
@@ -269,9 +272,14 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
     remove_stale(path, &address)?;
     let fd = socket(AddressFamily::UNIX)?;
     // The mode is not set afterwards: the path may name another file by then.
-    let usual = rustix::process::umask(Mode::from_raw_mode(!mode & 0o777));
-    let bound = rustix::net::bind(&fd, &address);
-    rustix::process::umask(usual);
+    let bound = {
+        // The mask is that of the process, and unit tests run side by side.
+        let _exclusive = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
+        let usual = rustix::process::umask(Mode::from_raw_mode(!mode & 0o777));
+        let bound = rustix::net::bind(&fd, &address);
+        rustix::process::umask(usual);
+        bound
+    };
     bound?;
     let metadata = own_socket_file(path)?;
     let device_and_inode = (metadata.dev(), metadata.ino());
