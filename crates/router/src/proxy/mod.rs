@@ -158,7 +158,7 @@ impl Proxy {
             let upstream = pool.endpoint.clone();
             let reason = error.to_string();
             let mut next = tries_next.then(|| candidates.next()).flatten();
-            if next.is_none() && matches!(error, ExchangeError::Unconnected(_) | ExchangeError::Unsent) {
+            if next.is_none() && tries_next {
                 next = candidates.next_when_restarted(deadline).await;
             }
             let Some(next) = next else {
@@ -293,7 +293,7 @@ impl Candidates<'_> {
         Some(self.assign(request))
     }
 
-    /// The same after no process has accepted a connection: the only one has probably died.
+    /// The same after all processes have failed: the only one has probably died.
     async fn next_when_restarted(&mut self, deadline: Instant) -> Option<Rc<ConnectionPool>> {
         let is_application = matches!(self.to, ProxyTarget::Application(..));
         if !is_application || Instant::now() + DEATH_PAUSE >= deadline {
