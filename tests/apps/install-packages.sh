@@ -13,7 +13,8 @@ PACKAGES="
     mediawiki
     php-slim
     php-laravel-framework php-symfony-polyfill-php80
-    php-symfony-framework-bundle php-symfony-yaml
+    php-symfony-framework-bundle php-symfony-yaml php-symfony-runtime
+    php-nyholm-psr7
     python3-pytest python3-pytest-xdist
 "
 

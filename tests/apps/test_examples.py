@@ -118,3 +118,22 @@ def test_symfony_answers_what_has_no_route_itself(symfony):
     for path in ("/config/services.yaml", "/../config/services.yaml", "/src/Kernel.php", "/php.ini"):
         page = browser_of(symfony).get(path)
         assert page.status in (400, 404) and "App" not in page.text, page.describe()
+
+
+@pytest.fixture(scope="module", params=["classic", "worker"])
+def slim(request, serve, space):
+    repository = space / f"slim-{request.param}"
+    folder = shutil.copytree(EXAMPLES / "slim", repository / "examples/slim")
+    shutil.copytree(REPOSITORY / "php", repository / "php")
+    options = ["--worker", "index.php"] if request.param == "worker" else []
+    return serve(folder, *options, processes=1)
+
+
+def test_slim_runs_as_it_is_in_both_modes(slim):
+    assert slim.get("/").text == "Hello from Slim\n"
+    for name in ("Ada", "Bea"):
+        answer = slim.get(f"/hello/{name}")
+        assert answer.header("Content-Type").startswith("application/json") and answer.json()["hello"] == name
+    missing = slim.get("/no/such/route")
+    assert missing.status == 404 and "Page Not Found" in missing.text
+    assert slim.get("/../bootstrap.php").status in (400, 404)

@@ -1,9 +1,10 @@
-"""Laravel as packaged by Debian, with a small application that has the usual layout of Laravel."""
+"""Laravel as packaged by Debian, in both modes, with a small application that has the usual layout of Laravel."""
 
 import base64
 import hashlib
 import json
 import shutil
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from support.apps.browser import Browser, Upload
 from support.apps.files import browser_of, give
 from support.apps.mariadb import MariaDb
+from support.server import REPOSITORY
 
 pytestmark = pytest.mark.xdist_group("laravel")
 
@@ -27,6 +29,7 @@ TABLES = """
 
 @dataclass
 class Laravel:
+    mode: str
     server: object
     storage: Path
     database: MariaDb
@@ -39,22 +42,24 @@ class Laravel:
         return browser.submit(page, page.form("new"), {"title": title, "text": text}, files=files)
 
 
-@pytest.fixture(scope="module")
-def laravel(serve, space, database) -> Laravel:
-    folder = space / "laravel"
+@pytest.fixture(scope="module", params=["classic", "worker"])
+def laravel(request, serve, space, database) -> Laravel:
+    mode = request.param
+    folder = space / mode / "laravel"
     shutil.copytree(APPLICATION, folder)
     storage = folder / "storage"
     for name in ("app", "framework/sessions", "framework/views", "framework/cache", "logs"):
         (storage / name).mkdir(parents=True)
-    account = database.create("laravel")
+    account = database.create(f"laravel_{mode}")
     database.query(TABLES, account.database)
     (folder / ".env").write_text(f"DB_DATABASE={account.database}\nDB_USERNAME={account.user}\n")
     give(folder)
-    server = serve(folder, ini={"upload_max_filesize": "32M", "post_max_size": "40M"}, env={
+    options = ["--worker", "worker.php"] if mode == "worker" else []
+    server = serve(folder, *options, ini={"upload_max_filesize": "32M", "post_max_size": "40M"}, env={
         # From the server's environment; Laravel itself reads .env.
         "APP_KEY": "base64:" + base64.b64encode(bytes(range(32))).decode(),
         "DB_HOST": database.host, "DB_PORT": str(database.port), "DB_PASSWORD": account.password})
-    return Laravel(server, storage, database)
+    return Laravel(mode, server, storage, database)
 
 
 def test_the_environment_of_the_server_reaches_the_configuration(laravel):
@@ -137,3 +142,30 @@ def test_static_files_come_from_public_and_nothing_else_does(laravel):
     for path in ("/.env", "/../.env", "/..%2f.env", "/config/app.php", "/storage/logs/laravel.log"):
         page = laravel.visitor().get(path)
         assert page.status in (400, 404) and "DB_DATABASE" not in page.text, page.describe()
+
+
+def test_scoped_instances_are_new_for_each_request(laravel):
+    first, second = (laravel.server.get("/api/visit").json() for _ in range(2))
+    assert first["calls"] == second["calls"] == 1
+
+
+def test_the_application_stays_in_worker_mode(laravel):
+    most: dict[int, int] = {}
+    for _ in range(6):
+        report = laravel.server.get("/api/visit").json()
+        most[report["pid"]] = max(most.get(report["pid"], 0), report["requests"])
+    assert (max(most.values()) >= 3) == (laravel.mode == "worker"), most
+
+
+def test_an_interrupted_request_leaves_no_session_behind(laravel):
+    browser = laravel.visitor()
+    browser.get("/count").ok()
+    assert browser.get("/exit").text == "left"
+    assert [laravel.visitor().get("/count").ok().json()["count"] for _ in range(4)] == [1] * 4
+    assert browser.get("/count").ok().json()["count"] == 2
+
+
+def test_the_worker_script_is_the_one_of_the_documentation():
+    script = (APPLICATION / "worker.php").read_text()
+    page = (REPOSITORY / "docs/workers.md").read_text()
+    assert textwrap.indent(script, "    ", lambda line: line.strip()) in page

@@ -7,6 +7,12 @@ use Illuminate\Support\Facades\Route;
 
 class RouteServiceProvider extends ServiceProvider
 {
+    public function register(): void
+    {
+        parent::register();
+        $this->app->scoped(Visit::class);
+    }
+
     public function boot(): void
     {
         $this->routes(function (): void {

@@ -1,6 +1,7 @@
 <?php
 
 use App\Note;
+use App\Visit;
 use Illuminate\Http\Request;
 use Illuminate\Support\Facades\Cache;
 use Illuminate\Support\Facades\Route;
@@ -12,4 +13,8 @@ Route::get('/environment', fn (Request $request) => [
     'env' => config('app.env'), 'debug' => config('app.debug'), 'sapi' => PHP_SAPI, 'url' => $request->fullUrl(),
     'ip' => $request->ip(), 'secure' => $request->secure(), 'bearer' => $request->bearerToken(),
 ]);
+Route::get('/visit', function () {
+    static $requests = 0;
+    return ['pid' => getmypid(), 'requests' => ++$requests, 'calls' => ++app(Visit::class)->calls];
+});
 Route::post('/hits', fn () => ['hits' => Cache::increment('hits')]);

@@ -30,4 +30,9 @@ Route::get('/stream', fn () => response()->stream(function (): void {
     }
 }, 200, ['Content-Type' => 'text/plain', 'X-Accel-Buffering' => 'no']));
 
+Route::get('/exit', function (Request $request): never {
+    $request->session()->put('count', 1000);
+    exit('left');
+});
+
 Route::get('/broken', fn () => throw new RuntimeException('as ordered'));

@@ -1,0 +1,8 @@
+<?php
+
+namespace App;
+
+class Visit
+{
+    public int $calls = 0;
+}
