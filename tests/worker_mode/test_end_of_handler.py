@@ -35,6 +35,14 @@ def test_an_exception_handler_answers(worker_site):
     assert worker_site.worker() == pid
 
 
+def test_an_exception_of_the_exception_handler_is_answered_500_and_logged(worker_site):
+    pid = worker_site.worker()
+    code = "set_exception_handler(function () { throw new LogicException('of the handler'); }); throw new Exception('first');"
+    assert worker_site.get(code).status == 500
+    worker_site.server.wait_for_log_line("ERROR", "Uncaught LogicException: of the handler")
+    assert worker_site.get("echo 'ok';").text == "ok" and worker_site.worker() == pid
+
+
 def replaced(worker_site, code: str):
     """The answer of a page that ends its worker."""
     pid = worker_site.worker()

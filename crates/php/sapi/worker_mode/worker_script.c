@@ -158,12 +158,18 @@ static void end_script(void)
 static void settle_exception(void)
 {
 	if (EG(exception) && !is_exit(EG(exception))) {
-		if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
-			zend_user_exception_handler();
-		}
-		if (EG(exception) && !is_exit(EG(exception))) {
-			zend_exception_error(EG(exception), E_ERROR);
-		}
+		zend_execute_data *frame = EG(current_execute_data);
+		/* As at the end of a script: then an exception of the exception handler is reported, with a bailout. */
+		EG(current_execute_data) = NULL;
+		zend_try {
+			if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
+				zend_user_exception_handler();
+			}
+			if (EG(exception) && !is_exit(EG(exception))) {
+				zend_exception_error(EG(exception), E_ERROR);
+			}
+		} zend_end_try();
+		EG(current_execute_data) = frame;
 	}
 	if (EG(exception)) {
 		zend_clear_exception();
@@ -290,6 +296,44 @@ static void close_request(void)
 	howdah_superglobals_close_body(body);
 }
 
+/* ---- between two requests ---- */
+
+/* Code of the script may run between two requests, for instance the end of the application's own request. Its output
+ * goes to the log. */
+static void open_interlude(void)
+{
+	phase = BETWEEN_REQUESTS;
+	start_output();
+	sapi_activate();
+}
+
+/* Whether that code has left anything that the next request could meet, besides the state of the baseline. */
+static bool is_interlude_used(void)
+{
+	return php_output_get_level() > 0 || SG(headers_sent) || zend_llist_count(&SG(sapi_headers).headers) > 0
+		|| BG(user_shutdown_function_names) || zend_hash_str_exists(&EG(symbol_table), ZEND_STRL("_SESSION"));
+}
+
+/* Before the wait for the next request: an open session would keep its lock during the wait. */
+static void close_interlude(void)
+{
+	if (is_interlude_used()) {
+		zend_execute_data *frame = EG(current_execute_data);
+		EG(current_execute_data) = NULL;
+		php_call_shutdown_functions();
+		close_request();
+		php_free_shutdown_functions();
+		EG(current_execute_data) = frame;
+		if (EG(exception)) {
+			zend_clear_exception();
+		}
+		howdah_superglobals_forget_session();
+	}
+	if (!howdah_baseline_restore()) {
+		is_damaged = 1;
+	}
+}
+
 static void end_request(void)
 {
 	zend_execute_data *frame = EG(current_execute_data);
@@ -315,7 +359,7 @@ static void end_request(void)
 	howdah_exchange_end();
 	howdah_exchange_begin(boot_request, 0);
 	howdah_signals_after_request();
-	phase = BETWEEN_REQUESTS;
+	open_interlude();
 	howdah_request_done();
 }
 
@@ -334,8 +378,6 @@ static void end_boot(void)
 static void begin_end(void)
 {
 	phase = ENDS;
-	start_output();
-	sapi_activate();
 	howdah_baseline_end();
 }
 
@@ -359,9 +401,17 @@ PHP_FUNCTION(howdah_handle_request)
 	}
 	if (phase == BOOTS) {
 		end_boot();
+	} else {
+		close_interlude();
+		if (is_damaged) {
+			open_interlude();
+			end_script();
+			RETURN_THROWS();
+		}
 	}
 	const struct howdah_request *request = howdah_next_request();
 	if (!request) {
+		open_interlude();
 		begin_end();
 		RETURN_FALSE;
 	}
