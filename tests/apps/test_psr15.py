@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from support.apps import streaming
 from support.apps.browser import Upload
 from support.apps.files import browser_of, give
 from support.apps.vendor import install
-from support.http.client import Connection
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -58,7 +58,7 @@ def test_the_handler_stays_in_worker_mode(classic, worker, runtime):
 
 def test_the_request_is_what_the_client_sent(server):
     headers = {"Cookie": "one=1; two=a%20b", "X-Test": "yes", "Content-Type": "application/json"}
-    with Connection((server.host, server.port)) as connection:
+    with server.connect() as connection:
         report = connection.request("PUT", "/a%20b/%C3%BC?q=%26&list[]=1&list[]=2", headers, '{"a": 1}').json()
     assert report.pop("pid") and report.pop("requests")
     assert report == {
@@ -112,18 +112,12 @@ def test_a_response_without_a_type_has_none(server):
 
 
 def test_a_stream_arrives_as_it_is_made(server, space):
-    signal_file = space / f"signal-{next(NUMBERS)}"
-    with Connection((server.host, server.port)) as connection:
-        connection.send_request("GET", f"/stream?after={signal_file}")
-        response, body = connection.stream()
-        assert response.status == 200 and next(body) == b"first\n"
-        signal_file.touch()
-        assert b"".join(body) == b"second\n"
+    streaming.check_that_it_arrives_as_it_is_made(server, space / f"signal-{next(NUMBERS)}")
 
 
 def test_bodies_arrive_whole(server):
     assert server.get("/large").text == "a line\n" * 1_000_000
-    with Connection((server.host, server.port)) as connection:
+    with server.connect() as connection:
         head = connection.request("HEAD", "/length")
         assert (head.status, head.header("Content-Length"), head.body) == (200, "7", b"")
         assert connection.request("GET", "/length").text == "content"

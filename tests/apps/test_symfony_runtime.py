@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from support.apps import streaming
 from support.apps.browser import Upload
 from support.apps.files import browser_of, give
 from support.apps.vendor import install
-from support.http.client import Connection
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -123,12 +123,7 @@ def test_work_after_the_response_does_not_delay_it(server, signal_file):
 
 
 def test_a_stream_arrives_as_it_is_made(server, signal_file):
-    with Connection((server.host, server.port)) as connection:
-        connection.send_request("GET", f"/stream?after={signal_file}")
-        response, body = connection.stream()
-        assert response.status == 200 and next(body) == b"first\n"
-        signal_file.touch()
-        assert b"".join(body) == b"second\n"
+    streaming.check_that_it_arrives_as_it_is_made(server, signal_file)
 
 
 def test_forms_files_and_cookies(server):

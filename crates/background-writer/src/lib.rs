@@ -93,7 +93,7 @@ impl BackgroundWriter {
     }
 
     /// Whether all lines are written.
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         let queue = self.shared.lock();
         !queue.writing && queue.lines.is_empty()
     }
@@ -117,6 +117,16 @@ impl BackgroundWriter {
             queue.started = thread::Builder::new().name("log writer".into()).spawn(move || shared.run()).is_ok();
         }
         self.shared.changed.notify_all();
+    }
+
+    /// Writes lines: with `directly`, in the calling thread, unless others are queued before them.
+    pub fn write(&self, lines: &[u8], directly: bool) {
+        if directly && self.is_empty() {
+            // A full disk is not a failure.
+            let _ = self.shared.target.write_all(lines);
+        } else {
+            self.push(lines);
+        }
     }
 
     /// Waits until all lines are written, up to the timeout: an orderly exit loses nothing, and a reader that does not

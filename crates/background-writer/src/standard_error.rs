@@ -4,7 +4,7 @@
 //! because a log may be reopened. A process that knows that the file is in a file system which may hang
 //! ([`StandardError::set_may_hang`]) never writes directly.
 
-use crate::{BackgroundWriter, Target, write_all};
+use crate::{BackgroundWriter, Target};
 use rustix::fs::FileType;
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -39,12 +39,7 @@ impl StandardError {
 
     /// Writes or queues lines.
     pub fn push(&self, lines: &[u8]) {
-        if !self.may_hang.load(Ordering::Relaxed) && is_regular() && self.writer.is_empty() {
-            // A full disk is not a failure.
-            let _ = write_all(rustix::stdio::stderr(), lines);
-        } else {
-            self.writer.push(lines);
-        }
+        self.writer.write(lines, !self.may_hang.load(Ordering::Relaxed) && is_regular());
     }
 
     /// Waits until all lines are written, up to the timeout.

@@ -296,7 +296,30 @@ static void close_request(void)
 	howdah_superglobals_close_body(body);
 }
 
-/* ---- between two requests ---- */
+/* The end of a request, or of the code between two: shutdown functions run, and all that PHP keeps for a request is
+ * closed. */
+static void complete_request(void)
+{
+	zend_execute_data *frame = EG(current_execute_data);
+
+	/* As at the end of a script: then an exception in a shutdown function is reported, and ends the function. */
+	EG(current_execute_data) = NULL;
+	php_call_shutdown_functions();
+	close_request();
+	php_free_shutdown_functions();
+	EG(current_execute_data) = frame;
+	if (EG(exception)) {
+		zend_clear_exception();
+	}
+	howdah_superglobals_forget_session();
+}
+
+static void restore_baseline(void)
+{
+	if (!howdah_baseline_restore()) {
+		is_damaged = 1;
+	}
+}
 
 /* Code of the script may run between two requests, for instance the end of the application's own request. Its output
  * goes to the log. */
@@ -318,44 +341,20 @@ static bool is_interlude_used(void)
 static void close_interlude(void)
 {
 	if (is_interlude_used()) {
-		zend_execute_data *frame = EG(current_execute_data);
-		EG(current_execute_data) = NULL;
-		php_call_shutdown_functions();
-		close_request();
-		php_free_shutdown_functions();
-		EG(current_execute_data) = frame;
-		if (EG(exception)) {
-			zend_clear_exception();
-		}
-		howdah_superglobals_forget_session();
+		complete_request();
 	}
-	if (!howdah_baseline_restore()) {
-		is_damaged = 1;
-	}
+	restore_baseline();
 }
 
 static void end_request(void)
 {
-	zend_execute_data *frame = EG(current_execute_data);
-
 	phase = ENDS_REQUEST;
-	/* As at the end of a script: then an exception in a shutdown function is reported, and ends the function. */
-	EG(current_execute_data) = NULL;
-	php_call_shutdown_functions();
-	close_request();
-	php_free_shutdown_functions();
-	EG(current_execute_data) = frame;
-	if (EG(exception)) {
-		zend_clear_exception();
-	}
+	complete_request();
 	if (howdah_forked) {
 		/* A handler forked this process. The next request belongs to the parent. */
 		_exit(EG(exit_status));
 	}
-	howdah_superglobals_forget_session();
-	if (!howdah_baseline_restore()) {
-		is_damaged = 1;
-	}
+	restore_baseline();
 	howdah_exchange_end();
 	howdah_exchange_begin(boot_request, 0);
 	howdah_signals_after_request();

@@ -31,12 +31,7 @@ impl ApplicationLog {
 
 impl Write for &ApplicationLog {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        if self.is_regular && never_waits(&self.file) && self.writer.is_empty() {
-            // A full disk is not a failure.
-            drop((&*self.file).write_all(lines));
-        } else {
-            self.writer.push(lines);
-        }
+        self.writer.write(lines, self.is_regular && never_waits(&self.file));
         Ok(lines.len())
     }
 
