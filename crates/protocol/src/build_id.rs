@@ -19,12 +19,12 @@ const TEXT: [u8; LEN] = text();
 
 /// The sources that both executables must agree on. Code of one end only is not hashed.
 const SOURCES: [&str; 20] = [
-    include_str!("confinement.rs"),
-    include_str!("control_socket.rs"),
-    include_str!("identity.rs"),
-    include_str!("inherited.rs"),
-    include_str!("process_end.rs"),
-    include_str!("prototype_messages.rs"),
+    include_str!("messages/confinement.rs"),
+    include_str!("sockets/control_socket.rs"),
+    include_str!("child/identity.rs"),
+    include_str!("child/inherited.rs"),
+    include_str!("messages/process_end.rs"),
+    include_str!("messages/prototype.rs"),
     include_str!("../../channel/src/worker_record/account.rs"),
     include_str!("../../channel/src/lock_free/idle.rs"),
     include_str!("../../channel/src/memory/layout.rs"),

@@ -5,10 +5,10 @@
 //! application's, and an exit code as that of a shell: 127 if there is no such program.
 
 use command_fds::{CommandFdExt, FdMapping};
-use howdah_protocol::control_socket::ControlSocket;
-use howdah_protocol::inherited::{CONTROL_FD, take_inherited};
-use howdah_protocol::launch::LaunchOrder;
-use howdah_protocol::parent_death::die_with_supervisor;
+use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
+use howdah_protocol::child::parent_death::die_with_supervisor;
+use howdah_protocol::messages::launch::LaunchOrder;
+use howdah_protocol::sockets::control_socket::ControlSocket;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Write};

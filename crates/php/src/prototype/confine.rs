@@ -12,9 +12,9 @@
 use super::problem::{Problem, problem};
 use super::report::send;
 use super::rootfs;
-use howdah_protocol::confinement::{Confinement, UserNamespace};
-use howdah_protocol::control_socket::ControlSocket;
-use howdah_protocol::prototype_messages::{FromPrototype, PrototypeBoot};
+use howdah_protocol::messages::confinement::{Confinement, UserNamespace};
+use howdah_protocol::messages::prototype::{FromPrototype, PrototypeBoot};
+use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::CloneFlags;

@@ -1,7 +1,7 @@
 //! Checks that the application's user can read the files that the configuration names. The prototype does it, because it
 //! has become that user and has the application's root directory.
 
-use howdah_protocol::prototype_messages::RequiredPath;
+use howdah_protocol::messages::prototype::RequiredPath;
 use nix::unistd::{AccessFlags, User, access, geteuid};
 use std::fs::OpenOptions;
 use std::io;

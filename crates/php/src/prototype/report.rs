@@ -1,7 +1,7 @@
 //! Messages from the prototype to the supervisor.
 
-use howdah_protocol::control_socket::ControlSocket;
-use howdah_protocol::prototype_messages::FromPrototype;
+use howdah_protocol::messages::prototype::FromPrototype;
+use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::AsFd;

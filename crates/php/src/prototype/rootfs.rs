@@ -7,7 +7,7 @@
 
 use super::problem::{Problem, problem};
 use crate::sapi;
-use howdah_protocol::confinement::{Confinement, Rootfs};
+use howdah_protocol::messages::confinement::{Confinement, Rootfs};
 use rustix::fs::CWD;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,

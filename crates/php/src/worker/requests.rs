@@ -14,7 +14,7 @@ use crate::{log, sapi};
 use howdah_channel::account::{Ledger, monotonic};
 use howdah_channel::request::NAMES;
 use howdah_channel::{Next, WorkerEnd};
-use howdah_protocol::process_end::EXIT_ROUTER_UNREACHABLE;
+use howdah_protocol::messages::process_end::EXIT_ROUTER_UNREACHABLE;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 use std::ffi::CString;

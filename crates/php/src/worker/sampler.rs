@@ -5,7 +5,7 @@
 
 use crate::{log, sapi};
 use howdah_channel::WorkerEnd;
-use howdah_protocol::prototype_messages::SlowRequests;
+use howdah_protocol::messages::prototype::SlowRequests;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -11,7 +11,7 @@ use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::redirect::{folder_location, redirect};
 use howdah_config::Application;
-use howdah_protocol::generation_paths::TargetPaths;
+use howdah_protocol::messages::generation_paths::TargetPaths;
 use http::StatusCode;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -6,7 +6,7 @@
 //! below the base are resolved for each request, under the share's own policy for links. If two applications have the
 //! same link with different targets, the younger generation decides.
 
-use howdah_protocol::generation_paths::GenerationPaths;
+use howdah_protocol::messages::generation_paths::GenerationPaths;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -51,7 +51,7 @@ impl Pins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_protocol::generation_paths::PinnedLink;
+    use howdah_protocol::messages::generation_paths::PinnedLink;
 
     fn paths(pins: &[(&str, &str)]) -> GenerationPaths {
         let pins = pins.iter().map(|(link, leads_to)| PinnedLink { link: link.into(), leads_to: leads_to.into() });

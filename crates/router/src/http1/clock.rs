@@ -408,7 +408,7 @@ impl Drop for Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_protocol::router_messages::RouterLoad;
+    use howdah_protocol::messages::router::RouterLoad;
 
     #[test]
     fn a_clock_that_is_dropped_in_a_request_leaves_no_count() {

@@ -1,6 +1,6 @@
 //! The load of a thread, in counters that other threads may read.
 
-use howdah_protocol::router_messages::RouterLoad;
+use howdah_protocol::messages::router::RouterLoad;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -21,15 +21,15 @@ use crate::request::application_log::ApplicationLog;
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_channel::RouterEnd;
 use howdah_config::Configuration;
-use howdah_protocol::control_socket::ControlSocket;
-use howdah_protocol::generation_paths::GenerationPaths;
-use howdah_protocol::inherited::CONTROL_FD;
-use howdah_protocol::inherited::take_inherited;
-use howdah_protocol::parent_death::die_with_supervisor;
-use howdah_protocol::router_messages::{
+use howdah_protocol::child::inherited::CONTROL_FD;
+use howdah_protocol::child::inherited::take_inherited;
+use howdah_protocol::child::parent_death::die_with_supervisor;
+use howdah_protocol::messages::generation_paths::GenerationPaths;
+use howdah_protocol::messages::router::{
     FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter,
 };
-use howdah_protocol::warm_up::WarmUpRequest;
+use howdah_protocol::messages::warm_up::WarmUpRequest;
+use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeMap;

@@ -22,7 +22,7 @@ use crate::process::ports::Ports;
 use crate::proxy::HealthChecks;
 use crate::report::{ReportOnDrop, SupervisorLink};
 use crate::request::incoming::IncomingBody;
-use howdah_protocol::router_messages::FromRouter;
+use howdah_protocol::messages::router::FromRouter;
 use nix::sys::resource::{Resource, getrlimit};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};

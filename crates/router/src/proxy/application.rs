@@ -6,7 +6,7 @@
 
 use crate::report::{ReportOnDrop, SupervisorLink};
 use howdah_config::Endpoint;
-use howdah_protocol::router_messages::{FromRouter, HttpGenerationBoot};
+use howdah_protocol::messages::router::{FromRouter, HttpGenerationBoot};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -151,7 +151,7 @@ impl Drop for Counted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_protocol::control_socket::ControlSocket;
+    use howdah_protocol::sockets::control_socket::ControlSocket;
 
     fn generation(ready: &[bool]) -> Arc<HttpGeneration> {
         let (ours, _) = ControlSocket::pair().expect("sockets");

@@ -5,8 +5,8 @@
 //! it.
 
 use crate::panics::AbortOnPanic;
-use howdah_protocol::control_socket::ControlSocket;
-use howdah_protocol::router_messages::FromRouter;
+use howdah_protocol::messages::router::FromRouter;
+use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::AsFd;

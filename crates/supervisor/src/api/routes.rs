@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::control::stage::Stage;
 use crate::policy::pace::router_timeouts;
 use howdah_config::{Document, DocumentPath, Refusal, answer};
-use howdah_protocol::router_messages::ToRouter;
+use howdah_protocol::messages::router::ToRouter;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Instant;

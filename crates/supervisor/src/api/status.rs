@@ -6,7 +6,7 @@ use crate::generation::php::PhpGeneration;
 use crate::plan::php::{self, Php};
 use crate::policy::sizing::Reason;
 use howdah_config::{Configuration, UpstreamServer};
-use howdah_protocol::router_messages::{RouterLoad, ServerTrouble};
+use howdah_protocol::messages::router::{RouterLoad, ServerTrouble};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -29,7 +29,7 @@ use crate::store::certificates::Certificates;
 use crate::store::state_directory::StateDirectory;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, CertificateNames, Configuration, Context, Document, Settings};
-use howdah_protocol::refused_descriptors::start_closers;
+use howdah_protocol::sockets::refused_descriptors::start_closers;
 use start::Start;
 use std::thread::available_parallelism;
 use std::time::Instant;

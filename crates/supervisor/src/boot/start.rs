@@ -6,8 +6,8 @@
 use crate::os::files::memory_file::memory_file;
 use crate::os::identity::UserAccount;
 use command_fds::{CommandFdExt, FdMapping};
-use howdah_protocol::inherited;
-use howdah_protocol::inherited::CONTROL_FD;
+use howdah_protocol::child::inherited;
+use howdah_protocol::child::inherited::CONTROL_FD;
 use howdah_protocol::log_format::{LOG_FORMAT_VARIABLE, LogFormat};
 use serde::{Deserialize, Serialize};
 use std::fs::File;

@@ -13,7 +13,7 @@ use crate::os::listen::{ChosenBy, Listeners, SocketAccess};
 use crate::plan::application::{Plan, check_settings, check_user_files};
 use crate::plan::planning::{Planned, Planning};
 use howdah_config::Configuration;
-use howdah_protocol::generation_paths::PinnedLink;
+use howdah_protocol::messages::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Instant;

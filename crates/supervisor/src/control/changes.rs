@@ -23,7 +23,7 @@ use crate::plan::planning::{Planned, Planning};
 use crate::policy::pace::router_timeouts;
 use crate::store::state_directory::StateDirectory;
 use howdah_config::{Application, Configuration, Document};
-use howdah_protocol::generation_paths::PinnedLink;
+use howdah_protocol::messages::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::{Context, Poll};
 use std::time::Instant;

@@ -10,7 +10,7 @@ use crate::control::watch::{DeployNotice, Watch, WatchedApplication, is_compiled
 use crate::generation::Generation;
 use crate::plan::resolution::difference;
 use howdah_config::Reload;
-use howdah_protocol::generation_paths::PinnedLink;
+use howdah_protocol::messages::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::task::{Context, Poll};

@@ -8,7 +8,7 @@ use crate::generation::generations::Generations;
 use crate::os::files::memory_file::memory_file;
 use crate::os::listen::Listeners;
 use crate::store::certificates::{self, Certificates};
-use howdah_protocol::router_messages::{RouterConfiguration, ToRouter};
+use howdah_protocol::messages::router::{RouterConfiguration, ToRouter};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -16,7 +16,7 @@ use crate::os::system_error::error_text;
 use crate::policy::pace::router_timeouts;
 use crate::policy::pace::{Backoff, Beat, Heartbeat, StoppedTime, heartbeat};
 use howdah_channel::WorkerId;
-use howdah_protocol::router_messages::{FromRouter, RouterBoot, RouterLoad, ToRouter};
+use howdah_protocol::messages::router::{FromRouter, RouterBoot, RouterLoad, ToRouter};
 use rustix::process::Pid;
 use std::collections::VecDeque;
 use std::io;

@@ -7,7 +7,7 @@ use crate::control::stage::Stage;
 use crate::generation::generations::Generations;
 use crate::os::listen::Listeners;
 use crate::store::certificates::Certificates;
-use howdah_protocol::router_messages::ToRouter;
+use howdah_protocol::messages::router::ToRouter;
 use std::collections::BTreeSet;
 use std::io;
 use std::time::Instant;

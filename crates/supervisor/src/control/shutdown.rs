@@ -5,7 +5,7 @@
 use crate::control::changes::Changes;
 use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
-use howdah_protocol::router_messages::ToRouter;
+use howdah_protocol::messages::router::ToRouter;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@
 //! before: then the failure is logged and the generation serves all the same, because a late database must not keep the
 //! machine from coming up. A router that dies loses its warm-up; the next router starts it again, within the same time.
 
-use howdah_protocol::warm_up::LONGEST_WARM_UP;
+use howdah_protocol::messages::warm_up::LONGEST_WARM_UP;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

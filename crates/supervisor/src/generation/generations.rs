@@ -3,8 +3,8 @@
 use super::php::PhpGeneration;
 use super::{Generation, GenerationEvent};
 use crate::plan::application::Plan;
-use howdah_protocol::process_end::ProcessEnd;
-use howdah_protocol::router_messages::ToRouter;
+use howdah_protocol::messages::process_end::ProcessEnd;
+use howdah_protocol::messages::router::ToRouter;
 use rustix::process::Pid;
 use std::collections::BTreeSet;
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! Errors are sentences without the path of the option: the caller adds it.
 
-use howdah_protocol::identity::Identity;
+use howdah_protocol::child::identity::Identity;
 use nix::unistd::{Gid, Group, Uid, User};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -6,7 +6,7 @@
 use crate::os::resources;
 use crate::os::system_error::error_text;
 use howdah_config::Address;
-use howdah_protocol::refused_descriptors::refuse_descriptors;
+use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};

@@ -14,9 +14,9 @@ use crate::plan::slow_log;
 use crate::policy::pool::PoolPolicy;
 use howdah_channel::MAX_WORKERS;
 use howdah_config::{Limits, PhpApplication, PhpOptions, Scheme, WarmUp};
-use howdah_protocol::generation_paths::{GenerationPaths, PinnedLink};
-use howdah_protocol::prototype_messages::{RequiredPath, WorkerScript};
-use howdah_protocol::warm_up::WarmUpRequest;
+use howdah_protocol::messages::generation_paths::{GenerationPaths, PinnedLink};
+use howdah_protocol::messages::prototype::{RequiredPath, WorkerScript};
+use howdah_protocol::messages::warm_up::WarmUpRequest;
 use std::path::{Path, PathBuf};
 
 /// Everything that a generation of a PHP application needs, checked against the machine.

@@ -5,7 +5,7 @@
 //! it before it loads PHP, and fails if a path is not readable.
 
 use howdah_config::PhpApplication;
-use howdah_protocol::prototype_messages::RequiredPath;
+use howdah_protocol::messages::prototype::RequiredPath;
 
 /// The paths that the application needs. Options are named with the application's name if there is a configuration that
 /// the user has written.

@@ -7,7 +7,7 @@
 use crate::plan::confinement::inside;
 use crate::plan::option_error::OptionError;
 use howdah_config::{PhpApplication, PhpOptions};
-use howdah_protocol::generation_paths::{FixedScript, GenerationPaths, PinnedLink, TargetPaths};
+use howdah_protocol::messages::generation_paths::{FixedScript, GenerationPaths, PinnedLink, TargetPaths};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,7 @@
 
 use crate::os::files::slow_log::SlowLogFile;
 use howdah_config::SlowLog;
-use howdah_protocol::prototype_messages::SlowRequests;
+use howdah_protocol::messages::prototype::SlowRequests;
 use std::path::Path;
 
 /// In the state directory.

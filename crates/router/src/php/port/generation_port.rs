@@ -13,7 +13,7 @@ use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::request::{RequestHeadWriter, code, texts};
 use howdah_channel::{Exchange, Progress, Violation, WorkerId};
-use howdah_protocol::router_messages::FromRouter;
+use howdah_protocol::messages::router::FromRouter;
 use http::Uri;
 use std::cell::RefCell;
 use std::io;

@@ -5,12 +5,12 @@
 //! one. Paths are bytes, as file names are.
 //!
 //! An application may have another root directory. All paths are those inside of it; only the check whether a file exists
-//! starts there. They come from [`GenerationPaths`](howdah_protocol::generation_paths::GenerationPaths), where links are
+//! starts there. They come from [`GenerationPaths`](howdah_protocol::messages::generation_paths::GenerationPaths), where links are
 //! resolved.
 
 use crate::file_access::WouldWait;
 use crate::php::script::files::{ScriptFileError, ScriptFiles};
-use howdah_protocol::generation_paths::{FixedScript, TargetPaths};
+use howdah_protocol::messages::generation_paths::{FixedScript, TargetPaths};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 

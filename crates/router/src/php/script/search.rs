@@ -3,7 +3,7 @@
 use crate::file_access::{FilesUnavailable, Place, WouldWait, on_file_thread};
 use crate::php::script::files::ScriptFiles;
 use crate::php::script::resolve::{Resolved, resolve};
-use howdah_protocol::generation_paths::TargetPaths;
+use howdah_protocol::messages::generation_paths::TargetPaths;
 
 /// Finds the script for a normalised path, as [`resolve`] does, among the files of the
 /// application.

@@ -5,7 +5,7 @@ use crate::proxy::connection::known_addresses::KnownAddresses;
 use crate::proxy::connection::socket::{UpstreamSocket, UpstreamTransport};
 use crate::proxy::tls::handshake::ServerTls;
 use howdah_config::Endpoint;
-use howdah_protocol::refused_descriptors::refuse_descriptors;
+use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@
 //! Each change is one line of the log.
 
 use howdah_config::{Endpoint, FailureLimit, HealthCheck};
-use howdah_protocol::router_messages::ServerTrouble;
+use howdah_protocol::messages::router::ServerTrouble;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -2,7 +2,7 @@
 
 use crate::proxy::health::server_health::ServerHealth;
 use howdah_config::{Configuration, Endpoint};
-use howdah_protocol::router_messages::ServerTrouble;
+use howdah_protocol::messages::router::ServerTrouble;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

@@ -282,7 +282,7 @@ impl Watching {
 mod tests {
     use super::*;
     use howdah_config::Configuration;
-    use howdah_protocol::generation_paths::PinnedLink;
+    use howdah_protocol::messages::generation_paths::PinnedLink;
 
     fn watched(root: &Path) -> WatchedApplication {
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root, "reload": "on-change"}}});

@@ -2,7 +2,7 @@
 //! thread has noticed.
 
 use howdah_config::PhpApplication;
-use howdah_protocol::generation_paths::PinnedLink;
+use howdah_protocol::messages::generation_paths::PinnedLink;
 use std::path::PathBuf;
 use std::time::Instant;
 

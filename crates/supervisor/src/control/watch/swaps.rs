@@ -13,7 +13,7 @@ use super::messages::{DeployNotice, WatchedApplication};
 use crate::plan::option_error::OptionError;
 use crate::plan::resolution::resolve;
 use howdah_config::PhpApplication;
-use howdah_protocol::generation_paths::PinnedLink;
+use howdah_protocol::messages::generation_paths::PinnedLink;
 use howdah_protocol::test_time::divided;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@ use crate::os::processes::spawn::Environment;
 use crate::plan::confinement::Confined;
 use crate::policy::pace::boot_timeout;
 use howdah_config::{PhpOptions, PhpVersion};
-use howdah_protocol::confinement::Confinement;
+use howdah_protocol::messages::confinement::Confinement;
 use std::process::{Child, Command};
 use std::time::Duration;
 

@@ -11,8 +11,8 @@ use crate::policy::pace::Backoff;
 use crate::policy::workers::Workers;
 use howdah_channel::account::Current;
 use howdah_channel::{ControlEnd, WorkerId};
-use howdah_protocol::process_end::{EXIT_BOOT_FAILED, EXIT_ROUTER_UNREACHABLE, ProcessEnd};
-use howdah_protocol::router_messages::ToRouter;
+use howdah_protocol::messages::process_end::{EXIT_BOOT_FAILED, EXIT_ROUTER_UNREACHABLE, ProcessEnd};
+use howdah_protocol::messages::router::ToRouter;
 use rustix::process::Pid;
 use std::time::Instant;
 

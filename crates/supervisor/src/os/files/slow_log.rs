@@ -6,7 +6,7 @@
 use super::logs::append_to;
 use super::trusted_path;
 use crate::os::system_error::error_text;
-use howdah_protocol::prototype_messages::SlowRequests;
+use howdah_protocol::messages::prototype::SlowRequests;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions};

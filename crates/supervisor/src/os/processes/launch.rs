@@ -7,7 +7,7 @@
 use crate::os::cgroup::Group;
 use crate::os::processes::process;
 use crate::os::processes::{reap, spawn};
-use howdah_protocol::launch::LaunchOrder;
+use howdah_protocol::messages::launch::LaunchOrder;
 use rustix::process::{Pid, Signal};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

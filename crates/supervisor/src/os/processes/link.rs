@@ -3,8 +3,8 @@
 //! Code of an application can send anything over the socket of its prototype. A message with descriptors breaks the
 //! protocol, and no end of a descriptor blocks the supervisor.
 
-use howdah_protocol::control_socket::ControlSocket;
-use howdah_protocol::refused_descriptors::{close_elsewhere, refuse_descriptors};
+use howdah_protocol::sockets::control_socket::ControlSocket;
+use howdah_protocol::sockets::refused_descriptors::{close_elsewhere, refuse_descriptors};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

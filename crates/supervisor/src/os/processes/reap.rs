@@ -1,7 +1,7 @@
 //! Reaps dead children, and kills living ones. Orphans of the supervisor's descendants are its children too: the kernel
 //! gives them to it.
 
-use howdah_protocol::process_end::ProcessEnd;
+use howdah_protocol::messages::process_end::ProcessEnd;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::io;

@@ -4,9 +4,9 @@
 //! others in their order.
 
 use command_fds::{CommandFdExt, FdMapping};
-use howdah_protocol::control_socket::ControlSocket;
-use howdah_protocol::inherited::CONTROL_FD;
-use howdah_protocol::refused_descriptors::refuse_descriptors;
+use howdah_protocol::child::inherited::CONTROL_FD;
+use howdah_protocol::sockets::control_socket::ControlSocket;
+use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -16,7 +16,7 @@ use crate::policy::pace::BootTimeout;
 use howdah_channel::Geometry;
 use howdah_protocol::BUILD_ID;
 use howdah_protocol::log_format::LogFormat;
-use howdah_protocol::prototype_messages::{FromPrototype, PrototypeBoot, SlowRequests, ToPrototype};
+use howdah_protocol::messages::prototype::{FromPrototype, PrototypeBoot, SlowRequests, ToPrototype};
 use rustix::process::Pid;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,6 +1,6 @@
 //! The death signal: a child is killed when its supervisor dies.
 
-use crate::control_socket::ControlSocket;
+use crate::sockets::control_socket::ControlSocket;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use std::io;

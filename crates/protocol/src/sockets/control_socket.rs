@@ -5,7 +5,7 @@
 //! first of the descriptors. The supervisor accepts no descriptor from a child: a read of it could block without end,
 //! and so could its end. The sockets do not block: both sides wait with poll(2) or in an event loop.
 
-use crate::refused_descriptors::close_elsewhere;
+use crate::sockets::refused_descriptors::close_elsewhere;
 use rustix::fs::MemfdFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,

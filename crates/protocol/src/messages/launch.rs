@@ -1,7 +1,7 @@
 //! The order to start a program that is not howdah's own, as another user: a copy of the supervisor's executable gets it,
 //! and replaces itself with the program.
 
-use crate::identity::Identity;
+use crate::child::identity::Identity;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

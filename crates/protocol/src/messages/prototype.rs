@@ -1,11 +1,11 @@
 //! The messages between the supervisor and a prototype.
 
 use crate::build_id::BUILD_ID;
-use crate::confinement::Confinement;
-use crate::control_socket::ControlSocket;
-use crate::identity::Identity;
+use crate::child::identity::Identity;
 use crate::log_format::LogFormat;
-use crate::process_end::ProcessEnd;
+use crate::messages::confinement::Confinement;
+use crate::messages::process_end::ProcessEnd;
+use crate::sockets::control_socket::ControlSocket;
 use howdah_channel::{Geometry, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The messages between the supervisor and the router.
 
-use crate::identity::Identity;
+use crate::child::identity::Identity;
 use howdah_channel::{Geometry, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub enum ToRouter {
     /// Become a user, and start the threads. The first message.
     Boot(RouterBoot),
     /// Prepare a generation that a configuration will name. Descriptors: its channel's memory, the text of its
-    /// [`GenerationPaths`](crate::generation_paths::GenerationPaths), then one eventfd for each thread.
+    /// [`GenerationPaths`](crate::messages::generation_paths::GenerationPaths), then one eventfd for each thread.
     AddGeneration(GenerationBoot),
     /// Prepare the generation of an HTTP application, which a configuration will name.
     AddHttpGeneration(HttpGenerationBoot),
@@ -25,7 +25,7 @@ pub enum ToRouter {
         is_ready: bool,
     },
     /// Send these requests to a generation that no configuration names yet: [`FromRouter::WarmUpEnded`]. Descriptors: the
-    /// text of the requests, an array of [`WarmUpRequest`](crate::warm_up::WarmUpRequest)s.
+    /// text of the requests, an array of [`WarmUpRequest`](crate::messages::warm_up::WarmUpRequest)s.
     WarmUp {
         /// The generation.
         generation: u64,

@@ -17,7 +17,7 @@ pub struct Identity {
 impl Identity {
     /// Becomes this user, permanently: first the groups, while that is still allowed. The groups are those of the user
     /// with this name, and the added one. Call it while the process has one thread. It clears the death signal: see
-    /// [`parent_death`](crate::parent_death).
+    /// [`parent_death`](crate::child::parent_death).
     ///
     /// # Errors
     /// When the process lacks the privilege.

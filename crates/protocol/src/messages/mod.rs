@@ -1,0 +1,14 @@
+//! The messages.
+//!
+//! - [`prototype`]: between the supervisor and a prototype
+//! - [`router`]: between the supervisor and the router
+//! - [`launch`]: the order to start a program that is not howdah's own
+//! - [`confinement`], [`generation_paths`], [`process_end`], [`warm_up`]: what the messages contain
+
+pub mod confinement;
+pub mod generation_paths;
+pub mod launch;
+pub mod process_end;
+pub mod prototype;
+pub mod router;
+pub mod warm_up;
