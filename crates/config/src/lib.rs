@@ -51,6 +51,7 @@ pub use application::isolation::{Automount, Cgroup, CgroupBase, IdRange, Isolati
 pub use application::limits::Limits;
 pub use application::php::{PhpOptions, PhpVersion};
 pub use application::php_application::PhpApplication;
+pub use application::process_settings::ProcessSettings;
 pub use application::processes::Processes;
 pub use application::reload::Reload;
 pub use application::retry::Retry;

@@ -5,6 +5,7 @@ pub(crate) mod isolation;
 pub(crate) mod limits;
 pub(crate) mod php;
 pub(crate) mod php_application;
+pub(crate) mod process_settings;
 pub(crate) mod processes;
 pub(crate) mod reload;
 pub(crate) mod retry;
@@ -19,6 +20,7 @@ use std::path::Path;
 
 use crate::application::http::HttpApplication;
 use crate::application::php_application::PhpApplication;
+use crate::application::process_settings::ProcessSettings;
 use crate::application::reload::Reload;
 use crate::error::Error;
 use crate::read::node::Node;
@@ -56,16 +58,20 @@ impl Application {
 
     /// The files to which its standard output and standard error are appended; `None`: howdah's log.
     pub fn outputs(&self) -> [Option<&Path>; 2] {
-        let (stdout, stderr) = match self {
-            Self::Php(application) => (&application.stdout, &application.stderr),
-            Self::Http(application) => (&application.stdout, &application.stderr),
-        };
-        [stdout.as_deref(), stderr.as_deref()]
+        let settings = self.process_settings();
+        [settings.stdout.as_deref(), settings.stderr.as_deref()]
     }
 
     /// When howdah starts a new generation on its own. An HTTP application has no links that howdah follows.
     pub fn reload(&self) -> Reload {
         self.as_php().map_or(Reload::Never, |application| application.reload)
+    }
+
+    fn process_settings(&self) -> &ProcessSettings {
+        match self {
+            Self::Php(application) => &application.process_settings,
+            Self::Http(application) => &application.process_settings,
+        }
     }
 
     fn read(node: &Node<'_>) -> Result<Self, Error> {

@@ -1,11 +1,11 @@
 //! A PHP application: `"type": "php"`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::application::isolation::Isolation;
 use crate::application::limits::Limits;
 use crate::application::php::{self, PhpOptions, PhpVersion};
+use crate::application::process_settings::ProcessSettings;
 use crate::application::processes::Processes;
 use crate::application::reload::Reload;
 use crate::application::retry::Retry;
@@ -14,7 +14,7 @@ use crate::application::slow_log::SlowLog;
 use crate::application::target::{ScriptTarget, Targets};
 use crate::application::warm_up::{self, WarmUp};
 use crate::application::worker_mode::WorkerMode;
-use crate::error::{Error, quoted};
+use crate::error::Error;
 use crate::read::node::{Node, Options};
 
 pub(crate) const OPTIONS: Options = Options {
@@ -66,20 +66,10 @@ pub struct PhpApplication {
     pub retry: Retry,
     /// Which parts of the system its processes share.
     pub isolation: Isolation,
-    /// Environment variables. A name is not empty and has no `=`.
-    pub environment: BTreeMap<String, String>,
-    /// Whether PHP also gets howdah's own environment, as the program that started howdah set it.
-    pub inherit_environment: bool,
+    /// The environment, user and outputs of its workers.
+    pub process_settings: ProcessSettings,
     /// The working directory of its workers, an absolute path; `None`: the folder of the script.
     pub working_directory: Option<PathBuf>,
-    /// The name of its user; `None`: that of `--user`, or of the settings.
-    pub user: Option<String>,
-    /// The name of its group; `None`: the user's primary group.
-    pub group: Option<String>,
-    /// The file to which its standard output is appended, an absolute path; `None`: howdah's log.
-    pub stdout: Option<PathBuf>,
-    /// The file to which its standard error is appended, an absolute path; `None`: howdah's log.
-    pub stderr: Option<PathBuf>,
     /// The requests that a new generation answers before it receives client requests.
     pub warm_up: Vec<WarmUp>,
     /// When howdah starts a new generation on its own.
@@ -139,32 +129,19 @@ impl PhpApplication {
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),
             retry: object.read("retry", Retry::read)?.unwrap_or_default(),
             isolation: object.read("isolation", Isolation::read)?.unwrap_or_default(),
-            environment: object.read("environment", read_environment)?.unwrap_or_default(),
-            inherit_environment: object.read("inherit_environment", Node::boolean)?.unwrap_or(false),
+            process_settings: ProcessSettings::read(&object)?,
             working_directory: object.read("working_directory", Node::absolute_path)?,
-            user: object.read("user", Node::nonempty_string)?,
-            group: object.read("group", Node::nonempty_string)?,
-            stdout: object.read("stdout", Node::absolute_path)?,
-            stderr: object.read("stderr", Node::absolute_path)?,
             slow_log: object.read("slow_log", SlowLog::read)?,
             send_file: object.read("send_file", SendFile::read)?.unwrap_or_default(),
         })
     }
 }
 
-/// Reads `environment`.
-pub(crate) fn read_environment(node: &Node<'_>) -> Result<BTreeMap<String, String>, Error> {
-    let variables = node.string_map()?;
-    if let Some(name) = variables.keys().find(|name| name.contains('=')) {
-        return Err(node.error(format_args!("the name {} has a \"=\"; write {{\"NAME\": \"VALUE\"}}", quoted(name))));
-    }
-    Ok(variables)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Application, Configuration};
+    use std::collections::BTreeMap;
 
     fn parse(application: &str) -> Result<PhpApplication, String> {
         let text = format!(r#"{{"applications": {{"x": {application}}}}}"#);
@@ -185,9 +162,15 @@ mod tests {
         assert_eq!(application.php_version, None);
         assert_eq!(application.processes, Processes::default());
         assert_eq!((application.limits, application.isolation), (Limits::default(), Isolation::default()));
-        assert_eq!((application.stdout, application.stderr, application.slow_log), (None, None, None));
+        assert_eq!(
+            (application.process_settings.stdout, application.process_settings.stderr, application.slow_log),
+            (None, None, None)
+        );
         assert_eq!(application.options, PhpOptions::default());
-        assert_eq!((application.user, application.group, application.working_directory), (None, None, None));
+        assert_eq!(
+            (application.process_settings.user, application.process_settings.group, application.working_directory),
+            (None, None, None)
+        );
         assert_eq!(
             (application.warm_up, application.reload, application.resolve_links),
             (vec![], Reload::OnSwap, true)
@@ -206,16 +189,22 @@ mod tests {
         assert_eq!(application.processes, Processes::Fixed(3));
         assert_eq!((application.limits.requests, application.retry), (Some(5), Retry::Idempotent));
         assert!(application.isolation.namespaces.pid);
-        assert_eq!((application.stdout, application.stderr), (Some("/o".into()), Some("/e".into())));
+        assert_eq!(
+            (application.process_settings.stdout, application.process_settings.stderr),
+            (Some("/o".into()), Some("/e".into()))
+        );
         assert_eq!(application.slow_log.map(|slow| slow.samples), Some(3));
         let environment = [("A", ""), ("B", "b=c\nd")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(application.environment, BTreeMap::from(environment));
+        assert_eq!(application.process_settings.environment, BTreeMap::from(environment));
         assert_eq!(application.working_directory, Some("/srv".into()));
         assert_eq!(
             (application.warm_up.len(), application.reload, application.resolve_links),
             (1, Reload::Never, false)
         );
-        assert_eq!((application.user.as_deref(), application.group.as_deref()), (Some("u"), Some("g")));
+        assert_eq!(
+            (application.process_settings.user.as_deref(), application.process_settings.group.as_deref()),
+            (Some("u"), Some("g"))
+        );
     }
 
     #[test]

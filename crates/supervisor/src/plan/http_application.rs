@@ -55,7 +55,8 @@ pub fn plan(name: &str, application: &HttpApplication, defaults: &Defaults) -> R
     let working_directory = application.working_directory.as_ref().map(|folder| folder.canonicalize());
     let working_directory =
         working_directory.transpose().map_err(|error| at("/working_directory", error.to_string()))?;
-    let account = defaults.account(application.user.as_deref(), application.group.as_deref());
+    let settings = &application.process_settings;
+    let account = defaults.account(settings.user.as_deref(), settings.group.as_deref());
     let account = account.map_err(|(option, problem)| at(option, problem))?;
     let isolation = Isolation { cgroup: application.cgroup.clone(), ..Isolation::default() };
     let confined = confinement::of(&isolation, &account).map_err(|error| at(&error.option, error.problem))?;
@@ -67,11 +68,8 @@ pub fn plan(name: &str, application: &HttpApplication, defaults: &Defaults) -> R
         account,
         router_group: defaults.router_group,
         cgroup: confined.cgroup,
-        outputs: Outputs::open(name, application.stdout.as_deref(), application.stderr.as_deref())?,
-        environment: Environment {
-            variables: application.environment.clone(),
-            inherits: application.inherit_environment,
-        },
+        outputs: Outputs::open(name, settings.stdout.as_deref(), settings.stderr.as_deref())?,
+        environment: Environment { variables: settings.environment.clone(), inherits: settings.inherit_environment },
         working_directory,
         health_check: application.health_check.clone(),
         stop_timeout: application.stop_timeout,

@@ -101,7 +101,8 @@ pub fn plan(
     if let Some(processes) = application.processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
         return Err(at("/processes", format!("{processes} is more than howdah can run; write at most {MAX_WORKERS}")));
     }
-    let account = defaults.account(application.user.as_deref(), application.group.as_deref());
+    let settings = &application.process_settings;
+    let account = defaults.account(settings.user.as_deref(), settings.group.as_deref());
     let account = account.map_err(|(option, problem)| at(option, problem))?;
     let confined =
         confinement::of(&application.isolation, &account).map_err(|error| at(&error.option, error.problem))?;
@@ -114,7 +115,7 @@ pub fn plan(
         Some(Err(problem)) => tracing::error!("{problem}; slow requests are not logged"),
         Some(Ok(())) | None => {}
     }
-    let outputs = Outputs::open(name, application.stdout.as_deref(), application.stderr.as_deref())?;
+    let outputs = Outputs::open(name, settings.stdout.as_deref(), settings.stderr.as_deref())?;
     Ok(PhpPlan {
         name: name.to_owned(),
         php: php::choose(application.php_version).map_err(|problem| at("/type", problem))?,
@@ -125,10 +126,7 @@ pub fn plan(
         needs: readable::needs(application, defaults.has_configuration.then_some(name)),
         written: Vec::new(),
         worker_script: application.worker.as_ref().and_then(|_| worker_script(&resolution.paths)),
-        environment: Environment {
-            variables: application.environment.clone(),
-            inherits: application.inherit_environment,
-        },
+        environment: Environment { variables: settings.environment.clone(), inherits: settings.inherit_environment },
         working_directory: resolution.working_directory,
         release: Release {
             paths: resolution.paths,

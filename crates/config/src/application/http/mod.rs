@@ -3,14 +3,14 @@
 pub(crate) mod address;
 pub(crate) mod command;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::application::http::address::HttpAddress;
 use crate::application::http::command::HttpCommand;
 use crate::application::isolation::{self, Cgroup};
-use crate::application::php_application::{self, read_environment};
+use crate::application::php_application;
+use crate::application::process_settings::ProcessSettings;
 use crate::error::Error;
 use crate::read::duration;
 use crate::read::node::{Node, Options};
@@ -57,18 +57,8 @@ pub struct HttpApplication {
     pub processes: u16,
     /// Where they start, an absolute path; `None`: howdah's own.
     pub working_directory: Option<PathBuf>,
-    /// Environment variables. A name is not empty and has no `=`.
-    pub environment: BTreeMap<String, String>,
-    /// Whether they also get howdah's own environment.
-    pub inherit_environment: bool,
-    /// The name of its user; `None`: that of `--user`, or of the settings.
-    pub user: Option<String>,
-    /// The name of its group; `None`: the user's primary group.
-    pub group: Option<String>,
-    /// The file to which its standard output is appended, an absolute path; `None`: howdah's log.
-    pub stdout: Option<PathBuf>,
-    /// The file to which its standard error is appended, an absolute path; `None`: howdah's log.
-    pub stderr: Option<PathBuf>,
+    /// Their environment, user and outputs.
+    pub process_settings: ProcessSettings,
     /// Its control group; `None`: howdah's own.
     pub cgroup: Option<Cgroup>,
     /// How howdah checks its processes; `None`: only whether they accept a connection when they start.
@@ -106,12 +96,7 @@ impl HttpApplication {
             address,
             processes: object.read("processes", read_processes)?.unwrap_or(1),
             working_directory: object.read("working_directory", Node::absolute_path)?,
-            environment: object.read("environment", read_environment)?.unwrap_or_default(),
-            inherit_environment: object.read("inherit_environment", Node::boolean)?.unwrap_or(false),
-            user: object.read("user", Node::nonempty_string)?,
-            group: object.read("group", Node::nonempty_string)?,
-            stdout: object.read("stdout", Node::absolute_path)?,
-            stderr: object.read("stderr", Node::absolute_path)?,
+            process_settings: ProcessSettings::read(&object)?,
             cgroup: object.read("isolation", read_isolation)?.flatten(),
             health_check,
             proxy: ProxySettings::read_without_tls(&object)?,
@@ -187,9 +172,17 @@ mod tests {
         .expect("application");
         assert_eq!((application.processes, application.address), (3, HttpAddress::Port));
         assert_eq!(application.working_directory, Some("/srv".into()));
-        assert!(application.inherit_environment && application.environment["A"] == "1");
-        assert_eq!((application.user.as_deref(), application.group.as_deref()), (Some("u"), Some("g")));
-        assert_eq!((application.stdout, application.stderr), (Some("/o".into()), Some("/e".into())));
+        assert!(
+            application.process_settings.inherit_environment && application.process_settings.environment["A"] == "1"
+        );
+        assert_eq!(
+            (application.process_settings.user.as_deref(), application.process_settings.group.as_deref()),
+            (Some("u"), Some("g"))
+        );
+        assert_eq!(
+            (application.process_settings.stdout, application.process_settings.stderr),
+            (Some("/o".into()), Some("/e".into()))
+        );
         assert_eq!(application.cgroup.map(|group| group.path), Some("shop".into()));
         assert_eq!(application.health_check.map(|check| check.path), Some("/health".to_owned()));
         let seconds = |number| Duration::from_secs(number);

@@ -224,8 +224,8 @@ mod tests {
             assert_eq!(target.front_controller.as_deref(), Some("index.php"));
             assert_eq!(application.processes, Processes::Fixed(3));
             assert_eq!(application.options.admin["memory_limit"], "1G");
-            assert_eq!(application.environment["APP_ENV"], "prod");
-            assert!(application.inherit_environment);
+            assert_eq!(application.process_settings.environment["APP_ENV"], "prod");
+            assert!(application.process_settings.inherit_environment);
             assert_eq!(application.reload, Reload::OnChange);
             let Settings { user, group, .. } = &configuration.settings;
             assert_eq!((user.as_deref(), group.as_deref()), (Some("54321"), Some("54322")));
