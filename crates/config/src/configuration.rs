@@ -204,7 +204,10 @@ mod tests {
     #[test]
     fn an_unknown_part_is_rejected() {
         let cases = [
-            ("[]", "expected an object, found an array"),
+            (
+                "[]",
+                "expected an object, found an array; its options are \"listeners\", \"routes\", \"applications\", \"upstreams\", \"settings\", \"access_log\"",
+            ),
             (r#"{"listener": {}}"#, "listener: there is no such option; did you mean \"listeners\"?"),
             (r#"{"frobnicate": {}}"#, "frobnicate: there is no such option; remove it"),
             (r#"{"upstreams": []}"#, "upstreams: expected an object, found an array"),

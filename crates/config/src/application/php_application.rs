@@ -225,8 +225,14 @@ mod tests {
                 "working_directory: \"srv\" is not an absolute path; begin it with \"/\"",
             ),
             (r#""user": """#, "user: the string is empty; write a value or remove the option"),
-            (r#""isolation": true"#, "isolation: expected an object, found true"),
-            (r#""limits": 5"#, "limits: expected an object, found the number 5"),
+            (
+                r#""isolation": true"#,
+                "isolation: expected an object, found true; its options are \"namespaces\", \"uidmap\", \"gidmap\", \"rootfs\", \"automount\", \"cgroup\" and others",
+            ),
+            (
+                r#""limits": 5"#,
+                "limits: expected an object, found the number 5; its options are \"timeout\", \"requests\", \"memory\", \"queue_timeout\"",
+            ),
             (r#""retry": "always""#, "retry: \"always\" is not possible here; write \"never\" or \"idempotent\""),
             (r#""stdout": "out.log""#, "stdout: \"out.log\" is not an absolute path; begin it with \"/\""),
             (r#""slow_log": {}"#, "slow_log: \"threshold\" is missing; add \"threshold\": 1, in seconds"),

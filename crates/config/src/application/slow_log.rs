@@ -70,7 +70,7 @@ mod tests {
             (r#"{"threshold": 1, "samples": 0}"#, "samples: 0 is out of range; write 1 to 100 samples"),
             (r#"{"threshold": 1, "path": "slow"}"#, "path: \"slow\" is not an absolute path; begin it with \"/\""),
             (r#"{"treshold": 1}"#, "treshold: there is no such option; did you mean \"threshold\"?"),
-            ("1", "expected an object, found the number 1"),
+            ("1", "expected an object, found the number 1; its options are \"threshold\", \"path\", \"samples\""),
         ];
         for (json, expected) in cases {
             assert_eq!(read(json), Err(expected.to_owned()), "{json}");

@@ -56,7 +56,7 @@ mod tests {
     fn an_invalid_worker_mode_is_rejected() {
         let cases = [
             (r#""worker": {}"#, "worker: \"script\" is missing; add the worker script, relative to the root"),
-            (r#""worker": true"#, "worker: expected an object, found true"),
+            (r#""worker": true"#, "worker: expected an object, found true; its option is \"script\""),
             (
                 r#""worker": {"script": "../a.php"}"#,
                 "worker/script: \"../a.php\" must be a file below the root, without \"..\"",

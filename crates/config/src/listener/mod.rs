@@ -129,12 +129,18 @@ mod tests {
                 "listeners/*:80/backlog: -2 is out of range; \
                  write -1 to 2147483647 connections, or -1 for the system's limit",
             ),
-            (r#"{"*:80": {"pass": "routes", "tls": true}}"#, "listeners/*:80/tls: expected an object, found true"),
+            (
+                r#"{"*:80": {"pass": "routes", "tls": true}}"#,
+                "listeners/*:80/tls: expected an object, found true; its options are \"certificate\", \"conf_commands\", \"session\"",
+            ),
             (
                 r#"{"*:80": {"pass": "routes"}, "0.0.0.0:80": {"pass": "routes"}}"#,
                 "listeners/0.0.0.0:80: this is the same address as \"*:80\"; remove one",
             ),
-            (r#"{"unix:/x/y": "routes"}"#, "listeners/unix:%2Fx%2Fy: expected an object, found the string \"routes\""),
+            (
+                r#"{"unix:/x/y": "routes"}"#,
+                "listeners/unix:%2Fx%2Fy: expected an object, found the string \"routes\"; its options are \"pass\", \"redirect\", \"tls\", \"forwarded\", \"client_ip\", \"backlog\" and others",
+            ),
             ("[]", "listeners: expected an object, found an array"),
         ];
         for (json, expected) in cases {

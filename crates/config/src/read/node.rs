@@ -16,6 +16,8 @@ use crate::json::JsonValue;
 
 /// Up to here a float represents every whole number, so that all readers of JSON agree on it.
 pub(crate) const EXACT: u64 = 1 << 53;
+/// An error about a value that is not an object names at most this number of the object's options.
+const NAMED_OPTIONS: usize = 6;
 /// Longer keys are shortened in a path, in characters.
 const KEY_CHARS: usize = 100;
 
@@ -88,8 +90,10 @@ impl<'a> Node<'a> {
 
     /// Reads an object with fixed options.
     pub fn object(&'a self, options: &Options) -> Result<Object<'a>, Error> {
-        let members = self.members()?;
-        for (key, value) in members {
+        let JsonValue::Object(members) = self.value else {
+            return Err(self.expected_object(options.known));
+        };
+        for (key, value) in members.iter() {
             let member = Self { value, position: NodePosition::Member(self, key) };
             if let Some((_, advice)) = options.unsupported.iter().find(|(name, _)| name == key) {
                 return Err(member.error(format_args!("howdah does not have this option of NGINX Unit; {advice}")));
@@ -273,6 +277,23 @@ impl<'a> Node<'a> {
 
     /// An error with the expected value and the actual one.
     pub fn expected(&self, what: &str) -> Error {
+        self.error(self.mismatch(what))
+    }
+
+    /// An error about a value that is not an object with these options.
+    fn expected_object(&self, options: &[&str]) -> Error {
+        let mismatch = self.mismatch("an object");
+        if self.is_null() {
+            return self.error(mismatch);
+        }
+        let named: Vec<_> = options.iter().take(NAMED_OPTIONS).map(|option| format!("{option:?}")).collect();
+        let are = if options.len() == 1 { "option is" } else { "options are" };
+        let others = if options.len() > NAMED_OPTIONS { " and others" } else { "" };
+        self.error(format_args!("{mismatch}; its {are} {}{others}", named.join(", ")))
+    }
+
+    /// What is expected, and the value or its type.
+    fn mismatch(&self, expected: &str) -> String {
         let found = match self.value {
             JsonValue::Null => "null; remove the option to get its default".to_owned(),
             JsonValue::Bool(boolean) => boolean.to_string(),
@@ -282,7 +303,7 @@ impl<'a> Node<'a> {
             JsonValue::Array(_) => "an array".to_owned(),
             JsonValue::Object(_) => "an object".to_owned(),
         };
-        self.error(format_args!("expected {what}, found {found}"))
+        format!("expected {expected}, found {found}")
     }
 }
 

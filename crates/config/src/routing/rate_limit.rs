@@ -60,7 +60,7 @@ mod tests {
             ("{}", "rate_limit: \"requests\" is missing; add \"requests\": 10"),
             (r#"{"requests": 0}"#, "rate_limit/requests: 0 is out of range; write 1 to 1000000 requests"),
             (r#"{"requests": 1, "per": 0}"#, "rate_limit/per: 0 is out of range; write 0.1 to 86400 seconds"),
-            ("5", "rate_limit: expected an object, found the number 5"),
+            ("5", "rate_limit: expected an object, found the number 5; its options are \"requests\", \"per\""),
         ] {
             let error = limits(&step(wrong)).expect_err(wrong);
             assert!(error.ends_with(expected), "{error}");

@@ -142,7 +142,10 @@ mod tests {
                 "[{}]",
                 "routes/0: \"action\" is missing; add what to do, as in \"action\": {\"pass\": \"applications/NAME\"}",
             ),
-            (r#"[{"match": [], "action": {"return": 200}}]"#, "routes/0/match: expected an object, found an array"),
+            (
+                r#"[{"match": [], "action": {"return": 200}}]"#,
+                "routes/0/match: expected an object, found an array; its options are \"method\", \"host\", \"uri\", \"query\", \"arguments\", \"cookies\" and others",
+            ),
             (r#"{"a": [{"actoin": {}}]}"#, "routes/a/0/actoin: there is no such option; did you mean \"action\"?"),
         ];
         for (json, expected) in cases {

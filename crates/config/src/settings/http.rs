@@ -204,7 +204,10 @@ mod tests {
             (r#"{"chunked_transform": []}"#, "chunked_transform: expected true or false, found an array".into()),
             (r#"{"static": {"mime": {}}}"#, "static/mime: there is no such option; remove it".into()),
             (r#"{"static": {"mime_types": []}}"#, "static/mime_types: expected an object, found an array".into()),
-            (r#"{"compression": true}"#, "compression: expected an object, found true".into()),
+            (
+                r#"{"compression": true}"#,
+                "compression: expected an object, found true; its options are \"types\", \"compressors\"".into(),
+            ),
             (r#"{"large_header_buffers": 8}"#, format!("large_header_buffers: {head}")),
             (r#"{"large_header_buffer_size": 8}"#, format!("large_header_buffer_size: {head}")),
             (
