@@ -292,7 +292,7 @@ impl<'a> Node<'a> {
         self.error(format_args!("{mismatch}; its {are} {}{others}", named.join(", ")))
     }
 
-    /// What is expected, and the value or its type.
+    /// The expected value, and the actual value or its type.
     fn mismatch(&self, expected: &str) -> String {
         let found = match self.value {
             JsonValue::Null => "null; remove the option to get its default".to_owned(),
