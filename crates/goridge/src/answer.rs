@@ -62,6 +62,25 @@ impl AnswerReader {
         self.state == State::Ended
     }
 
+    /// Whether the head has come.
+    pub fn has_begun(&self) -> bool {
+        self.has_head
+    }
+
+    /// Whether more frames of a stream follow.
+    pub fn is_streaming(&self) -> bool {
+        self.has_head && matches!(self.state, State::Header | State::Context(_) | State::Body(_, true))
+    }
+
+    /// How many bytes of the body are left, if the last frame has begun.
+    pub fn frame_rest(&self) -> Option<u64> {
+        match self.state {
+            State::Body(left, false) => Some(left.into()),
+            State::Ended => Some(0),
+            _ => None,
+        }
+    }
+
     /// The next piece in these bytes; `None` if more bytes are needed.
     ///
     /// # Errors

@@ -9,7 +9,8 @@
 //! - `process`: the process, its threads, and the commands of the supervisor
 //! - `dispatch`: from a request to its response: routes, actions, the active configuration
 //! - `access`: limits by client, and passwords
-//! - `php`, `proxy`, `static_files`: the actions that produce a response
+//! - `php`, `roadrunner`, `proxy`, `static_files`: the actions that produce a response
+//! - `admission`: which requests may wait for a worker; `buffering`: bodies for slow clients
 //! - `response`: bodies, compression, failures, the access log
 //! - `request`: a request as routes see it: host, path, client, body
 //! - `http1`: connections and their clocks, and the strict reading of requests
@@ -23,6 +24,8 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod admission;
+mod buffering;
 mod dispatch;
 mod file_access;
 mod http1;
@@ -35,6 +38,7 @@ mod proxy;
 mod report;
 mod request;
 mod response;
+mod roadrunner;
 mod static_files;
 
 pub use process::main;

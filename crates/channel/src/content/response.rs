@@ -81,7 +81,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Head<'_>, usize)>, Violation> {
 
 impl<'b> Head<'b> {
     /// The header lines.
-    pub fn headers(&self) -> impl Iterator<Item = &'b [u8]> {
+    pub fn headers(&self) -> impl Iterator<Item = &'b [u8]> + Clone {
         let mut rest = self.headers;
         std::iter::from_fn(move || {
             let (line, after) = split_header(rest)?;

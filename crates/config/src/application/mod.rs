@@ -1,5 +1,6 @@
 //! `applications`: the applications that howdah runs, each of a type.
 
+pub(crate) mod command;
 pub(crate) mod http;
 pub(crate) mod isolation;
 pub(crate) mod limits;
@@ -7,8 +8,10 @@ pub(crate) mod php;
 pub(crate) mod php_application;
 pub(crate) mod process_settings;
 pub(crate) mod processes;
+pub(crate) mod program;
 pub(crate) mod reload;
 pub(crate) mod retry;
+pub(crate) mod roadrunner;
 pub(crate) mod send_file;
 pub(crate) mod slow_log;
 pub(crate) mod target;
@@ -18,15 +21,13 @@ pub(crate) mod worker_mode;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::application::http::HttpApplication;
+use crate::application::http::{self as http_application, HttpApplication};
 use crate::application::php_application::PhpApplication;
 use crate::application::process_settings::ProcessSettings;
 use crate::application::reload::Reload;
+use crate::application::roadrunner::{self as roadrunner_application, RoadRunnerApplication};
 use crate::error::Error;
 use crate::read::node::Node;
-
-/// The `type` of an application that is an HTTP server.
-const HTTP_TYPE: &str = "http";
 
 /// An application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub enum Application {
     Php(Box<PhpApplication>),
     /// `"type": "http"`: a program that is an HTTP server.
     Http(Box<HttpApplication>),
+    /// `"type": "roadrunner"`: a program that is a worker of RoadRunner.
+    RoadRunner(Box<RoadRunnerApplication>),
 }
 
 // === impl Application ===
@@ -44,7 +47,7 @@ impl Application {
     pub fn as_php(&self) -> Option<&PhpApplication> {
         match self {
             Self::Php(application) => Some(application),
-            Self::Http(_) => None,
+            Self::Http(_) | Self::RoadRunner(_) => None,
         }
     }
 
@@ -52,7 +55,15 @@ impl Application {
     pub fn as_http(&self) -> Option<&HttpApplication> {
         match self {
             Self::Http(application) => Some(application),
-            Self::Php(_) => None,
+            Self::Php(_) | Self::RoadRunner(_) => None,
+        }
+    }
+
+    /// The RoadRunner application; `None` if it is of another type.
+    pub fn as_roadrunner(&self) -> Option<&RoadRunnerApplication> {
+        match self {
+            Self::RoadRunner(application) => Some(application),
+            Self::Php(_) | Self::Http(_) => None,
         }
     }
 
@@ -62,7 +73,7 @@ impl Application {
         [settings.stdout.as_deref(), settings.stderr.as_deref()]
     }
 
-    /// When howdah starts a new generation on its own. An HTTP application has no links that howdah follows.
+    /// When howdah starts a new generation on its own. Other programs have no links that howdah follows.
     pub fn reload(&self) -> Reload {
         self.as_php().map_or(Reload::Never, |application| application.reload)
     }
@@ -70,16 +81,20 @@ impl Application {
     fn process_settings(&self) -> &ProcessSettings {
         match self {
             Self::Php(application) => &application.process_settings,
-            Self::Http(application) => &application.process_settings,
+            Self::Http(application) => &application.program.process_settings,
+            Self::RoadRunner(application) => &application.program.process_settings,
         }
     }
 
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        let is_http = node.member("type").is_some_and(|kind| kind.is_string_of(HTTP_TYPE));
-        match is_http {
-            true => HttpApplication::read(node).map(Box::new).map(Self::Http),
-            false => PhpApplication::read(node).map(Box::new).map(Self::Php),
+        let is = |kind| node.member("type").is_some_and(|node| node.is_string_of(kind));
+        if is(http_application::TYPE) {
+            return HttpApplication::read(node).map(Box::new).map(Self::Http);
         }
+        if is(roadrunner_application::TYPE) {
+            return RoadRunnerApplication::read(node).map(Box::new).map(Self::RoadRunner);
+        }
+        PhpApplication::read(node).map(Box::new).map(Self::Php)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::child::identity::Identity;
 use howdah_channel::{Geometry, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// From the supervisor to the router.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,6 +24,30 @@ pub enum ToRouter {
         index: u16,
         /// Whether it gets requests.
         is_ready: bool,
+    },
+    /// Prepare the generation of a RoadRunner application, which a configuration will name.
+    AddRoadRunnerGeneration(RoadRunnerGenerationBoot),
+    /// A worker of RoadRunner has booted, and gets requests from now on. Descriptors: the pipe of its requests, then the
+    /// pipe of its answers.
+    RoadRunnerWorkerReady {
+        /// The generation it belongs to.
+        generation: u64,
+        /// Its name.
+        worker: RoadRunnerWorker,
+    },
+    /// A worker of RoadRunner is dead, or about to exit: it gets no more requests.
+    RoadRunnerWorkerGone {
+        /// The generation it belonged to.
+        generation: u64,
+        /// Its name.
+        worker: RoadRunnerWorker,
+    },
+    /// Let a worker of RoadRunner exit when it has finished its request: [`FromRouter::RoadRunnerWorkerReleased`].
+    RetireRoadRunnerWorker {
+        /// The generation it belongs to.
+        generation: u64,
+        /// Its name.
+        worker: RoadRunnerWorker,
     },
     /// Send these requests to a generation that no configuration names yet: [`FromRouter::WarmUpEnded`]. Descriptors: the
     /// text of the requests, an array of [`WarmUpRequest`](crate::messages::warm_up::WarmUpRequest)s.
@@ -122,6 +147,47 @@ pub struct HttpGenerationBoot {
     pub processes: Vec<(String, bool)>,
 }
 
+/// A generation of a RoadRunner application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoadRunnerGenerationBoot {
+    /// Its number, unique for the life of the supervisor.
+    pub id: u64,
+    /// Its application's name.
+    pub application: String,
+    /// The number of its processes.
+    pub processes: u16,
+    /// The limit of a request's run time, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The limit of a request's wait for a worker, in milliseconds.
+    pub queue_timeout_ms: u64,
+    /// The number of requests after which a worker is replaced.
+    pub requests: Option<u32>,
+    /// The folder for uploaded files. The router writes there, and the application's user reads.
+    pub upload_folder: PathBuf,
+}
+
+/// The name of a worker of RoadRunner: no other worker of its generation has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoadRunnerWorker {
+    /// The index of the process.
+    pub index: u16,
+    /// The number of its start.
+    pub start: u32,
+}
+
+/// Why the router sends a worker of RoadRunner no more requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReleaseReason {
+    /// It has reached a limit: it must be ordered to exit.
+    Retired,
+    /// It asked to be replaced.
+    OnRequest,
+    /// It has closed a pipe: it is dead, or must be killed.
+    Closed,
+    /// It broke a rule of the protocol, or took too long: it must be killed.
+    Discarded,
+}
+
 /// A configuration, without its text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RouterConfiguration {
@@ -184,6 +250,15 @@ pub enum FromRouter {
         worker: WorkerId,
         /// The request: its slot, and the slot's sequence number.
         request: (u16, u32),
+    },
+    /// A worker of RoadRunner gets no more requests of this router.
+    RoadRunnerWorkerReleased {
+        /// The generation.
+        generation: u64,
+        /// The worker.
+        worker: RoadRunnerWorker,
+        /// The reason.
+        reason: ReleaseReason,
     },
     /// It cannot accept connections any more, because another process has changed its limits: it must be replaced.
     CannotAccept {

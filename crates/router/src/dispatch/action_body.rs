@@ -3,6 +3,7 @@
 use crate::php::PhpBody;
 use crate::proxy::UpstreamBody;
 use crate::response::body::Source;
+use crate::roadrunner::RoadRunnerBody;
 use crate::static_files::FileBody;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -17,6 +18,8 @@ pub enum ActionBody {
     File(FileBody),
     /// A script's response.
     Php(PhpBody),
+    /// A response of a worker of RoadRunner.
+    RoadRunner(RoadRunnerBody),
     /// An upstream's response.
     Upstream(UpstreamBody),
 }
@@ -26,6 +29,7 @@ macro_rules! with_body {
         match $self {
             ActionBody::File($body) => $result,
             ActionBody::Php($body) => $result,
+            ActionBody::RoadRunner($body) => $result,
             ActionBody::Upstream($body) => $result,
         }
     };

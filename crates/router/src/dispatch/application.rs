@@ -1,4 +1,5 @@
-//! The action that runs an application: its script is found, and PHP runs it; or a process of it answers over HTTP.
+//! The action that runs an application: its script is found, and PHP runs it; or a process of it answers
+//! over HTTP or as a worker of RoadRunner.
 
 use crate::dispatch::view::View;
 use crate::php::script::{Resolved, find_script};
@@ -10,14 +11,15 @@ use crate::request::log_context::{LogContext, LoggedApplication};
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::redirect::{folder_location, redirect};
-use howdah_config::Application;
+use crate::roadrunner::RoadRunnerGeneration;
+use howdah_config::{Application, RoadRunnerApplication};
 use howdah_protocol::messages::generation_paths::TargetPaths;
 use http::StatusCode;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// `Retry-After` of an application that does not start, in seconds.
 const NOT_STARTED_RETRY_AFTER: u32 = 10;
@@ -77,6 +79,24 @@ pub fn http_target<'v>(view: &'v View, name: &str) -> Option<Result<ProxyTarget<
     Some(generation.map(|generation| {
         LogContext::set_application(Rc::new(LoggedApplication { name: name.to_owned(), log: None }));
         ProxyTarget::Application(generation, &application.proxy)
+    }))
+}
+
+/// The generation of the RoadRunner application with this name, and its options; `None` if it is of another
+/// type.
+///
+/// # Errors
+/// 503 if it does not start.
+pub fn roadrunner_application<'v>(
+    view: &'v View,
+    name: &str,
+) -> Option<Result<(&'v Arc<RoadRunnerGeneration>, &'v RoadRunnerApplication), Failure>> {
+    let application = view.configuration().applications.get(name).and_then(Application::as_roadrunner)?;
+    let generation = view.roadrunner_generation(name);
+    let generation = generation.ok_or(Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER });
+    Some(generation.map(|generation| {
+        LogContext::set_application(Rc::new(LoggedApplication { name: name.to_owned(), log: None }));
+        (generation, application)
     }))
 }
 

@@ -8,11 +8,13 @@ use crate::http1::clock::Clock;
 use crate::proxy::ProxyTarget;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
+use crate::roadrunner::RoadRunnerGeneration;
 use crate::static_files::FileBody;
-use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, Route, RouteStep};
+use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, RoadRunnerApplication, Route, RouteStep};
 use http::header::HeaderValue;
 use http::{Response, StatusCode};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The action that answers a request.
 pub enum ChosenAction<'v> {
@@ -20,6 +22,8 @@ pub enum ChosenAction<'v> {
     Application(Cow<'v, str>, Option<Cow<'v, str>>),
     /// An HTTP server.
     Proxy(ProxyTarget<'v>),
+    /// A worker of a RoadRunner application.
+    Worker(&'v Arc<RoadRunnerGeneration>, &'v RoadRunnerApplication),
     /// A file, which was found.
     File(Response<FileBody>),
     /// A status, and a `Location`.

@@ -21,6 +21,7 @@ use crate::response::compression;
 use crate::response::failure::{Answer, Failure};
 use crate::response::log_entry::LogSink;
 use crate::response::redirect::{ask_for_password, redirect};
+use crate::roadrunner;
 use http::header::{CONNECTION, HeaderValue, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
@@ -147,13 +148,24 @@ async fn dispatch(
 ) -> Answer<ResponseBody<ActionBody>> {
     let routed = routing::choose(dispatcher, view, clock, subject).await?;
     let action = match routed.action {
-        ChosenAction::Application(name, target) => match application::http_target(view, &name) {
-            Some(processes) => ChosenAction::Proxy(processes?),
-            None => ChosenAction::Application(name, target),
-        },
+        ChosenAction::Application(name, target) => {
+            if let Some(processes) = application::http_target(view, &name) {
+                ChosenAction::Proxy(processes?)
+            } else if let Some(workers) = application::roadrunner_application(view, &name) {
+                let (generation, application) = workers?;
+                ChosenAction::Worker(generation, application)
+            } else {
+                ChosenAction::Application(name, target)
+            }
+        }
         action => action,
     };
     let mut response = match action {
+        ChosenAction::Worker(generation, application) => {
+            let http = &view.configuration().settings.http;
+            let response = roadrunner::run(generation, subject, body, application.raw_body, http).await?;
+            response.map(|body| ResponseBody::source(ActionBody::RoadRunner(body)))
+        }
         ChosenAction::Application(name, target) => {
             let response = application::run(view, subject, body, &name, target.as_deref()).await?;
             let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;

@@ -5,6 +5,7 @@ use crate::dispatch::pins::Pins;
 use crate::php::SharedGeneration;
 use crate::proxy::{HealthStates, HttpGeneration, TlsBySettings};
 use crate::response::error_pages::LoadedErrorPages;
+use crate::roadrunner::RoadRunnerGeneration;
 use howdah_config::Configuration;
 use rustls::ServerConfig;
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +31,8 @@ pub struct Snapshot {
     pub generations: BTreeMap<String, Arc<SharedGeneration>>,
     /// The generation of each HTTP application.
     pub http_generations: BTreeMap<String, Arc<HttpGeneration>>,
+    /// The generation of each RoadRunner application.
+    pub roadrunner_generations: BTreeMap<String, Arc<RoadRunnerGeneration>>,
     /// How many requests the clients have sent to actions with a limit.
     pub rate_limits: RateLimits,
     /// How many requests of clients are being answered by actions with a limit.

@@ -10,6 +10,7 @@ use crate::dispatch::snapshot::Snapshot;
 use crate::php::GenerationPort;
 use crate::proxy::{Balancer, HttpGeneration};
 use crate::response::error_pages::LoadedErrorPages;
+use crate::roadrunner::RoadRunnerGeneration;
 use howdah_config::{Configuration, Listener, ProxySettings, Upstream};
 use rustls::ClientConfig;
 use std::cell::RefCell;
@@ -59,6 +60,11 @@ impl View {
     /// The generation of an HTTP application; `None` if it does not start.
     pub fn http_generation(&self, application: &str) -> Option<&Arc<HttpGeneration>> {
         self.snapshot.http_generations.get(application)
+    }
+
+    /// The generation of a RoadRunner application; `None` if it does not start.
+    pub fn roadrunner_generation(&self, application: &str) -> Option<&Arc<RoadRunnerGeneration>> {
+        self.snapshot.roadrunner_generations.get(application)
     }
 
     /// Where the links of its shares lead.

@@ -1,12 +1,10 @@
 //! A generation, as the router's threads share it: its channel, its queue, and its reports to the supervisor.
 
+use crate::admission::{Arrival, Gate, REJECTION_PAUSE};
 use crate::panics::AbortOnPanic;
-use crate::php::admission::{
-    Arrival, RequestKind, SUSPECTS_PER_SECOND, SharedKillers, SharedQueue, SharedRefusals, Slots, TooBusy, Verdict,
-};
-use crate::php::throttle::Throttle;
+use crate::php::admission::{RequestKind, SUSPECTS_PER_SECOND, SharedKillers, Slots};
 use crate::product;
-use crate::report::{ReportOnDrop, SupervisorLink};
+use crate::report::{ReportOnDrop, SupervisorLink, Throttle};
 use crate::request::application_log::ApplicationLog;
 use crate::response::failure::Failure;
 use howdah_channel::{RouterEnd, Violation, WorkerId};
@@ -17,8 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 /// A generation, as the router's threads share it.
 #[derive(Debug)]
@@ -35,16 +32,8 @@ pub struct SharedGeneration {
     pub channel: RouterEnd,
     /// Its slots: requests wait for them in order.
     pub slots: Slots,
-    /// Which requests wait, for how long, and which are rejected.
-    queue: SharedQueue,
-    /// Wakes the requests that wait for a slot or for a rejection: the queue decides in another way.
-    pub(super) decisions_changed: Notify,
-    /// When rejections are sent.
-    refusals: SharedRefusals,
-    /// How many requests were answered 503 since the router started.
-    rejected: AtomicU64,
-    /// For the log lines about them.
-    rejection_log: Throttle,
+    /// Which requests may wait, and which are rejected.
+    gate: Gate,
     /// Requests that kill workers.
     killers: SharedKillers,
     /// For the log lines about rejected killers.
@@ -73,15 +62,6 @@ pub struct SharedGeneration {
     released: ReportOnDrop,
 }
 
-/// The turn of a request to be rejected.
-#[derive(Clone, Copy)]
-struct Turn {
-    at: Instant,
-    retry_after: u32,
-}
-
-/// The least time between two log lines about rejected requests.
-const REJECTION_PAUSE: Duration = Duration::from_secs(10);
 /// The interval in which a report of too few workers is repeated.
 const REPEAT_DEMAND: Duration = Duration::from_millis(10);
 /// The least time between two reports of demand.
@@ -99,7 +79,6 @@ impl SharedGeneration {
     ) -> SharedGeneration {
         SharedGeneration {
             id: boot.id,
-            application: boot.application,
             log: None,
             server_software: boot.server_software.unwrap_or_else(|| product::SOFTWARE.to_owned()),
             paths: GenerationPaths::default(),
@@ -107,11 +86,8 @@ impl SharedGeneration {
             channel,
             bells: Mutex::new(bells.into_iter().map(Some).collect()),
             spare_workers: boot.spare_workers,
-            queue: SharedQueue::new(Duration::from_millis(boot.queue_timeout_ms)),
-            decisions_changed: Notify::new(),
-            refusals: SharedRefusals::default(),
-            rejected: 0.into(),
-            rejection_log: Throttle::new(REJECTION_PAUSE),
+            gate: Gate::new(&boot.application, Duration::from_millis(boot.queue_timeout_ms)),
+            application: boot.application,
             killers: SharedKillers::default(),
             killer_log: Throttle::new(REJECTION_PAUSE),
             workers: 0.into(),
@@ -172,20 +148,12 @@ impl SharedGeneration {
 
     /// How many requests were answered 503 by the queue, or because requests of the same kind kill workers.
     pub fn rejected_requests(&self) -> u64 {
-        self.rejected.load(Ordering::Relaxed)
+        self.gate.rejected()
     }
 
-    /// Admits a request to the queue. Returns when it was admitted, and how long it may wait from then on.
-    ///
-    /// # Errors
-    /// 503, at the pace of rejections.
+    /// Admits a request to the queue: [`Gate::enqueue`].
     pub(super) async fn enqueue(&self, now: Instant) -> Result<(Instant, Duration), Failure> {
-        let waiting = self.waiting_requests();
-        self.measure(waiting, now);
-        match self.queue.enqueue(self.arrival(waiting)) {
-            Verdict::Admit(longest) => Ok((now, longest)),
-            _ => self.wait_for_admission(now).await,
-        }
+        self.gate.enqueue(now, || self.arrival()).await
     }
 
     /// Rejects a request before its body has come, if it would be rejected afterwards.
@@ -193,99 +161,46 @@ impl SharedGeneration {
         if !self.killers.would_admit(kind, Instant::now()) {
             return Err(self.reject_killer(uri).await);
         }
-        match self.queue.forecast(self.arrival(self.waiting_requests())) {
-            Verdict::Admit(_) => Ok(()),
-            // It comes once more with its body, and is counted then.
-            _ => self.enqueue(Instant::now()).await.map(|_| self.cancel()),
-        }
+        self.gate.reject_early(|| self.arrival()).await
     }
 
-    /// Waits for the rejection of a request, or for the end of a hold.
-    async fn wait_for_admission(&self, arrived: Instant) -> Result<(Instant, Duration), Failure> {
-        let latest = arrived + self.queue.timeout();
-        let delayed = self.refusals.delay();
-        let mut turn: Option<Turn> = None;
-        loop {
-            let changed = self.decisions_changed.notified();
-            let now = Instant::now();
-            turn = match (self.queue.forecast(self.arrival(self.waiting_requests())), turn) {
-                (Verdict::Hold, _) => None,
-                // Room in the queue is for requests that come now: this one would make their wait longer.
-                (_, Some(turn)) => Some(turn),
-                (Verdict::Admit(longest), None) => return Ok((now, longest.saturating_sub(now - arrived))),
-                (Verdict::Reject(TooBusy { retry_after }), None) => {
-                    Some(Turn { at: self.refusals.reserve(now).min(latest), retry_after })
-                }
-            };
-            let Turn { at, retry_after } = turn.unwrap_or(Turn { at: latest, retry_after: 1 });
-            if at <= now || delayed.is_none() {
-                return Err(self.reject(retry_after));
-            }
-            tokio::select! {
-                () = sleep_until(at) => return Err(self.reject(retry_after)),
-                () = changed => {}
-            }
-        }
-    }
-
-    /// Waits until another request may be rejected.
-    async fn pace_rejection(&self) {
-        let at = self.refusals.reserve(Instant::now());
-        if at > Instant::now()
-            && let Some(_delayed) = self.refusals.delay()
-        {
-            sleep_until(at).await;
-        }
-    }
-
-    fn arrival(&self, waiting: u64) -> Arrival {
-        Arrival { waiting, workers: self.workers.load(Ordering::Relaxed) }
+    fn arrival(&self) -> Arrival {
+        Arrival { waiting: self.waiting_requests(), workers: self.workers.load(Ordering::Relaxed) }
     }
 
     /// Counts a request that was cancelled while it waited.
     pub(super) fn cancel(&self) {
-        self.queue.cancel();
+        self.gate.cancel();
     }
 
     /// Workers have finished this number of requests.
     pub(super) fn finished(&self, count: usize) {
-        self.queue.finished(count);
+        self.gate.finished(count);
     }
 
     /// How long a request may wait now: no longer than `allowed`, and less under overload.
     pub(super) fn longest_wait(&self, allowed: Duration) -> Duration {
-        self.queue.longest_wait(allowed)
+        self.gate.longest_wait(allowed)
     }
 
-    /// Lets the queue measure how fast it moves, and logs the beginning and the end of an overload.
+    /// Waits for something, up to the deadline of a request: [`Gate::in_time`].
+    pub(super) async fn in_time<T>(&self, wait: (Instant, Duration), something: impl Future<Output = T>) -> Option<T> {
+        self.gate.in_time(wait, something).await
+    }
+
+    /// Lets the queue measure how fast it moves.
     pub(super) fn measure(&self, waiting: u64, now: Instant) {
-        let Some(event) = self.queue.measure(waiting, now) else { return };
-        self.decisions_changed.notify_waiters();
-        if event.is_news() {
-            tracing::warn!(application = self.application, "{event}");
-        }
+        self.gate.measure(waiting, now);
     }
 
     /// Rejects a request whose wait is over, at the pace of rejections.
     pub(super) async fn reject_late(&self) -> Failure {
-        self.pace_rejection().await;
-        self.reject(1)
+        self.gate.reject_late(|| self.arrival()).await
     }
 
-    /// Rejects a request that no worker takes in time. One line in the log stands for many.
+    /// Rejects a request that no worker takes in time.
     pub(super) fn reject(&self, retry_after: u32) -> Failure {
-        let rejected = self.rejected.fetch_add(1, Ordering::Relaxed) + 1;
-        self.queue.rejected();
-        if self.rejection_log.is_due() {
-            tracing::warn!(
-                application = self.application,
-                waiting = self.waiting_requests(),
-                workers = self.workers.load(Ordering::Relaxed),
-                rejected_until_now = rejected,
-                "no worker takes a request in time: answered 503; `howdah status` and `howdah top` show the workers"
-            );
-        }
-        Failure::Unavailable { retry_after }
+        self.gate.reject(retry_after, self.arrival())
     }
 
     /// Rejects a request if too many of its kind have killed their workers; otherwise takes a token of a suspect.
@@ -294,8 +209,8 @@ impl SharedGeneration {
     }
 
     async fn reject_killer(&self, uri: &Uri) -> Failure {
-        self.pace_rejection().await;
-        let rejected = self.rejected.fetch_add(1, Ordering::Relaxed) + 1;
+        self.gate.pace_rejection().await;
+        let rejected = self.gate.count_rejection();
         if self.killer_log.is_due() {
             tracing::warn!(
                 application = self.application,

@@ -3,9 +3,9 @@
 //! In the order of a request:
 //!
 //! - `script`: which script a path runs
-//! - `run`: the whole way; `request_body` reads the body, `retry` decides on another attempt
-//! - `admission`: the queue, the slots, and the requests that kill workers; `generation` applies them for all threads
-//! - `port`: a thread's requests in the channel; `cgi` writes their heads, `spool` holds the bytes for slow clients
+//! - `run`: the whole way; `retry` decides on another attempt
+//! - `admission`: the slots, and the requests that kill workers; `generation` applies them for all threads
+//! - `port`: a thread's requests in the channel; `cgi` writes their heads
 //! - `response_head`, `response_body`: PHP's response as one of HTTP
 //! - `warm_up`: the first requests of a generation, which come from the supervisor
 
@@ -13,14 +13,11 @@ mod admission;
 mod cgi;
 mod generation;
 mod port;
-mod request_body;
 mod response_body;
 mod response_head;
 mod retry;
 mod run;
 pub mod script;
-mod spool;
-mod throttle;
 mod warm_up;
 
 pub use generation::SharedGeneration;

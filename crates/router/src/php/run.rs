@@ -4,9 +4,9 @@
 //! body and `retry` allows it, and is answered 502 otherwise. Both are logged with the request, which may be the one that
 //! kills workers.
 
+use crate::buffering::request_body::{self, BufferedBody};
 use crate::php::admission::RequestKind;
-use crate::php::port::{self, CancelOnDrop, GenerationPort, Wait};
-use crate::php::request_body::{self, BufferedBody};
+use crate::php::port::{self, CancelOnDrop, GenerationPort, Remainder, Wait};
 use crate::php::response_body::PhpBody;
 use crate::php::script::Script;
 use crate::php::{cgi, response_head, retry};
@@ -99,7 +99,8 @@ async fn attempt(
     spool_folder: Option<&Path>,
     wait: Wait,
 ) -> Answer<PhpBody> {
-    let (memory, remainder) = body.into_parts();
+    let (memory, file) = body.into_parts();
+    let remainder = file.map_or(Remainder::None, |(file, length)| Remainder::File(file, 0, length));
     let running = port::submit(port, write_head, &memory, remainder, spool_folder, wait).await?;
     let request = CancelOnDrop { port: Rc::clone(port), running };
     let started = port::head(port, &request.running).await?;

@@ -19,6 +19,7 @@ use crate::proxy::{HealthStates, HttpGeneration, UpstreamTlsConfigs};
 use crate::report::SupervisorLink;
 use crate::request::application_log::ApplicationLog;
 use crate::response::error_pages::LoadedErrorPages;
+use crate::roadrunner::RoadRunnerGeneration;
 use howdah_channel::RouterEnd;
 use howdah_config::Configuration;
 use howdah_protocol::child::inherited::CONTROL_FD;
@@ -59,6 +60,9 @@ struct RouterProcess {
     /// The same of HTTP applications.
     http_arriving: BTreeMap<u64, Arc<HttpGeneration>>,
     http_generations: Vec<Weak<HttpGeneration>>,
+    /// The same of RoadRunner applications.
+    roadrunner_arriving: BTreeMap<u64, Arc<RoadRunnerGeneration>>,
+    roadrunner_generations: Vec<Weak<RoadRunnerGeneration>>,
 }
 
 type Descriptors = std::vec::IntoIter<OwnedFd>;
@@ -145,6 +149,8 @@ impl RouterProcess {
             generations: Vec::new(),
             http_arriving: BTreeMap::new(),
             http_generations: Vec::new(),
+            roadrunner_arriving: BTreeMap::new(),
+            roadrunner_generations: Vec::new(),
         })
     }
 
@@ -163,10 +169,27 @@ impl RouterProcess {
                 let known = self.each_http_generation().filter(|known| known.id == generation);
                 known.for_each(|known| known.set_ready(index, is_ready));
             }
+            ToRouter::AddRoadRunnerGeneration(boot) => {
+                let generation = Arc::new(RoadRunnerGeneration::new(boot, &self.supervisor));
+                self.roadrunner_generations.push(Arc::downgrade(&generation));
+                self.roadrunner_arriving.insert(generation.id, generation);
+            }
+            ToRouter::RoadRunnerWorkerReady { generation, worker } => {
+                if let Some(known) = self.roadrunner_generation(generation) {
+                    known.worker_ready(worker, descriptors)?;
+                }
+            }
+            ToRouter::RoadRunnerWorkerGone { generation, worker } => {
+                self.roadrunner_generation(generation).iter().for_each(|known| known.worker_gone(worker));
+            }
+            ToRouter::RetireRoadRunnerWorker { generation, worker } => {
+                self.roadrunner_generation(generation).iter().for_each(|known| known.retire_worker(worker));
+            }
             ToRouter::WarmUp { generation } => self.warm_up(generation, descriptors)?,
             ToRouter::DropGeneration { generation } => {
                 self.arriving.remove(&generation);
                 self.http_arriving.remove(&generation);
+                self.roadrunner_arriving.remove(&generation);
                 self.send_to_all(|| ThreadCommand::Forget(generation));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
@@ -293,9 +316,14 @@ impl RouterProcess {
         let tls = new.listeners.iter().zip(tls).filter_map(|(id, config)| Some((*id, config?))).collect();
         self.listeners.retain(|id, _| new.listeners.contains(id));
         let (mut generations, mut http_generations) = (BTreeMap::new(), BTreeMap::new());
+        let mut roadrunner_generations = BTreeMap::new();
         for (application, id) in &new.generations {
             if let Some(known) = self.each_http_generation().find(|generation| generation.id == *id) {
                 http_generations.insert(application.clone(), known);
+                continue;
+            }
+            if let Some(known) = self.roadrunner_generation(*id) {
+                roadrunner_generations.insert(application.clone(), known);
                 continue;
             }
             let known = self.each_generation().find(|generation| generation.id == *id);
@@ -313,6 +341,7 @@ impl RouterProcess {
                 pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.paths))),
                 generations,
                 http_generations,
+                roadrunner_generations,
                 rate_limits: RateLimits::default(),
                 connection_limits: ConnectionLimits::default(),
                 user_files,
@@ -332,6 +361,8 @@ impl RouterProcess {
         self.generations.retain(|generation| generation.strong_count() > 0);
         self.http_arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
         self.http_generations.retain(|generation| generation.strong_count() > 0);
+        self.roadrunner_arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
+        self.roadrunner_generations.retain(|generation| generation.strong_count() > 0);
         Ok(())
     }
 
@@ -347,7 +378,16 @@ impl RouterProcess {
             report.requests_active.insert(generation.id, generation.active_requests());
             report.requests_waiting.insert(generation.id, generation.waiting_requests());
         }
+        for generation in self.roadrunner_generations.iter().filter_map(Weak::upgrade) {
+            report.requests_active.insert(generation.id, generation.active_requests());
+            report.requests_waiting.insert(generation.id, generation.waiting_requests());
+            report.requests_rejected.insert(generation.id, generation.rejected_requests());
+        }
         report
+    }
+
+    fn roadrunner_generation(&self, id: u64) -> Option<Arc<RoadRunnerGeneration>> {
+        self.roadrunner_generations.iter().filter_map(Weak::upgrade).find(|generation| generation.id == id)
     }
 
     fn each_http_generation(&self) -> impl Iterator<Item = Arc<HttpGeneration>> {

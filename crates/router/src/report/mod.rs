@@ -2,9 +2,12 @@
 //!
 //! - `once_per_minute`: log lines that could come with each request
 //! - `supervisor_link`: messages to the supervisor
+//! - `throttle`: one message in each pause
 
 mod once_per_minute;
 mod supervisor_link;
+mod throttle;
 
 pub use once_per_minute::OncePerMinute;
 pub use supervisor_link::{ReportOnDrop, SupervisorLink};
+pub use throttle::Throttle;

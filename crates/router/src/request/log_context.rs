@@ -55,6 +55,11 @@ impl LogContext {
         Rc::new(LogContext { method, uri, client, application: RefCell::default() })
     }
 
+    /// The context of the current request; `None` outside of requests.
+    pub fn current() -> Option<Rc<LogContext>> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+
     /// Sets the application of the current request.
     pub fn set_application(application: Rc<LoggedApplication>) {
         CURRENT.with_borrow(|current| {

@@ -93,7 +93,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let threads = u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS);
     let defaults = Defaults {
         account,
-        router_group: router_account.account.ids.map(|(_, group)| group),
+        router: router_account.account.ids,
         state_folder: start.state_dir.clone().or(start.runtime_dir),
         has_configuration: start.recognised.is_none(),
     };

@@ -153,6 +153,11 @@ impl Control {
                     generation.on_overdue(worker, request, now);
                 }
             }
+            FromRouter::RoadRunnerWorkerReleased { generation, worker, reason } => {
+                if let Some(generation) = runtime.generations.get_mut(generation) {
+                    generation.on_released_worker(worker, reason, now);
+                }
+            }
             FromRouter::CannotAccept { reason } => runtime.router.on_cannot_accept(&reason),
             FromRouter::Load(load) => runtime.router.on_load(load),
         }
@@ -198,6 +203,7 @@ impl Control {
                 tracing::error!("the router (pid {pid}) {end}; another one is started");
                 runtime.router.reset_load();
                 runtime.router.restart_after(dead, now);
+                runtime.generations.on_router_death(now);
                 self.changes.on_router_lost(runtime, now);
                 self.changes.stop_unused(runtime, now);
                 self.on_time(now);
@@ -316,7 +322,7 @@ impl Control {
             }
         }
         for (name, application) in &self.changes.active().configuration.applications {
-            // The processes of an HTTP application write to howdah's log by way of the supervisor.
+            // The processes of other programs write to howdah's log by way of the supervisor.
             let writes_to_log = has_new_log && application.as_php().is_some();
             if application.outputs().iter().any(Option::is_some) || writes_to_log {
                 self.deploys.reopen_logs(name);

@@ -384,13 +384,13 @@ impl RouterHandle {
     }
 
     /// Sends what generations have to report of their workers.
-    pub fn forward(&mut self, notices: Vec<ToRouter>, now: Instant) {
+    pub fn forward(&mut self, notices: Vec<(ToRouter, Vec<OwnedFd>)>, now: Instant) {
         self.recent_deaths.retain(|(at, ..)| now.duration_since(*at) < DEATHS_KEPT);
-        for notice in notices {
+        for (notice, descriptors) in notices {
             if let ToRouter::WorkerDied { generation, worker, .. } = &notice {
                 self.recent_deaths.push_back((now, *generation, *worker));
             }
-            self.send(notice, Vec::new());
+            self.send(notice, descriptors);
         }
     }
 }

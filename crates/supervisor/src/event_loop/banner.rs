@@ -33,7 +33,7 @@ pub fn print(recognised: Option<&str>, control: &Control, control_listeners: &Li
                 let _ = writeln!(text, "PHP {}, opcache {opcache}, {processes} {plural}", loaded.version);
             }
             Some(None) => {}
-            None => drop(writeln!(text, "HTTP server, {processes} {plural}")),
+            None => drop(writeln!(text, "{}, {processes} {plural}", generation.kind().unwrap_or_default())),
         }
     }
     for (name, reason) in &control.changes.active().failures {

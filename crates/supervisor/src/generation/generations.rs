@@ -8,6 +8,7 @@ use howdah_protocol::messages::router::ToRouter;
 use rustix::process::Pid;
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -127,8 +128,13 @@ impl Generations {
         self.all.iter_mut().filter_map(Generation::as_php_mut).for_each(|generation| generation.settle_orphans(now));
     }
 
-    /// The notices for the router about workers, once.
-    pub fn take_notices(&mut self) -> Vec<ToRouter> {
+    /// The router is dead, and another one will be started.
+    pub fn on_router_death(&mut self, now: Instant) {
+        self.all.iter_mut().for_each(|generation| generation.on_router_death(now));
+    }
+
+    /// The notices for the router about workers, once, with their descriptors.
+    pub fn take_notices(&mut self) -> Vec<(ToRouter, Vec<OwnedFd>)> {
         self.all.iter_mut().flat_map(|generation| generation.take_notices()).collect()
     }
 

@@ -1,28 +1,28 @@
 //! One application with one configuration: its processes, and what the router must know of them.
 //!
 //! - [`php`]: of a PHP application: a prototype, its workers, and the channel that they share with the router
-//! - [`http`]: of an HTTP application: programs that are HTTP servers
+//! - [`program`]: of another program: its processes, which are HTTP servers or workers of RoadRunner
 //! - [`generations`]: all of them
 //! - [`process_output`]: what a process writes; [`process_report`]: what the API shows of a process
 //!
 //! [`Generation`] is one of them. Changes, deploys, the shutdown and the status do not ask which one it is.
 
 pub mod generations;
-pub mod http;
 pub mod php;
 mod process_output;
 pub mod process_report;
+pub mod program;
 
 use crate::os::identity::UserAccount;
 use crate::plan::application::Plan;
 use crate::plan::php_application::Release;
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::prototype::FromPrototype;
-use howdah_protocol::messages::router::ToRouter;
-use http::HttpGeneration;
-use http::process::ProbedProcess;
+use howdah_protocol::messages::router::{ReleaseReason, RoadRunnerWorker, ToRouter};
 use php::PhpGeneration;
 use process_report::ProcessReport;
+use program::ProgramGeneration;
+use program::process::CheckedProcess;
 use rustix::process::Pid;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,8 +34,8 @@ use std::time::Instant;
 pub enum Generation {
     /// Of a PHP application.
     Php(Box<PhpGeneration>),
-    /// Of an HTTP application.
-    Http(Box<HttpGeneration>),
+    /// Of an application that is another program.
+    Program(Box<ProgramGeneration>),
 }
 
 /// An event of the processes of a generation.
@@ -43,15 +43,15 @@ pub enum Generation {
 pub enum GenerationEvent {
     /// A message of the prototype; `None` when it has closed its socket.
     Prototype(Option<FromPrototype>),
-    /// The result of a check of an HTTP server.
-    Probed(ProbedProcess),
+    /// The result of a check of a process of another program.
+    Checked(CheckedProcess),
 }
 
 macro_rules! with_generation {
     ($self:expr, $generation:ident => $result:expr) => {
         match $self {
             Generation::Php($generation) => $result,
-            Generation::Http($generation) => $result,
+            Generation::Program($generation) => $result,
         }
     };
 }
@@ -66,7 +66,7 @@ impl Generation {
     pub fn new(id: u64, plan: Plan, router_threads: u16, now: Instant) -> io::Result<Generation> {
         Ok(match plan {
             Plan::Php(plan) => Generation::Php(Box::new(PhpGeneration::new(id, *plan, router_threads, now)?)),
-            Plan::Http(plan) => Generation::Http(Box::new(HttpGeneration::new(id, *plan, now)?)),
+            Plan::Program(plan) => Generation::Program(Box::new(ProgramGeneration::new(id, *plan, now)?)),
         })
     }
 
@@ -74,7 +74,7 @@ impl Generation {
     pub fn as_php(&self) -> Option<&PhpGeneration> {
         match self {
             Generation::Php(generation) => Some(generation),
-            Generation::Http(_) => None,
+            Generation::Program(_) => None,
         }
     }
 
@@ -82,11 +82,19 @@ impl Generation {
     pub fn as_php_mut(&mut self) -> Option<&mut PhpGeneration> {
         match self {
             Generation::Php(generation) => Some(generation),
-            Generation::Http(_) => None,
+            Generation::Program(_) => None,
         }
     }
 
     // Properties
+
+    /// The kind of its processes, for people; `None` for PHP.
+    pub fn kind(&self) -> Option<&'static str> {
+        match self {
+            Generation::Php(_) => None,
+            Generation::Program(generation) => Some(generation.kind()),
+        }
+    }
 
     /// Its number.
     pub fn id(&self) -> u64 {
@@ -147,13 +155,32 @@ impl Generation {
     pub fn for_router(&self) -> io::Result<Vec<(ToRouter, Vec<OwnedFd>)>> {
         match self {
             Generation::Php(generation) => generation.for_router(),
-            Generation::Http(generation) => Ok(vec![(generation.for_router(), Vec::new())]),
+            Generation::Program(generation) => generation.for_router(),
         }
     }
 
-    /// The notices for the router, once.
-    pub fn take_notices(&mut self) -> Vec<ToRouter> {
-        with_generation!(self, generation => generation.take_notices())
+    /// The notices for the router, once, with their descriptors.
+    pub fn take_notices(&mut self) -> Vec<(ToRouter, Vec<OwnedFd>)> {
+        match self {
+            Generation::Php(generation) => {
+                generation.take_notices().into_iter().map(|notice| (notice, Vec::new())).collect()
+            }
+            Generation::Program(generation) => generation.take_notices(),
+        }
+    }
+
+    /// The router sends a worker of RoadRunner no more requests.
+    pub fn on_released_worker(&mut self, worker: RoadRunnerWorker, reason: ReleaseReason, now: Instant) {
+        if let Generation::Program(generation) = self {
+            generation.on_released(worker, reason, now);
+        }
+    }
+
+    /// The router is dead, and another one will be started.
+    pub fn on_router_death(&mut self, now: Instant) {
+        if let Generation::Program(generation) = self {
+            generation.on_router_death(now);
+        }
     }
 
     /// Another generation serves its application.
@@ -169,7 +196,7 @@ impl Generation {
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<GenerationEvent> {
         match self {
             Generation::Php(generation) => generation.poll_receive(cx).map(GenerationEvent::Prototype),
-            Generation::Http(generation) => generation.poll_probed(cx).map(GenerationEvent::Probed),
+            Generation::Program(generation) => generation.poll_checked(cx).map(GenerationEvent::Checked),
         }
     }
 
@@ -180,9 +207,9 @@ impl Generation {
                 generation.on_message(message, now);
             }
             (Generation::Php(generation), GenerationEvent::Prototype(None)) => generation.on_close(now),
-            (Generation::Http(generation), GenerationEvent::Probed(probed)) => generation.on_probed(probed, now),
-            (Generation::Php(_), GenerationEvent::Probed(_)) | (Generation::Http(_), GenerationEvent::Prototype(_)) => {
-            }
+            (Generation::Program(generation), GenerationEvent::Checked(checked)) => generation.on_checked(checked, now),
+            (Generation::Php(_), GenerationEvent::Checked(_))
+            | (Generation::Program(_), GenerationEvent::Prototype(_)) => {}
         }
     }
 

@@ -1,8 +1,8 @@
 //! Plans an application of any type: checks its options against this machine.
 
 use crate::plan::defaults::{Defaults, Strictness, missing};
-use crate::plan::http_application::{self, HttpPlan};
 use crate::plan::php_application::{self, PhpPlan};
+use crate::plan::program::{self, ProgramPlan};
 use howdah_config::{Application, Routes, Settings};
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 pub enum Plan {
     /// Of a PHP application.
     Php(Box<PhpPlan>),
-    /// Of an HTTP application.
-    Http(Box<HttpPlan>),
+    /// Of an application that is another program.
+    Program(Box<ProgramPlan>),
 }
 
 // === impl Plan ===
@@ -22,11 +22,11 @@ impl Plan {
     pub fn name(&self) -> &str {
         match self {
             Plan::Php(plan) => &plan.name,
-            Plan::Http(plan) => &plan.name,
+            Plan::Program(plan) => &plan.name,
         }
     }
 
-    /// Notes scripts that were written since the last generation. An HTTP application has none.
+    /// Notes scripts that were written since the last generation. Other programs have none.
     pub fn set_written(&mut self, written: Vec<PathBuf>) {
         if let Plan::Php(plan) = self {
             plan.written = written;
@@ -49,7 +49,10 @@ pub fn plan(
             php_application::plan(name, application, defaults, strictness).map(Box::new).map(Plan::Php)
         }
         Application::Http(application) => {
-            http_application::plan(name, application, defaults).map(Box::new).map(Plan::Http)
+            program::plan_http(name, application, defaults).map(Box::new).map(Plan::Program)
+        }
+        Application::RoadRunner(application) => {
+            program::plan_roadrunner(name, application, defaults).map(Box::new).map(Plan::Program)
         }
     }
 }

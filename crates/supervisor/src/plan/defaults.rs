@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 pub struct Defaults {
     /// The account that an application without `user` runs as.
     pub account: UserAccount,
-    /// The group of the router, which connects to the sockets of HTTP applications; `None`: howdah's own.
-    pub router_group: Option<u32>,
+    /// The user and the group of the router, which connects to the sockets of HTTP applications and writes the uploaded
+    /// files of RoadRunner applications; `None`: howdah's own.
+    pub router: Option<(u32, u32)>,
     /// The state directory: slow logs without a `path` are below it.
     pub state_folder: Option<PathBuf>,
     /// Whether the user wrote the configuration. If not (`howdah serve`), errors do not name its options.

@@ -3,12 +3,12 @@
 pub mod application;
 pub mod confinement;
 pub mod defaults;
-pub mod http_application;
 mod opcache;
 pub mod option_error;
 pub mod php;
 pub mod php_application;
 pub mod planning;
+pub mod program;
 pub mod readable;
 pub mod resolution;
 mod slow_log;

@@ -1,5 +1,6 @@
 //! `address`: how a process of an HTTP application gets the address where it listens.
 
+use crate::application::command::AddressVariable;
 use crate::error::{Error, quoted};
 use crate::read::node::Node;
 
@@ -33,6 +34,28 @@ impl HttpAddress {
         }
         node.one_of(&words)
     }
+
+    /// Whether a process has this variable.
+    pub fn has(self, variable: AddressVariable) -> bool {
+        match variable {
+            AddressVariable::Port => self == Self::Port,
+            AddressVariable::Socket => self == Self::Unix,
+            AddressVariable::Address => true,
+        }
+    }
+
+    /// Whether a command may use this variable.
+    ///
+    /// # Errors
+    /// With the remedy, if the process does not have it.
+    pub(crate) fn check(self, variable: AddressVariable) -> Result<(), String> {
+        if self.has(variable) {
+            return Ok(());
+        }
+        let remedy = if variable == AddressVariable::Port { "port" } else { "unix" };
+        let name = variable.name();
+        Err(format!("${name} does not exist with this \"address\"; write \"address\": \"{remedy}\""))
+    }
 }
 
 #[cfg(test)]
@@ -42,14 +65,28 @@ mod tests {
     #[test]
     fn howdah_chooses_the_address() {
         let parse = |address: &str| {
-            let text =
-                format!(r#"{{"applications": {{"x": {{"type": "http", "command": "c", "address": {address}}}}}}}"#);
+            let command = if address.contains("command") { "" } else { r#", "command": "c""# };
+            let text = format!(r#"{{"applications": {{"x": {{"type": "http", "address": {address}{command}}}}}}}"#);
             Configuration::parse(&text).map(drop).map_err(|error| error.to_string())
         };
         assert_eq!([r#""unix""#, r#""port""#].map(parse), [Ok(()), Ok(())]);
         for fixed in [r#""unix:/run/x.sock""#, r#""127.0.0.1:80""#, r#""8080""#] {
             let error = parse(fixed).expect_err(fixed);
             assert!(error.contains("is one address, but an old and a new process run at the same time"), "{error}");
+        }
+        let variables = [
+            (
+                r#""unix", "command": "a $PORT""#,
+                "$PORT does not exist with this \"address\"; write \"address\": \"port\"",
+            ),
+            (
+                r#""port", "command": "$HOWDAH_SOCKET""#,
+                "does not exist with this \"address\"; write \"address\": \"unix\"",
+            ),
+        ];
+        for (address, expected) in variables {
+            let error = parse(address).expect_err(address);
+            assert!(error.contains(expected), "{error}");
         }
         assert!(parse("8080").expect_err("a number").contains("expected \"unix\", \"port\" or \"listen_fds\""));
         assert!(parse(r#""tcp""#).expect_err("a word").contains("write \"unix\", \"port\" or \"listen_fds\""));

@@ -1,18 +1,10 @@
 //! An HTTP application: `"type": "http"`, a program that is an HTTP server. howdah starts it, and forwards requests to it.
 
 pub(crate) mod address;
-pub(crate) mod command;
-
-use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::application::http::address::HttpAddress;
-use crate::application::http::command::HttpCommand;
-use crate::application::isolation::{self, Cgroup};
-use crate::application::php_application;
-use crate::application::process_settings::ProcessSettings;
+use crate::application::program::{self, Program};
 use crate::error::Error;
-use crate::read::duration;
 use crate::read::node::{Node, Options};
 use crate::routing::proxy::health_check::HealthCheck;
 use crate::routing::proxy::settings::ProxySettings;
@@ -39,48 +31,28 @@ pub(crate) const OPTIONS: Options = Options {
     ],
     unsupported: &[],
 };
-pub(crate) const ISOLATION_OPTIONS: Options = Options { known: &["cgroup"], unsupported: &[] };
 
-/// A typing error must not exhaust the machine with processes.
-const MAX_PROCESSES: u16 = 256;
-const STOP_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
-const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Its `type`.
+pub(crate) const TYPE: &str = "http";
 
 /// A program that is an HTTP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpApplication {
-    /// The program and its arguments.
-    pub command: HttpCommand,
+    /// The program. Default of `processes`: 1.
+    pub program: Program,
     /// How a process gets its address. Default: a Unix socket.
     pub address: HttpAddress,
-    /// How many processes there are, from 1 to 256. Default: 1.
-    pub processes: u16,
-    /// Where they start, an absolute path; `None`: howdah's own.
-    pub working_directory: Option<PathBuf>,
-    /// Their environment, user and outputs.
-    pub process_settings: ProcessSettings,
-    /// Its control group; `None`: howdah's own.
-    pub cgroup: Option<Cgroup>,
     /// How howdah checks its processes; `None`: only whether they accept a connection when they start.
     pub health_check: Option<HealthCheck>,
     /// How requests are forwarded to it, without TLS.
     pub proxy: ProxySettings,
-    /// How long a process may take to exit after SIGTERM. Default: 30 s.
-    pub stop_timeout: Duration,
 }
 
 // === impl HttpApplication ===
 
 impl HttpApplication {
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
-        for name in php_application::OPTIONS.known.iter().filter(|name| !OPTIONS.known.contains(name)) {
-            if let Some(option) = node.member(name) {
-                let advice = advice(name);
-                return Err(
-                    option.error(format_args!("an application of the type \"http\" does not have it; {advice}"))
-                );
-            }
-        }
+        program::reject_php_options(node, TYPE, &OPTIONS, advice)?;
         let object = node.object(&OPTIONS)?;
         let address = object.read("address", HttpAddress::read)?.unwrap_or_default();
         let command = object.require("command", "the program and its arguments, as in \"php server.php\"")?;
@@ -92,17 +64,10 @@ impl HttpApplication {
             ));
         }
         Ok(Self {
-            command: HttpCommand::read(&command, address)?,
+            program: Program::read(&object, TYPE, &command, |variable| address.check(variable))?,
             address,
-            processes: object.read("processes", read_processes)?.unwrap_or(1),
-            working_directory: object.read("working_directory", Node::absolute_path)?,
-            process_settings: ProcessSettings::read(&object)?,
-            cgroup: object.read("isolation", read_isolation)?.flatten(),
             health_check,
             proxy: ProxySettings::read_without_tls(&object)?,
-            stop_timeout: object
-                .read("stop_timeout", |node| duration::seconds(node, STOP_SECONDS))?
-                .unwrap_or(DEFAULT_STOP_TIMEOUT),
         })
     }
 }
@@ -118,31 +83,11 @@ fn advice(option: &str) -> &'static str {
     }
 }
 
-fn read_processes(node: &Node<'_>) -> Result<u16, Error> {
-    if node.is_string_of("auto") || node.is_object() {
-        return Err(node.error(format_args!(
-            "howdah does not choose the number of processes of the type \"http\"; write a number, 1 to {MAX_PROCESSES}"
-        )));
-    }
-    node.integer(1..=MAX_PROCESSES, "processes")
-}
-
-fn read_isolation(node: &Node<'_>) -> Result<Option<Cgroup>, Error> {
-    for name in isolation::OPTIONS.known.iter().filter(|name| !ISOLATION_OPTIONS.known.contains(name)) {
-        if let Some(option) = node.member(name) {
-            return Err(option.error(
-                "an application of the type \"http\" can only have its own \"cgroup\"; remove it, or start the program \
-                 in a container by its \"command\"",
-            ));
-        }
-    }
-    node.object(&ISOLATION_OPTIONS)?.read("cgroup", Cgroup::read)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Application, Configuration};
+    use std::time::Duration;
 
     fn parse(options: &str) -> Result<HttpApplication, String> {
         let text = format!(r#"{{"applications": {{"x": {{"type": "http", {options}}}}}}}"#);
@@ -156,9 +101,10 @@ mod tests {
     #[test]
     fn an_http_application_needs_only_a_command() {
         let application = parse(r#""command": "php server.php""#).expect("application");
-        assert_eq!((application.processes, application.address), (1, HttpAddress::Unix));
-        assert_eq!((application.health_check, application.cgroup), (None, None));
-        assert_eq!((application.proxy, application.stop_timeout), (ProxySettings::default(), DEFAULT_STOP_TIMEOUT));
+        let program = application.program;
+        assert_eq!((program.processes, application.address), (None, HttpAddress::Unix));
+        assert_eq!((application.health_check, program.cgroup), (None, None));
+        assert_eq!((application.proxy, program.stop_timeout), (ProxySettings::default(), Duration::from_secs(30)));
     }
 
     #[test]
@@ -170,23 +116,17 @@ mod tests {
                "connect_timeout": 1, "response_timeout": "1h", "stop_timeout": "5s""#,
         )
         .expect("application");
-        assert_eq!((application.processes, application.address), (3, HttpAddress::Port));
-        assert_eq!(application.working_directory, Some("/srv".into()));
-        assert!(
-            application.process_settings.inherit_environment && application.process_settings.environment["A"] == "1"
-        );
-        assert_eq!(
-            (application.process_settings.user.as_deref(), application.process_settings.group.as_deref()),
-            (Some("u"), Some("g"))
-        );
-        assert_eq!(
-            (application.process_settings.stdout, application.process_settings.stderr),
-            (Some("/o".into()), Some("/e".into()))
-        );
-        assert_eq!(application.cgroup.map(|group| group.path), Some("shop".into()));
+        let program = application.program;
+        assert_eq!((program.processes, application.address), (Some(3), HttpAddress::Port));
+        assert_eq!(program.working_directory, Some("/srv".into()));
+        let settings = program.process_settings;
+        assert!(settings.inherit_environment && settings.environment["A"] == "1");
+        assert_eq!((settings.user.as_deref(), settings.group.as_deref()), (Some("u"), Some("g")));
+        assert_eq!((settings.stdout, settings.stderr), (Some("/o".into()), Some("/e".into())));
+        assert_eq!(program.cgroup.map(|group| group.path), Some("shop".into()));
         assert_eq!(application.health_check.map(|check| check.path), Some("/health".to_owned()));
         let seconds = |number| Duration::from_secs(number);
-        assert!(application.proxy.forwarded_headers && application.stop_timeout == seconds(5));
+        assert!(application.proxy.forwarded_headers && program.stop_timeout == seconds(5));
         assert_eq!(
             (application.proxy.connect_timeout, application.proxy.response_timeout),
             (seconds(1), seconds(3600))

@@ -3,11 +3,11 @@
 use super::active::ActiveRequests;
 use super::running::{Outcome, RunningRequest, Trouble, Wait};
 use super::wake::Wakes;
+use crate::buffering::spool::SpoolLimits;
 use crate::panics::spawn_essential;
 use crate::php::admission::RequestKind;
 use crate::php::generation::SharedGeneration;
 use crate::php::script::ScriptFiles;
-use crate::php::spool::SpoolLimits;
 use crate::request::log_context::LoggedApplication;
 use crate::response::failure::Failure;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! A request under way in PHP, on the side of the thread that submitted it: the bytes that move, and the outcome.
 
+use crate::buffering::spool::Spool;
 use crate::php::admission::RequestKind;
-use crate::php::spool::Spool;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::{Exchange, Progress, Violation};

@@ -2,18 +2,17 @@
 
 use super::generation_port::{GenerationPort, SWEEP};
 use super::running::{Outcome, Remainder, RunningRequest, Wait};
+use crate::buffering::spool::Spool;
 use crate::php::generation::SharedGeneration;
-use crate::php::spool::Spool;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::request::RequestHeadWriter;
 use howdah_channel::{Exchange, Refused};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
 /// A request that waits for a slot. Dropping it before the wait has ended cancels the request.
 struct QueuedRequest<'g>(Cell<Option<&'g SharedGeneration>>);
@@ -94,24 +93,9 @@ pub async fn submit(
     Ok(running)
 }
 
-/// Waits for something, up to the request's deadline. An overload may shorten the deadline meanwhile.
+/// Waits for something, up to the request's deadline.
 async fn in_time<T>(port: &GenerationPort, wait: Wait, something: impl Future<Output = T>) -> Option<T> {
-    let generation = &port.generation;
-    let mut something = pin!(something);
-    loop {
-        let decisions_changed = generation.decisions_changed.notified();
-        let deadline = port.deadline(wait);
-        if deadline <= Instant::now() {
-            return None;
-        }
-        tokio::select! {
-            biased;
-            done = &mut something => return Some(done),
-            // The deadline may be later again, after the end of an overload.
-            () = sleep_until(deadline) => {}
-            () = decisions_changed => {}
-        }
-    }
+    port.generation.in_time((wait.admitted, wait.longest), something).await
 }
 
 fn write_and_submit(

@@ -3,9 +3,9 @@
 use super::generation_port::SPOOL_LIMITS;
 use super::running::Outcome;
 use super::*;
+use crate::buffering::spool::SpoolLimits;
 use crate::php::admission::RequestKind;
 use crate::php::generation::SharedGeneration;
-use crate::php::spool::SpoolLimits;
 use crate::report::SupervisorLink;
 use crate::response::failure::Failure;
 use howdah_channel::RouterEnd;

@@ -7,3 +7,4 @@ pub mod runtime_folder;
 pub mod slow_log;
 pub mod socket_folder;
 pub mod trusted_path;
+pub mod upload_folder;

@@ -12,9 +12,11 @@ use rustix::process::{Pid, Signal};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The outputs and the resources of a program.
+/// The standard streams and the resources of a program.
 #[derive(Debug)]
 pub struct LaunchResources<'a> {
+    /// Its standard input; `None`: it is empty.
+    pub stdin: Option<OwnedFd>,
     /// Its standard output.
     pub stdout: OwnedFd,
     /// Its standard error.
@@ -30,8 +32,8 @@ pub struct LaunchResources<'a> {
 /// # Errors
 /// With the reason.
 pub fn launch(order: &LaunchOrder, resources: LaunchResources<'_>) -> io::Result<Pid> {
-    let LaunchResources { stdout, stderr, socket, cgroup } = resources;
-    let (pid, control) = spawn::launcher(stdout, stderr)?;
+    let LaunchResources { stdin, stdout, stderr, socket, cgroup } = resources;
+    let (pid, control) = spawn::launcher(stdin, stdout, stderr)?;
     let descriptors: Vec<_> = socket.iter().map(|socket| socket.as_fd()).collect();
     let admitted = cgroup.map_or(Ok(()), |cgroup| cgroup.admit(pid));
     let admitted = admitted.map_err(|problem| io::Error::other(format!("isolation/cgroup/path: {problem}")));

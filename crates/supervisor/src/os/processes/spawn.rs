@@ -62,10 +62,10 @@ impl Environment {
 }
 
 /// Starts a process that waits for the order to become another program: this executable, under another title.
-pub fn launcher(stdout: OwnedFd, stderr: OwnedFd) -> io::Result<(Pid, ControlSocket)> {
+pub fn launcher(stdin: Option<OwnedFd>, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(LAUNCHER_TITLE).stdout(stdout).stderr(stderr);
-    spawn(command)
+    spawn(command, stdin.map_or_else(Stdio::null, Stdio::from))
 }
 
 /// Starts a router: this executable, under another title.
@@ -75,7 +75,7 @@ pub fn router() -> io::Result<(Pid, ControlSocket)> {
     if std::env::var_os(ALLOCATOR_VARIABLE).is_none() {
         command.env(ALLOCATOR_VARIABLE, ALLOCATOR_SETTINGS);
     }
-    spawn(command)
+    spawn(command, Stdio::null())
 }
 
 /// Starts the prototype of an application with this standard error, and with this standard output if there is one.
@@ -94,7 +94,7 @@ pub fn prototype(
     if let Some(file) = stdout {
         command.stdout(file);
     }
-    spawn(command)
+    spawn(command, Stdio::null())
 }
 
 fn is_inherited(name: &OsStr) -> bool {
@@ -102,12 +102,12 @@ fn is_inherited(name: &OsStr) -> bool {
         || (cfg!(debug_assertions) && name.as_encoded_bytes().starts_with(TEST_PREFIX.as_bytes()))
 }
 
-fn spawn(mut command: Command) -> io::Result<(Pid, ControlSocket)> {
+fn spawn(mut command: Command, stdin: Stdio) -> io::Result<(Pid, ControlSocket)> {
     let (ours, theirs) = ControlSocket::pair()?;
     // Code of an application can write to the prototype's end.
     refuse_descriptors(&ours);
     command
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .process_group(0)
         .fd_mappings(vec![FdMapping { parent_fd: theirs.into(), child_fd: CONTROL_FD }])
         .map_err(io::Error::other)?;

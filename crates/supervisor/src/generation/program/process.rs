@@ -1,19 +1,19 @@
-//! One process of an HTTP application: its start, its checks, its death and its end.
+//! One process of a program: its start, its checks, its death and its end.
 //!
-//! It is ready when its address accepts a connection, and when `health_check` passes if that is set. A process that dies
-//! is started again after a pause, and so is one that fails its checks. A process of a generation that was never ready is
+//! An HTTP server is ready when its address accepts a connection, and when `health_check` passes if that is set; a worker
+//! of RoadRunner when it has answered the handshake. A process that dies is started again after a pause, and so is one that fails its checks. A process of a generation that was never ready is
 //! not: the failure is the answer to the change that started the generation.
 //!
 //! Its output is copied at a limited rate: a process that floods its log waits, as for any pipe.
 
-use crate::generation::http::addresses::ProcessAddress;
-use crate::generation::http::probe::Probe;
 use crate::generation::process_output::ProcessOutput;
+use crate::generation::program::interface::{CheckFailure, ProcessCheck, ProcessInterface};
+use crate::generation::program::memory_watch::MemoryWatch;
 use crate::os::processes::launch::{self, LaunchResources};
 use crate::os::processes::process::Process;
 use crate::os::processes::reap;
 use crate::os::resources;
-use crate::plan::http_application::HttpPlan;
+use crate::plan::program::ProgramPlan;
 use crate::policy::pace::{Backoff, BootStep, BootTimeout, boot_timeout};
 use howdah_protocol::messages::launch::LaunchOrder;
 use howdah_protocol::messages::process_end::ProcessEnd;
@@ -27,14 +27,16 @@ use std::time::{Duration, Instant};
 
 /// A process, through all its restarts.
 #[derive(Debug)]
-pub struct HttpProcess {
+pub struct ProgramProcess {
     /// Its index in the generation.
     index: u16,
-    address: ProcessAddress,
+    interface: ProcessInterface,
     state: ProcessState,
     backoff: Backoff,
     /// Whether it has ever been ready.
     is_proven: bool,
+    /// How often it was started.
+    starts: u32,
 }
 
 #[derive(Debug)]
@@ -57,15 +59,17 @@ struct RunningProcess {
     copied: (Instant, usize),
     is_ready: bool,
     boot_timeout: BootTimeout,
-    probe: Option<Probe>,
+    check: Option<ProcessCheck>,
     /// When the next check begins.
-    probe_at: Option<Instant>,
+    check_at: Option<Instant>,
     /// How many checks in a row have passed, and failed.
     passes: u32,
     fails: u32,
     /// Why the last check failed.
     problem: Option<String>,
     leaving: Option<Leaving>,
+    /// Once it is ready, if its memory has a limit.
+    memory: Option<MemoryWatch>,
     /// It has been asked to exit, and must have exited by then.
     kill_at: Option<Instant>,
 }
@@ -77,35 +81,43 @@ enum Leaving {
     Ended,
     /// Another one takes its place.
     Replaced,
+    /// Another one takes its place, after the pause of a process that died: it did not work.
+    Discarded,
     /// It did not become ready in time.
     Late,
+    /// It cannot become ready.
+    Useless,
 }
 
 /// The result of a check.
 #[derive(Debug)]
-pub struct ProbedProcess {
+pub struct CheckedProcess {
     /// The index of the process.
     pub index: u16,
-    result: Result<(), String>,
+    result: Result<(), CheckFailure>,
 }
 
-/// The time between two checks of a process that starts.
-const BOOT_INTERVAL: Duration = Duration::from_millis(20);
 /// How many bytes of output are copied within this time.
 const COPIED_BYTES: usize = 256 * 1024;
 const COPY_WINDOW: Duration = Duration::from_millis(100);
 
-// === impl HttpProcess ===
+// === impl ProgramProcess ===
 
-impl HttpProcess {
+impl ProgramProcess {
     /// A process that starts at this time.
-    pub fn new(index: u16, address: ProcessAddress, now: Instant) -> HttpProcess {
-        HttpProcess { index, address, state: ProcessState::Down(now), backoff: Backoff::default(), is_proven: false }
+    pub fn new(index: u16, interface: ProcessInterface, now: Instant) -> ProgramProcess {
+        let (state, backoff) = (ProcessState::Down(now), Backoff::default());
+        ProgramProcess { index, interface, state, backoff, is_proven: false, starts: 0 }
     }
 
-    /// Its address.
-    pub fn address(&self) -> &ProcessAddress {
-        &self.address
+    /// How it gets requests.
+    pub fn interface(&self) -> &ProcessInterface {
+        &self.interface
+    }
+
+    /// The number of its start, if it gets requests.
+    pub fn ready_start(&self) -> Option<u32> {
+        self.is_ready().then_some(self.starts)
     }
 
     /// Whether it has ever been ready.
@@ -148,66 +160,67 @@ impl HttpProcess {
         }
     }
 
-    fn running_mut(&mut self) -> Option<&mut RunningProcess> {
-        match &mut self.state {
-            ProcessState::Up(running) => Some(running),
-            _ => None,
-        }
-    }
-
     /// Its name in messages: "process 1 of \"shop\"".
-    fn title(&self, plan: &HttpPlan) -> String {
+    fn title(&self, plan: &ProgramPlan) -> String {
         format!("process {} of {:?}", self.index + 1, plan.name)
     }
 
     // Events
 
     /// The result of its check, when it is there. Copies what the process writes.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ProbedProcess> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CheckedProcess> {
         let index = self.index;
-        let Some(running) = self.running_mut() else { return Poll::Pending };
+        let ProcessState::Up(running) = &mut self.state else { return Poll::Pending };
         if running.copied.1 < COPIED_BYTES {
             running.copied.1 += running.output.poll(cx);
         }
-        let Some(probe) = &mut running.probe else { return Poll::Pending };
-        let result = probe.poll(cx);
+        let Some(check) = &mut running.check else { return Poll::Pending };
+        let result = check.poll(cx);
         if result.is_ready() {
-            running.probe = None;
+            running.check = None;
         }
-        result.map(|result| ProbedProcess { index, result })
+        result.map(|result| CheckedProcess { index, result })
     }
 
     /// Takes the result of a check.
-    pub fn on_probed(&mut self, probed: ProbedProcess, plan: &HttpPlan, now: Instant) {
+    pub fn on_checked(&mut self, checked: CheckedProcess, plan: &ProgramPlan, now: Instant) {
         let title = self.title(plan);
-        let check = plan.health_check.as_ref();
+        let check = plan.health_check();
         let ProcessState::Up(running) = &mut self.state else { return };
         if running.leaving.is_some() {
             return;
         }
-        match probed.result {
+        match checked.result {
             Ok(()) => {
                 (running.passes, running.fails) = (running.passes.saturating_add(1), 0);
                 running.problem = None;
                 if running.passes >= check.map_or(1, |check| check.passes) {
                     running.is_ready = true;
                     self.is_proven = true;
+                    let limit = plan.limits().and_then(|limits| limits.memory);
+                    running.memory = limit.map(|limit| MemoryWatch::begin(running.pid, limit, now));
                 }
             }
-            Err(problem) => {
+            Err(CheckFailure::Silent(problem)) => running.problem = Some(problem),
+            Err(CheckFailure::Final(problem)) => {
+                running.problem = Some(problem);
+                running.discard(Leaving::Useless);
+                return;
+            }
+            Err(CheckFailure::NotYet(problem)) => {
                 (running.passes, running.fails) = (0, running.fails.saturating_add(1));
                 if running.is_ready && check.is_some_and(|check| running.fails >= check.fails) {
                     let (pid, fails) = (running.pid.as_raw_pid(), running.fails);
                     tracing::error!(
                         "{title} (pid {pid}) failed {fails} health checks ({problem}); replacing it: it gets no requests"
                     );
-                    running.leave(Leaving::Replaced, plan, now);
+                    running.leave(Leaving::Replaced, &self.interface, plan, now);
                 }
                 running.problem = Some(problem);
             }
         }
-        running.probe_at = match (running.is_ready, check) {
-            (false, _) => Some(now + BOOT_INTERVAL),
+        running.check_at = match (running.is_ready, check) {
+            (false, _) => self.interface.boot_interval(false).map(|interval| now + interval),
             (true, Some(check)) => Some(now + check.interval),
             (true, None) => None,
         };
@@ -215,7 +228,7 @@ impl HttpProcess {
 
     /// Its process is dead. `is_proven` is whether the generation was ever ready. Returns `false` if this is the process
     /// of another one.
-    pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, plan: &HttpPlan, is_proven: bool, now: Instant) -> bool {
+    pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, plan: &ProgramPlan, is_proven: bool, now: Instant) -> bool {
         if self.pid() != Some(dead) {
             return false;
         }
@@ -224,17 +237,24 @@ impl HttpProcess {
         let ProcessState::Up(mut running) = std::mem::replace(&mut self.state, ProcessState::Ended) else {
             return true;
         };
+        let output = match running.is_ready {
+            true => String::new(),
+            false => self.interface.last_output(running.check.as_ref()),
+        };
+        self.interface.clear();
         if running.leaving == Some(Leaving::Ended) {
             return true;
         }
         let seconds = boot_timeout::timeout().as_secs();
         let reason = match (running.leaving, running.is_ready) {
             (Some(Leaving::Late), _) => format!("was not ready within {seconds} s"),
+            (Some(Leaving::Useless), _) => "was killed".to_owned(),
             (_, true) => end.to_string(),
-            (_, false) => format!("{end} before it was ready at {}", self.address.endpoint),
+            (_, false) => format!("{end} before it was ready{}{output}", self.interface.location()),
         };
         // Before it was ready, the last check explains why it did not become ready.
-        let problem = running.problem.take().filter(|_| running.leaving == Some(Leaving::Late));
+        let is_explained = matches!(running.leaving, Some(Leaving::Late | Leaving::Useless));
+        let problem = running.problem.take().filter(|_| is_explained);
         let problem = problem.map(|problem| format!(" ({problem})")).unwrap_or_default();
         if !is_proven {
             let mut reason = format!("its process {} {reason}{problem}", self.index + 1);
@@ -247,9 +267,10 @@ impl HttpProcess {
         }
         let pause = match running.leaving {
             Some(Leaving::Replaced) => Duration::ZERO,
+            Some(Leaving::Discarded) => self.backoff.after_death(now - running.since, true),
             _ => self.backoff.after_death(now - running.since, running.is_ready),
         };
-        if running.leaving != Some(Leaving::Replaced) {
+        if !matches!(running.leaving, Some(Leaving::Replaced | Leaving::Discarded)) {
             let (pid, delay) = (dead.as_raw_pid(), pause.as_millis());
             // Its last output stands above this line.
             let _ = running.output.last_lines();
@@ -267,16 +288,17 @@ impl HttpProcess {
             ProcessState::Down(at) => Some(*at),
             ProcessState::Up(running) => {
                 let boot = running.boot_timeout.deadline().filter(|_| !running.is_ready && running.leaving.is_none());
-                let probe = running.probe_at.filter(|_| running.leaving.is_none());
+                let check = running.check_at.filter(|_| running.leaving.is_none());
+                let memory = running.memory.as_ref().and_then(MemoryWatch::deadline).filter(|_| running.is_ready);
                 let copy = Some(running.copied.0 + COPY_WINDOW).filter(|_| running.copied.1 >= COPIED_BYTES);
-                [boot, probe, copy, running.kill_at].into_iter().flatten().min()
+                [boot, check, memory, copy, running.kill_at].into_iter().flatten().min()
             }
             ProcessState::Failed(_) | ProcessState::Ended => None,
         }
     }
 
     /// Starts it, checks it, and kills it if it should have exited.
-    pub fn on_time(&mut self, plan: &HttpPlan, is_proven: bool, now: Instant) {
+    pub fn on_time(&mut self, plan: &ProgramPlan, is_proven: bool, now: Instant) {
         if matches!(self.state, ProcessState::Down(at) if at <= now) {
             self.start(plan, is_proven, now);
         }
@@ -287,17 +309,28 @@ impl HttpProcess {
         }
         let pid = running.pid.as_raw_pid();
         if running.kill_at.take_if(|at| *at <= now).is_some() {
-            let seconds = plan.stop_timeout.as_secs_f64();
-            tracing::warn!("{title} (pid {pid}) did not exit within {seconds} s after SIGTERM; killing it");
+            let (seconds, request) = match running.leaving {
+                Some(_) => (plan.stop_timeout.as_secs_f64(), self.interface.exit_request()),
+                None => (reap::CLOSED_GRACE.as_secs_f64(), "it had closed its pipes"),
+            };
+            tracing::warn!("{title} (pid {pid}) did not exit within {seconds} s after {request}; killing it");
             reap::kill_group(running.pid, running.pid);
         }
         if running.leaving.is_some() {
             return;
         }
-        if running.probe_at.take_if(|at| *at <= now).is_some() {
-            self.address.open_to_router();
-            let ProcessAddress { endpoint, listening_user, .. } = &self.address;
-            running.probe = Some(Probe::begin(endpoint.clone(), *listening_user, plan.health_check.clone()));
+        if running.check_at.take_if(|at| *at <= now).is_some() {
+            match self.interface.begin_check(plan) {
+                Ok(check) => running.check = Some(check),
+                Err(error) => {
+                    running.problem = Some(error.to_string());
+                    running.discard(Leaving::Useless);
+                    return;
+                }
+            }
+        }
+        if let Some(memory) = &mut running.memory {
+            memory.on_time(now);
         }
         if running.is_ready {
             return;
@@ -308,15 +341,15 @@ impl HttpProcess {
                 tracing::warn!("still waiting for {title} (pid {pid}): {problem}");
             }
             Some(BootStep::Fail) => {
-                running.leaving = Some(Leaving::Late);
-                reap::kill_group(running.pid, running.pid);
+                running.discard(Leaving::Late);
             }
             None => {}
         }
     }
 
-    fn start(&mut self, plan: &HttpPlan, is_proven: bool, now: Instant) {
-        self.address.clear();
+    fn start(&mut self, plan: &ProgramPlan, is_proven: bool, now: Instant) {
+        self.interface.clear();
+        self.starts = self.starts.wrapping_add(1);
         match self.launch(plan) {
             Ok((pid, output)) => {
                 self.state = ProcessState::Up(Box::new(RunningProcess {
@@ -326,12 +359,13 @@ impl HttpProcess {
                     copied: (now, 0),
                     is_ready: false,
                     boot_timeout: BootTimeout::new(now),
-                    probe: None,
-                    probe_at: Some(now + BOOT_INTERVAL),
+                    check: None,
+                    check_at: self.interface.boot_interval(true).map(|interval| now + interval),
                     passes: 0,
                     fails: 0,
                     problem: None,
                     leaving: None,
+                    memory: None,
                     kill_at: None,
                 }));
             }
@@ -348,35 +382,81 @@ impl HttpProcess {
         }
     }
 
-    fn launch(&self, plan: &HttpPlan) -> io::Result<(Pid, ProcessOutput)> {
+    fn launch(&mut self, plan: &ProgramPlan) -> io::Result<(Pid, ProcessOutput)> {
         let [stdout, stderr] = plan.outputs.files()?;
         let (output, stderr) = ProcessOutput::pipe(stderr)?;
         let mut environment = plan.environment.for_program();
-        environment.extend(self.address.variables());
+        environment.extend(self.interface.variables());
         let order = LaunchOrder {
-            command: plan.command.words(|variable| self.address.value(variable)),
+            command: plan.command.words(|variable| self.interface.value(variable)),
             environment,
             working_directory: plan.working_directory.clone(),
             identity: plan.account.identity(),
             user: plan.account.name.clone(),
             descriptors: resources::initial_descriptors(),
         };
-        let resources = LaunchResources {
-            stdout: stdout.map_or_else(|| stderr.try_clone(), |file| Ok(OwnedFd::from(file)))?,
-            stderr,
-            socket: self.address.socket.as_ref(),
-            cgroup: plan.cgroup.as_ref(),
+        let (stdin, stdout) = match self.interface.open()? {
+            Some((stdin, stdout)) => (Some(stdin), stdout),
+            None => (None, stdout.map_or_else(|| stderr.try_clone(), |file| Ok(OwnedFd::from(file)))?),
         };
+        let (socket, cgroup) = (self.interface.socket(), plan.cgroup.as_ref());
+        let resources = LaunchResources { stdin, stdout, stderr, socket, cgroup };
         Ok((launch::launch(&order, resources)?, output))
+    }
+
+    /// Whether it has grown beyond its limit of memory, once for each start.
+    pub fn take_has_grown(&mut self) -> bool {
+        match &mut self.state {
+            ProcessState::Up(running) if running.is_ready => {
+                running.memory.as_mut().is_some_and(MemoryWatch::take_has_grown)
+            }
+            _ => false,
+        }
     }
 
     // Its end
 
     /// Asks it to exit. It is not started again.
-    pub fn stop(&mut self, plan: &HttpPlan, now: Instant) {
+    pub fn stop(&mut self, plan: &ProgramPlan, now: Instant) {
         match &mut self.state {
-            ProcessState::Up(running) => running.leave(Leaving::Ended, plan, now),
+            ProcessState::Up(running) => running.leave(Leaving::Ended, &self.interface, plan, now),
             state => *state = ProcessState::Ended,
+        }
+    }
+
+    /// Asks it to exit, and starts another one in its place.
+    pub fn replace(&mut self, plan: &ProgramPlan, now: Instant) {
+        if let ProcessState::Up(running) = &mut self.state
+            && running.leaving.is_none()
+        {
+            running.leave(Leaving::Replaced, &self.interface, plan, now);
+        }
+    }
+
+    /// The same after the pause of a process that died: it did not work.
+    pub fn replace_after_pause(&mut self, plan: &ProgramPlan, now: Instant) {
+        if let ProcessState::Up(running) = &mut self.state
+            && running.leaving.is_none()
+        {
+            running.leave(Leaving::Discarded, &self.interface, plan, now);
+        }
+    }
+
+    /// It has closed a pipe: it must exit soon.
+    pub fn on_closed(&mut self, now: Instant) {
+        if let ProcessState::Up(running) = &mut self.state
+            && running.leaving.is_none()
+        {
+            running.kill_at.get_or_insert(now + reap::CLOSED_GRACE);
+        }
+    }
+
+    /// Kills it, and starts another one in its place.
+    pub fn discard(&mut self) {
+        if let ProcessState::Up(running) = &mut self.state
+            && running.leaving.is_none()
+        {
+            running.discard(Leaving::Discarded);
         }
     }
 
@@ -401,13 +481,20 @@ impl HttpProcess {
 // === impl RunningProcess ===
 
 impl RunningProcess {
-    fn leave(&mut self, why: Leaving, plan: &HttpPlan, now: Instant) {
+    fn leave(&mut self, why: Leaving, interface: &ProcessInterface, plan: &ProgramPlan, now: Instant) {
         if self.leaving.is_none() {
-            reap::terminate_group(self.pid);
+            interface.request_exit(self.pid);
             self.kill_at = Some(now + divided(plan.stop_timeout));
         }
         self.leaving = Some(why);
         self.is_ready = false;
-        self.probe = None;
+        self.check = None;
+    }
+
+    fn discard(&mut self, why: Leaving) {
+        self.leaving = Some(why);
+        self.is_ready = false;
+        self.check = None;
+        reap::kill_group(self.pid, self.pid);
     }
 }

@@ -4,7 +4,7 @@
 //! Unix sockets have no such gap, because only the application's user can make files in their folder.
 
 use crate::os::files::socket_folder::SocketFolder;
-use crate::plan::http_application::HttpPlan;
+use crate::plan::program::ProgramPlan;
 use howdah_config::{AddressVariable, Endpoint, HttpAddress};
 use std::collections::BTreeMap;
 use std::io;
@@ -30,8 +30,12 @@ pub struct ProcessAddress {
 ///
 /// # Errors
 /// When a folder or a socket cannot be made.
-pub fn choose(id: u64, plan: &HttpPlan) -> io::Result<Vec<ProcessAddress>> {
-    let kind = plan.address;
+pub fn choose(
+    id: u64,
+    plan: &ProgramPlan,
+    kind: HttpAddress,
+    router_group: Option<u32>,
+) -> io::Result<Vec<ProcessAddress>> {
     if kind == HttpAddress::Port {
         // All are bound at once, so that each gets another port.
         let bound: Vec<_> =
@@ -42,7 +46,7 @@ pub fn choose(id: u64, plan: &HttpPlan) -> io::Result<Vec<ProcessAddress>> {
         };
         return bound.into_iter().map(address).collect();
     }
-    let folder = Arc::new(SocketFolder::create(&id.to_string(), plan.account.ids, plan.router_group)?);
+    let folder = Arc::new(SocketFolder::create(&id.to_string(), plan.account.ids, router_group)?);
     let ours = rustix::process::geteuid().as_raw();
     let user = match kind {
         HttpAddress::ListenFds => ours,
@@ -78,7 +82,7 @@ impl ProcessAddress {
 
     /// The variables of its environment.
     pub fn variables(&self) -> BTreeMap<String, String> {
-        let variables = AddressVariable::ALL.into_iter().filter(|variable| variable.exists_with(self.kind));
+        let variables = AddressVariable::ALL.into_iter().filter(|variable| self.kind.has(*variable));
         variables.map(|variable| (variable.name().to_owned(), self.value(variable))).collect()
     }
 

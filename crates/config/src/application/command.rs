@@ -1,16 +1,15 @@
-//! `command`: the program of an HTTP application, and its arguments.
+//! `command`: the program of an application that is not PHP's classic or worker mode, and its arguments.
 //!
 //! A string is split into words as a shell does it: at spaces, with quotes and backslashes. No shell runs, so a string
 //! has no pipes, redirections and patterns; an array has one string for each argument. Both may have the variables with
-//! the address of the process.
+//! the address of the process, if it has one.
 
-use crate::application::http::address::HttpAddress;
 use crate::error::{Error, quoted};
 use crate::read::node::Node;
 
 /// The program and its arguments. There is at least one word, and the first one is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpCommand {
+pub struct ProgramCommand {
     words: Vec<Vec<WordPart>>,
 }
 
@@ -34,10 +33,11 @@ enum WordPart {
 /// These characters have a meaning in a shell, outside of quotes.
 const SHELL_CHARACTERS: &str = "|&;<>()`*";
 
-// === impl HttpCommand ===
+// === impl ProgramCommand ===
 
-impl HttpCommand {
-    pub(crate) fn read(node: &Node<'_>, address: HttpAddress) -> Result<Self, Error> {
+impl ProgramCommand {
+    /// Reads a command. `check` returns the problem of a variable that the application does not have.
+    pub(crate) fn read(node: &Node<'_>, check: impl Fn(AddressVariable) -> Result<(), String>) -> Result<Self, Error> {
         let words = match node.is_array() {
             true => node.elements()?.map(|node| Ok(parts(&node.string()?))).collect::<Result<Vec<_>, Error>>()?,
             false => split(&node.nonempty_string()?).map_err(|problem| node.error(problem))?,
@@ -47,14 +47,8 @@ impl HttpCommand {
             return Err(node.error("it names no program; write one, as in \"php server.php\""));
         }
         for variable in words.iter().flatten() {
-            if let WordPart::Variable(variable) = variable
-                && !variable.exists_with(address)
-            {
-                let name = variable.name();
-                return Err(node.error(format_args!(
-                    "${name} does not exist with this \"address\"; write {}",
-                    if *variable == AddressVariable::Port { "\"address\": \"port\"" } else { "\"address\": \"unix\"" }
-                )));
+            if let WordPart::Variable(variable) = variable {
+                check(*variable).map_err(|problem| node.error(problem))?;
             }
         }
         Ok(Self { words })
@@ -82,15 +76,6 @@ impl AddressVariable {
             Self::Port => "PORT",
             Self::Socket => "HOWDAH_SOCKET",
             Self::Address => "HOWDAH_ADDRESS",
-        }
-    }
-
-    /// Whether a process with such an address has it.
-    pub fn exists_with(self, address: HttpAddress) -> bool {
-        match self {
-            Self::Port => address == HttpAddress::Port,
-            Self::Socket => address == HttpAddress::Unix,
-            Self::Address => true,
         }
     }
 }
@@ -195,9 +180,13 @@ mod tests {
     use super::*;
     use crate::json;
 
-    fn words(command: &str, address: HttpAddress) -> Result<Vec<String>, String> {
+    fn words(command: &str) -> Result<Vec<String>, String> {
         let value = json::parse(command).expect("JSON");
-        let command = HttpCommand::read(&Node::root(&value), address).map_err(|error| error.to_string())?;
+        let check = |variable| match variable {
+            AddressVariable::Socket => Err("there is no socket".to_owned()),
+            _ => Ok(()),
+        };
+        let command = ProgramCommand::read(&Node::root(&value), check).map_err(|error| error.to_string())?;
         Ok(command.words(|variable| format!("<{}>", variable.name())))
     }
 
@@ -214,7 +203,7 @@ mod tests {
             (r#"["sh", "-c", "exec $PORT \"$@\""]"#, &["sh", "-c", "exec <PORT> \"$@\""]),
         ];
         for (command, expected) in cases {
-            assert_eq!(words(command, HttpAddress::Port).expect(command), expected, "{command}");
+            assert_eq!(words(command).expect(command), expected, "{command}");
         }
     }
 
@@ -229,17 +218,12 @@ mod tests {
             (r#"" ""#, "it names no program"),
             (r#""'' a""#, "it names no program"),
             ("[]", "it names no program"),
-            (
-                r#""a $HOWDAH_SOCKET""#,
-                "$HOWDAH_SOCKET does not exist with this \"address\"; write \"address\": \"unix\"",
-            ),
+            (r#""a $HOWDAH_SOCKET""#, "there is no socket"),
             ("5", "expected a string; write \"5\", with quotes"),
         ];
         for (command, expected) in cases {
-            let error = words(command, HttpAddress::Port).expect_err(command);
+            let error = words(command).expect_err(command);
             assert!(error.contains(expected), "{command}: {error}");
         }
-        let error = words(r#""a $PORT""#, HttpAddress::Unix).expect_err("no port");
-        assert!(error.contains("$PORT does not exist with this \"address\"; write \"address\": \"port\""), "{error}");
     }
 }

@@ -1,7 +1,6 @@
 //! A request's body, read to its end before a worker is taken: in memory, and beyond `body_buffer_size` in an unlinked
 //! file.
 
-use crate::php::port::Remainder;
 use crate::request::incoming::IncomingBody;
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -31,12 +30,9 @@ impl BufferedBody {
         self.file.as_ref().map_or(self.memory.len() as u64, |(_, len)| *len)
     }
 
-    /// The bytes to submit with the request, and the rest, which follows later.
-    pub fn into_parts(self) -> (Bytes, Remainder) {
-        match self.file {
-            Some((file, len)) => (Bytes::new(), Remainder::File(file, 0, len)),
-            None => (self.memory.into(), Remainder::None),
-        }
+    /// Its bytes in memory, and its file with the length if it is in a file.
+    pub fn into_parts(self) -> (Bytes, Option<(File, u64)>) {
+        (self.memory.into(), self.file)
     }
 }
 

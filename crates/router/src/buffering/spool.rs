@@ -61,6 +61,11 @@ impl Spool {
         self.memory.len() as u64 + self.file.as_ref().map_or(0, |overflow| overflow.written - overflow.read)
     }
 
+    /// Whether all bytes are in memory: one [`Self::take`] returns them.
+    pub fn is_in_memory(&self) -> bool {
+        self.file.is_none()
+    }
+
     /// Whether more bytes should be pushed. A push beyond the limit works: the caller waits if it can.
     pub fn has_room(&self) -> bool {
         let on_disk = self.file.as_ref().map_or(0, |overflow| overflow.written - overflow.freed);

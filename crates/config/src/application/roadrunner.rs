@@ -1,0 +1,127 @@
+//! A RoadRunner application: `"type": "roadrunner"`, a program that is a worker of RoadRunner. howdah starts its
+//! processes, and sends them requests over pipes.
+
+use crate::application::limits::Limits;
+use crate::application::program::{self, Program};
+use crate::error::Error;
+use crate::read::node::{Node, Options};
+
+pub(crate) const OPTIONS: Options = Options {
+    known: &[
+        "type",
+        "command",
+        "processes",
+        "limits",
+        "raw_body",
+        "working_directory",
+        "environment",
+        "inherit_environment",
+        "user",
+        "group",
+        "stderr",
+        "isolation",
+        "stop_timeout",
+    ],
+    unsupported: &[],
+};
+
+/// Its `type`.
+pub(crate) const TYPE: &str = "roadrunner";
+
+/// A program that is a worker of RoadRunner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoadRunnerApplication {
+    /// The program. Without `processes`, there is one for each processor.
+    pub program: Program,
+    /// How long a request may take or wait, and when a process is replaced.
+    pub limits: Limits,
+    /// Whether forms and uploads are passed on as they came.
+    pub raw_body: bool,
+}
+
+// === impl RoadRunnerApplication ===
+
+impl RoadRunnerApplication {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        program::reject_php_options(node, TYPE, &OPTIONS, advice)?;
+        let object = node.object(&OPTIONS)?;
+        let command = object.require("command", "the worker, as in \"php worker.php\"")?;
+        let no_address = |_| Err("a worker has no address: requests come over its standard input".to_owned());
+        Ok(Self {
+            program: Program::read(&object, TYPE, &command, no_address)?,
+            limits: object.read("limits", Limits::read)?.unwrap_or_default(),
+            raw_body: object.read("raw_body", Node::boolean)?.unwrap_or(false),
+        })
+    }
+}
+
+/// The advice for an option of PHP applications.
+fn advice(option: &str) -> &'static str {
+    match option {
+        "root" => "write \"working_directory\", and the script into \"command\", as in \"php worker.php\"",
+        "options" => "write the settings of PHP into \"command\", as in \"php -d memory_limit=1G worker.php\"",
+        "stdout" => "its standard output has the responses; text that PHP prints goes to \"stderr\"",
+        _ => "remove it",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Application, Configuration};
+    use std::time::Duration;
+
+    fn parse(options: &str) -> Result<RoadRunnerApplication, String> {
+        let text = format!(r#"{{"applications": {{"x": {{"type": "roadrunner", {options}}}}}}}"#);
+        let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
+        match configuration.applications.remove("x") {
+            Some(Application::RoadRunner(application)) => Ok(*application),
+            other => panic!("no RoadRunner application: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_roadrunner_application_needs_only_a_command() {
+        let application = parse(r#""command": "php worker.php""#).expect("application");
+        assert_eq!(application.program.command.words(|_| String::new()), ["php", "worker.php"]);
+        assert_eq!((application.program.processes, application.raw_body), (None, false));
+        assert_eq!(application.limits, Limits::default());
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let application = parse(
+            r#""command": ["php", "worker.php"], "processes": 3, "raw_body": true, "working_directory": "/srv",
+               "limits": {"timeout": 30, "requests": 1000, "memory": "128M", "queue_timeout": 5}, "user": "u",
+               "group": "g", "stderr": "/e", "environment": {"A": "1"}, "inherit_environment": true,
+               "isolation": {"cgroup": {"path": "shop"}}, "stop_timeout": 10"#,
+        )
+        .expect("application");
+        let RoadRunnerApplication { program, limits, raw_body } = application;
+        let settings = program.process_settings;
+        assert!(raw_body && settings.inherit_environment && settings.environment["A"] == "1");
+        assert_eq!((program.processes, program.stop_timeout), (Some(3), Duration::from_secs(10)));
+        assert_eq!((settings.user.as_deref(), settings.group.as_deref()), (Some("u"), Some("g")));
+        assert_eq!((program.working_directory, settings.stderr), (Some("/srv".into()), Some("/e".into())));
+        assert_eq!(program.cgroup.map(|group| group.path), Some("shop".into()));
+        assert_eq!((limits.requests, limits.memory), (Some(1000), Some(128 << 20)));
+    }
+
+    #[test]
+    fn an_error_names_the_option_and_the_remedy() {
+        let cases = [
+            (r#""processes": 2"#, "\"command\" is missing; add the worker, as in \"php worker.php\""),
+            (r#""command": "php $PORT""#, "command: a worker has no address: requests come over its standard input"),
+            (r#""command": "x", "processes": "auto""#, "howdah does not choose the number of processes of the type"),
+            (r#""command": "x", "stdout": "/o""#, "stdout: an application of the type \"roadrunner\" does not have it"),
+            (r#""command": "x", "root": "/srv""#, "\"roadrunner\" does not have it; write \"working_directory\""),
+            (r#""command": "x", "address": "unix""#, "address: there is no such option"),
+            (r#""command": "x", "limits": {"shm": 1}"#, "limits/shm: "),
+            (r#""command": "x", "isolation": {"rootfs": "/x"}"#, "\"roadrunner\" can only have its own \"cgroup\""),
+        ];
+        for (options, expected) in cases {
+            let error = parse(options).expect_err(options);
+            assert!(error.starts_with("applications/x") && error.contains(expected), "{options}: {error}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Requests for applications of the type `roadrunner`: their workers are PHP processes that get one request at a time over
+//! a pipe, and answer over another one. The supervisor starts them, and hands over the pipes.
+//!
+//! In the order of a request:
+//!
+//! - `mod`: the whole way
+//! - `request`: the request as workers get it; `form`, `multipart`, `upload`: parsed forms and uploaded files
+//! - `generation`: the workers and the queue, for all threads; `worker`: the pipes of one
+//! - `exchange`: one request on one worker; `answer`: the bytes on their way to the client
+//! - `response`: the answer as an HTTP response
+//!
+//! A worker is not trusted: its bytes are checked by `howdah_goridge`, it is killed when it breaks the rules, and no
+//! worker gets a request before its last answer is complete.
+
+mod answer;
+mod exchange;
+mod form;
+mod generation;
+mod multipart;
+mod request;
+mod response;
+mod upload;
+mod worker;
+
+pub use generation::RoadRunnerGeneration;
+pub use response::RoadRunnerBody;
+
+use crate::request::incoming::IncomingBody;
+use crate::request::subject::Subject;
+use crate::response::failure::{Answer, Failure};
+use exchange::NoAnswer;
+use howdah_config::Http;
+use http::header::TRANSFER_ENCODING;
+use hyper::body::Body;
+use request::WorkerRequest;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The number of workers that may refuse a request.
+const MAX_REFUSALS: u32 = 3;
+
+/// Sends a request to a worker, and returns its response. Forms are passed on unparsed if `raw_body` is set.
+///
+/// # Errors
+/// The failure that is answered in place of a response.
+pub async fn run(
+    generation: &Arc<RoadRunnerGeneration>,
+    subject: &Subject<'_>,
+    body: IncomingBody,
+    raw_body: bool,
+    http: &Http,
+) -> Answer<RoadRunnerBody> {
+    let parts = subject.parts;
+    if parts.headers.contains_key(TRANSFER_ENCODING) && !http.chunked_transform {
+        return Err(Failure::LengthRequired);
+    }
+    if !body.is_end_stream() {
+        generation.reject_early().await?;
+    }
+    let request = WorkerRequest::read(subject, body, raw_body, &generation.upload_folder, http).await?;
+    let request = Rc::new(request);
+    let admitted = generation.admit().await?;
+    let mut refusals = 0;
+    loop {
+        let (worker, running) = generation.acquire(admitted).await?;
+        let folder = http.body_temp_path.as_deref();
+        match exchange::send(generation, worker, running, Rc::clone(&request), folder).await {
+            Ok(started) => return response::of(started, parts),
+            Err(NoAnswer::Failed(failure)) => return Err(failure),
+            Err(NoAnswer::NotRun) => {}
+            Err(NoAnswer::Refused) => {
+                refusals += 1;
+                if refusals == MAX_REFUSALS {
+                    tracing::error!(
+                        "{refusals} workers asked to be replaced instead of handling this request: answered 502"
+                    );
+                    return Err(Failure::BadGateway);
+                }
+            }
+        }
+    }
+}
