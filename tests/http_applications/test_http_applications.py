@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -236,6 +235,20 @@ def test_children_of_a_dead_process_are_killed(run, folder):
     assert server.get("/").status == 200
 
 
+def test_a_process_that_left_the_group_gets_no_requests(run, folder):
+    server = run(configuration(http_application(folder, address="port")))
+    [before] = pids(server)
+    port = server.get("/").json()["port"]
+    escaped = int(server.get("/escape").text)
+    Process.of(before).kill()
+    # It still has the port, and a connection to it would be accepted.
+    problem = f"its port {port} is not free: another program uses it"
+    wait_for(lambda: f'process 1 of "app" cannot be started: {problem}' in server.stderr, "a line of the log")
+    assert pids(server) == []
+    Process.of(escaped).kill()
+    assert server.get("/").json()["pid"] not in (before, escaped)
+
+
 # --- Output
 
 
@@ -302,4 +315,10 @@ def test_a_supervisor_that_is_killed_takes_the_processes_with_it(run, folder):
     server.send_signal(signal.SIGKILL)
     server.exit_code()
     wait_until_gone(*before)
-    shutil.rmtree(socket.parent)
+    assert socket.parent.exists()
+    other = run(configuration(http_application(folder)))
+    assert not socket.parent.exists()
+    third = run(configuration(http_application(folder)))
+    assert third.get("/").status == 200
+    # The folder of a howdah that runs stays.
+    assert other.get("/").status == 200

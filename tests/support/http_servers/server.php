@@ -65,6 +65,15 @@ function answer(string $path, array $query): ?array
                 exit;
             }
             return [200, (string) $child];
+        case '/escape':
+            $child = pcntl_fork();
+            if ($child === 0) {
+                // It keeps the listening socket.
+                posix_setsid();
+                sleep(1000);
+                exit;
+            }
+            return [200, (string) $child];
         default:
             return [404, 'nothing here'];
     }

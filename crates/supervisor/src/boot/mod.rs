@@ -17,6 +17,7 @@ use crate::event_loop::Supervisor;
 use crate::generation::generations::Generations;
 use crate::os::files::pid_file::PidFile;
 use crate::os::files::runtime_folder::RuntimeFolder;
+use crate::os::files::socket_folder::SocketFolder;
 use crate::os::identity::{RouterAccount, UserAccount};
 use crate::os::listen::{ChosenBy, Listeners};
 use crate::os::processes::reap;
@@ -49,6 +50,9 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     resources::raise_descriptors();
     resources::kernel_limits().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     reap::adopt_orphans().map_err(system)?;
+    if start.check.is_none() {
+        SocketFolder::remove_abandoned();
+    }
     // A check leaves the state directory to the howdah that runs.
     let state_dir = start.state_dir.as_deref();
     let state = state_dir.filter(|_| start.check.is_none()).map(StateDirectory::open).transpose()?;

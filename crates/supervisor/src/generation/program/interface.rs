@@ -51,10 +51,16 @@ const BOOT_INTERVAL: Duration = Duration::from_millis(20);
 
 impl ProcessInterface {
     /// Before a process starts: removes what a dead one left.
-    pub fn clear(&mut self) {
+    ///
+    /// # Errors
+    /// If another program uses its address.
+    pub fn clear(&mut self) -> io::Result<()> {
         match self {
             ProcessInterface::Http(address) => address.clear(),
-            ProcessInterface::RoadRunner(pipes) => pipes.close(),
+            ProcessInterface::RoadRunner(pipes) => {
+                pipes.close();
+                Ok(())
+            }
         }
     }
 

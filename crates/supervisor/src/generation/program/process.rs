@@ -97,6 +97,8 @@ pub struct CheckedProcess {
     result: Result<(), CheckFailure>,
 }
 
+/// The least time between two attempts to start a process.
+const START_PAUSE: Duration = Duration::from_millis(20);
 /// How many bytes of output are copied within this time.
 const COPIED_BYTES: usize = 256 * 1024;
 const COPY_WINDOW: Duration = Duration::from_millis(100);
@@ -241,7 +243,8 @@ impl ProgramProcess {
             true => String::new(),
             false => self.interface.last_output(running.check.as_ref()),
         };
-        self.interface.clear();
+        // A port that is not free yet is an error when the next process starts.
+        let _ = self.interface.clear();
         if running.leaving == Some(Leaving::Ended) {
             return true;
         }
@@ -348,9 +351,8 @@ impl ProgramProcess {
     }
 
     fn start(&mut self, plan: &ProgramPlan, is_proven: bool, now: Instant) {
-        self.interface.clear();
         self.starts = self.starts.wrapping_add(1);
-        match self.launch(plan) {
+        match self.interface.clear().and_then(|()| self.launch(plan)) {
             Ok((pid, output)) => {
                 self.state = ProcessState::Up(Box::new(RunningProcess {
                     pid,
@@ -370,7 +372,7 @@ impl ProgramProcess {
                 }));
             }
             Err(error) if is_proven => {
-                let pause = self.backoff.after_death(Duration::ZERO, false);
+                let pause = self.backoff.after_death(Duration::ZERO, false).max(START_PAUSE);
                 let title = self.title(plan);
                 tracing::error!("{title} cannot be started: {error}; trying again in {} ms", pause.as_millis());
                 self.state = ProcessState::Down(now + pause);

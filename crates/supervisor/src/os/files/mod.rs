@@ -1,5 +1,6 @@
 //! Files: logs, the pid file, and files in memory; and paths at which other users may have a link.
 
+pub mod locked_folder;
 pub mod logs;
 pub mod memory_file;
 pub mod pid_file;

@@ -1,78 +1,73 @@
 //! A folder for the Unix sockets of one application: its user makes the sockets, and only that user and the router's group
 //! can reach them.
 //!
-//! The folder is removed when the last process of the generation has exited. A howdah that is killed leaves it behind.
+//! The folder is removed when the last process of the generation has exited; after a howdah that was killed, by the next one.
 
+use crate::os::files::locked_folder::{self, LockedFolder};
 use crate::os::system_error::error_text;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fstat};
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-/// The folder. It is removed on drop, with everything in it.
+/// The folder. It is removed on drop, with its files.
 #[derive(Debug)]
 pub struct SocketFolder {
-    path: PathBuf,
-    /// The user that makes the sockets; `None`: our own, which is the router's too.
-    owner: Option<u32>,
+    folder: LockedFolder,
+    /// Whether another user than ours, which is the router's too, owns it.
+    is_given: bool,
 }
 
 /// The folder in which root makes these folders.
 const OF_ROOT: &str = "/run";
-/// How many names are tried: another process may have made a folder with the same name.
-const NAMES: u32 = 100;
 
 // === impl SocketFolder ===
 
 impl SocketFolder {
-    /// Makes the folder. `name` is a part of its name, `ids` the user and group of the application, and `router_group`
-    /// the group of the router; without `ids`, all have our own.
+    /// Makes the folder of a generation. `ids` are the user and group of the application, and `router_group` is the group
+    /// of the router; without `ids`, all have our own.
     ///
     /// # Errors
     /// With the path and the reason.
-    pub fn create(name: &str, ids: Option<(u32, u32)>, router_group: Option<u32>) -> io::Result<SocketFolder> {
-        let is_root = rustix::process::geteuid().is_root();
-        let parent = if is_root && Path::new(OF_ROOT).is_dir() { PathBuf::from(OF_ROOT) } else { std::env::temp_dir() };
-        let pid = std::process::id();
-        let mut paths = (0..NAMES).map(|number| parent.join(format!("howdah-{pid}-{name}-{number}")));
-        let made = paths.find_map(|path| match DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
-            result => Some((path, result)),
-        });
-        let Some((path, result)) = made else {
-            return Err(io::Error::other(format!(
-                "cannot make a folder for sockets in {parent:?}: all names are used"
-            )));
-        };
-        let folder = SocketFolder { path, owner: ids.map(|(user, _)| user) };
-        let given = result.and_then(|()| folder.give_to(ids, router_group));
-        given.map_err(|error| {
-            io::Error::other(format!("cannot make the folder {:?} for sockets: {}", folder.path, error_text(&error)))
+    pub fn create(generation: u64, ids: Option<(u32, u32)>, router_group: Option<u32>) -> io::Result<SocketFolder> {
+        let folder = LockedFolder::create(&parent(), &generation.to_string())?;
+        let folder = SocketFolder { folder, is_given: ids.is_some() };
+        folder.give_to(ids, router_group).map_err(|error| {
+            let (path, reason) = (folder.folder.path(), error_text(&error));
+            io::Error::other(format!("cannot make the folder {path:?} for sockets: {reason}"))
         })?;
         Ok(folder)
     }
 
+    /// Removes the folders of howdahs that were killed.
+    pub fn remove_abandoned() {
+        locked_folder::remove_abandoned(&parent());
+    }
+
     fn give_to(&self, ids: Option<(u32, u32)>, router_group: Option<u32>) -> io::Result<()> {
         let Some((user, group)) = ids else { return Ok(()) };
-        chown(&self.path, Some(user), Some(router_group.unwrap_or(group)))?;
-        fs::set_permissions(&self.path, Permissions::from_mode(0o710))
+        chown(self.folder.path(), Some(user), Some(router_group.unwrap_or(group)))?;
+        fs::set_permissions(self.folder.path(), Permissions::from_mode(0o710))
     }
 
     /// The path of a socket in it.
     pub fn socket(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+        self.folder.path().join(name)
     }
 
     /// Lets the router connect to a socket, whatever the umask of its program is: only the folder protects it. The path
-    /// belongs to the application, so that it may lead anywhere: only a socket of its user is touched.
-    pub fn open_to_router(&self, socket: &Path) {
-        let Some(owner) = self.owner else { return };
+    /// belongs to the application, so that it may lead anywhere: only a socket of this user is touched, and none that has
+    /// another name elsewhere.
+    pub fn open_to_router(&self, socket: &Path, user: u32) {
+        if !self.is_given {
+            return;
+        }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(file) = rustix::fs::openat(CWD, socket, flags, Mode::empty()) else { return };
         let is_own = fstat(&file).is_ok_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::Socket && [owner, 0].contains(&stat.st_uid)
+            FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_uid == user && stat.st_nlink == 1
         });
         if is_own {
             // A failure shows when the router connects.
@@ -82,9 +77,12 @@ impl SocketFolder {
     }
 }
 
-impl Drop for SocketFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+/// The folder in which we make these folders.
+fn parent() -> PathBuf {
+    let of_root = Path::new(OF_ROOT);
+    match rustix::process::geteuid().is_root() && of_root.is_dir() {
+        true => of_root.to_owned(),
+        false => std::env::temp_dir(),
     }
 }
 
@@ -99,10 +97,8 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        let folder = SocketFolder::create("test-1", Some((0, 0)), Some(65534)).unwrap();
-        let other = SocketFolder::create("test-1", Some((0, 0)), None).unwrap();
-        assert_ne!(folder.path, other.path);
-        let metadata = folder.path.metadata().unwrap();
+        let folder = SocketFolder::create(1, Some((0, 0)), Some(65534)).unwrap();
+        let metadata = folder.folder.path().metadata().unwrap();
         assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o777), (0, 65534, 0o710));
         let (socket, link, file) = (folder.socket("1"), folder.socket("2"), folder.socket("3"));
         let _listener = UnixListener::bind(&socket).unwrap();
@@ -112,13 +108,17 @@ mod tests {
         std::os::unix::fs::symlink(&socket, &link).unwrap();
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         for path in [&link, &file] {
-            folder.open_to_router(path);
+            folder.open_to_router(path, 0);
             assert_eq!(mode(path), 0o600);
         }
-        folder.open_to_router(&socket);
+        folder.open_to_router(&socket, 1);
+        assert_eq!(mode(&socket), 0o600, "a socket of another user");
+        let second_name = folder.socket("4");
+        fs::hard_link(&socket, &second_name).unwrap();
+        folder.open_to_router(&second_name, 0);
+        assert_eq!(mode(&socket), 0o600, "a second name of a socket");
+        fs::remove_file(&second_name).unwrap();
+        folder.open_to_router(&socket, 0);
         assert_eq!(mode(&socket), 0o666);
-        let path = folder.path.clone();
-        drop(folder);
-        assert!(!path.exists());
     }
 }

@@ -4,11 +4,13 @@
 //! Unix sockets have no such gap, because only the application's user can make files in their folder.
 
 use crate::os::files::socket_folder::SocketFolder;
+use crate::os::system_error::error_text;
 use crate::plan::program::ProgramPlan;
 use howdah_config::{AddressVariable, Endpoint, HttpAddress};
+use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -46,7 +48,7 @@ pub fn choose(
         };
         return bound.into_iter().map(address).collect();
     }
-    let folder = Arc::new(SocketFolder::create(&id.to_string(), plan.account.ids, router_group)?);
+    let folder = Arc::new(SocketFolder::create(id, plan.account.ids, router_group)?);
     let ours = rustix::process::geteuid().as_raw();
     let user = match kind {
         HttpAddress::ListenFds => ours,
@@ -57,7 +59,7 @@ pub fn choose(
         let socket = match kind {
             HttpAddress::ListenFds => {
                 let listener = UnixListener::bind(&path)?;
-                folder.open_to_router(&path);
+                folder.open_to_router(&path, user);
                 Some(OwnedFd::from(listener))
             }
             HttpAddress::Unix | HttpAddress::Port => None,
@@ -87,16 +89,38 @@ impl ProcessAddress {
     }
 
     /// Before a process starts: removes the socket that a dead one left, which would prevent another one from listening.
-    pub fn clear(&self) {
-        if let (Endpoint::Unix(path), None) = (&self.endpoint, &self.socket) {
-            let _ = std::fs::remove_file(path);
+    ///
+    /// # Errors
+    /// If another program listens on its port. It may be a process that left the group of a dead one; it must not get the
+    /// requests.
+    pub fn clear(&self) -> io::Result<()> {
+        match &self.endpoint {
+            Endpoint::Unix(path) if self.socket.is_none() => {
+                let _ = std::fs::remove_file(path);
+            }
+            Endpoint::Tcp(address) => is_free(*address).map_err(|error| {
+                let reason = match error.kind() {
+                    io::ErrorKind::AddrInUse => "another program uses it",
+                    _ => &error_text(&error),
+                };
+                io::Error::other(format!("its port {} is not free: {reason}", address.port()))
+            })?,
+            _ => {}
         }
+        Ok(())
     }
 
     /// Lets the router connect, when the process has made its socket.
     pub fn open_to_router(&self) {
-        if let (Endpoint::Unix(path), Some(folder)) = (&self.endpoint, &self.folder) {
-            folder.open_to_router(path);
+        if let (Endpoint::Unix(path), Some(folder), Some(user)) = (&self.endpoint, &self.folder, self.listening_user) {
+            folder.open_to_router(path, user);
         }
     }
+}
+
+/// Binds the address as servers do, and does not listen: a request that waits for the process must not connect to us.
+fn is_free(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())
 }
