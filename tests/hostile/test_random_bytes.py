@@ -7,11 +7,11 @@ import contextlib
 import os
 import random
 import socket
-import threading
 import time
 
 import pytest
 
+from support.http.upstream import Handler, Upstream, Visit
 from support.waiting import wait_for
 
 METHODS = [b"GET", b"POST", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"PATCH", b"PROPFIND", b"TRACE", b"CONNECT", b"get", b"G\x00T", b""]
@@ -70,27 +70,14 @@ def random_response(draw: random.Random) -> bytes:
     return response * draw.choice([1, 1, 2])
 
 
-@contextlib.contextmanager
-def random_upstream(draw: random.Random):
-    """Answers each connection with random bytes, whatever comes."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+def random_answers(draw: random.Random) -> Handler:
+    """Answers the first bytes of each connection with random bytes, and closes it."""
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection, contextlib.suppress(OSError):
-                    connection.settimeout(5)
-                    connection.recv(1 << 16)
-                    connection.sendall(random_response(draw))
+    def answer(visit: Visit) -> None:
+        visit.some()
+        visit.send(random_response(draw))
 
-        threading.Thread(target=serve, daemon=True).start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
+    return answer
 
 
 def send(port: int, request: bytes) -> bytes:
@@ -111,9 +98,9 @@ def test_random_bytes_meet_no_bug_and_write_few_lines(application, folder, run, 
     folder.write("folder/index.html", "index")
     folder.php("echo.php", "echo file_get_contents('php://input'), json_encode($_SERVER, JSON_PARTIAL_OUTPUT_ON_ERROR);")
     folder.php("random.php", SCRIPT)
-    with random_upstream(random.Random(seed)) as upstream:
+    with Upstream(random_answers(random.Random(seed))) as upstream:
         routes = [
-            {"match": {"uri": "/proxy"}, "action": {"proxy": f"http://127.0.0.1:{upstream}"}},
+            {"match": {"uri": "/proxy"}, "action": {"proxy": upstream.url}},
             {"match": {"uri": "*.php*"}, "action": {"pass": "applications/app"}},
             {"action": {"share": f"{folder.root}$uri", "fallback": {"pass": "applications/app"}}},
         ]

@@ -11,14 +11,13 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, Protocol
 
 from support.http.client import ClosedWithoutResponse, Connection, ProtocolError, Response
+from support.http.upstream import Upstream, Visit
 from support.waiting import wait_for
 
 DATA = Path(__file__).resolve().parents[1] / "unit_compat"
@@ -257,23 +256,11 @@ def upload_certificate(server: Server, name: str, folder: Path) -> None:
 @contextlib.contextmanager
 def upstream(answer: str) -> Iterator[str]:
     """A server that reads a head, sends these bytes and closes; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection, contextlib.suppress(OSError):
-                    received = b""
-                    while b"\r\n\r\n" not in received and (piece := connection.recv(65536)):
-                        received += piece
-                    target = received.split(b" ")[1] if received.count(b" ") > 1 else b""
-                    connection.sendall(answer.encode("latin-1").replace(b"{target}", target))
+    def send(visit: Visit) -> None:
+        if request := visit.head():
+            target = (request.line.split(" ") + [""])[1]
+            visit.send(answer.replace("{target}", target).encode("latin-1"))
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield "127.0.0.1:%d" % listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
+    with Upstream(send) as server:
+        yield server.address
