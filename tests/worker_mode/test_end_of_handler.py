@@ -1,5 +1,7 @@
 """How a handler can end: exit and exceptions end the request, fatal errors end the worker after an answer."""
 
+import pytest
+
 WORKER_SITE = {
     "boot": "register_shutdown_function(function () {"
     "  if (($error = error_get_last()) && $error['type'] & (E_ERROR | E_USER_ERROR)) { echo 'sorry'; } });"
@@ -86,3 +88,18 @@ def test_a_child_process_of_a_handler_takes_no_request(worker_site):
     code = "$pid = pcntl_fork(); if ($pid === 0) { echo 'child'; return; } pcntl_waitpid($pid, $status); echo 'parent';"
     assert worker_site.get(code).text == "parent"
     assert worker_site.value("2 + 2") == 4
+
+
+@pytest.mark.parametrize("keeps_fiber", [False, True])
+def test_a_handler_that_suspends_the_fiber_of_the_loop_is_answered_500(start_worker, keeps_fiber):
+    loop = r"""
+    $handler = function () { if ($_SERVER['REQUEST_URI'] === '/suspend') { Fiber::suspend(); } echo 'answer'; };
+    $loop = function () use ($handler) { while (howdah\handle_request($handler)) { } };
+    """
+    loop += "$fiber = new Fiber($loop); $fiber->start();" if keeps_fiber else "(new Fiber($loop))->start();"
+    site = start_worker(loop=loop + "echo 'the script goes on';")
+    assert site.server.get("/").text == "answer"
+    answer = site.server.get("/suspend")
+    assert (answer.status, answer.text) == (500, "")
+    site.server.wait_for_log_line("ERROR", "The handler of a request called Fiber::suspend()")
+    assert site.server.get("/").text == "answer"

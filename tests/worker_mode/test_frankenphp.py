@@ -10,6 +10,7 @@ $handler = static function () {
             file_put_contents(SCRATCH . '/finished', json_encode([$first, frankenphp_finish_request()])); break;
         case '/log': frankenphp_log('a message', FRANKENPHP_LOG_LEVEL_WARN, ['user' => 'ada']); break;
         case '/send': header('X-Early: 1'); headers_send(201); echo headers_sent() ? 'sent' : 'pending'; break;
+        case '/range': try { headers_send((int) $_GET['status']); } catch (ValueError $error) { echo $error->getMessage(); } break;
         case '/hints': header('Link: </a.css>; rel=preload'); headers_send(103); echo headers_sent() ? 'sent' : 'pending'; break;
         default: echo json_encode([getmypid(), $_SERVER['FRANKENPHP_WORKER'] ?? null, $_SERVER['MAX_REQUESTS'] ?? null]);
     }
@@ -61,6 +62,12 @@ def test_headers_send(worker_site):
     hints = worker_site.server.get("/hints")
     assert (hints.status, hints.text) == (200, "pending"), "an informational response is not sent"
     assert hints.header("Link") == "</a.css>; rel=preload"
+
+
+def test_headers_send_rejects_what_is_no_status(worker_site):
+    for status in [0, 99, 1000, 65736, -1]:
+        answer = worker_site.server.get(f"/range?status={status}")
+        assert (answer.status, "must be between 100 and 999" in answer.text) == (200, True), status
 
 
 def test_classic_mode_has_no_functions_of_worker_mode(folder, serve):

@@ -37,6 +37,14 @@ CHANGES = {
     "session name": ("session_name('mine');", "session_name()"),
     "session handler": ("session_set_save_handler(new SessionHandler());", "ini_get('session.save_handler')"),
     "signal mask": ("pcntl_sigprocmask(SIG_BLOCK, [SIGUSR1]);", "(function () { pcntl_sigprocmask(SIG_BLOCK, [], $old); return $old; })()"),
+    "internal encoding": ("mb_internal_encoding('ISO-8859-1');", "[mb_internal_encoding(), mb_strlen(\"\\u{e4}\")]"),
+    "substitute character": ("mb_substitute_character('none');", "mb_substitute_character()"),
+    "mbstring's language": ("mb_language('ja');", "mb_language()"),
+    "detect order": ("mb_detect_order(['EUC-JP']);", "mb_detect_order()"),
+    "output encoding": ("mb_http_output('SJIS');", "mb_http_output()"),
+    "XML errors": ("libxml_use_internal_errors(true); simplexml_load_string('<');",
+                   "[libxml_use_internal_errors(), count(libxml_get_errors())]"),
+    "asynchronous signals": ("pcntl_async_signals(true);", "pcntl_async_signals()"),
     "autoglobal": ("$_SESSION = ['user' => 'ada'];", "isset($_SESSION)"),
 }  # fmt: skip
 
@@ -85,3 +93,30 @@ def test_destructors_of_a_request_run_in_it(worker_site):
 def test_peak_memory_is_that_of_the_request(worker_site):
     worker_site.get("$x = str_repeat('x', 50_000_000); echo strlen($x);")
     assert worker_site.value("memory_get_peak_usage()") < 40_000_000
+
+
+def test_an_exception_of_a_destructor_in_the_restore_is_logged(worker_site):
+    pid = worker_site.worker()
+    answer = worker_site.get(
+        "final class Late { function __destruct() { throw new LogicException('late destructor'); } function __invoke() {} }"
+        "set_error_handler(new Late); echo 'x';"
+    )
+    assert (answer.status, answer.text) == (200, "x")
+    assert worker_site.worker() == pid
+    worker_site.server.wait_for_log_line("ERROR", "Uncaught LogicException: late destructor")
+
+
+def test_an_error_handler_that_a_session_sets_at_the_start_of_a_request_stays(start_worker):
+    boot = """
+    session_write_close();
+    final class Waking {
+        function __wakeup() { set_error_handler(function ($level, $message) { echo "session: $message "; return true; }); }
+    }
+    set_error_handler(function ($level, $message) { echo "boot: $message"; return true; });
+    """
+    site = start_worker(boot=boot, ini={"session.auto_start": "1"})
+    cookie = {"Cookie": "PHPSESSID=" + site.get("$_SESSION['waking'] = new Waking; echo session_id();").text}
+    for _ in range(2):
+        code = "trigger_error('a'); restore_error_handler(); trigger_error('b');"
+        assert site.get(code, cookie).text == "session: a boot: b"
+    assert site.get("trigger_error('c');").text == "boot: c"

@@ -39,7 +39,11 @@ static PHP_FUNCTION(headers_send)
 		Z_PARAM_OPTIONAL
 		Z_PARAM_LONG(status)
 	ZEND_PARSE_PARAMETERS_END();
-	if (status >= 100 && status < 200) {
+	if (status < 100 || status > 999) {
+		zend_argument_value_error(1, "must be between 100 and 999");
+		RETURN_THROWS();
+	}
+	if (status < 200) {
 		RETURN_LONG(SAPI_HEADER_SEND_FAILED);
 	}
 	SG(sapi_headers).http_response_code = (int) status;

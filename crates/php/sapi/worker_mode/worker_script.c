@@ -154,6 +154,18 @@ static void end_script(void)
 	EG(exception) = zend_create_unwind_exit();
 }
 
+/* The loop runs in a fiber, and its handler has called Fiber::suspend(). The script has ended meanwhile, or PHP destroys the
+ * fiber. The output since then is no answer to the request. */
+static void reject_suspended_handler(void)
+{
+	if (EG(exception)) {
+		zend_clear_exception();
+	}
+	php_output_discard_all();
+	zend_error_noreturn(E_ERROR, "The handler of a request called Fiber::suspend() outside of its own fibers, and was not "
+		"resumed; start the fiber within the handler");
+}
+
 /* The handler has returned, or has ended with exit() or an exception. */
 static void settle_exception(void)
 {
@@ -244,6 +256,7 @@ static int begin_request(const struct howdah_request *request)
 {
 	volatile int has_begun = 0;
 	zval error_handler_of_boot;
+	const int former_handlers = zend_stack_count(&EG(user_error_handlers));
 
 	phase = BEGINS_REQUEST;
 	howdah_exchange_begin(request, 1);
@@ -270,7 +283,12 @@ static int begin_request(const struct howdah_request *request)
 		set_time_limit_of_request();
 		has_begun = 1;
 	} zend_end_try();
-	ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler_of_boot);
+	if (zend_stack_count(&EG(user_error_handlers)) > former_handlers) {
+		/* The open() of a session has set another one: restore_error_handler() leads from it to that of the boot. */
+		ZVAL_COPY_VALUE((zval *) zend_stack_base(&EG(user_error_handlers)) + former_handlers, &error_handler_of_boot);
+	} else {
+		ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler_of_boot);
+	}
 	if (!has_begun && !howdah_exchange_lost_its_body()) {
 		zend_bailout();
 	}
@@ -424,6 +442,9 @@ PHP_FUNCTION(howdah_handle_request)
 			end_script();
 			RETURN_THROWS();
 		}
+		if (EG(exception) && zend_is_graceful_exit(EG(exception))) {
+			reject_suspended_handler();
+		}
 		settle_exception();
 	}
 	end_request();
@@ -465,6 +486,9 @@ void howdah_php_run_worker_script(const struct howdah_request *boot)
 	if (php_request_startup() == SUCCESS) {
 		zend_first_try {
 			howdah_run_script();
+			if (phase == HANDLES_REQUEST && !is_damaged) {
+				reject_suspended_handler();
+			}
 		} zend_end_try();
 	}
 	int in_request = is_in_request();

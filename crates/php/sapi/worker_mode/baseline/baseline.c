@@ -2,7 +2,7 @@
  *
  * It is the state that PHP itself resets at the end of a classic request, as far as a request can see what the one before
  * has left: settings, handlers of errors and exceptions, shutdown and tick functions, stream wrappers, session handlers, the
- * default stream context, timezone, locale, folder, umask, environment, random seeds. The state that the boot has set stays.
+ * default stream context, timezone, locale, folder, umask, environment, random seeds, and state of some extensions. The state that the boot has set stays.
  *
  * Most requests change none of it. Each part is compared first, and the comparison makes no system call. */
 
@@ -11,6 +11,7 @@
 #include "howdah_sapi.h"
 #include "php.h"
 #include "php_globals.h"
+#include "zend_exceptions.h"
 #include "zend_ini.h"
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/php_filestat.h"
@@ -25,6 +26,7 @@ void *howdah_globals_of(const char *name)
 void howdah_baseline_watch(void)
 {
 	howdah_watch_process();
+	howdah_watch_extensions();
 }
 
 void howdah_baseline_take(void)
@@ -35,6 +37,7 @@ void howdah_baseline_take(void)
 	howdah_take_streams();
 	howdah_take_sessions();
 	howdah_take_process();
+	howdah_take_extensions();
 }
 
 void howdah_baseline_end(void)
@@ -66,6 +69,24 @@ static void forget_strtok(void)
 	BG(strtok_len) = 0;
 }
 
+/* A destructor of the request's handlers has thrown. No code of the application can catch that any more. */
+static void report_exception(void)
+{
+	typeof(PG(display_errors)) displays = PG(display_errors);
+
+	if (!EG(exception)) {
+		return;
+	}
+	if (zend_is_unwind_exit(EG(exception)) || zend_is_graceful_exit(EG(exception))) {
+		zend_clear_exception();
+		return;
+	}
+	/* The response is complete. */
+	PG(display_errors) = 0;
+	zend_exception_error(EG(exception), E_ERROR);
+	PG(display_errors) = displays;
+}
+
 int howdah_baseline_restore(void)
 {
 	volatile int is_restored = 0;
@@ -73,12 +94,18 @@ int howdah_baseline_restore(void)
 	/* A destructor may end with a fatal error. */
 	zend_try {
 		howdah_restore_handlers();
+		report_exception();
 		howdah_restore_functions();
+		report_exception();
 		howdah_restore_context();
+		report_exception();
 		howdah_restore_sessions();
+		report_exception();
 		is_restored = howdah_restore_wrappers();
 		howdah_restore_settings();
 		howdah_restore_process();
+		howdah_restore_extensions();
+		report_exception();
 		forget_last_error();
 		forget_strtok();
 		php_clear_stat_cache(0, NULL, 0);

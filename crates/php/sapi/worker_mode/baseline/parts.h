@@ -25,6 +25,11 @@ void howdah_take_sessions(void);
 void howdah_restore_sessions(void);
 
 /* For the module's start: wraps the functions of PHP whose calls are noted. */
+void howdah_watch_extensions(void);
+void howdah_take_extensions(void);
+void howdah_restore_extensions(void);
+
+/* The same for these functions. */
 void howdah_watch_process(void);
 void howdah_take_process(void);
 void howdah_restore_process(void);
