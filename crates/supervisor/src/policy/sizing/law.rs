@@ -5,6 +5,11 @@
 //! cpu`. By Little's law, to finish that many when each takes `wall` seconds, `cores × wall / cpu` of them must be
 //! under way. The time in which a worker waits for a processor does not count as `wall`: more workers would only make
 //! it longer.
+//!
+//! `cores` are the processors that the workers can have: the time that they used, and the time in which the processors
+//! were idle. The rest is used by the router, the clients and other programs, with any number of workers. Once no
+//! processor is idle, the useful number is the number of workers that run or wait for others, as Little's law counts
+//! them: it does not depend on the number of workers, so the number of workers settles.
 
 use super::sample::Usage;
 use std::time::Duration;
@@ -20,9 +25,11 @@ const DECAY_SECONDS: f64 = 1.5;
 /// Less use of processors than this, in seconds, is too little to conclude anything about requests.
 const MIN_KNOWN_CPU: f64 = 0.005;
 /// The reserve of workers, in standard deviations.
-const DEVIATIONS: f64 = 3.0;
+const RESERVE: f64 = 3.0;
 /// With a smaller share of idle time, more work for the processors only delays the other work.
-const BUSY_MACHINE: f64 = 0.05;
+const BUSY_MACHINE: f64 = 0.02;
+/// While workers wait for a processor for more than this share of their time, other workers take it from them.
+const CONTENDED: f64 = 0.1;
 
 // === impl Law ===
 
@@ -40,21 +47,30 @@ impl Law {
         };
     }
 
-    /// How many workers keep this number of processors busy; `None` if too few requests were measured.
-    pub fn useful(&self, cores: f64) -> Option<f64> {
+    /// How many workers keep one processor busy; `None` if too few requests were measured.
+    pub fn for_each_core(&self) -> Option<f64> {
         let Usage { wall, cpu, delayed, .. } = self.sums;
-        (cpu >= MIN_KNOWN_CPU).then(|| cores * ((wall - delayed) / cpu).max(1.0))
+        (cpu >= MIN_KNOWN_CPU).then(|| ((wall - delayed) / cpu).max(1.0))
     }
 
-    /// The same with a reserve, because the number of workers that wait for others varies: some times its standard
+    /// How many workers keep the processors busy that they can have of this number, but at least one worker for each
+    /// processor. With a reserve, because the number of workers that wait for others varies: some times its standard
     /// deviation, if they wait independently of each other (the square-root rule of A. K. Erlang, 1924).
     pub fn staffed(&self, cores: f64) -> Option<f64> {
-        self.useful(cores).map(|useful| useful + DEVIATIONS * (useful - cores).sqrt())
+        let (for_each_core, available) = (self.for_each_core()?, self.available(cores));
+        let waiting = available * (for_each_core - 1.0);
+        Some((available + waiting).max(cores) + RESERVE * waiting.sqrt())
     }
 
     /// How much of a request is waiting for others than the processors, from 0 to 1.
     pub fn waiting_share(&self) -> Option<f64> {
-        self.useful(1.0).map(|useful| 1.0 - 1.0 / useful)
+        self.for_each_core().map(|workers| 1.0 - 1.0 / workers)
+    }
+
+    /// How many of this number of processors the workers can have: other programs leave them.
+    fn available(&self, cores: f64) -> f64 {
+        let Usage { within, cpu, .. } = self.sums;
+        (cpu / within.max(f64::MIN_POSITIVE) + self.idle_share() * cores).min(cores)
     }
 
     /// How long a request waits for others than the processors; zero if too few requests were measured.
@@ -64,14 +80,26 @@ impl Law {
         Duration::try_from_secs_f64(wait.max(0.0)).unwrap_or_default()
     }
 
-    /// How many workers were busy, on average, without a wait for a processor.
-    pub fn undelayed(&self) -> f64 {
-        (self.sums.wall - self.sums.delayed) / self.sums.within.max(f64::MIN_POSITIVE)
-    }
-
     /// Whether the processors of the machine had no idle time, whatever used them.
     pub fn is_machine_busy(&self) -> bool {
-        self.sums.idle < BUSY_MACHINE * self.sums.within
+        self.idle_share() < BUSY_MACHINE
+    }
+
+    /// How much of the time of the machine's processors was idle, from 0 to 1.
+    pub fn idle_share(&self) -> f64 {
+        match self.sums.within > 0.0 {
+            true => (self.sums.idle / self.sums.within).min(1.0),
+            false => 1.0,
+        }
+    }
+
+    /// How far the processors are occupied: until 1, another worker gets a processor. With 1, none is idle, and workers
+    /// wait for one.
+    ///
+    /// Idle time alone does not show it. Beside a program that always computes no processor is idle, but the kernel gives
+    /// workers that wait for others most of the time a processor when they need one.
+    pub fn occupied(&self) -> f64 {
+        (1.0 - self.idle_share()).min(self.delayed_share() / CONTENDED)
     }
 
     /// How much of the time of busy workers is waiting for a processor, from 0 to 1.

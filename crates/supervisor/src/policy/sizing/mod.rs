@@ -4,11 +4,14 @@
 //! - Up: when requests wait for some milliseconds, the number becomes the useful one ([`law`]). If workers are seen to
 //!   wait for others than the processors, so that a processor is idle, the useful number is too small, and the number
 //!   of workers doubles (it quadruples if most processors are idle). It never exceeds the number of requests. A fork is
-//!   cheap, so the next decision follows after [`QUEUED_INTERVAL`].
+//!   cheap, so the next decision follows after [`QUEUED_INTERVAL`]. Beside programs that always compute, no processor is
+//!   idle; workers that hardly wait for one grow in number all the same.
 //! - Proof: more workers must finish more requests per second than fewer did ([`trial`]). Otherwise they are retired
 //!   again. Code that only computes has one worker for each processor, and one or two more if these finish more.
 //! - Down: slowly, to the largest useful number of the last minutes ([`peaks`]). Workers that a burst needed are kept
-//!   for the next burst, so the number does not oscillate. Surplus workers that compete for the processors exit soon.
+//!   for the next burst, so the number does not oscillate. While no processor is idle, the law also shows how many
+//!   workers are enough for the requests that are finished now: if there have been more for a while, that number is
+//!   tried, and kept unless it finishes clearly less. Other programs may have taken the processors then.
 //! - Memory: never more workers than the free memory of the machine, or of the control group, has room for ([`room`]).
 //!
 //! Nothing here fails: measurements that contradict each other cause a poor decision within the bounds.
@@ -26,7 +29,7 @@ use peaks::Peaks;
 use rate::{Rate, RateWindow};
 use room::Room;
 use std::time::{Duration, Instant};
-use trial::{Candidates, GAIN, Growth, Probe, Verdict};
+use trial::{Candidates, Growth, NO_LOSS, Pause, Probe, Verdict};
 
 pub use reason::Reason;
 pub use sample::{Bounds, Decision, Memory, Sample, Usage};
@@ -47,8 +50,13 @@ pub struct Sizing {
     probe: Probe,
     /// The last trial, and when it ended.
     verdict: Option<(Instant, Verdict)>,
-    /// Since when there have been more workers than useful ones, which wait for processors.
-    crowded: Option<Instant>,
+    /// The law since the last change of the number of workers, and that number.
+    settled: Law,
+    settled_workers: usize,
+    /// Since when there have been more workers than useful ones, which wait for processors; and how many are enough.
+    crowd: Option<(Instant, usize)>,
+    /// Before the number of workers exceeds the useful one again.
+    crowd_pause: Pause,
     peaks: Peaks,
     /// The largest useful number since the growth that has to prove itself.
     unproven_peak: usize,
@@ -62,8 +70,6 @@ pub struct Sizing {
 struct Situation {
     /// How many workers there are.
     all: usize,
-    /// How many of them run a request.
-    busy: usize,
     /// The requests that are under way or wait.
     needed: usize,
     /// The useful number of workers.
@@ -126,14 +132,12 @@ const MOSTLY_DELAYED: f64 = 0.3;
 const MOSTLY_BUSY: f64 = 0.7;
 /// The share of the workers that is tried more if requests do not only compute.
 const PROBED_SHARE: usize = 4;
-/// How many workers are tried for each that does not wait for a processor.
-const UNDELAYED_RESERVE: f64 = 1.2;
 /// The most workers that are tried without another reason, for each useful one.
 const PROBED_FOR_USEFUL: usize = 4;
 /// A rate of a longer time ago proves nothing about a growth of now.
 const RECENT_RATE: Duration = Duration::from_secs(2);
 /// Workers that compete for the processors are retired after this time.
-const CROWDED_TIME: Duration = Duration::from_secs(1);
+const CROWDED_TIME: Duration = Duration::from_millis(500);
 
 /// How often the use of time by this number of workers is measured: a measurement takes some microseconds for each.
 pub fn usage_interval(workers: usize) -> Duration {
@@ -155,7 +159,10 @@ impl Sizing {
             growth: Growth::default(),
             probe: Probe::default(),
             verdict: None,
-            crowded: None,
+            settled: Law::default(),
+            settled_workers: 0,
+            crowd: None,
+            crowd_pause: Pause::default(),
             peaks: Peaks::default(),
             unproven_peak: 0,
             room: Room::default(),
@@ -208,7 +215,7 @@ impl Sizing {
         let busy = demand.all.saturating_sub(demand.idle + demand.starting);
         let most = self.bounds.max.min(self.room.allows.unwrap_or(usize::MAX));
         let least = self.bounds.least().min(most);
-        let useful = self.law.useful(self.bounds.cores);
+        let for_each_core = self.law.for_each_core();
         let queue = match demand.has_queue() && demand.waiting > demand.starting {
             true => self.queue(demand.waiting, finished, now),
             false => Queue::Empty,
@@ -217,21 +224,20 @@ impl Sizing {
             // One sample may find a worker in a short moment in which it waits for something else, so some are
             // averaged.
             let occupied = (busy as f64 - sample.blocked).clamp(0.0, self.bounds.cores);
-            let weight = if useful.is_some() { WEIGHT_IF_KNOWN } else { WEIGHT_IF_UNKNOWN };
-            let first = if useful.is_some() { self.bounds.cores } else { occupied };
+            let weight = if for_each_core.is_some() { WEIGHT_IF_KNOWN } else { WEIGHT_IF_UNKNOWN };
+            let first = if for_each_core.is_some() { self.bounds.cores } else { occupied };
             let before = self.occupied.map_or(first, |(_, before)| before);
             self.occupied = Some((now, before + (occupied - before) * weight));
         }
         let is_blocked = self.occupied.is_some_and(|(_, occupied)| occupied < SATURATED * self.bounds.cores);
         Situation {
             all: demand.all,
-            busy,
             needed: busy + if demand.has_queue() { demand.waiting } else { 0 },
             useful: self.law.staffed(self.bounds.cores).map_or(least, |useful| useful.round() as usize).max(least),
             least,
             most,
             queue,
-            computes: !is_blocked && useful.is_some_and(|useful| useful < COMPUTES * self.bounds.cores),
+            computes: !is_blocked && for_each_core.is_some_and(|workers| workers < COMPUTES),
         }
     }
 
@@ -261,6 +267,8 @@ impl Sizing {
         let Situation { all, needed, useful, least, most, queue, computes, .. } = situation;
         let cores = self.bounds.cores.ceil() as usize;
         let occupied = self.occupied.map_or(1.0, |(_, occupied)| occupied / self.bounds.cores);
+        let is_free = self.crowd_pause.is_over(now) || !self.law.is_machine_busy();
+        let occupied = if is_free { occupied.max(self.law.occupied()) } else { 1.0 };
         let settled = all - sample.demand.starting.min(all);
         let ceiling = self.growth.ceiling(now);
         let justified = match occupied {
@@ -297,15 +305,14 @@ impl Sizing {
     /// Judges a growth, or tries one worker more or fewer. Returns the number of workers that there should be, if that
     /// is not the one of other reasons.
     fn try_number(&mut self, situation: Situation, now: Instant) -> Option<usize> {
-        let Situation { all, busy, useful, .. } = situation;
-        let most_computing = self.bounds.most_computing();
-        let crowd = most_computing.max((useful as f64 * HEADROOM).ceil() as usize);
-        if all > crowd && busy as f64 > self.bounds.cores && self.law.delayed_share() > MOSTLY_DELAYED {
+        let Situation { all, computes, .. } = situation;
+        if self.crowd(now).is_some() && computes {
             self.probe.abandon();
-            let since = *self.crowded.get_or_insert(now);
-            return (now.saturating_duration_since(since) >= CROWDED_TIME).then_some(crowd);
+            return Some(self.bounds.most_computing());
         }
-        self.crowded = None;
+        if !self.law.is_machine_busy() {
+            self.crowd_pause = Pause::default();
+        }
         if !self.window.is_loaded(now) {
             self.growth.on_lull();
             return self.probe.abandon().map(|most| most.min(all));
@@ -319,20 +326,39 @@ impl Sizing {
         if self.growth.is_under_way() {
             return self.probe.abandon().map(|most| most.min(all));
         }
-        let (number, verdict) = self.probe.step(all, self.window.rate(), self.candidates(situation), now);
+        let (number, verdict) = self.probe.step(all, self.window.rate(), self.candidates(situation, now), now);
         if let Some(verdict) = verdict {
             self.verdict = Some((now, verdict));
             self.peaks.record(verdict.keep, now);
             self.window.restart();
-            if verdict.keep < verdict.before.workers {
-                self.growth.fail(verdict.keep, now);
+            match verdict.keep < verdict.before.workers {
+                true if computes => self.growth.fail(verdict.keep, now),
+                true => self.crowd_pause.on_failure(now),
+                false => {}
             }
         }
         Some(number)
     }
 
+    /// Notices when there have been more workers than useful ones for a while, which wait for processors.
+    fn record_crowd(&mut self, all: usize, now: Instant) {
+        let waits = self.settled.is_machine_busy() || self.settled.delayed_share() > MOSTLY_DELAYED;
+        let useful = self.settled.staffed(self.bounds.cores).filter(|_| waits && self.window.is_loaded(now));
+        let is_crowded = |useful: &f64| all > self.bounds.most_computing() && all as f64 > useful * HEADROOM;
+        self.crowd = useful.filter(is_crowded).map(|useful| {
+            let enough = self.bounds.most_computing().max(useful.ceil() as usize);
+            (self.crowd.map_or(now, |(since, _)| since), enough)
+        });
+    }
+
+    /// The number of workers that is enough, if there have been more for a while.
+    fn crowd(&self, now: Instant) -> Option<usize> {
+        let lasting = self.crowd.filter(|(since, _)| now.saturating_duration_since(*since) >= CROWDED_TIME);
+        lasting.map(|(_, most)| most)
+    }
+
     /// Which numbers may be better than the one of now.
-    fn candidates(&self, situation: Situation) -> Candidates {
+    fn candidates(&self, situation: Situation, now: Instant) -> Candidates {
         let Situation { all, useful, least, most, queue, computes, .. } = situation;
         let cores = self.bounds.cores.ceil() as usize;
         let least = least.max(cores.min(most));
@@ -345,12 +371,12 @@ impl Sizing {
                 gain_of_fewer: 1.0,
             };
         }
-        // While the processors are busy anyway, requests wait with less work in the queue than in workers.
-        let undelayed = (self.law.undelayed() * UNDELAYED_RESERVE).ceil() as usize;
+        // While no processor is idle, the law knows the number.
+        let may_be_more = queue != Queue::Empty && !self.law.is_machine_busy();
         Candidates {
-            more: more(all + all.div_ceil(PROBED_SHARE), useful * PROBED_FOR_USEFUL).filter(|_| queue != Queue::Empty),
-            fewer: fewer(undelayed).filter(|_| self.law.is_machine_busy()),
-            gain_of_fewer: GAIN,
+            more: more(all + all.div_ceil(PROBED_SHARE), useful * PROBED_FOR_USEFUL).filter(|_| may_be_more),
+            fewer: self.crowd(now).and_then(fewer),
+            gain_of_fewer: NO_LOSS,
         }
     }
 
@@ -361,12 +387,17 @@ impl Sizing {
         }
         if let Some(usage) = sample.usage {
             self.law.record(usage);
+            self.settled.record(usage);
+        }
+        if self.settled_workers != demand.all {
+            (self.settled, self.settled_workers, self.crowd) = (Law::default(), demand.all, None);
         }
         let settled = demand.all - demand.starting.min(demand.all);
         let busy = settled.saturating_sub(demand.idle);
         let competes = busy as f64 > self.bounds.cores && self.law.is_machine_busy();
         let is_loaded = demand.waiting > 0 || competes || busy as f64 > MOSTLY_BUSY * settled as f64;
         self.window.record(settled, busy, finished, is_loaded, now);
+        self.record_crowd(demand.all, now);
         self.last_rate = self.window.rate().map(|rate| (now, rate)).or(self.last_rate);
         let is_recent = |at: Instant| now.saturating_duration_since(at) < 10 * QUEUED_INTERVAL;
         self.occupied = self.occupied.filter(|(at, _)| is_recent(*at));
@@ -392,7 +423,7 @@ impl Sizing {
 
     /// The reason for the number of workers, for an operator.
     pub fn reason(&self, all: usize, now: Instant) -> Reason {
-        let useful = self.law.useful(self.bounds.cores);
+        let useful = self.law.for_each_core().map(|workers| workers * self.bounds.cores);
         let useful = useful.map_or(0, |useful| (useful * HEADROOM).ceil() as usize).max(self.bounds.least());
         let peak = self.peaks.largest(now);
         let is_current = |verdict: &Verdict| [verdict.before.workers, verdict.tried.workers].contains(&all);

@@ -69,7 +69,10 @@ enum ProbeState {
 }
 
 /// More workers must finish more by this factor.
-pub const GAIN: f64 = 1.03;
+const GAIN: f64 = 1.03;
+/// Fewer workers that finish this share of the requests are as good: a smaller difference cannot be measured beside other
+/// programs.
+pub const NO_LOSS: f64 = 0.97;
 /// The same for a growth that may be large.
 const GAIN_OF_GROWTH: f64 = 1.05;
 /// This many times the workers are kept that a growth needed.
@@ -88,11 +91,13 @@ impl Default for Pause {
 }
 
 impl Pause {
-    fn is_over(&self, now: Instant) -> bool {
+    /// Whether it is over.
+    pub fn is_over(&self, now: Instant) -> bool {
         self.until.is_none_or(|until| until <= now)
     }
 
-    fn on_failure(&mut self, now: Instant) {
+    /// Begins, twice as long as the last one.
+    pub fn on_failure(&mut self, now: Instant) {
         self.until = Some(now + self.length);
         self.length = (self.length * 2).min(LONGEST_PAUSE);
     }
@@ -185,6 +190,11 @@ impl Probe {
             }
             ProbeState::Trying { before, to } => {
                 let Some(tried) = rate.filter(|_| workers == to) else { return (to, None) };
+                // Fewer workers that are as good need no second proof: they cost less.
+                let is_cheaper = to < before.workers && candidates.gain_of_fewer < 1.0;
+                if candidates.is_better(before, tried) && is_cheaper {
+                    return (to, Some(self.end(before, tried, to, now)));
+                }
                 if candidates.is_better(before, tried) {
                     self.state = ProbeState::Confirming { before, tried };
                     self.ends = Some(now + LONGEST_PROBE);

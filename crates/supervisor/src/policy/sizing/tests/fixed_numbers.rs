@@ -7,7 +7,7 @@
 use super::simulated::automatic;
 use howdah_simulator::policy::{Fixed, WaitUpTo};
 use howdah_simulator::run;
-use howdah_simulator::scenario::{Arrivals, Clients, Disturbance, DisturbanceKind, Page, Scenario};
+use howdah_simulator::scenario::{Arrivals, Clients, Costs, Disturbance, DisturbanceKind, Page, Scenario};
 use std::time::Duration;
 
 const SHARE: f64 = 0.95;
@@ -215,4 +215,57 @@ fn beside_a_noisy_neighbour() {
         })
     });
     expect_no_loss(cells);
+}
+
+/// A machine on which a wake-up and a change of the task are expensive: the router and the clients use most of it.
+fn slow_costs() -> Costs {
+    let Costs { client, request, answer, .. } = Costs::default();
+    Costs {
+        client: client * 4,
+        request: request * 4,
+        answer: answer * 4,
+        wake: us(12),
+        switch: us(30),
+        ..Costs::default()
+    }
+}
+
+#[test]
+fn the_router_and_other_programs_leave_a_part_of_the_processors_only() {
+    // Other programs compute for a third of the time, some tenths of a second each.
+    let neighbours = (0..20).map(|number| {
+        let (from, tasks) = (ms(500 * number + 80 * (number % 3)), 1 + number as usize % 2);
+        Disturbance { from, until: from + ms(100 + 60 * (number % 4)), kind: DisturbanceKind::Neighbour { tasks } }
+    });
+    let neighbours: Vec<_> = neighbours.collect();
+    for (name, pages, most) in [("half", &[HELLO, SLEEP_5][..], 40), ("sleep 5 ms", &[SLEEP_5][..], 80)] {
+        for (connections, disturbances) in [(100, Vec::new()), (100, neighbours.clone()), (500, neighbours.clone())] {
+            let is_shared = !disturbances.is_empty();
+            let (from, until) = (seconds(3), 2 * LENGTH);
+            let scenario = Scenario::new(until, vec![clients(connections, pages)]);
+            let scenario = Scenario { costs: slow_costs(), disturbances, ..scenario };
+            let outcome = automatic(&scenario);
+            let ours = outcome.ok_per_second(from, until);
+            let fixed = run(&scenario, &mut Fixed(64), &mut WaitUpTo(seconds(10)));
+            let theirs = fixed.ok_per_second(from, until);
+            let workers = outcome.most_workers_between(from, until);
+            let case = format!("{name}, {connections} connections, shared: {is_shared}");
+            assert!(workers <= most, "{case}: {workers} workers");
+            assert!(ours >= theirs, "{case}: {ours:.0} requests/s, {theirs:.0} with 64 workers");
+        }
+    }
+}
+
+#[test]
+fn workers_start_beside_programs_that_always_compute() {
+    for tasks in [2, 4] {
+        let kind = DisturbanceKind::Neighbour { tasks };
+        let disturbances = vec![Disturbance { from: Duration::ZERO, until: seconds(6), kind }];
+        let late = clients(100, &[SLEEP_50]).between(seconds(3), seconds(6));
+        let scenario = Scenario { disturbances, ..Scenario::new(seconds(6), vec![late]) };
+        let outcome = automatic(&scenario);
+        assert!(outcome.workers_at(ms(3500)) >= 90, "{}", outcome.workers_at(ms(3500)));
+        let least = (8..12).map(|half| outcome.workers_at(half * ms(500))).min().unwrap();
+        assert!(least >= 90, "{least} workers beside {tasks} tasks");
+    }
 }
