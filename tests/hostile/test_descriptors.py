@@ -105,6 +105,57 @@ def test_a_client_of_the_control_socket_cannot_attach_descriptors(application, r
     assert server.api("GET", "/config").status == 200
 
 
+HTTP_SERVER = """
+import array, os, socket, sys
+
+def attach(target, data, results):
+    try:
+        target.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [results.fileno()]))])
+        return "sent"
+    except PermissionError:
+        target.sendall(data)
+        return "refused"
+
+path = os.environ["HOWDAH_ADDRESS"].removeprefix("unix:")
+results = open(sys.argv[1], "a", buffering=1)
+if "LISTEN_FDS" in os.environ:
+    listener = socket.socket(fileno=3)
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(path)
+    results.write("queue " + attach(client, b"x", results) + "\\n")
+    client.close()
+else:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+while True:
+    connection, _ = listener.accept()
+    with connection:
+        words = connection.recv(1 << 16).split()
+        if len(words) < 2:
+            continue
+        result = attach(connection, b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok", results)
+        results.write(words[1].decode() + " " + result + "\\n")
+"""
+
+
+@pytest.mark.parametrize("address", ["unix", "listen_fds"])
+def test_a_process_of_an_http_application_cannot_attach_descriptors(folder, run, address):
+    results = folder.scratch / "results"
+    script = folder.write("server.py", HTTP_SERVER)
+    application = {
+        "type": "http",
+        "command": ["python3", str(script), str(results)],
+        "address": address,
+        "health_check": {"path": "/health"},
+    }
+    server = run({"applications": {"app": application}})
+    assert server.get("/page").text == "ok"
+    lines = wait_for(lambda: "/page" in (text := results.read_text()) and text.splitlines(), "the results")
+    expected = {"/health refused", "/page refused"} | ({"queue refused"} if address == "listen_fds" else set())
+    assert set(lines) == expected
+
+
 PRELOAD = """
 try { $c = FFI::cdef('
     struct vector { void *base; size_t length; };

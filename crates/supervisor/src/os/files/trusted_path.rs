@@ -5,10 +5,13 @@
 //! descriptor of it: a user who swaps the file while it is opened gains nothing. The operator is responsible for the
 //! folders above it.
 //!
+//! A hard link is refused in a folder that another user can write to: it may be a name of any file. The kernel prevents such
+//! links only with `fs.protected_hardlinks`.
+//!
 //! The kernel follows a link of procfs (`/dev/stderr` leads to `/proc/self/fd/2`), because its text need not be a path:
 //! that of a pipe is `pipe:[123]`. Only the kernel makes such links.
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstat, fstatfs, openat, readlinkat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat, readlinkat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,6 +22,8 @@ use std::path::{Path, PathBuf};
 
 /// The most links in a row, as the kernel has it.
 const MAX_LINKS: u32 = 40;
+/// The mode of a folder that its group or all users can write to.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Opens a file with these flags. A file that is created has this mode.
 ///
@@ -31,7 +36,7 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     for _ in 0..MAX_LINKS {
         match openat(&folder, &name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode) {
             Err(Errno::LOOP) => {}
-            opened => return Ok(File::from(opened?)),
+            opened => return with_one_name(&folder, opened?),
         }
         let link = openat(&folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&link)?;
@@ -53,6 +58,26 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     Err(Errno::LOOP.into())
 }
 
+/// Refuses a hard link that another user may have made.
+fn with_one_name(folder: &OwnedFd, file: OwnedFd) -> io::Result<File> {
+    let names = fstat(&file).map(|stat| if is_regular(&stat) { stat.st_nlink } else { 1 })?;
+    if names > 1 {
+        let folder = fstat(folder)?;
+        let ours = rustix::process::geteuid().as_raw();
+        let is_trusted = [0, ours].contains(&folder.st_uid) && folder.st_mode & WRITABLE_BY_OTHERS == 0;
+        if !is_trusted {
+            return Err(io::Error::other(format!(
+                "it has {names} names (hard links), and another user can write to its folder; remove it"
+            )));
+        }
+    }
+    Ok(File::from(file))
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
 fn folder_of(base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -68,7 +93,7 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::{lchown, symlink};
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const APPEND: OFlags = OFlags::WRONLY.union(OFlags::APPEND).union(OFlags::CREATE);
@@ -103,6 +128,25 @@ mod tests {
         append(&link).unwrap();
         drop(writer);
         assert_eq!(io::read_to_string(&mut reader).unwrap(), "xx");
+    }
+
+    #[test]
+    fn a_hard_link_that_another_user_may_have_made_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, victim) = (folder.path().join("log"), folder.path().join("victim"));
+        std::fs::write(&victim, "").unwrap();
+        std::fs::hard_link(&victim, &log).unwrap();
+        append(&log).unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(append(&log).unwrap_err().to_string().starts_with("it has 2 names (hard links)"));
+        if rustix::process::geteuid().is_root() {
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+            lchown(folder.path(), Some(12345), None).unwrap();
+            append(&log).unwrap_err();
+        }
+        assert_eq!(std::fs::read(&victim).unwrap(), b"x");
+        std::fs::remove_file(&victim).unwrap();
+        append(&log).unwrap();
     }
 
     #[test]

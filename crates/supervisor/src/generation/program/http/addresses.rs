@@ -7,6 +7,7 @@ use crate::os::files::socket_folder::SocketFolder;
 use crate::os::system_error::error_text;
 use crate::plan::program::ProgramPlan;
 use howdah_config::{AddressVariable, Endpoint, HttpAddress};
+use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
 use std::io;
@@ -59,6 +60,8 @@ pub fn choose(
         let socket = match kind {
             HttpAddress::ListenFds => {
                 let listener = UnixListener::bind(&path)?;
+                // The process could leave descriptors in its queue, which we close at the end.
+                refuse_descriptors(&listener);
                 folder.open_to_router(&path, user);
                 Some(OwnedFd::from(listener))
             }

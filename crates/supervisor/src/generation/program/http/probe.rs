@@ -3,13 +3,14 @@
 //! Of the answer, the supervisor reads the status, and throws the rest away. A failure is a phrase for the log.
 
 use howdah_config::{Endpoint, HealthCheck};
+use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixSocket};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -56,7 +57,9 @@ async fn probe(endpoint: &Endpoint, listening_user: Option<u32>, check: Option<&
     let refused = |error: io::Error| format!("it does not accept a connection at {endpoint}: {error}");
     match endpoint {
         Endpoint::Unix(path) => {
-            let socket = UnixStream::connect(path).await.map_err(refused)?;
+            let socket = UnixSocket::new_stream().map_err(refused)?;
+            refuse_descriptors(&socket);
+            let socket = socket.connect(path).await.map_err(refused)?;
             // The router requires the same.
             let user = socket.peer_cred().map_err(refused)?.uid();
             match listening_user.filter(|expected| *expected != user) {
