@@ -35,7 +35,7 @@ def pids(server: Howdah) -> list[int]:
 def is_gone(pid: int) -> bool:
     try:
         return "Z" in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
