@@ -1,21 +1,43 @@
-//! opcache's settings for an application whose files howdah watches (`"reload": "on-change"`).
+//! opcache's settings that follow from the way an application runs.
 //!
-//! PHP itself would read an edited file within two seconds, before howdah has compiled it: a syntax error would be
-//! live. Therefore opcache does not check files, unless the configuration sets `opcache.validate_timestamps`.
+//! - **Files that howdah watches** (`"reload": "on-change"`): PHP itself would read an edited file within two seconds,
+//!   before howdah has compiled it: a syntax error would be live. Therefore opcache does not check files, unless the
+//!   configuration sets `opcache.validate_timestamps`.
+//! - **Worker mode**: for PHP, a worker script is one request that lasts for hours. After `opcache_reset()`, or when its
+//!   memory is full, opcache waits `opcache.force_restart_timeout` seconds (180) for the end of all requests, and then
+//!   kills the processes that run one: all workers, with their requests. Therefore it waits forever, unless the
+//!   configuration sets this time.
 
-use howdah_config::{PhpOptions, Reload};
+use howdah_config::{PhpApplication, PhpOptions, Reload};
 
 const VALIDATE: &str = "opcache.validate_timestamps";
 /// A file that was written just now would be read at each request, and not kept.
 const PROTECTION: &str = "opcache.file_update_protection";
+const FORCE_RESTART: &str = "opcache.force_restart_timeout";
 
-/// The settings of PHP with those for this way of reloading.
-pub fn for_reload(mut options: PhpOptions, reload: Reload) -> PhpOptions {
-    if reload == Reload::OnChange && !options.admin.contains_key(VALIDATE) && !options.user.contains_key(VALIDATE) {
+/// The settings of PHP, which the configuration sets, with those that this application needs.
+pub fn for_application(options: PhpOptions, application: &PhpApplication) -> PhpOptions {
+    let options = for_reload(options, application.reload);
+    if application.worker.is_some() { for_worker_mode(options) } else { options }
+}
+
+fn is_set(options: &PhpOptions, name: &str) -> bool {
+    options.admin.contains_key(name) || options.user.contains_key(name)
+}
+
+fn for_reload(mut options: PhpOptions, reload: Reload) -> PhpOptions {
+    if reload == Reload::OnChange && !is_set(&options, VALIDATE) {
         options.admin.insert(VALIDATE.to_owned(), "0".to_owned());
-        if !options.user.contains_key(PROTECTION) {
-            options.admin.entry(PROTECTION.to_owned()).or_insert_with(|| "0".to_owned());
+        if !is_set(&options, PROTECTION) {
+            options.admin.insert(PROTECTION.to_owned(), "0".to_owned());
         }
+    }
+    options
+}
+
+fn for_worker_mode(mut options: PhpOptions) -> PhpOptions {
+    if !is_set(&options, FORCE_RESTART) {
+        options.admin.insert(FORCE_RESTART.to_owned(), "0".to_owned());
     }
     options
 }
@@ -40,5 +62,15 @@ mod tests {
             let found: Vec<_> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             assert_eq!(found, expected, "{admin:?}");
         }
+    }
+
+    #[test]
+    fn opcache_kills_no_worker_that_runs_a_worker_script() {
+        let set = |admin: &[(&str, &str)]| PhpOptions {
+            admin: admin.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            ..PhpOptions::default()
+        };
+        assert_eq!(for_worker_mode(set(&[])).admin, set(&[(FORCE_RESTART, "0")]).admin);
+        assert_eq!(for_worker_mode(set(&[(FORCE_RESTART, "60")])).admin, set(&[(FORCE_RESTART, "60")]).admin);
     }
 }

@@ -122,7 +122,7 @@ pub fn plan(
         account,
         confined,
         outputs,
-        options: opcache::for_reload(resolution.settings(&application.options), application.reload),
+        options: opcache::for_application(resolution.settings(&application.options), application),
         needs: readable::needs(application, defaults.has_configuration.then_some(name)),
         written: Vec::new(),
         worker_script: application.worker.as_ref().and_then(|_| worker_script(&resolution.paths)),
