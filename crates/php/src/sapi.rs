@@ -77,7 +77,7 @@ unsafe extern "C" {
     pub fn howdah_php_run_worker_script(boot: *const SapiRequest);
     pub fn howdah_sampler_start(setup: *const SamplerSetup) -> c_int;
     fn howdah_sampler_has_ended_a_request() -> c_int;
-    pub fn howdah_php_shutdown();
+    fn howdah_php_shutdown();
     fn howdah_php_version() -> *const c_char;
     fn howdah_php_extension_dir() -> *const c_char;
     fn howdah_php_ini_dir() -> *const c_char;
@@ -117,4 +117,10 @@ pub fn built_in_folders() -> [PathBuf; 2] {
 pub fn has_ended_a_request() -> bool {
     // SAFETY: only reads a variable of this thread.
     unsafe { howdah_sampler_has_ended_a_request() != 0 }
+}
+
+/// Ends PHP in this process, which does not use it any more.
+pub fn shutdown() {
+    // SAFETY: the last use of PHP in this process.
+    unsafe { howdah_php_shutdown() };
 }

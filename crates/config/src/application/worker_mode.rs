@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::read::node::{Object, Options};
 
-pub(crate) const OPTIONS: Options = Options { known: &["script"], unsupported: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["script", "preboot"], unsupported: &[] };
 
 /// The options that choose a script for a request. In worker mode the worker script handles every request.
 const SCRIPT_OPTIONS: [&str; 4] = ["targets", "script", "index", "front_controller"];
@@ -13,6 +13,8 @@ const SCRIPT_OPTIONS: [&str; 4] = ["targets", "script", "index", "front_controll
 pub struct WorkerMode {
     /// The script that each worker runs: relative to the root, without `..`.
     pub script: String,
+    /// The script boots once in each generation, before its workers are forked.
+    pub preboot: bool,
 }
 
 // === impl WorkerMode ===
@@ -24,8 +26,10 @@ impl WorkerMode {
         if let Some(other) = SCRIPT_OPTIONS.iter().find_map(|name| application.get(name)) {
             return Err(other.error("the script of \"worker\" handles every request; remove one of them"));
         }
-        let script = node.object(&OPTIONS)?.require("script", "the worker script, relative to the root")?;
-        Ok(Some(Self { script: script.path_below("the root")? }))
+        let worker = node.object(&OPTIONS)?;
+        let script = worker.require("script", "the worker script, relative to the root")?;
+        let preboot = worker.read("preboot", |node| node.boolean())?.unwrap_or(false);
+        Ok(Some(Self { script: script.path_below("the root")?, preboot }))
     }
 }
 
@@ -46,7 +50,9 @@ mod tests {
     #[test]
     fn the_worker_script_handles_every_request() {
         let application = parse(r#""worker": {"script": "/bin/worker.php"}"#).expect("application");
-        assert_eq!(application.worker, Some(WorkerMode { script: "bin/worker.php".to_owned() }));
+        assert_eq!(application.worker, Some(WorkerMode { script: "bin/worker.php".to_owned(), preboot: false }));
+        let application = parse(r#""worker": {"script": "worker.php", "preboot": true}"#).expect("application");
+        assert_eq!(application.worker, Some(WorkerMode { script: "worker.php".to_owned(), preboot: true }));
         let target = application.target(None).expect("target");
         assert_eq!((target.script.as_deref(), target.front_controller.as_deref()), (Some("bin/worker.php"), None));
         assert_eq!(parse(r#""script": "index.php""#).expect("application").worker, None);
@@ -56,7 +62,11 @@ mod tests {
     fn an_invalid_worker_mode_is_rejected() {
         let cases = [
             (r#""worker": {}"#, "worker: \"script\" is missing; add the worker script, relative to the root"),
-            (r#""worker": true"#, "worker: expected an object, found true; its option is \"script\""),
+            (r#""worker": true"#, "worker: expected an object, found true; its options are \"script\" and \"preboot\""),
+            (
+                r#""worker": {"script": "w.php", "preboot": 1}"#,
+                "worker/preboot: expected true or false, found the number 1",
+            ),
             (
                 r#""worker": {"script": "../a.php"}"#,
                 "worker/script: \"../a.php\" must be a file below the root, without \"..\"",

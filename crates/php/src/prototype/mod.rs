@@ -3,7 +3,7 @@
 //! - `boot`: from the boot message to a PHP that runs; `confine` and `rootfs` (with `problem`) enter namespaces and another
 //!   root directory, `readable` checks the application's files, `ini` writes PHP's settings,
 //!   `unknown_settings` warns about names that PHP does not know
-//! - `serve`: the loop
+//! - `serve`: the loop; `preboot`: the boot of a worker script in the prototype, and then the loop
 //! - `report`: messages to the supervisor
 //!
 //! A failure before PHP is up is reported as [`FromPrototype::Failed`], with a reason for the operator.
@@ -12,6 +12,7 @@ mod boot;
 mod confine;
 mod ini;
 mod lock_folder;
+mod preboot;
 mod problem;
 mod readable;
 mod report;
@@ -20,7 +21,7 @@ mod serve;
 mod unknown_settings;
 
 use crate::worker::requests::WorkerLimits;
-use crate::{log, sapi};
+use crate::{log, sapi, worker};
 use boot::boot_php;
 use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
@@ -28,7 +29,7 @@ use howdah_protocol::messages::prototype::{FromPrototype, PrototypeBoot};
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use report::send;
-use serve::Prototype;
+use serve::{Prototype, Served};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
@@ -52,7 +53,6 @@ pub fn run() -> Result<ExitCode, String> {
     match booted {
         Ok((boot, loaded)) => {
             let booted = FromPrototype::Booted { php_version: sapi::php_version(), opcache: loaded.opcache };
-            send(&control, &booted);
             log::begin(&boot.application, boot.log_format);
             let admin = boot.admin_values.keys().map(|name| ("admin", name));
             let user = boot.user_values.keys().map(|name| ("user", name));
@@ -60,9 +60,18 @@ pub fn run() -> Result<ExitCode, String> {
                 log::warn(&warning);
             }
             let PrototypeBoot { application, requests_per_worker: requests, memory_per_worker: memory, .. } = boot;
-            let limits = WorkerLimits { application, requests, memory };
-            Prototype::new(control, loaded, limits, boot.worker_script).serve()?;
-            Ok(ExitCode::SUCCESS)
+            let prototype = Prototype::new(control, loaded, WorkerLimits { application, requests, memory });
+            match &boot.worker_script {
+                Some(script) if script.preboot => Ok(preboot::run(prototype, script, booted)),
+                script => {
+                    prototype.report(&booted);
+                    match prototype.serve()? {
+                        Served::Forked(worker) => worker::run(worker, script.as_ref()),
+                        Served::Stopped => sapi::shutdown(),
+                    }
+                    Ok(ExitCode::SUCCESS)
+                }
+            }
         }
         Err(reason) => {
             send(&control, &FromPrototype::Failed { reason });

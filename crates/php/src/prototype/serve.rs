@@ -8,19 +8,18 @@
 
 use super::boot::{Loaded, SupervisorProcess, c_string};
 use super::report::send;
-use crate::worker::requests::{Children, Requests, WorkerLimits};
+use crate::worker::forked::Worker;
+use crate::worker::requests::WorkerLimits;
 use crate::worker::sampler::{self, Sampling};
-use crate::worker::serve::serve;
 use crate::worker::stderr::Stderr;
-use crate::worker::{callbacks, script};
 use crate::{log, sapi};
 use howdah_channel::{WorkerChannel, WorkerId};
 use howdah_protocol::messages::process_end::ProcessEnd;
-use howdah_protocol::messages::prototype::{FromPrototype, ToPrototype, WorkerScript};
+use howdah_protocol::messages::prototype::{FromPrototype, ToPrototype};
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{ForkResult, Pid, fork, getpid};
 use rustix::process::WaitOptions;
@@ -35,8 +34,6 @@ pub struct Prototype {
     control: ControlSocket,
     channel: WorkerChannel,
     limits: WorkerLimits,
-    /// In worker mode, the script of the workers.
-    script: Option<WorkerScript>,
     sampling: Sampling,
     supervisor: SupervisorProcess,
     stderr: Stderr,
@@ -45,29 +42,50 @@ pub struct Prototype {
     last_warning: Option<Instant>,
 }
 
+/// The end of [`Prototype::serve`].
+pub enum Served {
+    /// The supervisor has closed the control socket, and no worker is left.
+    Stopped,
+    /// This process was forked: it is a worker.
+    Forked(Worker),
+}
+
 /// The shortest time between two such warnings.
 const WARNING_PAUSE: Duration = Duration::from_secs(1);
 
 // === impl Prototype ===
 
 impl Prototype {
-    pub fn new(
-        control: ControlSocket,
-        loaded: Loaded,
-        limits: WorkerLimits,
-        script: Option<WorkerScript>,
-    ) -> Prototype {
+    pub fn new(control: ControlSocket, loaded: Loaded, limits: WorkerLimits) -> Prototype {
         let Loaded { channel, sampling, supervisor, stderr, .. } = loaded;
         let (pid, workers) = (getpid(), HashMap::new());
         // `control` is the only descriptor of the socket, so that a worker that drops it has none.
-        Prototype { pid, control, channel, limits, script, sampling, supervisor, stderr, workers, last_warning: None }
+        Prototype { pid, control, channel, limits, sampling, supervisor, stderr, workers, last_warning: None }
     }
 
-    /// Forks and reaps workers until the supervisor closes the control socket.
+    /// Sends a message to the supervisor.
+    pub fn report(&self, message: &FromPrototype) {
+        send(&self.control, message);
+    }
+
+    /// Where its standard error goes.
+    pub fn stderr(&self) -> &Stderr {
+        &self.stderr
+    }
+
+    /// The name of its application.
+    pub fn application(&self) -> &str {
+        &self.limits.application
+    }
+
+    /// Forks and reaps workers until the supervisor closes the control socket. Returns in each worker, too.
     ///
     /// # Errors
     /// When the supervisor is dead, or cannot be waited for.
-    pub fn serve(mut self) -> Result<(), String> {
+    pub fn serve(mut self) -> Result<Served, String> {
+        let by_default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        // SAFETY: the default action is no function that could be unsound.
+        let action_of_workers = unsafe { sigaction(Signal::SIGCHLD, &by_default) }.unwrap_or(by_default);
         let watched = SigSet::from(Signal::SIGCHLD);
         watched.thread_block().map_err(|error| format!("cannot block SIGCHLD: {error}"))?;
         let children = SignalFd::with_flags(&watched, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
@@ -96,7 +114,7 @@ impl Prototype {
                     Ok(Some((ToPrototype::StartWorker(worker), _))) => {
                         if self.start(worker) {
                             drop(children);
-                            self.become_worker(worker, &watched);
+                            return Ok(Served::Forked(self.become_worker(worker, &watched, &action_of_workers)));
                         }
                     }
                     Ok(Some((ToPrototype::Ping, _))) => send(&self.control, &FromPrototype::Pong),
@@ -107,9 +125,7 @@ impl Prototype {
                 }
             }
         }
-        // SAFETY: the last use of PHP in this process.
-        unsafe { sapi::howdah_php_shutdown() };
-        Ok(())
+        Ok(Served::Stopped)
     }
 
     /// Forks; `true` in the child.
@@ -134,32 +150,30 @@ impl Prototype {
         }
     }
 
-    fn become_worker(self, worker: WorkerId, blocked: &SigSet) -> ! {
+    fn become_worker(self, worker: WorkerId, blocked: &SigSet, action: &SigAction) -> Worker {
+        let Prototype { control, channel, limits, sampling, supervisor, stderr, .. } = self;
         // PHP code must not be able to send messages in the prototype's name.
-        drop(self.control);
+        drop(control);
+        // All else lives as long as this process: signal handlers and the sampler use its descriptors.
+        let channel = Box::leak(Box::new(channel));
+        let supervisor = Box::leak(Box::new(supervisor));
+        let sampling = Box::leak(Box::new(sampling));
+        let stderr = Box::leak(Box::new(stderr));
+        // SAFETY: the action that PHP code of this process has set, or the default one.
+        let _ = unsafe { sigaction(Signal::SIGCHLD, action) };
         let _ = blocked.thread_unblock();
-        // SAFETY: the default action is no function that could be unsound.
-        let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
-        let title = c_string(&format!("howdah: \"{}\" worker", self.limits.application));
+        let title = c_string(&format!("howdah: \"{}\" worker", limits.application));
         // SAFETY: the title is a C string; PHP was started before the fork.
         unsafe {
             sapi::howdah_set_title(title.as_ptr());
-            let SupervisorProcess { pidfd, pid } = &self.supervisor;
+            let SupervisorProcess { pidfd, pid } = supervisor;
             sapi::howdah_die_with_prototype(self.pid.as_raw(), pidfd.as_raw_fd(), *pid);
             sapi::howdah_php_after_fork();
         }
-        let end = Box::leak(Box::new(self.channel.worker(worker)));
-        let application = Box::leak(c_string(&self.limits.application).into_boxed_c_str());
-        sampler::start(application, end, Box::leak(Box::new(self.sampling)));
-        let stderr = Box::leak(Box::new(self.stderr));
-        let code = match &self.script {
-            Some(script) => script::run(script, end, self.limits, stderr),
-            None => {
-                serve(Requests::begin(end, self.limits, stderr, Children::Reap));
-                0
-            }
-        };
-        callbacks::exit(code)
+        let end = Box::leak(Box::new(channel.worker(worker)));
+        let application = Box::leak(c_string(&limits.application).into_boxed_c_str());
+        sampler::start(application, end, sampling);
+        Worker { end, limits, stderr }
     }
 
     fn reap(&mut self) {

@@ -1,14 +1,15 @@
 //! The worker script of an application in worker mode: PHP runs it once, and it asks for one request after another.
 //!
-//! The worker is ready when the script asks for its first request. Until then its standard error goes to the
-//! supervisor, for the answer about the start. A script that ends without a request is an error: [`EXIT_BOOT_FAILED`].
+//! A worker is ready when the script asks for its first request. Until then its standard error goes to the supervisor, for
+//! the answer about the start. A script that ends without a request is an error: [`EXIT_BOOT_FAILED`].
+//!
+//! With `preboot` the prototype runs the script, and forks its workers when the script asks for its first request.
 
 #![allow(unsafe_code)] // runs PHP, and is called by it
 
-use super::requests::{Children, Requests, WorkerLimits};
-use super::stderr::Stderr;
+use super::forked::Worker;
+use super::requests::{Children, Requests};
 use crate::{log, sapi};
-use howdah_channel::WorkerEnd;
 use howdah_protocol::messages::process_end::EXIT_BOOT_FAILED;
 use howdah_protocol::messages::prototype::WorkerScript;
 use std::cell::RefCell;
@@ -17,61 +18,100 @@ use std::ptr::null;
 
 /// The state that PHP's calls need.
 struct Running {
-    end: &'static WorkerEnd,
-    limits: WorkerLimits,
-    stderr: &'static Stderr,
-    /// `None` until the script asks for its first request.
-    requests: Option<Requests>,
+    boot: BootState,
     /// The current request. PHP has a pointer to it.
     request: Box<Option<sapi::SapiRequest>>,
     /// No other request follows.
     is_over: bool,
 }
 
+enum BootState {
+    /// The script boots. The function is called when it asks for its first request.
+    Boots(Box<dyn FnOnce() -> Requests>),
+    /// The function runs.
+    IsReady,
+    Serves(Box<Requests>),
+}
+
 thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Runs the script until it ends. Returns the exit code of the worker.
-pub fn run(script: &WorkerScript, end: &'static WorkerEnd, limits: WorkerLimits, stderr: &'static Stderr) -> c_int {
-    stderr.to_supervisor();
-    let running = Running { end, limits, stderr, requests: None, request: Box::new(None), is_over: false };
-    RUNNING.set(Some(running));
+/// Runs the script of this worker until it ends. Returns the exit code of the worker.
+pub fn boot_and_serve(script: &WorkerScript, worker: Worker) -> c_int {
+    let end = worker.end;
+    worker.stderr.to_supervisor();
+    let is_ready = run(script, move || {
+        worker.stderr.to_log();
+        worker.requests(Children::Keep)
+    });
+    if is_ready || end.must_stop() {
+        return 0;
+    }
+    log::warn(&ended_without_a_request(script));
+    EXIT_BOOT_FAILED
+}
+
+/// The error about a script that has not asked for a request.
+pub fn ended_without_a_request(script: &WorkerScript) -> String {
+    format!(
+        "the worker script {} ended before it asked for a request; it must call howdah\\handle_request() in a loop",
+        script.filename.display()
+    )
+}
+
+/// Runs the script until it ends. `on_ready` is called when it asks for its first request; it may fork this process, and then
+/// returns in the workers only. Returns whether the script has asked for a request.
+pub fn run(script: &WorkerScript, on_ready: impl FnOnce() -> Requests + 'static) -> bool {
+    RUNNING.set(Some(Running { boot: BootState::Boots(Box::new(on_ready)), request: Box::new(None), is_over: false }));
     let boot = Boot::new(script);
     // SAFETY: PHP was started in the prototype; all pointers point into `boot`, which outlives the call.
     unsafe { sapi::howdah_php_run_worker_script(&boot.request()) };
-    let is_booted = RUNNING.with_borrow(|running| running.as_ref().is_some_and(|running| running.requests.is_some()));
-    if is_booted || end.must_stop() {
-        return 0;
+    RUNNING.with_borrow(|running| running.as_ref().is_some_and(|running| !matches!(running.boot, BootState::Boots(_))))
+}
+
+/// The script asks for a request: if it is the first time, it has booted.
+fn end_boot() {
+    let on_ready = RUNNING.with_borrow_mut(|running| {
+        let boot = &mut running.as_mut()?.boot;
+        match std::mem::replace(boot, BootState::IsReady) {
+            BootState::Boots(on_ready) => Some(on_ready),
+            other => {
+                *boot = other;
+                None
+            }
+        }
+    });
+    // Outside of the borrow: it may take long, and fork.
+    if let Some(on_ready) = on_ready {
+        let requests = on_ready();
+        RUNNING.with_borrow_mut(|running| {
+            if let Some(running) = running {
+                running.boot = BootState::Serves(Box::new(requests));
+            }
+        });
     }
-    log::warn(&format!(
-        "the worker script {} ended before it asked for a request; it must call howdah\\handle_request() in a loop",
-        script.filename.display()
-    ));
-    EXIT_BOOT_FAILED
 }
 
 /// Waits for the next request. Null: the script must end.
 #[unsafe(no_mangle)]
 extern "C" fn howdah_next_request() -> *const sapi::SapiRequest {
+    end_boot();
     RUNNING.with_borrow_mut(|running| {
-        let Some(running) = running.as_mut().filter(|running| !running.is_over) else { return null() };
-        let requests = running.requests.get_or_insert_with(|| {
-            running.stderr.to_log();
-            Requests::begin(running.end, running.limits.clone(), running.stderr, Children::Keep)
-        });
-        *running.request = requests.next();
-        running.is_over = running.request.is_none();
-        running.request.as_ref().as_ref().map_or(null(), |request| request)
+        let Some(Running { boot: BootState::Serves(requests), request, is_over: is_over @ false }) = running else {
+            return null();
+        };
+        **request = requests.next();
+        *is_over = request.is_none();
+        (**request).as_ref().map_or(null(), |request| request)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn howdah_request_done() {
     RUNNING.with_borrow_mut(|running| {
-        let Some(running) = running else { return };
-        if let Some(requests) = &mut running.requests {
-            running.is_over |= !requests.finish();
+        if let Some(Running { boot: BootState::Serves(requests), is_over, .. }) = running {
+            *is_over |= !requests.finish();
         }
     });
 }

@@ -81,6 +81,8 @@ pub struct WorkerScript {
     pub name: String,
     /// SCRIPT_FILENAME.
     pub filename: PathBuf,
+    /// Whether the prototype boots it, and forks workers that have booted.
+    pub preboot: bool,
 }
 
 /// Which requests are slow, and how they are sampled.

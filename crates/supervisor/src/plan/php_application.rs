@@ -13,7 +13,7 @@ use crate::plan::resolution;
 use crate::plan::slow_log;
 use crate::policy::pool::PoolPolicy;
 use howdah_channel::MAX_WORKERS;
-use howdah_config::{Limits, PhpApplication, PhpOptions, Scheme, WarmUp};
+use howdah_config::{Limits, PhpApplication, PhpOptions, Scheme, WarmUp, WorkerMode};
 use howdah_protocol::messages::generation_paths::{GenerationPaths, PinnedLink};
 use howdah_protocol::messages::prototype::{RequiredPath, WorkerScript};
 use howdah_protocol::messages::warm_up::WarmUpRequest;
@@ -125,7 +125,7 @@ pub fn plan(
         options: opcache::for_application(resolution.settings(&application.options), application),
         needs: readable::needs(application, defaults.has_configuration.then_some(name)),
         written: Vec::new(),
-        worker_script: application.worker.as_ref().and_then(|_| worker_script(&resolution.paths)),
+        worker_script: application.worker.as_ref().and_then(|mode| worker_script(mode, &resolution.paths)),
         environment: Environment { variables: settings.environment.clone(), inherits: settings.inherit_environment },
         working_directory: resolution.working_directory,
         release: Release {
@@ -140,10 +140,15 @@ pub fn plan(
 }
 
 /// The script of an application in worker mode: the script of its only target.
-fn worker_script(paths: &GenerationPaths) -> Option<WorkerScript> {
+fn worker_script(mode: &WorkerMode, paths: &GenerationPaths) -> Option<WorkerScript> {
     let target = paths.target(None)?;
     let script = target.script.as_ref()?;
-    Some(WorkerScript { root: target.root.clone(), name: script.name.clone(), filename: script.filename.clone() })
+    Some(WorkerScript {
+        root: target.root.clone(),
+        name: script.name.clone(),
+        filename: script.filename.clone(),
+        preboot: mode.preboot,
+    })
 }
 
 fn request(warm_up: &WarmUp) -> WarmUpRequest {

@@ -115,6 +115,9 @@ fn application(
         Some(worker) => json!({ "type": kind, "root": utf8(&worker.root)?, "worker": { "script": worker.script } }),
         None => json!({ "type": kind, "root": utf8(root)?, "index": "index.php" }),
     };
+    if options.preboot {
+        application["worker"]["preboot"] = true.into();
+    }
     if let Some(script) = front_controller.filter(|_| worker.is_none()) {
         application["front_controller"] = script.into();
     }

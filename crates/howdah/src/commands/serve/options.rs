@@ -27,6 +27,9 @@ pub struct ServeOptions {
     /// Worker mode: the script, below the public folder or DIR, that boots once and then handles all requests.
     #[arg(long, value_name = "FILE", conflicts_with = "front_controller")]
     pub worker: Option<String>,
+    /// Boot the worker script once for all workers, which are then forked.
+    #[arg(long, requires = "worker")]
+    pub preboot: bool,
     /// A php.ini that replaces the distribution's.
     #[arg(long, value_name = "FILE")]
     pub php_ini: Option<PathBuf>,

@@ -397,7 +397,11 @@ impl Prototype {
             }
             Some(BootStep::Fail) => {
                 let seconds = boot_timeout::timeout().as_secs();
-                self.failure = Some(format!("it took more than {seconds} s; does its opcache.preload hang?"));
+                let suspect = match &plan.worker_script {
+                    Some(script) if script.preboot => "its worker script hang before it asks for a request",
+                    _ => "its opcache.preload hang",
+                };
+                self.failure = Some(format!("it took more than {seconds} s; does {suspect}?"));
                 process.kill_group();
             }
             None => {}
