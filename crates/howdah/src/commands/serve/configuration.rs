@@ -190,6 +190,7 @@ mod tests {
             processes: Some(Processes::Fixed(3)),
             front_controller: None,
             worker: None,
+            preboot: false,
             php_ini: None,
             ini: vec![("memory_limit".to_owned(), "1G".to_owned())],
             env: vec![("APP_ENV".to_owned(), "prod".to_owned())],
@@ -242,11 +243,12 @@ mod tests {
         std::fs::create_dir(folder.path().join("public")).unwrap();
         std::fs::write(folder.path().join("public/index.php"), "").unwrap();
         std::fs::write(folder.path().join("worker.php"), "").unwrap();
-        let options = ServeOptions { worker: Some("worker.php".to_owned()), ..options(folder.path()) };
+        let options = ServeOptions { worker: Some("worker.php".to_owned()), preboot: true, ..options(folder.path()) };
         let served = plan(&options).unwrap();
         let configuration = Configuration::parse(&served.configuration.to_string()).unwrap();
         let application = configuration.applications[NAME].as_php().unwrap();
-        assert_eq!(application.worker.as_ref().unwrap().script, "worker.php");
+        let worker = application.worker.as_ref().unwrap();
+        assert_eq!((worker.script.as_str(), worker.preboot), ("worker.php", true));
         assert_eq!(application.target(None).unwrap().root, folder.path());
         assert_eq!(served.configuration["routes"][1]["action"]["index"], json!(["index.html"]));
         assert!(served.description.ends_with(", worker script worker.php"), "{}", served.description);
