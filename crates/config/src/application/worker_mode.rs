@@ -51,10 +51,10 @@ mod tests {
     fn the_worker_script_handles_every_request() {
         let application = parse(r#""worker": {"script": "/bin/worker.php"}"#).expect("application");
         assert_eq!(application.worker, Some(WorkerMode { script: "bin/worker.php".to_owned(), preboot: false }));
-        let application = parse(r#""worker": {"script": "worker.php", "preboot": true}"#).expect("application");
-        assert_eq!(application.worker, Some(WorkerMode { script: "worker.php".to_owned(), preboot: true }));
         let target = application.target(None).expect("target");
         assert_eq!((target.script.as_deref(), target.front_controller.as_deref()), (Some("bin/worker.php"), None));
+        let application = parse(r#""worker": {"script": "worker.php", "preboot": true}"#).expect("application");
+        assert_eq!(application.worker, Some(WorkerMode { script: "worker.php".to_owned(), preboot: true }));
         assert_eq!(parse(r#""script": "index.php""#).expect("application").worker, None);
     }
 
@@ -62,7 +62,7 @@ mod tests {
     fn an_invalid_worker_mode_is_rejected() {
         let cases = [
             (r#""worker": {}"#, "worker: \"script\" is missing; add the worker script, relative to the root"),
-            (r#""worker": true"#, "worker: expected an object, found true; its options are \"script\" and \"preboot\""),
+            (r#""worker": true"#, "worker: expected an object, found true; its options are \"script\", \"preboot\""),
             (
                 r#""worker": {"script": "w.php", "preboot": 1}"#,
                 "worker/preboot: expected true or false, found the number 1",
