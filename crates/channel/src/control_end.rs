@@ -158,6 +158,12 @@ impl ControlEnd {
         living.for_each(|worker| doorbell::ring(self.view.sampler_bell(worker.index)));
     }
 
+    /// Orders all workers, future ones too, to record their memory after each request. Each recording has another number; 0
+    /// ends it.
+    pub fn record_memory(&self, number: u32) {
+        self.view.memory_recording().store(number, Ordering::Relaxed);
+    }
+
     fn ring_all(&self) {
         for index in 0..MAX_WORKERS {
             doorbell::ring(self.view.doorbell(index));
@@ -190,5 +196,9 @@ mod tests {
         control.sample(u32::MAX, [me].into_iter());
         assert_eq!(words.rate.load(Ordering::SeqCst), MAX_RATE);
         assert_eq!(words.bell.load(Ordering::SeqCst), rung.wrapping_add(2));
+
+        assert_eq!(worker.memory_recording(), 0);
+        control.record_memory(7);
+        assert_eq!((worker.memory_recording(), words.rate.load(Ordering::SeqCst)), (7, MAX_RATE));
     }
 }

@@ -111,6 +111,11 @@ impl View {
         self.memory.u32(self.layout.profile_rate())
     }
 
+    /// The number of the recording of the workers' memory; 0 without one.
+    pub fn memory_recording(&self) -> &AtomicU32 {
+        self.memory.u32(self.layout.memory_recording())
+    }
+
     /// Wakes a sleeping worker; `false` if no worker sleeps.
     pub fn wake_a_worker(&self) -> bool {
         let sleeper = self.idle().wake_one().filter(|index| *index < MAX_WORKERS);

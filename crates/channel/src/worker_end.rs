@@ -165,6 +165,12 @@ impl WorkerEnd {
         SamplerWords { bell: view.sampler_bell(index), rate: view.profile_rate(), end: view.end_word(index) }
     }
 
+    /// The number of the recording of memory to which each worker adds a record after each request; 0 without one. Any
+    /// worker of the application can write this word.
+    pub fn memory_recording(&self) -> u32 {
+        self.channel.view.memory_recording().load(Ordering::Relaxed)
+    }
+
     /// Whether this worker was ordered to finish its request and exit.
     pub fn must_stop(&self) -> bool {
         let view = &*self.channel.view;

@@ -4,8 +4,8 @@
 //! error and exit code 1.
 
 use crate::commands::{
-    CertificateCommand, ConfigCommand, ProfileOptions, RestartOptions, RunOptions, ServeOptions, SlowOptions,
-    StatusOptions, TopOptions,
+    CertificateCommand, ConfigCommand, LeaksOptions, ProfileOptions, RestartOptions, RunOptions, ServeOptions,
+    SlowOptions, StatusOptions, TopOptions,
 };
 use crate::php_versions;
 use crate::terminal::output;
@@ -42,6 +42,8 @@ enum Command {
     Slow(SlowOptions),
     /// Sample PHP's stacks, and write a flame graph and a speedscope file.
     Profile(ProfileOptions),
+    /// Find the routes of an application in worker mode that keep memory with each request.
+    Leaks(LeaksOptions),
     /// Restart an application without losing a request.
     Restart(RestartOptions),
     /// Upload, delete and list certificates.
@@ -72,6 +74,7 @@ pub fn main() -> ExitCode {
         Some(Command::Top(options)) => options.run(),
         Some(Command::Slow(options)) => options.run(),
         Some(Command::Profile(options)) => options.run(),
+        Some(Command::Leaks(options)) => options.run(),
         Some(Command::Restart(options)) => options.run(),
         Some(Command::Certificate(command)) => command.run(),
         None => Err("no command was given; see `howdah --help`".to_owned()),

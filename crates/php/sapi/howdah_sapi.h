@@ -92,6 +92,7 @@ void howdah_head_end(void);
 void howdah_finish(void); /* the response is complete */
 const struct howdah_request *howdah_next_request(void); /* waits; NULL: the worker script must end */
 void howdah_request_done(void); /* PHP is ready for the next request */
+uint32_t howdah_memory_recording(void); /* its number; 0: the memory of a worker script is not recorded now */
 void howdah_log(const char *message, int syslog_level, const char *method, const char *uri);
 
 /* process.c, for the SAPI */

@@ -150,6 +150,11 @@ impl Layout {
         4
     }
 
+    /// The number of the recording of the workers' memory.
+    pub const fn memory_recording(&self) -> usize {
+        16
+    }
+
     pub const fn idle_bits(&self) -> usize {
         LINE
     }

@@ -6,6 +6,7 @@
 
 mod certificate;
 mod config;
+mod leaks;
 mod profile;
 mod restart;
 mod run;
@@ -17,6 +18,7 @@ mod top;
 
 pub use certificate::CertificateCommand;
 pub use config::ConfigCommand;
+pub use leaks::LeaksOptions;
 pub use profile::ProfileOptions;
 pub use restart::RestartOptions;
 pub use run::RunOptions;

@@ -1,4 +1,4 @@
-/* The output of samples: a line of the slow log, a line on standard error, a record of a profile.
+/* The output of samples: a line of the slow log, a line on standard error, a record of a profile or of the memory.
  *
  * Each is one write(2) to a file that is open for appending, so that lines of several workers do not mix. A line that cannot
  * be written is lost. Files that have reached their largest size get no more lines. */
@@ -153,25 +153,6 @@ static void put(struct howdah_text *line, const struct string *string,
 
 /* ---- the slow log ---- */
 
-static void put_key(struct howdah_text *line, const char *key)
-{
-	howdah_text_put(line, ",\"");
-	howdah_text_put(line, key);
-	howdah_text_put(line, "\":");
-}
-
-static void put_member(struct howdah_text *line, const char *key, uint64_t number)
-{
-	put_key(line, key);
-	howdah_text_number(line, number);
-}
-
-static void put_json(struct howdah_text *line, const char *key, const char *value)
-{
-	put_key(line, key);
-	howdah_text_json(line, value, strlen(value));
-}
-
 static void put_name(struct howdah_text *line, const struct howdah_frame *frame,
 	void (*how)(struct howdah_text *, const char *, size_t))
 {
@@ -190,7 +171,7 @@ static void put_native(struct howdah_text *line, const struct howdah_backtrace *
 {
 	bool is_internal = backtrace->depth > 0 && !backtrace->frames[0].file[0];
 
-	put_key(line, "native");
+	howdah_text_key(line, "native");
 	if (!is_internal && !backtrace->waits_in[0]) {
 		howdah_text_put(line, "null");
 		return;
@@ -201,7 +182,7 @@ static void put_native(struct howdah_text *line, const struct howdah_backtrace *
 	} else {
 		howdah_text_put(line, "null");
 	}
-	put_key(line, "waits_in");
+	howdah_text_key(line, "waits_in");
 	if (backtrace->waits_in[0]) {
 		howdah_text_json(line, backtrace->waits_in, strlen(backtrace->waits_in));
 	} else {
@@ -214,7 +195,7 @@ static void put_backtrace(struct howdah_text *line, const struct howdah_backtrac
 {
 	bool is_cut = backtrace->is_cut;
 
-	put_key(line, "backtrace");
+	howdah_text_key(line, "backtrace");
 	howdah_text_put(line, "[");
 	for (int i = 0; i < backtrace->depth; i++) {
 		const struct howdah_frame *frame = &backtrace->frames[i];
@@ -225,11 +206,11 @@ static void put_backtrace(struct howdah_text *line, const struct howdah_backtrac
 		howdah_text_put(line, i ? ",{\"function\":" : "{\"function\":");
 		howdah_text_json(line, frame->function, strlen(frame->function));
 		if (frame->class_name[0]) {
-			put_json(line, "class", frame->class_name);
+			howdah_text_string(line, "class", frame->class_name);
 		}
 		if (frame->file[0]) {
-			put_json(line, "file", frame->file);
-			put_member(line, "line", frame->line);
+			howdah_text_string(line, "file", frame->file);
+			howdah_text_member(line, "line", frame->line);
 		}
 		howdah_text_put(line, "}");
 	}
@@ -241,16 +222,16 @@ static void put_backtrace(struct howdah_text *line, const struct howdah_backtrac
 
 static void put_counters(struct howdah_text *line, const struct rusage *usage)
 {
-	put_key(line, "counters");
+	howdah_text_key(line, "counters");
 	howdah_text_put(line, "{\"mysql_queries\":");
 	howdah_text_number(line, queries() - facts.queries);
-	put_member(line, "included_files", zend_hash_num_elements(&EG(included_files)));
-	put_member(line, "gc_runs", gc_runs() - facts.gc_runs);
-	put_member(line, "minor_faults", (uint64_t) (usage->ru_minflt - facts.usage.ru_minflt));
-	put_member(line, "major_faults", (uint64_t) (usage->ru_majflt - facts.usage.ru_majflt));
-	put_member(line, "blocks_read", (uint64_t) (usage->ru_inblock - facts.usage.ru_inblock));
-	put_member(line, "blocks_written", (uint64_t) (usage->ru_oublock - facts.usage.ru_oublock));
-	put_member(line, "context_switches", (uint64_t) (usage->ru_nvcsw - facts.usage.ru_nvcsw));
+	howdah_text_member(line, "included_files", zend_hash_num_elements(&EG(included_files)));
+	howdah_text_member(line, "gc_runs", gc_runs() - facts.gc_runs);
+	howdah_text_member(line, "minor_faults", (uint64_t) (usage->ru_minflt - facts.usage.ru_minflt));
+	howdah_text_member(line, "major_faults", (uint64_t) (usage->ru_majflt - facts.usage.ru_majflt));
+	howdah_text_member(line, "blocks_read", (uint64_t) (usage->ru_inblock - facts.usage.ru_inblock));
+	howdah_text_member(line, "blocks_written", (uint64_t) (usage->ru_oublock - facts.usage.ru_oublock));
+	howdah_text_member(line, "context_switches", (uint64_t) (usage->ru_nvcsw - facts.usage.ru_nvcsw));
 	howdah_text_put(line, "}");
 }
 
@@ -268,31 +249,31 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 	howdah_text_put(&line, "{\"time\":\"");
 	howdah_text_time(&line);
 	howdah_text_put(&line, "\"");
-	put_json(&line, "application", setup.application);
+	howdah_text_string(&line, "application", setup.application);
 	/* It is the same in all lines of one request, and different in those of others. */
-	put_key(&line, "request");
+	howdah_text_key(&line, "request");
 	howdah_text_put(&line, "\"");
 	howdah_text_number(&line, (uint64_t) getpid());
 	howdah_text_put(&line, ".");
 	howdah_text_number(&line, facts.began / 1000);
 	howdah_text_put(&line, "\"");
-	put_member(&line, "pid", (uint64_t) getpid());
-	put_json(&line, "event", names[occasion]);
+	howdah_text_member(&line, "pid", (uint64_t) getpid());
+	howdah_text_string(&line, "event", names[occasion]);
 	if (occasion == HOWDAH_SLOW) {
-		put_member(&line, "sample", number);
+		howdah_text_member(&line, "sample", number);
 	}
-	put_key(&line, "method");
+	howdah_text_key(&line, "method");
 	put(&line, &facts.method, howdah_text_json);
-	put_key(&line, "url");
+	howdah_text_key(&line, "url");
 	put(&line, &facts.url, howdah_text_json);
-	put_key(&line, "script");
+	howdah_text_key(&line, "script");
 	put(&line, &facts.script, howdah_text_json);
-	put_key(&line, "elapsed");
+	howdah_text_key(&line, "elapsed");
 	howdah_text_seconds(&line, howdah_monotonic() - facts.began);
-	put_key(&line, "cpu");
+	howdah_text_key(&line, "cpu");
 	howdah_text_seconds(&line, cpu_nanoseconds(&usage) - cpu_nanoseconds(&facts.usage));
-	put_member(&line, "memory", occasion == HOWDAH_END ? facts.memory : zend_memory_usage(0));
-	put_member(&line, "memory_peak", occasion == HOWDAH_END ? facts.memory_peak : zend_memory_peak_usage(0));
+	howdah_text_member(&line, "memory", occasion == HOWDAH_END ? facts.memory : zend_memory_usage(0));
+	howdah_text_member(&line, "memory_peak", occasion == HOWDAH_END ? facts.memory_peak : zend_memory_peak_usage(0));
 	put_counters(&line, &usage);
 	if (backtrace) {
 		put_native(&line, backtrace);
@@ -353,20 +334,20 @@ static void put_limit_json(struct howdah_text *line, const struct howdah_backtra
 	howdah_text_put(line, "{\"time\":\"");
 	howdah_text_time(line);
 	howdah_text_put(line, "\",\"level\":\"WARN\",\"message\":\"limits/timeout ends a request\"");
-	put_json(line, "application", setup.application);
-	put_key(line, "method");
+	howdah_text_string(line, "application", setup.application);
+	howdah_text_key(line, "method");
 	put(line, &facts.method, howdah_text_json);
 	/* The query may contain secrets. */
-	put_key(line, "uri");
+	howdah_text_key(line, "uri");
 	howdah_text_json(line, facts.url.bytes, query ? (size_t) (query - facts.url.bytes) : facts.url.len);
-	put_key(line, "script");
+	howdah_text_key(line, "script");
 	put(line, &facts.script, howdah_text_json);
-	put_member(line, "pid", (uint64_t) getpid());
-	put_key(line, "elapsed");
+	howdah_text_member(line, "pid", (uint64_t) getpid());
+	howdah_text_key(line, "elapsed");
 	howdah_text_seconds(line, howdah_monotonic() - facts.began);
-	put_key(line, "cpu");
+	howdah_text_key(line, "cpu");
 	howdah_text_seconds(line, cpu_nanoseconds(usage) - cpu_nanoseconds(&facts.usage));
-	put_member(line, "memory", zend_memory_usage(0));
+	howdah_text_member(line, "memory", zend_memory_usage(0));
 	put_native(line, backtrace);
 	put_backtrace(line, backtrace);
 	howdah_text_put(line, "}");
@@ -415,4 +396,11 @@ void howdah_log_profile(enum howdah_author author, const struct howdah_backtrace
 		howdah_text_put(&line, FRAME "{start or end of a request}" PART PART);
 	}
 	write_line(setup.profile, &line);
+}
+
+void howdah_log_record(struct howdah_text *line)
+{
+	if (has_room(setup.profile, PROFILE_BYTES)) {
+		write_line(setup.profile, line);
+	}
 }

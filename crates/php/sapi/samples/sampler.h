@@ -3,6 +3,7 @@
 #define HOWDAH_SAMPLER_H
 
 #include "samples/backtrace.h"
+#include "samples/text.h"
 #include "howdah_sapi.h"
 #include <stdbool.h>
 
@@ -30,6 +31,8 @@ void howdah_log_memory(void);
 void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion, unsigned number,
 	const struct howdah_backtrace *backtrace, bool (*is_current)(void));
 void howdah_log_profile(enum howdah_author author, const struct howdah_backtrace *backtrace);
+/* For PHP's thread: a line of another recording, in the same file as profiles. */
+void howdah_log_record(struct howdah_text *line);
 /* A line on standard error. */
 void howdah_log_limit(enum howdah_author author, const struct howdah_backtrace *backtrace, bool (*is_current)(void));
 

@@ -143,3 +143,22 @@ void howdah_text_plain(struct howdah_text *text, const char *string, size_t len)
 		at += bytes ? bytes : 1;
 	}
 }
+
+void howdah_text_key(struct howdah_text *text, const char *key)
+{
+	howdah_text_put(text, ",\"");
+	howdah_text_put(text, key);
+	howdah_text_put(text, "\":");
+}
+
+void howdah_text_member(struct howdah_text *text, const char *key, uint64_t number)
+{
+	howdah_text_key(text, key);
+	howdah_text_number(text, number);
+}
+
+void howdah_text_string(struct howdah_text *text, const char *key, const char *value)
+{
+	howdah_text_key(text, key);
+	howdah_text_json(text, value, strlen(value));
+}

@@ -23,6 +23,11 @@ void howdah_text_time(struct howdah_text *text);
 void howdah_text_warning(struct howdah_text *text);
 /* A JSON string with quotes. Bytes that are not UTF-8 become U+FFFD. */
 void howdah_text_json(struct howdah_text *text, const char *string, size_t len);
+/* The start of another member of a JSON object: a comma and the key. */
+void howdah_text_key(struct howdah_text *text, const char *key);
+/* Another member: a number, or a string. */
+void howdah_text_member(struct howdah_text *text, const char *key, uint64_t number);
+void howdah_text_string(struct howdah_text *text, const char *key, const char *value);
 /* The string without characters that could end a line or move a cursor. */
 void howdah_text_plain(struct howdah_text *text, const char *string, size_t len);
 size_t howdah_text_left(const struct howdah_text *text);

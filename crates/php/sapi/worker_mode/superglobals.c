@@ -75,6 +75,38 @@ void howdah_superglobals_refresh(void)
 	} ZEND_HASH_FOREACH_END();
 }
 
+static void replace(int track, const char *name, size_t len, const zval *boot)
+{
+	zval *array = &PG(http_globals)[track];
+
+	if (!zend_hash_str_exists(&EG(symbol_table), name, len)) {
+		return;
+	}
+	zval_ptr_dtor_nogc(array);
+	if (boot && Z_TYPE_P(boot) == IS_ARRAY) {
+		ZVAL_ARR(array, zend_array_dup(Z_ARRVAL_P(boot)));
+	} else {
+		array_init(array);
+	}
+	Z_ADDREF_P(array);
+	zend_hash_str_update(&EG(symbol_table), name, len, array);
+}
+
+/* The functions that fill superglobals would leave a copy with ext/filter, which a request must end. */
+void howdah_superglobals_release(void)
+{
+	replace(TRACK_VARS_GET, ZEND_STRL("_GET"), NULL);
+	replace(TRACK_VARS_POST, ZEND_STRL("_POST"), NULL);
+	replace(TRACK_VARS_COOKIE, ZEND_STRL("_COOKIE"), NULL);
+	replace(TRACK_VARS_FILES, ZEND_STRL("_FILES"), NULL);
+	replace(TRACK_VARS_SERVER, ZEND_STRL("_SERVER"), &boot_server);
+	if (zend_hash_str_exists(&EG(symbol_table), ZEND_STRL("_REQUEST"))) {
+		zval empty;
+		array_init(&empty);
+		zend_hash_str_update(&EG(symbol_table), ZEND_STRL("_REQUEST"), &empty);
+	}
+}
+
 /* The session module releases the session's variables, but not this entry. */
 void howdah_superglobals_forget_session(void)
 {

@@ -8,6 +8,8 @@
 void howdah_superglobals_take(void);
 /* Fills the superglobals from the current request. */
 void howdah_superglobals_refresh(void);
+/* Between two requests: releases the variables of the last one. $_SERVER is as the boot left it. */
+void howdah_superglobals_release(void);
 /* Removes $_SESSION. */
 void howdah_superglobals_forget_session(void);
 /* Closes the stream of a request's body, and the streams that read from it. */

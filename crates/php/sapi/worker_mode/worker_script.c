@@ -14,6 +14,7 @@
 #include "exchange.h"
 #include "functions/frankenphp.h"
 #include "samples/sampler.h"
+#include "worker_mode/kept_memory.h"
 #include "worker_mode/superglobals.h"
 #include "php_main.h"
 #include "php_output.h"
@@ -373,6 +374,7 @@ static void end_request(void)
 		_exit(EG(exit_status));
 	}
 	restore_baseline();
+	howdah_kept_memory_note_request();
 	howdah_exchange_end();
 	howdah_exchange_begin(boot_request, 0);
 	howdah_signals_after_request();
@@ -419,12 +421,14 @@ PHP_FUNCTION(howdah_handle_request)
 	if (phase == BOOTS) {
 		end_boot();
 	} else {
+		howdah_kept_memory_collect();
 		close_interlude();
 		if (is_damaged) {
 			open_interlude();
 			end_script();
 			RETURN_THROWS();
 		}
+		howdah_kept_memory_record();
 	}
 	const struct howdah_request *request = howdah_next_request();
 	if (!request) {

@@ -111,6 +111,11 @@ impl Requests {
         Some(for_php)
     }
 
+    /// The number of the recording of memory that goes on; 0 without one.
+    pub fn memory_recording(&self) -> u32 {
+        self.end.memory_recording()
+    }
+
     /// PHP has ended the current request. Returns whether another one may follow.
     pub fn finish(&mut self) -> bool {
         if self.buffers.is_warm_up() {

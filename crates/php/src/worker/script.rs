@@ -116,6 +116,15 @@ extern "C" fn howdah_request_done() {
     });
 }
 
+/// The number of the recording of memory that goes on; 0 without one.
+#[unsafe(no_mangle)]
+extern "C" fn howdah_memory_recording() -> u32 {
+    RUNNING.with_borrow(|running| match running {
+        Some(Running { boot: BootState::Serves(requests), .. }) => requests.memory_recording(),
+        _ => 0,
+    })
+}
+
 /// The variables of the script's boot, as `$_SERVER` has them.
 struct Boot {
     strings: Vec<(CString, CString)>,

@@ -5,7 +5,7 @@
 //! - `/status…`: GET, the [status]; below `/applications/NAME`, `/processes` has [each worker](processes), and `/slow` is
 //!   the [slow log](slow_log)
 //! - `/control/applications/NAME/restart`: GET, as in Unit, or POST
-//! - `/control/applications/NAME/profile`: POST, a [profile]
+//! - `/control/applications/NAME/profile` and `/memory`: POST, a [recording]
 //! - `/`: GET, all of it
 //!
 //! The [socket](control_socket) makes a [request] of what a client sends, the [routes] find its [reply], and the
@@ -19,7 +19,7 @@ mod certificates;
 mod configuration;
 pub mod control_socket;
 mod processes;
-mod profile;
+mod recording;
 pub mod reply;
 pub mod request;
 pub mod routes;

@@ -2,7 +2,7 @@
 
 use crate::api::answer::ApiAnswer;
 use crate::control::change_request::ChangeOutcome;
-use crate::generation::php::profile::ProfileOutcome;
+use crate::generation::php::recording::RecordingOutcome;
 use howdah_config::{Refusal, answer};
 use tokio::sync::oneshot;
 
@@ -15,16 +15,16 @@ pub enum Reply {
     Change(oneshot::Receiver<ChangeOutcome>),
     /// A restart of an application has begun.
     Restart(oneshot::Receiver<ChangeOutcome>),
-    /// A profile has begun.
-    Profile(oneshot::Receiver<ProfileOutcome>),
+    /// A recording has begun.
+    Recording(oneshot::Receiver<RecordingOutcome>),
     /// The end of a slow log is being read.
     SlowLog(oneshot::Receiver<Result<Vec<u8>, String>>),
 }
 
 /// The status of a request that is valid, but failed.
 const FAILED: u16 = 500;
-/// The error of a profile that failed.
-pub const NOT_PROFILED: &str = "The application was not profiled.";
+/// The error of a recording that failed.
+pub const NOT_RECORDED: &str = "The application was not recorded.";
 /// The error of a slow log that cannot be read.
 pub const UNREADABLE: &str = "The slow log cannot be read.";
 
@@ -41,9 +41,9 @@ impl Reply {
             Reply::Restart(outcome) => {
                 Some(of_change(outcome.await.ok()?, answer::text::RESTARTED, answer::text::NOT_RESTARTED))
             }
-            Reply::Profile(outcome) => Some(match outcome.await.ok()? {
-                Ok(samples) => ApiAnswer::bytes(samples),
-                Err(problem) => Refusal::new(FAILED, NOT_PROFILED, problem).into(),
+            Reply::Recording(outcome) => Some(match outcome.await.ok()? {
+                Ok(lines) => ApiAnswer::bytes(lines),
+                Err(problem) => Refusal::new(FAILED, NOT_RECORDED, problem).into(),
             }),
             Reply::SlowLog(tail) => Some(match tail.await.ok()? {
                 Ok(bytes) => ApiAnswer::bytes(bytes),

@@ -20,6 +20,27 @@ pub struct ControlRequest {
     pub reply: oneshot::Sender<Reply>,
 }
 
+/// The subject of a recording, as the path names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordingKind {
+    /// PHP's stacks.
+    Profile,
+    /// The memory that worker scripts keep.
+    Memory,
+}
+
+// === impl RecordingKind ===
+
+impl RecordingKind {
+    /// The last segment of its path.
+    fn name(self) -> &'static str {
+        match self {
+            RecordingKind::Profile => "profile",
+            RecordingKind::Memory => "memory",
+        }
+    }
+}
+
 // === impl ControlRequest ===
 
 impl ControlRequest {
@@ -30,7 +51,13 @@ impl ControlRequest {
 
     /// Whether it is useless once its client has left. A change is not: a script may not wait for its end.
     pub fn needs_client(&self) -> bool {
-        self.application_in("control", "profile").is_some()
+        self.recording().is_some()
+    }
+
+    /// The application to record, and what.
+    pub fn recording(&self) -> Option<(String, RecordingKind)> {
+        let of = |kind: RecordingKind| Some((self.application_in("control", kind.name())?, kind));
+        of(RecordingKind::Profile).or_else(|| of(RecordingKind::Memory))
     }
 
     /// The NAME in `/prefix/applications/NAME/suffix`.

@@ -2,7 +2,7 @@
 
 use crate::api::answer::{ApiAnswer, no_such_application, no_such_path};
 use crate::api::request::ControlRequest;
-use crate::api::{certificates, configuration, processes, profile, slow_log, status};
+use crate::api::{certificates, configuration, processes, recording, slow_log, status};
 use crate::control::Control;
 use crate::control::stage::Stage;
 use crate::policy::pace::router_timeouts;
@@ -32,8 +32,8 @@ impl Api {
         match control.runtime.stage {
             Stage::Booting | Stage::Serving if !request.is_change() => self.get(request, control, now),
             Stage::Serving => {
-                if let Some(name) = request.application_in("control", "profile") {
-                    profile::begin(&name, request, control, now);
+                if let Some((name, kind)) = request.recording() {
+                    recording::begin(&name, kind, request, control, now);
                 } else if self.changes.len() < MAX_WAITING {
                     self.changes.push_back(request);
                 } else {

@@ -7,7 +7,7 @@
 //! - [`boots`]: in worker mode, from the fork of a worker until it is ready
 //! - [`scaling`]: how many workers there are, from which are idle and, with `auto`, what they use
 //! - [`overdue`]: requests that take too long; [`stopped_processes`]: those that a signal has stopped
-//! - [`profile`]: samples of where the time goes
+//! - [`recording`]: where the time goes, and which memory is kept
 //! - [`worker_report`]: what the API shows of a worker
 //!
 //! When a worker dies, [`policy::workers`](crate::policy::workers) decides when the next one starts, and the prototype
@@ -16,8 +16,8 @@
 
 mod boots;
 mod overdue;
-pub mod profile;
 pub mod prototype;
+pub mod recording;
 mod scaling;
 mod stopped_processes;
 mod worker_report;
@@ -38,8 +38,8 @@ use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::prototype::{FromPrototype, ToPrototype};
 use howdah_protocol::messages::router::{GenerationBoot, ToRouter};
 use overdue::OverdueRequests;
-use profile::{ProfileOutcome, Profiler};
 use prototype::{BootResources, BrokenRule, LoadedPhp, Prototype, PrototypeDeath};
+use recording::{Recorder, RecordingOutcome, Subject};
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
 use scaling::Scaling;
@@ -66,7 +66,7 @@ pub struct PhpGeneration {
     scaling: Scaling,
     overdue: OverdueRequests,
     stopped: StoppedProcesses,
-    profiler: Profiler,
+    recorder: Recorder,
     cpu_shares: CpuShares,
     /// Another generation serves the application: this one finishes the requests that it has.
     is_former: bool,
@@ -105,7 +105,7 @@ impl PhpGeneration {
             scaling: Scaling::new(&plan, now),
             overdue: OverdueRequests::new(plan.limits.timeout, plan.name.clone()),
             stopped: StoppedProcesses::new(now),
-            profiler: Profiler::new()?,
+            recorder: Recorder::new()?,
             cpu_shares: CpuShares::default(),
             is_former: false,
             slow_log_at: None,
@@ -267,22 +267,27 @@ impl PhpGeneration {
 
     // The API
 
-    /// The time until the running profile ends; `None` if none is running.
-    pub fn profile_time_left(&self, now: Instant) -> Option<Duration> {
-        self.profiler.time_left(now)
+    /// The time until the running recording ends; `None` if none is running.
+    pub fn recording_time_left(&self, now: Instant) -> Option<Duration> {
+        self.recorder.time_left(now)
     }
 
-    /// Begins a profile. A running profile is replaced: see [`Self::profile_time_left`].
+    /// Whether its workers run a worker script.
+    pub fn has_worker_script(&self) -> bool {
+        self.plan.worker_script.is_some()
+    }
+
+    /// Begins a recording. A running one is replaced: see [`Self::recording_time_left`].
     ///
     /// # Errors
     /// When there is no room for it.
-    pub fn begin_profile(
+    pub fn begin_recording(
         &mut self,
+        subject: Subject,
         duration: Duration,
-        rate: u32,
         now: Instant,
-    ) -> io::Result<oneshot::Receiver<ProfileOutcome>> {
-        self.profiler.begin(&self.workers.control, self.workers.ids(), duration, rate, now)
+    ) -> io::Result<oneshot::Receiver<RecordingOutcome>> {
+        self.recorder.begin(&self.workers.control, self.workers.ids(), subject, duration, now)
     }
 
     /// The warm-up begins: what the processes wrote before does not concern it.
@@ -456,7 +461,7 @@ impl PhpGeneration {
             self.overdue.next_deadline(),
             self.workers.boots.next_deadline(),
             Some(self.stopped.deadline()).filter(|_| self.prototype.is_up()),
-            self.profiler.next_deadline(),
+            self.recorder.next_deadline(),
             self.slow_log_at.filter(|_| !self.is_former),
             self.kill_at,
         ];
@@ -473,7 +478,7 @@ impl PhpGeneration {
         self.prototype.on_time(&self.plan, oldest_order, || workers.has_dead(), now);
         self.overdue.on_time(&self.workers, now);
         self.warn_of_stopped(now);
-        self.profiler.on_time(&self.workers.control, self.workers.ids(), now);
+        self.recorder.on_time(&self.workers.control, self.workers.ids(), now);
         self.rotate_slow_log(now);
         self.workers.kill_expired_orphans(now);
         self.workers.look_at_boots(now);
@@ -521,7 +526,7 @@ impl PhpGeneration {
         Ok(BootResources {
             geometry: self.workers.control.geometry(),
             channel: self.channel()?,
-            samples: self.profiler.samples()?,
+            samples: self.recorder.file()?,
             // A generation that has run goes on running if a script is missing for a moment.
             checks_paths: !self.prototype.is_proven(),
         })
@@ -549,7 +554,7 @@ impl PhpGeneration {
     /// only scripts still run that go on after their answer, or after their client has left.
     pub fn stop(&mut self, now: Instant) {
         self.kill_at.get_or_insert(now + SCRIPT_GRACE);
-        self.profiler.abort(&self.workers.control, self.workers.ids());
+        self.recorder.abort(&self.workers.control, self.workers.ids());
         self.workers.control.stop_all();
         self.prototype.stop();
     }

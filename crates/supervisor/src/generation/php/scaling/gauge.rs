@@ -244,8 +244,11 @@ mod tests {
     fn a_worker_is_blocked_while_it_sleeps_in_a_request_that_lasts() {
         let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let asleep = Process::find(rustix::process::Pid::from_child(&sleeper)).unwrap();
-        while !asleep.is_asleep() {
-            std::thread::yield_now();
+        // Until it runs its program, it may sleep for a moment.
+        let mut looks = 0;
+        while looks < 20 {
+            looks = if asleep.is_asleep() { looks + 1 } else { 0 };
+            std::thread::sleep(Duration::from_millis(5));
         }
         let mut gauge = Gauge::new(Machine::within(Vec::new(), &[]), Instant::now());
         let began = |began| Some(Current { slot: 1, sequence: 1, began });
