@@ -8,7 +8,9 @@ The bar, for `hello`: at most 10 system calls in the worker and 4 in the router;
 most 0.25 of nginx + PHP-FPM's, and 0.6 of NGINX Unit's.
 
 The bar of worker mode (`--servers howdah,howdah-worker,nginx-fpm`), for `hello` and `json`: at most 0.7 of the CPU of classic
-mode, and five times the requests per second of nginx + PHP-FPM; for `symfony`: five times those of classic mode.
+mode, and five times the requests per second of nginx + PHP-FPM; for `symfony`: five times those of classic mode. For `hello`: not
+above the CPU of Swoole with a dispatching process (`swoole-process`, if SWOOLE names its extension). RoadRunner's workers
+(`howdah-roadrunner`): 1.5 times the requests per second of nginx + PHP-FPM.
 """
 
 import os
@@ -24,12 +26,15 @@ from lib.workbench import Workbench
 
 MOST_CALLS = {"router": 4, "worker": 10}
 MOST_CPU = {"nginx-fpm": 0.25, "unit": 0.6}
-SERVERS = ["howdah", "howdah-worker", "nginx-fpm", "unit"]
-# Worker mode against another server: (page, server, figure, bar).
-WORKER_MODE = [
-    ("hello", "howdah", "CPU", 0.7), ("hello", "nginx-fpm", "requests per second", 5),
-    ("json", "howdah", "CPU", 0.7), ("json", "nginx-fpm", "requests per second", 5),
-    ("symfony", "howdah", "requests per second", 5),
+SERVERS = ["howdah", "howdah-worker", "howdah-roadrunner", "nginx-fpm", "unit", "swoole-process", "swoole-base"]
+# Resident applications against another server: (server, page, other server, figure, bar).
+RESIDENT = [
+    ("howdah-worker", "hello", "howdah", "CPU", 0.7), ("howdah-worker", "hello", "nginx-fpm", "requests per second", 5),
+    ("howdah-worker", "hello", "swoole-process", "CPU", 1),
+    ("howdah-worker", "json", "howdah", "CPU", 0.7), ("howdah-worker", "json", "nginx-fpm", "requests per second", 5),
+    ("howdah-worker", "symfony", "howdah", "requests per second", 5),
+    ("howdah-roadrunner", "hello", "nginx-fpm", "requests per second", 1.5),
+    ("howdah-roadrunner", "json", "nginx-fpm", "requests per second", 1.5),
 ]
 COLUMNS = {"cpu": ("CPU µs", ".1f"), "calls": ("system calls", ".1f"), "switches": ("switches", ".2f"),
            "instructions": ("1,000 instructions", ".1f")}
@@ -47,7 +52,8 @@ def add_options(parser):
 
 
 def run(options):
-    optional = {"howdah-worker", *([] if unit.prefix_of_unit() else ["unit"])}
+    optional = {name for name in SERVERS if name.startswith(("howdah-", "swoole-"))}
+    optional |= set() if unit.prefix_of_unit() else {"unit"}
     names = options.servers or [name for name in SERVERS if name not in optional]
     if "unit" not in names:
         print("NGINX Unit takes no part: UNIT_PREFIX does not name its build (bench/README.md)", file=sys.stderr)
@@ -60,7 +66,7 @@ def run(options):
                 print_table(page, connections, medians)
                 if page.name == "hello":
                     is_met &= judge(connections, medians)
-                is_met &= judge_worker_mode(page.name, connections, medians)
+                is_met &= judge_resident(page.name, connections, medians)
             if options.names:
                 print_names(bench, page, options)
     return is_met
@@ -121,13 +127,13 @@ def median_of(rounds):
 
 def print_table(page, connections, medians):
     print(f"\n{page.name}, {connections} connections, per request (medians)")
-    print(f"{'server':10} {'req/s':>8} {'processes':9} " + " ".join(f"{title:>18}" for title, _ in COLUMNS.values()))
+    print(f"{'server':17} {'req/s':>8} {'processes':9} " + " ".join(f"{title:>18}" for title, _ in COLUMNS.values()))
     for name, median in medians.items():
         for role in ("router", "worker", "all"):
             cells = (format(median[role][column], form) if column in median[role] else "-"
                      for column, (_, form) in COLUMNS.items())
             per_second = f"{median['per_second']:,.0f}" if role == "router" else ""
-            print(f"{name if role == 'router' else '':10} {per_second:>8} {role:9} "
+            print(f"{name if role == 'router' else '':17} {per_second:>8} {role:9} "
                   + " ".join(f"{cell:>18}" for cell in cells), flush=True)
 
 
@@ -158,18 +164,18 @@ def judge(connections, medians):
     return all(met)
 
 
-def judge_worker_mode(page, connections, medians):
-    ours = medians.get("howdah-worker")
+def judge_resident(page, connections, medians):
     met = []
-    for name, other, figure, bar in WORKER_MODE:
-        if name != page or not ours or other not in medians:
+    for server, its_page, other, figure, bar in RESIDENT:
+        if its_page != page or server not in medians or other not in medians:
             continue
+        ours = medians[server]
         if figure == "CPU":
             ratio = ours["all"]["cpu"] / medians[other]["all"]["cpu"]
             is_met, limit = ratio <= bar, "at most"
         else:
             ratio = ours["per_second"] / medians[other]["per_second"]
             is_met, limit = ratio >= bar, "at least"
-        met.append(print_verdict(is_met, f"worker mode, {page}, {connections} connections: {ratio:.2f} of the {figure} of "
+        met.append(print_verdict(is_met, f"{server}, {page}, {connections} connections: {ratio:.2f} of the {figure} of "
                                          f"{other}; the bar is {limit} {bar}"))
     return all(met)

@@ -18,11 +18,13 @@ from lib import pages, php_config, process_tree
 from lib.backends import MariaDb, Redis
 from lib.howdah import Howdah, HowdahWorkerMode
 from lib.nginx_fpm import NginxFpm
+from lib.resident import HowdahRoadRunner, Swoole, SwooleBase
 from lib.unit import Unit
 
 SERVERS = {"nginx-fpm": NginxFpm, "howdah": Howdah}
-# Only the benchmarks that name them use them: worker mode, and a server that no package of Debian has.
-PEERS = {"howdah-worker": HowdahWorkerMode, "unit": Unit}
+# Only the benchmarks that name them use them: resident applications, and servers that no package of Debian has.
+PEERS = {"howdah-worker": HowdahWorkerMode, "howdah-roadrunner": HowdahRoadRunner, "unit": Unit,
+         "swoole-process": Swoole, "swoole-base": SwooleBase}
 
 
 class Workbench:
