@@ -85,6 +85,9 @@ pub trait Admission: Debug {
     /// The client of a request that waited has left.
     fn on_left(&mut self, _now: Duration) {}
 
+    /// A new generation has taken over, whose policy has seen nothing yet. The requests that wait are its own.
+    fn on_deploy(&mut self, _now: Duration) {}
+
     /// Called about every [`MEASURE_INTERVAL`], and before each [`admit`](Admission::admit).
     fn measure(&mut self, _queue: QueueView, _now: Duration) {}
 }

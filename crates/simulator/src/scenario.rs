@@ -144,6 +144,12 @@ pub enum DisturbanceKind {
         /// How many times.
         factor: f64,
     },
+    /// Each worker is replaced by a new one, and leaves after its request. Until its end, pages compute this many times
+    /// longer, because the new opcache is cold. The policies are new, too: they know nothing of what was before.
+    Deploy {
+        /// How many times.
+        factor: f64,
+    },
 }
 
 // === impl Scenario ===

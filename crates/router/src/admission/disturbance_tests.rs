@@ -72,6 +72,10 @@ impl Admission for Howdah {
         self.queue.cancel();
     }
 
+    fn on_deploy(&mut self, _now: Duration) {
+        *self = Howdah { start: self.start, ..Howdah::new() };
+    }
+
     fn measure(&mut self, view: QueueView, now: Duration) {
         self.queue.measure(view.waiting as u64, self.start + now);
     }
@@ -94,6 +98,8 @@ fn disturbances() -> Vec<(&'static str, u64, DisturbanceKind)> {
         ("stopped workers", 2, DisturbanceKind::WorkersStop),
         ("workers stopped for longer", 3, DisturbanceKind::WorkersStop),
         ("a neighbour", 3, DisturbanceKind::Neighbour { tasks: 6 }),
+        ("a deploy", 1, DisturbanceKind::Deploy { factor: 5.0 }),
+        ("a deploy of a large application", 3, DisturbanceKind::Deploy { factor: 10.0 }),
     ]
 }
 

@@ -515,6 +515,17 @@ impl<'s> Simulation<'s> {
             DisturbanceKind::WaitsHang if begins => self.waits_hang_until = nanoseconds(disturbance.until),
             DisturbanceKind::WaitsHang => {}
             DisturbanceKind::PagesSlow { factor } => self.slowness = if begins { factor } else { 1.0 },
+            DisturbanceKind::Deploy { factor } if begins => {
+                self.slowness = factor;
+                self.admission.on_deploy(Duration::from_nanos(self.now));
+                let workers = self.pool.counts().serving;
+                // The old workers finish their requests, and take no others.
+                while self.pool.retire() {}
+                for _ in 0..workers {
+                    self.pool.start(nanoseconds(self.costs().start), &mut self.processors, self.now);
+                }
+            }
+            DisturbanceKind::Deploy { .. } => self.slowness = 1.0,
         }
     }
 

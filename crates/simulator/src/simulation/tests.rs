@@ -71,6 +71,7 @@ fn disturbances_begin_and_end() {
         (DisturbanceKind::WaitsHang, WAITS, 0.0, 0.0),
         (DisturbanceKind::PagesSlow { factor: 4.0 }, COMPUTES, 45.0, 55.0),
         (DisturbanceKind::Neighbour { tasks: 2 }, COMPUTES, 80.0, 120.0),
+        (DisturbanceKind::Deploy { factor: 4.0 }, COMPUTES, 45.0, 55.0),
     ];
     for (kind, page, least, most) in table {
         let disturbance = Disturbance { from: seconds(2), until: seconds(4), kind };
