@@ -53,6 +53,21 @@ def test_an_application_with_on_demand_workers_is_warmed(folder):
         assert server.get("/").status == 200
 
 
+def test_in_worker_mode_each_worker_is_warmed(folder):
+    handler = "function () { file_put_contents(SCRATCH . '/log', $_SERVER['REQUEST_URI'] . ' ' . getmypid() . PHP_EOL, FILE_APPEND); }"
+    folder.php("worker.php", f"$handler = {handler}; while (howdah\\handle_request($handler)) {{ }}")
+    application = {
+        "type": "php", "root": str(folder.root), "processes": 6, "worker": {"script": "worker.php"}, "warm_up": ["/a", "/b"],
+    }  # fmt: skip
+    for preboot in (False, True):
+        application["worker"]["preboot"] = preboot
+        (folder.scratch / "log").unlink(missing_ok=True)
+        with Howdah.run({"applications": {"app": application}}) as server:
+            ran = {line for line in (folder.scratch / "log").read_text().splitlines()}
+            workers = {worker.pid for worker in server.workers(count=6)}
+            assert ran == {f"{uri} {pid}" for uri in ("/a", "/b") for pid in workers}
+
+
 def test_targets_are_warmed_by_name(folder):
     folder.php("a.php", "file_put_contents(SCRATCH . '/a', ''); echo 'a';")
     folder.php("b.php", "file_put_contents(SCRATCH . '/b', ''); echo 'b';")

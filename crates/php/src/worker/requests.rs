@@ -23,6 +23,9 @@ use std::time::Duration;
 /// A worker that is never idle reaps its children after this number of requests: one system call, usually for nothing.
 const REAP_AFTER: u32 = 64;
 
+/// The time that other workers have to take the next request of a warm-up.
+const WARM_UP_PAUSE: Duration = Duration::from_millis(10);
+
 /// The limits of a worker of an application.
 #[derive(Clone, Debug)]
 pub struct WorkerLimits {
@@ -120,6 +123,10 @@ impl Requests {
     pub fn finish(&mut self) -> bool {
         if self.buffers.is_warm_up() {
             self.stderr.to_log();
+            if self.children == Children::Keep {
+                // Each worker of a worker script must run it: the next one is for another worker.
+                std::thread::sleep(WARM_UP_PAUSE);
+            }
         }
         if self.end.is_cut_off() {
             self.limits.warn("exits: a script has closed its descriptors");

@@ -54,6 +54,8 @@ pub enum ToRouter {
     WarmUp {
         /// The generation.
         generation: u64,
+        /// Whether each worker has a state of its own that the requests fill.
+        each_worker: bool,
     },
     /// Drop this generation: no configuration will name it.
     DropGeneration {

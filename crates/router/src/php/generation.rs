@@ -130,6 +130,11 @@ impl SharedGeneration {
         self.slots.recover();
     }
 
+    /// How many workers live.
+    pub fn living_workers(&self) -> usize {
+        self.channel.living_workers()
+    }
+
     fn count_workers(&self) {
         let workers = self.channel.living_workers();
         self.workers.store(workers as u64, Ordering::Relaxed);

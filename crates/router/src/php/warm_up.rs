@@ -2,7 +2,8 @@
 //!
 //! One thread sends them, one after the other, as GET requests from 127.0.0.1, with the CGI variables of any request and
 //! `HOWDAH_WARM_UP=1`. The workers of a generation share one opcache, so each request is sent once, and any worker may
-//! run it. Warm-up requests are neither logged nor counted. The thread keeps its port until a configuration names the
+//! run it. In worker mode each worker keeps the application in its own memory: the request is sent again, as often as there
+//! are workers and at the same time, until each of them has run it, or [`EACH_WORKER`] is over. Warm-up requests are neither logged nor counted. The thread keeps its port until a configuration names the
 //! generation or the supervisor drops the generation: a generation gives each thread its eventfd only once.
 //!
 //! A status of 500 or more, a worker that dies, a response that breaks off and a timeout make the warm-up fail:
@@ -21,6 +22,7 @@ use crate::request::authority;
 use crate::request::path::RequestPath;
 use crate::request::subject::{Origin, Subject};
 use crate::response::failure::Failure;
+use howdah_channel::WorkerId;
 use howdah_channel::request::{RequestHeadWriter, code};
 use howdah_channel::response;
 use howdah_config::Scheme;
@@ -29,12 +31,13 @@ use howdah_protocol::messages::warm_up::{LONGEST_WARM_UP, WarmUpRequest};
 use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::task::{AbortHandle, spawn_local};
+use std::time::{Duration, Instant};
+use tokio::task::{AbortHandle, JoinSet, spawn_local};
 use tokio::time::timeout;
 
 /// The supervisor's order to warm a generation up.
@@ -43,6 +46,8 @@ pub struct WarmUpOrder {
     pub generation: Arc<SharedGeneration>,
     /// The requests, in order.
     pub requests: Vec<WarmUpRequest>,
+    /// Whether each worker must run them.
+    pub each_worker: bool,
     /// Receives the result.
     pub supervisor: SupervisorLink,
 }
@@ -54,6 +59,17 @@ pub struct Warming {
     task: AbortHandle,
 }
 
+/// The answer to a warm-up request that has not failed.
+struct Warmed {
+    status: StatusCode,
+    /// The worker that ran it.
+    worker: Option<WorkerId>,
+}
+
+/// How long all workers may take to run the requests. A worker that has not run one by then is used nevertheless.
+const EACH_WORKER: Duration = Duration::from_secs(20);
+/// How often a request is sent to as many workers as there are. A quick worker may run it several times.
+const ROUNDS: usize = 4;
 const CLIENT: &str = "127.0.0.1";
 const AGENT: HeaderValue = HeaderValue::from_static("howdah (warm-up)");
 /// The longest URI that a message shows whole, in characters.
@@ -80,7 +96,20 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
     let all = async {
         for request in &order.requests {
             current = Some(request);
-            check(&port, request).await?;
+            let first = check(Rc::clone(&port), request.clone()).await?;
+            if first.status.is_client_error() {
+                warn(&port, request, first.status);
+            }
+        }
+        if order.each_worker {
+            let each = async {
+                for request in &order.requests {
+                    current = Some(request);
+                    warm_each_worker(&port, request).await?;
+                }
+                Ok(())
+            };
+            return timeout(EACH_WORKER, each).await.unwrap_or(Ok(()));
         }
         Ok(())
     };
@@ -96,20 +125,43 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
     order.supervisor.send(&FromRouter::WarmUpEnded { generation: port.generation.id, failure: result.err() });
 }
 
-/// Sends a request, and decides whether the warm-up has failed.
-async fn check(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<(), String> {
-    let name = name(request);
-    match answer(port, request).await {
-        Ok(status) if status.is_server_error() => Err(format!("{name} was answered {}", status.as_u16())),
-        Ok(status) if status.is_client_error() => {
-            tracing::warn!(
-                "the warm-up request {name} of {:?} was answered {}: is it what you meant?",
-                port.generation.application,
-                status.as_u16()
-            );
-            Ok(())
+/// Sends a request until each worker has run it.
+async fn warm_each_worker(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<(), String> {
+    let mut warm = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let workers = port.generation.living_workers();
+        if warm.len() >= workers {
+            break;
         }
-        Ok(_) => Ok(()),
+        let mut round = JoinSet::new();
+        for _ in 0..workers {
+            round.spawn_local(check(Rc::clone(port), request.clone()));
+        }
+        while let Some(checked) = round.join_next().await {
+            let checked = checked.map_err(|_| format!("{} met a bug of howdah", name(request)))?;
+            warm.extend(checked?.worker.map(|worker| worker.index));
+        }
+    }
+    Ok(())
+}
+
+fn warn(port: &GenerationPort, request: &WarmUpRequest, status: StatusCode) {
+    tracing::warn!(
+        "the warm-up request {} of {:?} was answered {}: is it what you meant?",
+        name(request),
+        port.generation.application,
+        status.as_u16()
+    );
+}
+
+/// Sends a request, and decides whether the warm-up has failed.
+async fn check(port: Rc<GenerationPort>, request: WarmUpRequest) -> Result<Warmed, String> {
+    let name = name(&request);
+    match answer(&port, &request).await {
+        Ok(Warmed { status, .. }) if status.is_server_error() => {
+            Err(format!("{name} was answered {}", status.as_u16()))
+        }
+        Ok(warmed) => Ok(warmed),
         Err(Failure::GatewayTimeout) => Err(format!("{name} took longer than \"limits/timeout\" allows")),
         Err(Failure::WorkerDied { .. } | Failure::BadGateway) => {
             Err(format!("the worker that ran {name} ended before it had answered"))
@@ -119,21 +171,24 @@ async fn check(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<(),
 }
 
 /// Sends a request to PHP, and reads its response to the end. See [`crate::php::run`].
-async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<StatusCode, Failure> {
+async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<Warmed, Failure> {
+    let without_worker = |status| Ok(Warmed { status, worker: None });
     let paths = &port.generation.paths;
     let target = paths.target(request.target.as_deref()).ok_or(Failure::Internal)?;
     let parts = parts(request)?;
     let peer = peer(request);
     let mut origin = Origin::of(&peer, None, &parts, Instant::now());
     origin.scheme = if request.https { Scheme::Https } else { Scheme::Http };
-    let Ok(host) = authority::host(&parts) else { return Ok(StatusCode::BAD_REQUEST) };
-    let Ok(path) = RequestPath::normalise(parts.uri.path()) else { return Ok(StatusCode::BAD_REQUEST) };
+    let Ok(host) = authority::host(&parts) else { return without_worker(StatusCode::BAD_REQUEST) };
+    let Ok(path) = RequestPath::normalise(parts.uri.path()) else {
+        return without_worker(StatusCode::BAD_REQUEST);
+    };
     let subject = Subject::new(&parts, &peer, &origin, &host, path);
     let script = match find_script(&port.script_files, target, subject.path.bytes()).await? {
         Resolved::Script(script) => script,
-        Resolved::Folder => return Ok(StatusCode::MOVED_PERMANENTLY),
-        Resolved::Nothing => return Ok(StatusCode::NOT_FOUND),
-        Resolved::Forbidden(_) => return Ok(StatusCode::FORBIDDEN),
+        Resolved::Folder => return without_worker(StatusCode::MOVED_PERMANENTLY),
+        Resolved::Nothing => return without_worker(StatusCode::NOT_FOUND),
+        Resolved::Forbidden(_) => return without_worker(StatusCode::FORBIDDEN),
     };
     let write_head = |head: &mut RequestHeadWriter| {
         cgi::write(head, &subject, &port.generation.server_software, &target.root, &script, None);
@@ -149,7 +204,7 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<St
     if !started.complete {
         read_to_end(port, &request.running).await?;
     }
-    Ok(status)
+    Ok(Warmed { status, worker: request.running.worker() })
 }
 
 /// A response that breaks off is a failure.

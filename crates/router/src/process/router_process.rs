@@ -185,7 +185,7 @@ impl RouterProcess {
             ToRouter::RetireRoadRunnerWorker { generation, worker } => {
                 self.roadrunner_generation(generation).iter().for_each(|known| known.retire_worker(worker));
             }
-            ToRouter::WarmUp { generation } => self.warm_up(generation, descriptors)?,
+            ToRouter::WarmUp { generation, each_worker } => self.warm_up(generation, each_worker, descriptors)?,
             ToRouter::DropGeneration { generation } => {
                 self.arriving.remove(&generation);
                 self.http_arriving.remove(&generation);
@@ -239,12 +239,12 @@ impl RouterProcess {
     }
 
     /// One thread has the generation answer its first requests.
-    fn warm_up(&self, id: u64, mut descriptors: Descriptors) -> io::Result<()> {
+    fn warm_up(&self, id: u64, each_worker: bool, mut descriptors: Descriptors) -> io::Result<()> {
         let requests: Vec<WarmUpRequest> = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
         let known = self.each_generation().find(|generation| generation.id == id);
         let generation = known.ok_or_else(|| io::Error::other(format!("generation {id} is not known")))?;
         let thread = id as usize % self.commands.len();
-        let order = WarmUpOrder { generation, requests, supervisor: self.supervisor.clone() };
+        let order = WarmUpOrder { generation, requests, each_worker, supervisor: self.supervisor.clone() };
         // A thread that has drained receives nothing, and nothing waits for it.
         let _ = self.commands[thread].send(ThreadCommand::WarmUp(order));
         Ok(())

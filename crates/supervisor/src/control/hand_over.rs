@@ -75,7 +75,8 @@ impl HandOver {
     pub fn add_warm_up(&mut self, generation: &Generation) -> io::Result<()> {
         self.add_generation(generation)?;
         if let Some(php) = generation.as_php() {
-            self.messages.push((ToRouter::WarmUp { generation: php.id() }, vec![php.warm_up()?]));
+            let order = ToRouter::WarmUp { generation: php.id(), each_worker: php.has_worker_script() };
+            self.messages.push((order, vec![php.warm_up()?]));
         }
         Ok(())
     }

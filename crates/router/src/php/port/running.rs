@@ -4,7 +4,7 @@ use crate::buffering::spool::Spool;
 use crate::php::admission::RequestKind;
 use crate::response::failure::Failure;
 use bytes::Bytes;
-use howdah_channel::{Exchange, Progress, Violation};
+use howdah_channel::{Exchange, Progress, Violation, WorkerId};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -43,6 +43,8 @@ pub struct RunningRequest {
     pub(super) running_since: Cell<Option<Instant>>,
     /// When it was last reported to the supervisor as overdue.
     pub(super) reported_overdue: Cell<Option<Instant>>,
+    /// The worker that has answered it.
+    pub(super) worker: Cell<Option<WorkerId>>,
 }
 
 /// How long a request may wait for a worker; after that it is answered 503.
@@ -79,6 +81,9 @@ impl RunningRequest {
         // Progress first: once it is done, all bytes are there.
         let progress = exchange.progress().map_err(Trouble::Violation)?;
         let done = matches!(progress, Progress::Done(_));
+        if let Progress::Done(worker) = progress {
+            self.worker.set(Some(worker));
+        }
         let mut spool = self.spool.borrow_mut();
         // The rest of a complete response fits into the slot's ring: taking it frees the slot.
         self.held_back.set(!done && !spool.has_room());
@@ -98,6 +103,11 @@ impl RunningRequest {
     /// Its slot, until it has ended.
     pub(super) fn slot(&self) -> Option<u16> {
         self.exchange.borrow().as_ref().map(Exchange::slot)
+    }
+
+    /// The worker that has answered it; `None` before.
+    pub fn worker(&self) -> Option<WorkerId> {
+        self.worker.get()
     }
 
     /// The fate of a request that fails now, for the log.

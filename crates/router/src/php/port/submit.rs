@@ -84,6 +84,7 @@ pub async fn submit(
         is_timed: Cell::new(false),
         running_since: Cell::new(None),
         reported_overdue: Cell::new(None),
+        worker: Cell::new(None),
     });
     port.active.insert(slot, sequence, &running);
     port.wakes.after_turn();
