@@ -1,16 +1,9 @@
 //! How the number of workers follows the load, in simulations of minutes.
 
+use super::pages::{ms, seconds};
 use super::simulated::{Automatic, automatic, automatic_with};
 use howdah_simulator::scenario::{Arrivals, Clients, Disturbance, DisturbanceKind, Page, Scenario};
 use std::time::Duration;
-
-const fn ms(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
-const fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
 
 const COMPUTES: Page = Page::computes(ms(10));
 const WAITS: Page = Page::waits(ms(1), ms(49));

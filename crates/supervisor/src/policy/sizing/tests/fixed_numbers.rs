@@ -4,6 +4,7 @@
 //! [`SHARE`] of the requests of the best number. Pages that only compute are compared with the numbers that they may
 //! have: up to the processors and two.
 
+use super::pages::*;
 use super::simulated::automatic;
 use howdah_simulator::policy::{Fixed, WaitUpTo};
 use howdah_simulator::run;
@@ -12,25 +13,6 @@ use std::time::Duration;
 
 const SHARE: f64 = 0.95;
 
-const fn us(count: u64) -> Duration {
-    Duration::from_micros(count)
-}
-
-const fn ms(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
-const fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
-
-const HELLO: Page = Page::computes(us(20));
-const JSON: Page = Page::computes(us(60));
-const PHPINFO: Page = Page::computes(us(400));
-const LOOP: Page = Page::computes(ms(2));
-const SLEEP_5: Page = Page::waits(us(60), ms(5));
-const SLEEP_50: Page = Page::waits(us(60), ms(50));
-
 const LENGTH: Duration = seconds(5);
 const WINDOW: Duration = seconds(2);
 /// Requests per second.
@@ -38,11 +20,6 @@ const FAST: f64 = 5000.0;
 
 /// The constant numbers of workers. Fewer than the processors and two for pages that only compute; more for others.
 const NUMBERS: [usize; 11] = [1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 128];
-
-/// One or several pages, each as often as the others.
-fn clients(count: usize, pages: &[Page]) -> Clients {
-    Clients::closed(count, pages[0]).with_pages(pages.iter().map(|page| (1, *page)).collect())
-}
 
 fn computes(pages: &[Page]) -> bool {
     pages.iter().all(|page| page.wait == Duration::ZERO)
@@ -79,6 +56,7 @@ fn expect_no_loss(cells: impl IntoIterator<Item = (String, Scenario, bool)>) -> 
     for (name, scenario, only_computes) in cells {
         let (ours, (best, number)) = race(&scenario, only_computes);
         count += 1;
+        println!("{:.3} {name}: {ours:.0} requests/s, {best:.0} with {number} workers", ours / best);
         if ours < SHARE * best {
             lost.push(format!("{name}: {ours:.0} requests/s, {best:.0} with {number} workers: {:.2}", ours / best));
         }

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod fixed_numbers;
+mod pages;
 mod simulated;
 
 use super::trial::{Candidates, Growth, Probe};
