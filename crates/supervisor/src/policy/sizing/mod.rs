@@ -7,7 +7,8 @@
 //!   cheap, so the next decision follows after [`QUEUED_INTERVAL`]. Beside programs that always compute, no processor is
 //!   idle; workers that hardly wait for one grow in number all the same.
 //! - Proof: more workers must finish more requests per second than fewer did ([`trial`]). Otherwise they are retired
-//!   again. Code that only computes has one worker for each processor, and one or two more if these finish more.
+//!   again. A rate is no yardstick for other requests: once workers wait for others although the last requests only
+//!   computed, the policy forgets what it measured. Code that only computes has one worker for each processor, and one or two more if these finish more.
 //! - Down: slowly, to the largest useful number of the last minutes ([`peaks`]). Workers that a burst needed are kept
 //!   for the next burst, so the number does not oscillate. While no processor is idle, the law also shows how many
 //!   workers are enough for the requests that are finished now: if there have been more for a while, that number is
@@ -81,6 +82,9 @@ struct Situation {
     queue: Queue,
     /// Whether requests do little else than compute.
     computes: bool,
+    /// Whether the last requests only computed, and the ones of now wait for others than the processors: these are
+    /// other requests.
+    begins_to_wait: bool,
 }
 
 /// The requests that wait for a worker.
@@ -181,6 +185,9 @@ impl Sizing {
         let demand = sample.demand;
         let situation = self.situation(&sample, now);
         let Situation { all, least, most, computes, .. } = situation;
+        if situation.begins_to_wait {
+            self.forget_requests();
+        }
 
         // Two reasons at a time would prove nothing.
         let (grown, lacks_memory) = match self.probe.is_under_way(now) {
@@ -230,6 +237,7 @@ impl Sizing {
             self.occupied = Some((now, before + (occupied - before) * weight));
         }
         let is_blocked = self.occupied.is_some_and(|(_, occupied)| occupied < SATURATED * self.bounds.cores);
+        let computed = for_each_core.is_some_and(|workers| workers < COMPUTES);
         Situation {
             all: demand.all,
             needed: busy + if demand.has_queue() { demand.waiting } else { 0 },
@@ -237,8 +245,19 @@ impl Sizing {
             least,
             most,
             queue,
-            computes: !is_blocked && for_each_core.is_some_and(|workers| workers < COMPUTES),
+            computes: computed && !is_blocked,
+            begins_to_wait: computed && is_blocked,
         }
+    }
+
+    /// The requests are other ones now. The measurements of the former ones prove nothing about these: their use of time,
+    /// their rate, and the numbers of workers that were tried with them.
+    fn forget_requests(&mut self) {
+        (self.law, self.settled, self.crowd) = (Law::default(), Law::default(), None);
+        self.window.restart();
+        self.last_rate = None;
+        self.growth.forget();
+        self.probe.abandon();
     }
 
     /// The state of a queue that is not empty, by Little's law: as many requests as wait now will have been finished

@@ -121,6 +121,11 @@ impl Growth {
         self.before = None;
     }
 
+    /// The requests are other ones now.
+    pub fn forget(&mut self) {
+        (self.before, self.ceiling) = (None, None);
+    }
+
     /// The largest number of workers.
     pub fn ceiling(&mut self, now: Instant) -> usize {
         if self.pause.is_over(now) {

@@ -4,6 +4,7 @@ mod behaviour;
 mod fixed_numbers;
 mod pages;
 mod simulated;
+mod transitions;
 
 use super::trial::{Candidates, Growth, Probe};
 use super::*;
@@ -215,6 +216,21 @@ fn a_growth_that_failed_is_tried_again_after_a_pause_that_grows() {
     growth.begin(Some(rate(8, 400.0)));
     growth.judge(Some(rate(16, 400.0)), now).unwrap();
     assert_eq!(growth.ceiling(now + Duration::from_secs(2)), usize::MAX, "a success ends the growth of the pause");
+}
+
+#[test]
+fn requests_that_compute_are_no_yardstick_for_requests_that_wait() {
+    let (mut sizing, start) = (Sizing::new(TWO_CORES), Instant::now());
+    let at = |millis: u64| start + Duration::from_millis(millis);
+    let busy = |finished, waiting, blocked| Sample { finished, ..sample((0, 0, 2, waiting), blocked) };
+    sizing.decide(Sample { usage: Some(usage(2.0, 2.0, 0.0)), ..busy(0, 0, 0.0) }, at(0));
+    for millis in (10..500).step_by(10) {
+        sizing.decide(busy(2 * millis, 0, 0.0), at(millis));
+    }
+    assert_eq!(sizing.last_rate.map(|(_, rate)| rate.per_second), Some(2000.0));
+    // The same workers sleep in requests that last.
+    let wanted = (0..2).map(|tenth| sizing.decide(busy(980, 9, 2.0), at(500 + 10 * tenth)).wanted).max();
+    assert_eq!((wanted, sizing.growth.is_under_way()), (Some(4), false));
 }
 
 /// Plays trials of one worker more or fewer for some seconds, each window a quarter of a second. Returns the numbers.
