@@ -7,8 +7,9 @@
 //!   cheap, so the next decision follows after [`QUEUED_INTERVAL`]. Beside programs that always compute, no processor is
 //!   idle; workers that hardly wait for one grow in number all the same.
 //! - Proof: more workers must finish more requests per second than fewer did ([`trial`]). Otherwise they are retired
-//!   again. A rate is no yardstick for other requests: once workers wait for others although the last requests only
-//!   computed, the policy forgets what it measured. Code that only computes has one worker for each processor, and one or two more if these finish more.
+//!   again, and the number that is left is measured once more. A rate is no yardstick for other requests: once workers
+//!   wait for others although the last requests only computed, the policy forgets what it measured. Code that only
+//!   computes has one worker for each processor, and one or two more if these finish more.
 //! - Down: slowly, to the largest useful number of the last minutes ([`peaks`]). Workers that a burst needed are kept
 //!   for the next burst, so the number does not oscillate. While no processor is idle, the law also shows how many
 //!   workers are enough for the requests that are finished now: if there have been more for a while, that number is
@@ -202,7 +203,7 @@ impl Sizing {
             Some(number) if number < all && all <= keeps => all - number,
             _ => self.surplus(all, least, keeps, now),
         };
-        let is_trying = self.probe.is_under_way(now) || self.growth.is_under_way();
+        let is_trying = self.probe.is_under_way(now) || self.growth.awaits_rate();
         let pause = match situation.queue {
             Queue::New => SHORT_WAIT,
             _ if computes || is_trying => TRIAL_INTERVAL,
@@ -324,7 +325,7 @@ impl Sizing {
     /// Judges a growth, or tries one worker more or fewer. Returns the number of workers that there should be, if that
     /// is not the one of other reasons.
     fn try_number(&mut self, situation: Situation, now: Instant) -> Option<usize> {
-        let Situation { all, computes, .. } = situation;
+        let Situation { all, needed, computes, .. } = situation;
         if self.crowd(now).is_some() && computes {
             self.probe.abandon();
             return Some(self.bounds.most_computing());
@@ -340,9 +341,9 @@ impl Sizing {
             self.verdict = Some((now, verdict));
             self.unproven_peak = self.unproven_peak.min(verdict.keep);
             self.window.restart();
-            return Some(verdict.keep.min(all));
+            return Some(verdict.keep.min(needed.max(all)));
         }
-        if self.growth.is_under_way() {
+        if self.growth.awaits_rate() {
             return self.probe.abandon().map(|most| most.min(all));
         }
         let (number, verdict) = self.probe.step(all, self.window.rate(), self.candidates(situation, now), now);
@@ -415,6 +416,10 @@ impl Sizing {
         let busy = settled.saturating_sub(demand.idle);
         let competes = busy as f64 > self.bounds.cores && self.law.is_machine_busy();
         let is_loaded = demand.waiting > 0 || competes || busy as f64 > MOSTLY_BUSY * settled as f64;
+        if self.growth.is_confirming() && sample.leaving > 0 {
+            // The last requests of retired workers do not count for the others.
+            self.window.restart();
+        }
         self.window.record(settled, busy, finished, is_loaded, now);
         self.record_crowd(demand.all, now);
         self.last_rate = self.window.rate().map(|rate| (now, rate)).or(self.last_rate);

@@ -1,9 +1,9 @@
 //! More workers must prove themselves: by the requests that were finished per second before and after.
 //!
 //! Two kinds of trials. [`Growth`] follows a growth that the measurements of requests justify, which may be large: if
-//! it brought less than it should, workers are taken back. [`Probe`] tries a few workers more, or fewer, where the
-//! measurements cannot show which number is better. A number that did not prove itself is tried again after a pause,
-//! which grows with each failure.
+//! it brought less than it should, workers are retired, and restored if the number that is left is worse. [`Probe`]
+//! tries a few workers more, or fewer, where the measurements cannot show which number is better. A number that did not
+//! prove itself is tried again after a pause, which grows with each failure.
 
 use super::rate::Rate;
 use std::time::{Duration, Instant};
@@ -18,11 +18,21 @@ pub struct Pause {
 /// A trial of many workers.
 #[derive(Clone, Debug, Default)]
 pub struct Growth {
-    /// The rate before it; `None` if no trial is under way.
-    before: Option<Rate>,
+    state: GrowthState,
     /// The largest number that proved itself, until the pause ends.
     ceiling: Option<usize>,
     pause: Pause,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum GrowthState {
+    #[default]
+    Resting,
+    /// There are more workers than before. This was the rate before.
+    Trying { before: Rate },
+    /// They brought less than they should, and were retired. The number that is left has to show its rate, because the
+    /// requests may be other ones than before.
+    Confirming { tried: Rate },
 }
 
 /// The result of a trial.
@@ -108,22 +118,35 @@ impl Pause {
 impl Growth {
     /// More workers are started. `rate` is that of the workers before, if it is known.
     pub fn begin(&mut self, rate: Option<Rate>) {
-        self.before = self.before.or(rate);
+        self.state = match (self.state, rate) {
+            (GrowthState::Trying { before }, _) | (_, Some(before)) => GrowthState::Trying { before },
+            (_, None) => GrowthState::Resting,
+        };
     }
 
     /// Whether a trial is under way.
     pub fn is_under_way(&self) -> bool {
-        self.before.is_some()
+        matches!(self.state, GrowthState::Trying { .. })
+    }
+
+    /// Whether the number that is left after a failure shows its rate.
+    pub fn is_confirming(&self) -> bool {
+        matches!(self.state, GrowthState::Confirming { .. })
+    }
+
+    /// Whether a rate decides: that of the new number, or that of the number that is left.
+    pub fn awaits_rate(&self) -> bool {
+        self.state != GrowthState::Resting
     }
 
     /// No request waits, and workers are idle: they were of use.
     pub fn on_lull(&mut self) {
-        self.before = None;
+        self.state = GrowthState::Resting;
     }
 
     /// The requests are other ones now.
     pub fn forget(&mut self) {
-        (self.before, self.ceiling) = (None, None);
+        (self.state, self.ceiling) = (GrowthState::Resting, None);
     }
 
     /// The largest number of workers.
@@ -144,20 +167,33 @@ impl Growth {
     ///
     /// By Little's law, twice the rate needs twice the busy workers, if each request takes as long as before. If more
     /// are busy, the others only wait at another bottleneck.
+    ///
+    /// After a failure, the number that is left is judged in the same way by its rate, and the other workers are
+    /// restored if they proved themselves: the requests before may have been other ones.
     pub fn judge(&mut self, rate: Option<Rate>, now: Instant) -> Option<Verdict> {
-        let (before, tried) = (self.before?, rate?);
-        if tried.workers <= before.workers {
-            return None;
-        }
-        self.before = None;
+        let rate = rate?;
+        let (before, tried) = match self.state {
+            GrowthState::Trying { before } if before.workers < rate.workers => (before, rate),
+            GrowthState::Confirming { tried } if rate.workers < tried.workers => (rate, tried),
+            GrowthState::Trying { .. } | GrowthState::Resting => return None,
+            GrowthState::Confirming { .. } => {
+                self.state = GrowthState::Resting;
+                return None;
+            }
+        };
+        let is_confirming = self.is_confirming();
+        self.state = GrowthState::Resting;
         let gain = tried.per_second / before.per_second.max(f64::MIN_POSITIVE);
         let gain = if gain < GAIN_OF_GROWTH { 1.0 } else { gain * RESERVE_OF_GROWTH };
         let needed = (before.busy * gain).ceil().max(before.workers as f64);
         let keep = if tried.busy > needed { (needed as usize).min(tried.workers) } else { tried.workers };
-        if keep < tried.workers {
-            self.fail(keep, now);
-        } else {
-            self.pause = Pause::default();
+        match keep < tried.workers {
+            true if is_confirming => self.ceiling = Some(keep),
+            true => {
+                self.state = GrowthState::Confirming { tried };
+                self.fail(keep, now);
+            }
+            false => (self.ceiling, self.pause) = (None, Pause::default()),
         }
         Some(Verdict { before, tried, keep })
     }

@@ -219,6 +219,21 @@ fn a_growth_that_failed_is_tried_again_after_a_pause_that_grows() {
 }
 
 #[test]
+fn a_growth_that_failed_is_restored_if_the_number_that_is_left_is_worse() {
+    // 10 workers finished 1000 requests per second, 40 finish 500; the 10 that are left → how many there are then
+    let now = Instant::now();
+    for (per_second, keep) in [(900.0, 10), (490.0, 10), (400.0, 25), (200.0, 40), (100.0, 40)] {
+        let mut growth = Growth::default();
+        growth.begin(Some(rate(10, 1000.0)));
+        assert_eq!(growth.judge(Some(rate(40, 500.0)), now).map(|verdict| verdict.keep), Some(10));
+        assert!(growth.is_confirming());
+        assert_eq!(growth.judge(Some(rate(10, per_second)), now).map(|verdict| verdict.keep), Some(keep));
+        assert_eq!(growth.ceiling(now), if keep < 40 { keep } else { usize::MAX });
+        assert!(!growth.awaits_rate());
+    }
+}
+
+#[test]
 fn requests_that_compute_are_no_yardstick_for_requests_that_wait() {
     let (mut sizing, start) = (Sizing::new(TWO_CORES), Instant::now());
     let at = |millis: u64| start + Duration::from_millis(millis);

@@ -95,3 +95,12 @@ fn workers_for_a_page_that_waits_start_at_once_after_one_that_computes() {
     ];
     expect(&pages, &[(20, 100), (20, 500), (100, 100)], |it| it.lost < ms(600) && it.share > 0.95);
 }
+
+#[test]
+fn workers_for_a_longer_wait_start_within_a_second_or_two() {
+    let pages: [(&str, &[Page], &[Page]); 2] = [
+        ("sleep 5 ms to sleep 50 ms", &[SLEEP_5], &[SLEEP_50]),
+        ("half to sleep 50 ms", &[HELLO, SLEEP_50], &[SLEEP_50]),
+    ];
+    expect(&pages, &CONNECTIONS, |it| it.lost < ms(1500) && it.share > 0.98);
+}
