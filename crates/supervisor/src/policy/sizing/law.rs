@@ -18,12 +18,19 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Law {
     sums: Usage,
+    /// The same since requests wait for far less than the sums show.
+    fallen: Usage,
 }
 
 /// After this time, in seconds, a past request counts for about a third.
 const DECAY_SECONDS: f64 = 1.5;
 /// Less use of processors than this, in seconds, is too little to conclude anything about requests.
 const MIN_KNOWN_CPU: f64 = 0.005;
+/// Requests that need this many times fewer workers are other ones.
+const FALL: f64 = 4.0;
+/// After this time of other requests, in seconds, the past ones do not count. Hundreds of workers that waited would
+/// outweigh a few that compute for ten seconds.
+const FALL_SECONDS: f64 = 0.25;
 /// The reserve of workers, in standard deviations.
 const RESERVE: f64 = 3.0;
 /// With a smaller share of idle time, more work for the processors only delays the other work.
@@ -36,21 +43,20 @@ const CONTENDED: f64 = 0.1;
 impl Law {
     /// Adds the usage of some time.
     pub fn record(&mut self, usage: Usage) {
-        let past = (-usage.within / DECAY_SECONDS).exp();
-        self.sums = Usage {
-            within: self.sums.within * past + usage.within,
-            requests: self.sums.requests * past + usage.requests,
-            wall: self.sums.wall * past + usage.wall,
-            cpu: self.sums.cpu * past + usage.cpu,
-            delayed: self.sums.delayed * past + usage.delayed,
-            idle: self.sums.idle * past + usage.idle,
-        };
+        self.sums = self.sums.followed_by(usage);
+        self.fallen = self.fallen.followed_by(usage);
+        let before = self.for_each_core().unwrap_or_default();
+        if workers_for_each_core(self.fallen).is_none_or(|now| now * FALL > before) {
+            self.fallen = Usage::default();
+        }
+        if self.fallen.within >= FALL_SECONDS {
+            *self = Law { sums: self.fallen, ..Law::default() };
+        }
     }
 
     /// How many workers keep one processor busy; `None` if too few requests were measured.
     pub fn for_each_core(&self) -> Option<f64> {
-        let Usage { wall, cpu, delayed, .. } = self.sums;
-        (cpu >= MIN_KNOWN_CPU).then(|| ((wall - delayed) / cpu).max(1.0))
+        workers_for_each_core(self.sums)
     }
 
     /// How many workers keep the processors busy that they can have of this number, but at least one worker for each
@@ -105,5 +111,26 @@ impl Law {
     /// How much of the time of busy workers is waiting for a processor, from 0 to 1.
     pub fn delayed_share(&self) -> f64 {
         self.sums.delayed / self.sums.wall.max(f64::MIN_POSITIVE)
+    }
+}
+
+fn workers_for_each_core(Usage { wall, cpu, delayed, .. }: Usage) -> Option<f64> {
+    (cpu >= MIN_KNOWN_CPU).then(|| ((wall - delayed) / cpu).max(1.0))
+}
+
+// === impl Usage ===
+
+impl Usage {
+    /// The sums with another time. The past decays.
+    fn followed_by(self, usage: Usage) -> Usage {
+        let past = (-usage.within / DECAY_SECONDS).exp();
+        Usage {
+            within: self.within * past + usage.within,
+            requests: self.requests * past + usage.requests,
+            wall: self.wall * past + usage.wall,
+            cpu: self.cpu * past + usage.cpu,
+            delayed: self.delayed * past + usage.delayed,
+            idle: self.idle * past + usage.idle,
+        }
     }
 }

@@ -144,6 +144,28 @@ fn memory_that_new_workers_will_use_counts_and_so_does_that_of_leaving_workers()
 }
 
 #[test]
+fn the_law_follows_requests_that_wait_far_less_than_the_last_ones() {
+    let tenth = |wall, cpu| Usage { within: 0.1, wall, cpu, ..Usage::default() };
+    let (waits, computes, between) = (tenth(10.0, 0.05), tenth(0.2, 0.2), tenth(0.5, 0.05));
+    // After two seconds of a hundred workers that wait → the useful workers for each processor
+    let table = [
+        (vec![waits], 199.0..201.0),
+        (vec![computes; 2], 20.0..200.0),
+        (vec![computes; 3], 1.0..1.1),
+        (vec![between; 3], 9.9..10.1),
+        // Some tenths of a second prove nothing.
+        (vec![computes, waits, computes, waits, computes, waits], 20.0..200.0),
+    ];
+    for (after, expected) in table {
+        let mut law = Law::default();
+        (0..20).for_each(|_| law.record(waits));
+        after.iter().for_each(|usage| law.record(*usage));
+        let useful = law.for_each_core().unwrap();
+        assert!(expected.contains(&useful), "{useful}: {after:?}");
+    }
+}
+
+#[test]
 fn a_rate_is_that_of_a_constant_number_of_loaded_workers() {
     let (mut window, start) = (RateWindow::default(), Instant::now());
     let at = |millis| start + Duration::from_millis(millis);

@@ -104,3 +104,22 @@ fn workers_for_a_longer_wait_start_within_a_second_or_two() {
     ];
     expect(&pages, &CONNECTIONS, |it| it.lost < ms(1500) && it.share > 0.98);
 }
+
+#[test]
+fn surplus_workers_exit_within_two_seconds_after_a_page_that_waits() {
+    let pages: [(&str, &[Page], &[Page]); 4] = [
+        ("sleep 50 ms to hello", &[SLEEP_50], &[HELLO]),
+        ("sleep 50 ms to json", &[SLEEP_50], &[JSON]),
+        ("sleep 5 ms to hello", &[SLEEP_5], &[HELLO]),
+        ("half to hello", &[HELLO, SLEEP_50], &[HELLO]),
+    ];
+    expect(&pages, &[(100, 20), (100, 100), (500, 500)], |it| it.workers <= 4);
+    // Two thirds of a second between two measurements of hundreds of workers.
+    expect(&pages, &[(500, 100)], |it| it.lost < ms(500) && it.share > 0.9);
+    let pages: [(&str, &[Page], &[Page]); 3] = [
+        ("sleep 50 ms to loop", &[SLEEP_50], &[LOOP]),
+        ("sleep 50 ms to half", &[SLEEP_50], &[HELLO, SLEEP_50]),
+        ("sleep 50 ms to sleep 5 ms", &[SLEEP_50], &[SLEEP_5]),
+    ];
+    expect(&pages, &[(100, 20), (100, 100), (500, 100)], |it| it.lost < ms(100) && it.share > 0.98);
+}
