@@ -2,31 +2,17 @@
 
 import os
 import random
-import shutil
 
 import pytest
 
 from support.http.client import ProtocolError
 from support.http.load import Load
 from support.http_applications import pids, wait_until_gone
-from support.roadrunner_applications import HOSTILE, frame, roadrunner_application
+from support.roadrunner_applications import frame, hostile_application, roadrunner_application
 from support.waiting import wait_for
 
-PYTHON = shutil.which("python3", path="/usr/bin:/bin")
 OK = b'{"status":200,"headers":{}}'
 HUGE = 0xFFFFFFFF
-
-
-def hostile_application(folder, environment=None, **options) -> dict:
-    return {
-        "type": "roadrunner",
-        "command": [PYTHON, str(folder.write("hostile.py", HOSTILE.read_text()))],
-        "processes": 1,
-        # Some workers do not read the order to stop.
-        "stop_timeout": 0.5,
-        "environment": environment or {},
-        **options,
-    }
 
 
 def two_applications(folder, **options) -> dict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -11,6 +12,7 @@ from support.server import REPOSITORY
 WORKER = Path(__file__).parent / "roadrunner" / "worker.php"
 LIBRARY = REPOSITORY / "examples/roadrunner/Worker.php"
 HOSTILE = Path(__file__).parent / "roadrunner" / "hostile.py"
+PYTHON = shutil.which("python3", path="/usr/bin:/bin")
 
 
 def roadrunner_application(folder, environment: dict[str, str] | None = None, **options) -> dict:
@@ -23,6 +25,19 @@ def roadrunner_application(folder, environment: dict[str, str] | None = None, **
         "processes": 1,
         "working_directory": str(folder.root),
         "environment": {"VERSION": "1", **(environment or {})},
+        **options,
+    }
+
+
+def hostile_application(folder, environment: dict[str, str] | None = None, **options) -> dict:
+    """Workers that answer with the bytes of the request."""
+    return {
+        "type": "roadrunner",
+        "command": [PYTHON, str(folder.write("hostile.py", HOSTILE.read_text()))],
+        "processes": 1,
+        # Some workers do not read the order to stop.
+        "stop_timeout": 0.5,
+        "environment": environment or {},
         **options,
     }
 

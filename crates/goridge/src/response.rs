@@ -22,6 +22,9 @@ pub struct ResponseFields(pub Vec<(String, Vec<u8>)>);
 /// The value or the values of a header.
 struct Values(Vec<String>);
 
+/// The most bytes of all headers. A name with many values counts once for each: the JSON of them is shorter.
+const MAX_HEADER_BYTES: usize = 256 * 1024;
+
 // === impl ResponseContext ===
 
 impl ResponseContext {
@@ -50,8 +53,12 @@ impl<'de> Deserialize<'de> for ResponseFields {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ResponseFields, A::Error> {
-                let mut fields = Vec::new();
+                let (mut fields, mut length) = (Vec::new(), 0);
                 while let Some((name, Values(values))) = map.next_entry::<String, Values>()? {
+                    length += values.iter().map(|value| name.len() + value.len()).sum::<usize>();
+                    if length > MAX_HEADER_BYTES {
+                        return Err(de::Error::custom(format_args!("headers of more than {MAX_HEADER_BYTES} bytes")));
+                    }
                     fields.extend(values.into_iter().map(|value| (name.clone(), value.into_bytes())));
                 }
                 Ok(ResponseFields(fields))
@@ -123,6 +130,12 @@ mod tests {
             assert_eq!(read(without), Ok(expected), "{without}");
         }
         assert!(read(r#"{"status":1,"headers":null,"more":1}"#).is_ok());
+        let many = |values: usize| {
+            let (name, values) = ("x".repeat(1000), vec!["\"\""; values].join(","));
+            format!(r#"{{"status":1,"headers":{{"{name}":[{values}]}}}}"#)
+        };
+        assert!(read(&many(262)).is_ok());
+        assert!(read(&many(263)).expect_err("too many").0.contains("headers of more than 262144 bytes"));
         for wrong in ["", "{}", "[]", "<html>", r#"{"status":"x"}"#, r#"{"status":1,"headers":["x"]}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

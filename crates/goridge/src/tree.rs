@@ -2,12 +2,16 @@
 //!
 //! As in PHP, the last value of a name wins, and `[]` is the next index. A name with a bracket that is not closed has no
 //! levels. Fields with more than [`MAX_LEVELS`] levels are dropped, as in RoadRunner. The fields keep their order.
+//!
+//! An array takes several hundred bytes of memory, and two bytes of a name: the number of arrays is limited.
 
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
 /// The most levels of a name.
 pub const MAX_LEVELS: usize = 127;
+/// The most arrays in all levels of a tree.
+pub const MAX_ARRAYS: usize = 20_000;
 
 /// An array, by name or index.
 #[derive(Clone, Debug)]
@@ -17,7 +21,13 @@ pub struct Tree<L> {
     next: u64,
     /// Whether all keys came from `[]`.
     is_list: bool,
+    /// How many arrays were made in all levels. Only the root counts.
+    arrays: usize,
 }
+
+/// A field has more than [`MAX_ARRAYS`] arrays, together with those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyArrays;
 
 #[derive(Clone, Debug)]
 enum Node<L> {
@@ -34,18 +44,29 @@ impl<L> Tree<L> {
     }
 
     /// Inserts a value.
-    pub fn insert(&mut self, name: &str, leaf: L) {
+    ///
+    /// # Errors
+    /// When its name has too many arrays.
+    pub fn insert(&mut self, name: &str, leaf: L) -> Result<(), TooManyArrays> {
         let keys = keys(name);
         if keys.len() > MAX_LEVELS {
-            return;
+            return Ok(());
         }
-        let Some((last, arrays)) = keys.split_last() else { return };
-        let mut tree = self;
+        let Some((last, arrays)) = keys.split_last() else { return Ok(()) };
+        let mut made = self.arrays;
+        let mut tree = &mut *self;
         for key in arrays {
             let key = tree.key(key);
-            let node = tree.entries.entry(key).or_insert_with(|| Node::Array(Tree::default()));
+            let mut array = || {
+                made += 1;
+                Node::Array(Tree::default())
+            };
+            let node = tree.entries.entry(key).or_insert_with(&mut array);
             if let Node::Leaf(_) = node {
-                *node = Node::Array(Tree::default());
+                *node = array();
+            }
+            if made > MAX_ARRAYS {
+                return Err(TooManyArrays);
             }
             tree = match node {
                 Node::Array(array) => array,
@@ -54,6 +75,8 @@ impl<L> Tree<L> {
         }
         let key = tree.key(last);
         tree.entries.insert(key, Node::Leaf(leaf));
+        self.arrays = made;
+        Ok(())
     }
 
     /// The key that a part of a name stands for.
@@ -73,7 +96,7 @@ impl<L> Tree<L> {
 
 impl<L> Default for Tree<L> {
     fn default() -> Tree<L> {
-        Tree { entries: IndexMap::new(), next: 0, is_list: true }
+        Tree { entries: IndexMap::new(), next: 0, is_list: true, arrays: 0 }
     }
 }
 
@@ -122,7 +145,7 @@ mod tests {
     fn json(fields: &[(&str, &str)]) -> String {
         // A form is an object, also without fields.
         let mut tree = Tree::default();
-        fields.iter().for_each(|(name, value)| tree.insert(name, *value));
+        fields.iter().for_each(|(name, value)| tree.insert(name, *value).expect("few arrays"));
         serde_json::to_string(&tree).expect("JSON")
     }
 
@@ -155,5 +178,18 @@ mod tests {
         assert_ne!(json(&[(&name(MAX_LEVELS), "1")]), "[]");
         assert_eq!(json(&[(&name(MAX_LEVELS + 1), "1")]), "[]");
         assert_eq!(json(&[(&"[".repeat(1_000_000), "1"), (&name(1_000_000), "1")]).len(), 1_000_008);
+    }
+
+    #[test]
+    fn the_arrays_of_all_levels_are_limited() {
+        let mut tree = Tree::default();
+        let name = format!("a{}", "[]".repeat(100));
+        for _ in 0..MAX_ARRAYS / 100 {
+            tree.insert(&name, ()).expect("room");
+        }
+        // The first one made `a`, and all others an array less.
+        (0..MAX_ARRAYS / 100 - 1).for_each(|_| tree.insert("a[][]", ()).expect("room"));
+        tree.insert("a[0][0]", ()).expect("it makes no array");
+        assert_eq!(tree.insert("a[][]", ()), Err(TooManyArrays));
     }
 }

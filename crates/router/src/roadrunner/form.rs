@@ -1,7 +1,7 @@
 //! A form, as workers of RoadRunner get it: the fields as JSON, and the uploaded files with their paths.
 //!
 //! A form is read while it arrives. Its files go to the disk, and its fields to memory: more than [`MAX_FIELD_BYTES`] of
-//! fields are answered 413, and so are more than [`MAX_PARTS`] parts. A form that is not valid is answered 400. Bytes of
+//! fields are answered 413, and so are more than [`MAX_PARTS`] parts, and names with too many arrays. A form that is not valid is answered 400. Bytes of
 //! fields that are not UTF-8 are replaced, because JSON is.
 
 use crate::request::incoming::IncomingBody;
@@ -10,7 +10,7 @@ use crate::roadrunner::multipart::{MultipartParser, MultipartPiece, PartHead};
 use crate::roadrunner::upload::{Upload, UploadWriter};
 use bytes::Bytes;
 use howdah_config::{Http, parse_arguments};
-use howdah_goridge::tree::Tree;
+use howdah_goridge::tree::{TooManyArrays, Tree};
 use http::Method;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -114,7 +114,7 @@ async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form,
     let mut fields = Tree::default();
     for argument in parse_arguments(&text) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        fields.insert(&text(&argument.name), text(&argument.value));
+        fields.insert(&text(&argument.name), text(&argument.value)).map_err(too_large)?;
     }
     form(&fields, &Tree::default(), Vec::new())
 }
@@ -194,14 +194,14 @@ impl FormWriter {
             },
             MultipartPiece::End => match std::mem::take(&mut self.part) {
                 Part::Skipped => {}
-                Part::NoFile(name) => self.uploads.insert(&name, Upload::without_file()),
+                Part::NoFile(name) => self.uploads.insert(&name, Upload::without_file()).map_err(too_large)?,
                 Part::Field(name, value) => {
-                    self.fields.insert(&name, String::from_utf8_lossy(&value).into_owned());
+                    self.fields.insert(&name, String::from_utf8_lossy(&value).into_owned()).map_err(too_large)?;
                 }
                 Part::File(name, file) => {
                     let (upload, path) = file.finish();
-                    self.uploads.insert(&name, upload);
                     self.files.push(path);
+                    self.uploads.insert(&name, upload).map_err(too_large)?;
                 }
             },
         }
@@ -211,6 +211,9 @@ impl FormWriter {
     fn begin(&mut self, head: PartHead, folder: &Path) -> Result<Part, Failure> {
         let Some(name) = head.name else { return Ok(Part::Skipped) };
         self.field_bytes += name.len();
+        if self.field_bytes > MAX_FIELD_BYTES {
+            return Err(Failure::BodyTooLarge);
+        }
         match head.file_name {
             None => Ok(Part::Field(name, Vec::new())),
             Some(file) if file.is_empty() => Ok(Part::NoFile(name)),
@@ -221,6 +224,10 @@ impl FormWriter {
             }
         }
     }
+}
+
+fn too_large(_: TooManyArrays) -> Failure {
+    Failure::BodyTooLarge
 }
 
 fn unwritten(error: &std::io::Error) -> Failure {

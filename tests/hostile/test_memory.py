@@ -1,0 +1,40 @@
+"""Requests and answers that are short, and take much memory."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.roadrunner_applications import frame, hostile_application, roadrunner_application
+
+# A router has about 20 MB.
+MOST = 200 << 20
+FORM = [("Content-Type", "application/x-www-form-urlencoded")]
+
+
+def peak_bytes(process) -> int:
+    return int(re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())[1]) << 10
+
+
+@pytest.fixture
+def server(run, folder):
+    applications = {"app": roadrunner_application(folder), "hostile": hostile_application(folder)}
+    routes = [
+        {"match": {"uri": "/hostile"}, "action": {"pass": "applications/hostile"}},
+        {"action": {"pass": "applications/app"}},
+    ]
+    return run({"applications": applications, "routes": routes})
+
+
+def test_a_form_with_many_arrays_is_refused(server):
+    field = "a" + "[]" * 126
+    form = "&".join([field] * (7 * 1024 * 1024 // len(field) - 1))
+    status = server.post("/", form.encode(), FORM).status
+    assert peak_bytes(server.router()) < MOST and status == 413
+
+
+def test_a_header_with_many_values_is_refused(server):
+    name, values = "x" * 128_000, ",".join(['""'] * 40_000)
+    context = '{"status":200,"headers":{"%s":[%s]}}' % (name, values)
+    status = server.post("/hostile", frame(context=context.encode())).status
+    assert peak_bytes(server.router()) < MOST and status == 502
