@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from pathlib import Path
 from typing import Iterator
 
 import pytest
@@ -154,6 +155,54 @@ def test_a_process_of_an_http_application_cannot_attach_descriptors(folder, run,
     lines = wait_for(lambda: "/page" in (text := results.read_text()) and text.splitlines(), "the results")
     expected = {"/health refused", "/page refused"} | ({"queue refused"} if address == "listen_fds" else set())
     assert set(lines) == expected
+
+
+LISTENER = """
+import array, os, socket, struct, sys, time
+
+listener = socket.socket(fileno=3)
+connection, _ = listener.accept()
+connection.recv(1 << 16)
+connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n")
+# The process has the socket, and can change what it accepts.
+listener.setsockopt(socket.SOL_SOCKET, 83, 1)
+sock = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
+sock.setblocking(False)
+try:
+    while sock.send(b"x" * 65536):
+        pass
+except BlockingIOError:
+    pass
+client = socket.socket(socket.AF_UNIX)
+path = os.environ["HOWDAH_ADDRESS"].removeprefix("unix:")
+client.connect(path)
+client.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [sock.fileno()]))])
+sock.close()
+client.close()
+open(sys.argv[1], "w").write(path + "\\n")
+time.sleep(1000)
+"""
+
+
+def test_descriptors_in_the_queue_of_a_socket_do_not_stop_the_supervisor(folder, run):
+    results = folder.scratch / "results"
+    script = folder.write("server.py", LISTENER)
+    with socket.create_server(("127.0.0.1", 0)) as peer:
+        application = {
+            "type": "http",
+            "command": ["python3", str(script), str(results), str(peer.getsockname()[1])],
+            "address": "listen_fds",
+            "health_check": {"interval": 3600},
+        }
+        server = run({"applications": {"app": application}})
+        path = wait_for(lambda: results.exists() and results.read_text().endswith("\n") and results.read_text(), "its path")
+        began = time.monotonic()
+        assert server.api("PUT", "/config", {"listeners": {}}).status == 200
+        # The folder is removed after the socket, when the process has exited.
+        wait_for(lambda: not Path(path.strip()).exists(), "the end of the socket")
+        assert server.api("GET", "/status").status == 200
+        assert time.monotonic() - began < LINGER / 2
 
 
 PRELOAD = """

@@ -3,10 +3,11 @@
 //! A peer of a unix socket may attach descriptors to its bytes (SCM_RIGHTS). A reader that does not want them drops
 //! them within its read, and a read that drops the last reference to a TCP socket with unsent data and SO_LINGER waits
 //! for the time that the peer has chosen. Therefore each unix socket that reads from an untrusted peer refuses
-//! descriptors before it listens or connects: its peers get EPERM. Accepted sockets inherit that.
+//! descriptors before it listens or connects: its peers get EPERM. Accepted sockets inherit that. A process that shares
+//! the socket itself can allow descriptors again.
 //!
 //! Linux has the option since 6.16. With an older kernel, descriptors arrive: the supervisor closes them, and sockets
-//! that may hold some, on threads that only do this ([`close_elsewhere`]); `docs/isolation.md` states what is left.
+//! that may hold some, also those that it shares, on threads that only do this ([`close_elsewhere`]); `docs/isolation.md` states what is left.
 
 use nix::libc;
 use nix::sys::socket::SetSockOpt;

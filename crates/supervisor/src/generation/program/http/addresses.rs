@@ -7,7 +7,7 @@ use crate::os::files::socket_folder::SocketFolder;
 use crate::os::system_error::error_text;
 use crate::plan::program::ProgramPlan;
 use howdah_config::{AddressVariable, Endpoint, HttpAddress};
-use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
+use howdah_protocol::sockets::refused_descriptors::{close_elsewhere, refuse_descriptors};
 use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
 use std::io;
@@ -60,7 +60,7 @@ pub fn choose(
         let socket = match kind {
             HttpAddress::ListenFds => {
                 let listener = UnixListener::bind(&path)?;
-                // The process could leave descriptors in its queue, which we close at the end.
+                // The process could leave descriptors in its queue. It has the socket, too, and can allow them again.
                 refuse_descriptors(&listener);
                 folder.open_to_router(&path, user);
                 Some(OwnedFd::from(listener))
@@ -117,6 +117,15 @@ impl ProcessAddress {
     pub fn open_to_router(&self) {
         if let (Endpoint::Unix(path), Some(folder), Some(user)) = (&self.endpoint, &self.folder, self.listening_user) {
             folder.open_to_router(path, user);
+        }
+    }
+}
+
+impl Drop for ProcessAddress {
+    /// The end of the socket ends what is left in its queue: connections that the process has made, with descriptors.
+    fn drop(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            close_elsewhere(socket);
         }
     }
 }
