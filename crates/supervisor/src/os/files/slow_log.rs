@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +29,8 @@ pub struct SlowLogFile {
 }
 
 const FOLDER_MODE: u32 = 0o700;
+/// The bits of a mode that a copy gets. Without set-user-ID: the content is not ours.
+const ACCESS: u32 = 0o777;
 /// A longer file is renamed to `.1`. Workers stop writing at four times this length.
 const ROTATE_BYTES: u64 = 16 << 20;
 /// The most that a rotation copies of the file's end.
@@ -89,10 +91,12 @@ impl SlowLogFile {
 
     /// Workers keep the file open and append to it, so its end is copied, and then it is emptied. Lines that are
     /// written between these two steps are lost. Code of the application may have written more than workers do. Other
-    /// users may be able to write to the folder: no link is followed, and the former `.1` is replaced only by a
-    /// complete file.
+    /// users may be able to write to the folder, or own the file: no link is followed, only the file that is written is
+    /// emptied, and a copy, which belongs to us, is no program that runs as its owner. The former `.1` is replaced only
+    /// by a complete file.
     fn rotate(&self) -> io::Result<()> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let Some(written) = &self.file else { return Ok(()) };
         if !std::fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
             return Ok(());
         }
@@ -101,7 +105,8 @@ impl SlowLogFile {
         let no_link = OFlags::NOFOLLOW.bits() as i32 | OFlags::NONBLOCK.bits() as i32;
         let mut file = OpenOptions::new().read(true).write(true).custom_flags(no_link).open(&self.path)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() || metadata.len() <= ROTATE_BYTES {
+        let is_written = (metadata.dev(), metadata.ino()) == written.metadata().map(|it| (it.dev(), it.ino()))?;
+        if !is_written || metadata.len() <= ROTATE_BYTES {
             return Ok(());
         }
         let mut temporary = self.rotated_path().into_os_string();
@@ -111,7 +116,7 @@ impl SlowLogFile {
         let copied = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .mode(metadata.permissions().mode())
+            .mode(metadata.permissions().mode() & ACCESS)
             .open(&temporary)
             .and_then(|mut copy| io::copy(&mut (&file).take(MAX_COPIED_BYTES), &mut copy))
             .and_then(|_| std::fs::rename(&temporary, self.rotated_path()));
@@ -235,5 +240,32 @@ mod tests {
         let copy = std::fs::metadata(log.rotated_path()).unwrap();
         assert_eq!((writer.metadata().unwrap().len(), copy.len()), (0, MAX_COPIED_BYTES));
         assert_eq!(log.tail().unwrap(), b"last\n");
+    }
+
+    #[test]
+    fn the_owner_of_a_log_gets_no_program_that_runs_as_us() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = log(path.clone());
+        log.open().unwrap();
+        let writer = log.file().unwrap().try_clone().unwrap();
+        writer.set_len(ROTATE_BYTES + 1).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6755)).unwrap();
+        log.rotate().unwrap();
+        assert_eq!(std::fs::metadata(log.rotated_path()).unwrap().permissions().mode() & 0o7000, 0);
+    }
+
+    #[test]
+    fn only_the_file_that_is_written_is_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("log"), folder.path().join("victim"));
+        let mut log = log(path.clone());
+        log.open().unwrap();
+        File::create(&victim).unwrap().set_len(ROTATE_BYTES + 1).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::hard_link(&victim, &path).unwrap();
+        log.rotate().unwrap();
+        assert_eq!(std::fs::metadata(&victim).unwrap().len(), ROTATE_BYTES + 1);
+        assert!(!log.rotated_path().exists());
     }
 }
