@@ -5,15 +5,16 @@ use super::trusted_path;
 use crate::os::system_error::error_text;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The file. It is removed on drop, unless another process has replaced it.
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 // === impl PidFile ===
@@ -28,7 +29,9 @@ impl PidFile {
             format!("--pid: {path:?} cannot be written: {}; choose another file", error_text(&error))
         };
         let mode = Mode::from_raw_mode(0o644);
-        let mut file = trusted_path::open(path, OFlags::WRONLY | OFlags::CREATE, mode).map_err(problem)?;
+        // Not blocking: a named pipe must not make the start wait.
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
+        let mut file = trusted_path::open(path, flags, mode).map_err(problem)?;
         // A file system without locks does not prevent the start.
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(format!(
@@ -37,14 +40,16 @@ impl PidFile {
         }
         let text = format!("{}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(problem)?;
-        Ok(PidFile { path: path.to_owned(), _lock: file })
+        Ok(PidFile { path: path.to_owned(), lock: file })
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let ours = std::process::id().to_string();
-        if std::fs::read_to_string(&self.path).is_ok_and(|text| text.trim() == ours) {
+        // Another file at the path is not read: a named pipe would never end.
+        let identity = |metadata: io::Result<Metadata>| metadata.map(|it| (it.dev(), it.ino())).ok();
+        let ours = identity(self.lock.metadata());
+        if ours.is_some() && identity(self.path.metadata()) == ours {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -64,6 +69,11 @@ mod tests {
         drop(first);
         assert!(!path.exists());
         std::fs::write(&path, "99999999\n").unwrap();
-        drop(PidFile::write(&path).unwrap());
+        let replaced = PidFile::write(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(PidFile::write(&path).is_err(), "it does not wait for a reader");
+        drop(replaced);
+        assert!(path.exists(), "it is another file");
     }
 }
