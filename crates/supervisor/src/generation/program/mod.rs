@@ -67,7 +67,7 @@ impl ProgramGeneration {
                 addresses.into_iter().map(ProcessInterface::Http).collect()
             }
             InterfacePlan::RoadRunner { router, .. } => {
-                upload_folder = Some(UploadFolder::create(&id.to_string(), plan.account.ids, router)?);
+                upload_folder = Some(UploadFolder::create(id, plan.account.ids, router)?);
                 (0..plan.processes).map(|_| ProcessInterface::RoadRunner(WorkerPipes::default())).collect()
             }
         };

@@ -7,7 +7,9 @@
 //! limited number of them: a tree of any depth must not stop the supervisor. A folder that stays is a warning.
 
 use crate::os::system_error::error_text;
-use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FlockOperation, Gid, Mode, OFlags, Uid, fchmod, fchown, flock, fstat, openat, unlinkat,
+};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -56,6 +58,18 @@ impl LockedFolder {
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Gives the folder to this user and group, with this mode. The user may replace the folder as soon as it owns it: no
+    /// path is looked up.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn give_to(&self, user: u32, group: u32, mode: u32) -> io::Result<()> {
+        fchown(&self.descriptor, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+        // After the change of the owner, which clears the set-group-ID bit.
+        fchmod(&self.descriptor, Mode::from_raw_mode(mode))?;
+        Ok(())
     }
 }
 
@@ -144,6 +158,27 @@ mod tests {
         let path = other.path().to_owned();
         drop(other);
         assert!(!path.exists() && kept.exists() && folder.path().exists());
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_folder_is_not_followed() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let parent = tempfile::tempdir().unwrap();
+        let folder = LockedFolder::create(parent.path(), "1").unwrap();
+        let (moved, victim) = (parent.path().join("moved"), parent.path().join("victim"));
+        fs::create_dir(&victim).unwrap();
+        fs::write(victim.join("file"), "").unwrap();
+        let before = victim.metadata().unwrap();
+        fs::rename(folder.path(), &moved).unwrap();
+        symlink(&victim, folder.path()).unwrap();
+        folder.give_to(65534, 65534, 0o2750).unwrap();
+        let (after, given) = (victim.metadata().unwrap(), moved.metadata().unwrap());
+        assert_eq!((after.uid(), after.mode()), (before.uid(), before.mode()));
+        assert_eq!((given.uid(), given.mode() & 0o7777), (65534, 0o2750));
+        drop(folder);
+        assert!(victim.join("file").exists());
     }
 
     #[test]

@@ -6,10 +6,8 @@
 use crate::os::files::locked_folder::{self, LockedFolder};
 use crate::os::system_error::error_text;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fstat};
-use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 /// The folder. It is removed on drop, with its files.
@@ -48,8 +46,7 @@ impl SocketFolder {
 
     fn give_to(&self, ids: Option<(u32, u32)>, router_group: Option<u32>) -> io::Result<()> {
         let Some((user, group)) = ids else { return Ok(()) };
-        chown(self.folder.path(), Some(user), Some(router_group.unwrap_or(group)))?;
-        fs::set_permissions(self.folder.path(), Permissions::from_mode(0o710))
+        self.folder.give_to(user, router_group.unwrap_or(group), 0o710)
     }
 
     /// The path of a socket in it.
@@ -89,7 +86,8 @@ fn parent() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::net::UnixListener;
 
     #[test]
