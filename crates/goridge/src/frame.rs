@@ -144,10 +144,12 @@ pub fn stop_stream_frame() -> [u8; HEADER_BYTES] {
 
 /// A text of a worker for a log line: its beginning, without control characters.
 pub fn quoted(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let beginning: String =
-        text.trim().chars().take(QUOTED_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    format!("{beginning:?}")
+    format!("{:?}", shortened(&String::from_utf8_lossy(text)))
+}
+
+/// The beginning of a text, without control characters.
+pub(crate) fn shortened(text: &str) -> String {
+    text.trim().chars().take(QUOTED_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Mostly, this is the text of a `var_dump()` or of an error message.

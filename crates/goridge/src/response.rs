@@ -1,6 +1,6 @@
 //! The context of a response: its status and its headers.
 
-use crate::frame::{Violation, quoted};
+use crate::frame::{Violation, quoted, shortened};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -34,10 +34,9 @@ impl ResponseContext {
     /// When the text is not such a context.
     pub fn from_json(json: &[u8]) -> Result<ResponseContext, Violation> {
         serde_json::from_slice(json).map_err(|error| {
-            Violation(format!(
-                "its response begins with {}, which is not the JSON of a response: {error}",
-                quoted(json)
-            ))
+            // The error may have a whole text of the worker.
+            let (beginning, error) = (quoted(json), shortened(&error.to_string()));
+            Violation(format!("its response begins with {beginning}, which is not the JSON of a response: {error}"))
         })
     }
 }
@@ -136,6 +135,8 @@ mod tests {
         };
         assert!(read(&many(262)).is_ok());
         assert!(read(&many(263)).expect_err("too many").0.contains("headers of more than 262144 bytes"));
+        let long = read(&format!(r#"{{"status":"{}"}}"#, "x".repeat(100_000))).expect_err("a text").0;
+        assert!(long.len() < 1000 && long.contains("invalid type"), "{long}");
         for wrong in ["", "{}", "[]", "<html>", r#"{"status":"x"}"#, r#"{"status":1,"headers":["x"]}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
