@@ -59,3 +59,13 @@ def test_the_lines_of_another_application_are_written(folder, run):
             assert connection.request("GET", "/bad.php").status == 200
         assert connection.request("GET", "/other/").status == 200
     server.wait_for_log_line("HTTP does not allow", '"other"')
+
+
+def test_a_request_cannot_begin_a_line_or_control_a_terminal(server):
+    line = "2026-01-01T00:00:00Z WARN forged"
+    for target in (f"/a%0a{line.replace(' ', '%20')}%1b[31m.php", "/b%0d%0ax%c2%9b31m/c.php/d", "/e" + "%0a" * 15_000 + ".php"):
+        assert server.get(target).status == 404
+    found = wait_for(lambda: len(all := [one for one in lines(server) if "no such script" in one]) == 3 and all, "the lines")
+    assert f"\\n{line}\\u{{1b}}[31m.php" in found[0]
+    assert len(lines(server)) < MOST and not any(one.startswith(line) for one in lines(server))
+    assert not any(c in server.stderr for c in "\x1b\r\x9b")

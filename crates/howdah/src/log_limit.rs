@@ -9,6 +9,7 @@
 //!
 //! A thread writes the numbers. It starts with the first suppressed line, and exits when no window has one.
 
+use crate::control_characters::{LineBreaks, escaped};
 use howdah_supervisor::CONFIGURATION_WARNINGS;
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
@@ -216,7 +217,8 @@ impl Reader {
                 let _ = write!(text, " {name}={value:?}");
             }
         }
-        text
+        // It becomes a part of another line.
+        escaped(&text, LineBreaks::Escaped).into_owned()
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Text: `2026-01-31T12:00:00.123456Z  WARN message field="value" method="GET" uri="/" client="127.0.0.1"`, with colours on a
 //! terminal. JSON: `{"time": …, "level": …, "message": …}` and the fields.
+//!
+//! Control characters are escaped. A message of the supervisor may have several lines.
 
+use crate::control_characters::{LineBreaks, escaped};
 use crate::diagnostics::destination::application_log;
 use howdah_router::current_request_fields;
 use howdah_supervisor::LogFormat;
 use serde_json::{Map, Value};
-use std::fmt::{self, Debug};
+use std::fmt::{self, Debug, Write as _};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -20,8 +23,21 @@ pub struct LineFormat {
     format: LogFormat,
 }
 
+/// The fields of an event as text.
+struct TextFields {
+    text: String,
+    /// The line breaks of the message.
+    line_breaks: LineBreaks,
+    has_colours: bool,
+}
+
 /// The fields of an event as members of a JSON object.
 struct Members(Map<String, Value>);
+
+/// The field of a line's text.
+const MESSAGE: &str = "message";
+/// The beginning of the targets of the router's lines.
+const ROUTER: &str = "howdah_router";
 
 // === impl LineFormat ===
 
@@ -37,7 +53,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let level = event.metadata().level();
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
@@ -56,7 +72,8 @@ where
                     true => write!(fields, "\x1b[2m{time}\x1b[0m \x1b[{}m{level:>5}\x1b[0m ", colour(level))?,
                     false => write!(fields, "{time} {level:>5} ")?,
                 }
-                context.format_fields(fields.by_ref(), event)?;
+                let of_event = TextFields::of(event, fields.has_ansi_escapes());
+                write!(fields, "{}", of_event.text)?;
                 for (name, value) in request {
                     write!(fields, " {name}={value:?}")?;
                 }
@@ -71,6 +88,42 @@ where
                 writeln!(writer, "{}", Value::Object(members.0))
             }
         }
+    }
+}
+
+// === impl TextFields ===
+
+impl TextFields {
+    fn of(event: &Event<'_>, has_colours: bool) -> TextFields {
+        // The router's messages have texts of clients and scripts.
+        let line_breaks = match event.metadata().target().starts_with(ROUTER) {
+            true => LineBreaks::Escaped,
+            false => LineBreaks::Kept,
+        };
+        let mut fields = TextFields { text: String::new(), line_breaks, has_colours };
+        event.record(&mut fields);
+        fields
+    }
+}
+
+impl Visit for TextFields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            MESSAGE => self.record_debug(field, &format_args!("{value}")),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if !self.text.is_empty() {
+            self.text.push(' ');
+        }
+        let value = format!("{value:?}");
+        let _ = match (field.name(), self.has_colours) {
+            (MESSAGE, _) => write!(self.text, "{}", escaped(&value, self.line_breaks)),
+            (name, false) => write!(self.text, "{name}={}", escaped(&value, LineBreaks::Escaped)),
+            (name, true) => write!(self.text, "\x1b[3m{name}\x1b[0m={}", escaped(&value, LineBreaks::Escaped)),
+        };
     }
 }
 
