@@ -9,7 +9,7 @@
 //!
 //! A thread writes the numbers. It starts with the first suppressed line, and exits when no window has one.
 
-use crate::control_characters::{LineBreaks, escaped};
+use crate::terminal::plain::plain;
 use howdah_supervisor::CONFIGURATION_WARNINGS;
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
@@ -218,7 +218,7 @@ impl Reader {
             }
         }
         // It becomes a part of another line.
-        escaped(&text, LineBreaks::Escaped).into_owned()
+        plain(&text)
     }
 }
 

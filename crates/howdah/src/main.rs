@@ -17,7 +17,6 @@ mod api;
 mod argument;
 mod command_line;
 mod commands;
-mod control_characters;
 mod diagnostics;
 mod log_limit;
 mod paths;

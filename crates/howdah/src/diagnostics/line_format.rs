@@ -5,12 +5,12 @@
 //!
 //! Control characters are escaped. A message of the supervisor may have several lines.
 
-use crate::control_characters::{LineBreaks, escaped};
 use crate::diagnostics::destination::application_log;
+use crate::terminal::plain::plain;
 use howdah_router::current_request_fields;
 use howdah_supervisor::LogFormat;
 use serde_json::{Map, Value};
-use std::fmt::{self, Debug, Write as _};
+use std::fmt::{self, Debug};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -26,8 +26,8 @@ pub struct LineFormat {
 /// The fields of an event as text.
 struct TextFields {
     text: String,
-    /// The line breaks of the message.
-    line_breaks: LineBreaks,
+    /// The message may have several lines: it is the supervisor's.
+    has_lines: bool,
     has_colours: bool,
 }
 
@@ -96,11 +96,8 @@ where
 impl TextFields {
     fn of(event: &Event<'_>, has_colours: bool) -> TextFields {
         // The router's messages have texts of clients and scripts.
-        let line_breaks = match event.metadata().target().starts_with(ROUTER) {
-            true => LineBreaks::Escaped,
-            false => LineBreaks::Kept,
-        };
-        let mut fields = TextFields { text: String::new(), line_breaks, has_colours };
+        let has_lines = !event.metadata().target().starts_with(ROUTER);
+        let mut fields = TextFields { text: String::new(), has_lines, has_colours };
         event.record(&mut fields);
         fields
     }
@@ -119,11 +116,13 @@ impl Visit for TextFields {
             self.text.push(' ');
         }
         let value = format!("{value:?}");
-        let _ = match (field.name(), self.has_colours) {
-            (MESSAGE, _) => write!(self.text, "{}", escaped(&value, self.line_breaks)),
-            (name, false) => write!(self.text, "{name}={}", escaped(&value, LineBreaks::Escaped)),
-            (name, true) => write!(self.text, "\x1b[3m{name}\x1b[0m={}", escaped(&value, LineBreaks::Escaped)),
+        let text = match field.name() {
+            MESSAGE if self.has_lines => value.split('\n').map(plain).collect::<Vec<_>>().join("\n"),
+            MESSAGE => plain(&value),
+            name if self.has_colours => format!("\x1b[3m{name}\x1b[0m={}", plain(&value)),
+            name => format!("{name}={}", plain(&value)),
         };
+        self.text.push_str(&text);
     }
 }
 

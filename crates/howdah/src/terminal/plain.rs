@@ -1,4 +1,5 @@
-//! Text of an application's clients, made safe for a terminal: it cannot move the cursor or change the reading order.
+//! Text of an application's clients, made safe for a terminal and a log line: it cannot move the cursor, begin a line or change
+//! the reading order.
 
 use serde_json::Value;
 
