@@ -5,7 +5,7 @@
 //! first of the descriptors. The supervisor accepts no descriptor from a child: a read of it could block without end,
 //! and so could its end. The sockets do not block: both sides wait with poll(2) or in an event loop.
 
-use crate::sockets::refused_descriptors::close_elsewhere;
+use crate::sockets::refused_descriptors::close_received;
 use rustix::fs::MemfdFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -107,7 +107,7 @@ impl ControlSocket {
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         let Some((text, descriptors)) = self.receive_text()? else { return Ok(None) };
         if !descriptors.is_empty() {
-            close_elsewhere(descriptors);
+            close_received(descriptors);
             return Err(io::Error::other("it has descriptors"));
         }
         serde_json::from_slice(&text).map(Some).map_err(io::Error::other)
@@ -133,7 +133,7 @@ impl ControlSocket {
         if len == 0 {
             // The other side is dead, or it sent an empty message, which may have descriptors, too.
             if !descriptors.is_empty() {
-                close_elsewhere(descriptors);
+                close_received(descriptors);
             }
             return Ok(None);
         }
@@ -169,6 +169,7 @@ impl AsRawFd for ControlSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sockets::refused_descriptors::close_elsewhere;
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 

@@ -10,13 +10,18 @@
 //! that may hold some, also those that it shares, on threads that only do this ([`close_elsewhere`]); `docs/isolation.md` states what is left.
 
 use nix::libc;
+use nix::sys::pthread::pthread_kill;
+use nix::sys::signal::Signal;
 use nix::sys::socket::SetSockOpt;
 use nix::sys::socket::sockopt::SetBool;
+use rustix::net::sockopt::set_socket_linger;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// `SO_PASSRIGHTS` of asm-generic/socket.h.
 const SO_PASSRIGHTS: libc::c_int = 83;
@@ -29,12 +34,22 @@ struct PassRights;
 #[derive(Debug)]
 struct Closers {
     queue: SyncSender<Box<dyn Send>>,
+    threads: Vec<JoinHandle<()>>,
 }
+
+/// Descriptors that a peer has sent.
+struct Received(Vec<OwnedFd>);
 
 /// Two: one that is blocked does not delay the others at once.
 const CLOSER_THREADS: usize = 2;
-/// The most entries of the queue. A prototype that sends descriptors is replaced, at most once in some seconds.
-const CLOSER_QUEUE: usize = 1024;
+/// The most entries of the queue.
+const CLOSER_QUEUE: usize = 64;
+/// Ends the wait of a thread in a close, if the process handles it; otherwise it is ignored. The supervisor looks for dead
+/// children then, and finds none.
+const INTERRUPT: Signal = Signal::SIGCHLD;
+/// How often the threads are interrupted for room in the queue, and the time between.
+const INTERRUPTS: u32 = 10;
+const INTERRUPT_PAUSE: Duration = Duration::from_millis(1);
 
 nix::setsockopt_impl!(PassRights, libc::SOL_SOCKET, SO_PASSRIGHTS, bool, SetBool);
 
@@ -51,7 +66,12 @@ pub fn start_closers() -> io::Result<()> {
     of_process().as_ref().map(|_| ()).map_err(|kind| (*kind).into())
 }
 
-/// Closes descriptors that a peer has sent, or sockets in whose queues they may lie, without waiting for it.
+/// Closes descriptors that a peer has sent, without waiting for it.
+pub fn close_received(descriptors: Vec<OwnedFd>) {
+    close_elsewhere(Received(descriptors));
+}
+
+/// Closes sockets in whose queues such descriptors may lie, without waiting for it.
 pub fn close_elsewhere(descriptors: impl Send + 'static) {
     // Without a thread, they are closed here.
     if let Ok(closers) = of_process() {
@@ -64,26 +84,48 @@ fn of_process() -> &'static Result<Closers, io::ErrorKind> {
     CLOSERS.get_or_init(|| Closers::start(CLOSER_THREADS, CLOSER_QUEUE).map_err(|error| error.kind()))
 }
 
+// === impl Received ===
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        for descriptor in &self.0 {
+            // The connection is reset at once. Other kinds of descriptors have no such option.
+            let _ = set_socket_linger(descriptor, Some(Duration::ZERO));
+        }
+    }
+}
+
 // === impl Closers ===
 
 impl Closers {
     fn start(threads: usize, queue: usize) -> io::Result<Closers> {
         let (sender, queue) = mpsc::sync_channel::<Box<dyn Send>>(queue);
         let queue = Arc::new(Mutex::new(queue));
-        for _ in 0..threads {
+        let start_one = |_| {
             let queue = Arc::clone(&queue);
             let next = move || queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            thread::Builder::new().name("close".to_owned()).spawn(move || while next().is_ok() {})?;
-        }
-        Ok(Closers { queue: sender })
+            thread::Builder::new().name("close".to_owned()).spawn(move || while next().is_ok() {})
+        };
+        let threads = (0..threads).map(start_one).collect::<io::Result<_>>()?;
+        Ok(Closers { queue: sender, threads })
     }
 
-    /// Full queue: the descriptors stay open until the process exits. All threads have been blocked for long then. One
-    /// more open descriptor costs little, but a close on the caller's thread could block the caller as well.
+    /// Full queue: all threads are blocked. A signal ends the wait for a TCP connection. If they wait for something else,
+    /// such as a file system, the descriptors stay open until the process exits: a close on the caller's thread could
+    /// block the caller as well.
     fn close(&self, descriptors: impl Send + 'static) {
-        if let Err(TrySendError::Full(rejected)) = self.queue.try_send(Box::new(descriptors)) {
-            std::mem::forget(rejected);
+        let mut entry: Box<dyn Send> = Box::new(descriptors);
+        for _ in 0..INTERRUPTS {
+            match self.queue.try_send(entry) {
+                Err(TrySendError::Full(rejected)) => entry = rejected,
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return,
+            }
+            for thread in &self.threads {
+                let _ = pthread_kill(thread.as_pthread_t(), INTERRUPT);
+            }
+            thread::sleep(INTERRUPT_PAUSE);
         }
+        std::mem::forget(entry);
     }
 }
 
@@ -95,7 +137,6 @@ mod tests {
     };
     use std::io::{IoSlice, Read};
     use std::mem::MaybeUninit;
-    use std::os::fd::OwnedFd;
     use std::os::unix::net::{UnixListener, UnixStream};
 
     /// Its end reports itself, then waits for a permission.
