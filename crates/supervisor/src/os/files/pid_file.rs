@@ -5,8 +5,8 @@ use super::trusted_path;
 use crate::os::system_error::error_text;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
-use std::fs::{File, Metadata};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -47,13 +47,21 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         // Another file at the path is not read: a named pipe would never end.
-        let identity = |metadata: io::Result<Metadata>| metadata.map(|it| (it.dev(), it.ino())).ok();
-        let ours = identity(self.lock.metadata());
-        if ours.is_some() && identity(self.path.metadata()) == ours {
+        let identity = |file: &File| file.metadata().map(|it| (it.dev(), it.ino())).ok();
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let Ok(found) = trusted_path::open(&self.path, flags, Mode::empty()) else { return };
+        let mut text = String::new();
+        if identity(&found) == identity(&self.lock)
+            && found.take(MAX_BYTES).read_to_string(&mut text).is_ok()
+            && text.trim() == std::process::id().to_string()
+        {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
+
+/// The most bytes of a file that are read.
+const MAX_BYTES: u64 = 32;
 
 #[cfg(test)]
 mod tests {
