@@ -1,6 +1,7 @@
-"""Requests and answers that are short, and take much memory."""
+"""Requests and answers that are short, and take much memory or time."""
 
 import re
+import select
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,11 @@ def peak_bytes(process) -> int:
 def server(run, folder):
     applications = {"app": roadrunner_application(folder), "hostile": hostile_application(folder)}
     routes = [
+        {"match": {"uri": "/other"}, "action": {"return": 200}},
         {"match": {"uri": "/hostile"}, "action": {"pass": "applications/hostile"}},
         {"action": {"pass": "applications/app"}},
     ]
-    return run({"applications": applications, "routes": routes})
+    return run({"applications": applications, "routes": routes, "settings": {"listen_threads": 1}})
 
 
 def test_a_form_with_many_arrays_is_refused(server):
@@ -31,6 +33,20 @@ def test_a_form_with_many_arrays_is_refused(server):
     form = "&".join([field] * (7 * 1024 * 1024 // len(field) - 1))
     status = server.post("/", form.encode(), FORM).status
     assert peak_bytes(server.router()) < MOST and status == 413
+
+
+def test_others_are_answered_while_a_form_is_parsed(server):
+    field = "a" + "[x]" * 120 + "=1"
+    form = "&".join([field] * 20_000).encode()
+    with server.connect() as client, server.connect() as other:
+        client.send_request("POST", "/", FORM, form)
+        answered = 0
+        while not select.select([client.socket], [], [], 0)[0]:
+            assert other.request("GET", "/other").status == 200
+            answered += 1
+        assert client.response("POST").status == 200
+    # Some before it is parsed, and some by chance.
+    assert answered > 20
 
 
 def test_a_header_with_many_values_is_refused(server):

@@ -18,7 +18,9 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use serde_json::value::RawValue;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tempfile::TempPath;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 /// The kind of form in a request.
@@ -62,6 +64,11 @@ enum Part {
     NoFile(String),
 }
 
+/// The time for which a form has had the event loop to itself.
+struct Turn(Instant);
+
+/// How long a form may have the event loop to itself: others wait.
+const LONGEST_TURN: Duration = Duration::from_millis(2);
 /// The most bytes of the names and values of fields.
 const MAX_FIELD_BYTES: usize = 16 * 1024 * 1024;
 /// The most fields and files.
@@ -112,7 +119,9 @@ async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form,
         return Err(Failure::BodyTooLarge);
     }
     let mut fields = Tree::default();
+    let mut turn = Turn::begin();
     for argument in parse_arguments(&text) {
+        turn.pause_if_long().await;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         fields.insert(&text(&argument.name), text(&argument.value)).map_err(too_large)?;
     }
@@ -125,9 +134,11 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
     let mut parser = MultipartParser::new(content_type).ok_or(BAD)?;
     let mut form = FormWriter::default();
     let mut total = 0;
+    let mut turn = Turn::begin();
     while let Some(data) = next(&mut body, &mut total, limits).await? {
         parser.push(&data);
         while let Some(piece) = parser.next().map_err(|_| BAD)? {
+            turn.pause_if_long().await;
             form.take(piece, folder)?;
         }
     }
@@ -167,6 +178,21 @@ fn form(fields: &Tree<String>, uploads: &Tree<Upload>, files: Vec<TempPath>) -> 
         },
         files,
     })
+}
+
+// === impl Turn ===
+
+impl Turn {
+    fn begin() -> Turn {
+        Turn(Instant::now())
+    }
+
+    async fn pause_if_long(&mut self) {
+        if self.0.elapsed() > LONGEST_TURN {
+            yield_now().await;
+            *self = Turn::begin();
+        }
+    }
 }
 
 // === impl FormWriter ===
