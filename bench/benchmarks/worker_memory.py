@@ -2,8 +2,8 @@
 
 Flat: between the first step and the last request the unique set size (USS) grows by less than 256 KiB, which is 29 bytes
 per request, and the resident set size, which also counts pages of shared memory touched for the first time, by less
-than 2 MiB; and the worker is still the same process. The same goes for the other
-processes of the server: the router and the supervisor.
+than 2 MiB; and the worker is still the same process. The resident set size
+of the other processes of the server (howdah's router and supervisor) grows by less than 2 MiB, too.
 
 The bar of resident applications: `--server howdah-worker --pages hello,json --steps 50000,500000` with two workers, which
 are a million requests, and `--server howdah-roadrunner`.
@@ -59,15 +59,15 @@ def measure(bench, server, page, steps):
         for pid, size in sizes.items():
             print(f"{page.name:8} {pid:8} {step:9,} {size['rss'] // 1024:9,} {size['pss'] // 1024:9,} "
                   f"{size['uss'] // 1024:9,}", flush=True)
-    return flat(page, first, sizes)
+    return flat(page, server.php_workers(), first, sizes)
 
 
-def flat(page, first, last):
+def flat(page, workers, first, last):
     if first.keys() != last.keys():
         print(f"{page.name}: processes were replaced: {sorted(first)} by {sorted(last)}")
         return False
     growing = [pid for pid in last
-               if last[pid]["uss"] - first[pid]["uss"] >= USS_GROWTH_BYTES
+               if pid in workers and last[pid]["uss"] - first[pid]["uss"] >= USS_GROWTH_BYTES
                or last[pid]["rss"] - first[pid]["rss"] >= RSS_GROWTH_BYTES]
     for pid in growing:
         print(f"{page.name}: process {pid} grew by {(last[pid]['uss'] - first[pid]['uss']) // 1024} KiB USS, "

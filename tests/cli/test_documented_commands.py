@@ -24,6 +24,8 @@ COMMAND = re.compile(r"(\$ )?(howdah [a-z]|target/release/howdah [a-z]|curl |cat
 # Commands that run until a signal ends them.
 SERVERS = ("howdah run", "howdah serve", "target/release/howdah serve")
 WATCHES = ("howdah top",)
+# Commands about an application in worker mode.
+WORKER_MODE = ("howdah leaks",)
 # The synopsis of a command is not a command.
 SYNOPSIS = {"howdah serve [DIR] [OPTIONS]"}
 
@@ -111,6 +113,7 @@ echo '<?php usleep(20000); echo "shop";' > /srv/shop/public/index.php
 cp /srv/shop/public/index.php ~/shop
 cp /srv/shop/public/index.php DIR
 echo '<?php while (howdah\\handle_request(fn () => print("worker"))) { }' > DIR/worker.php
+cp DIR/worker.php /srv/shop/public
 wait_for_line() { n=0; until grep -q "$1" "$2" 2>/dev/null; do n=$((n + 1)); [ "$n" -lt 600 ] || { cat "$2" >&2; exit 9; }; sleep 0.05; done; }
 """
 WITH_SERVER = """howdah run --config shop.json > first 2>&1 &
@@ -132,6 +135,12 @@ def client(command: str) -> str:
         return (
             f"{shown}(exec {command}\n) > watch 2>&1 &\nwatch=$!\nwait_for_line 'shop' watch\n"
             'kill "$watch"; wait "$watch" || true\n'
+        )
+    if command.startswith(WORKER_MODE):
+        return (
+            "howdah config delete /applications/shop/front_controller\n"
+            "echo '{\"script\": \"worker.php\"}' | howdah config put /applications/shop/worker -\n"
+            f"{shown}{command}\n"
         )
     return f"{shown}{command}\n"
 

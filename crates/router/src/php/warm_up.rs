@@ -94,18 +94,20 @@ impl Drop for Warming {
 async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
     let mut current = None;
     let all = async {
+        let mut warm = Vec::new();
         for request in &order.requests {
             current = Some(request);
             let first = check(Rc::clone(&port), request.clone()).await?;
+            warm.push(BTreeSet::from_iter(first.worker.map(|worker| worker.index)));
             if first.status.is_client_error() {
                 warn(&port, request, first.status);
             }
         }
         if order.each_worker {
             let each = async {
-                for request in &order.requests {
+                for (request, warm) in order.requests.iter().zip(warm) {
                     current = Some(request);
-                    warm_each_worker(&port, request).await?;
+                    warm_each_worker(&port, request, warm).await?;
                 }
                 Ok(())
             };
@@ -125,9 +127,12 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
     order.supervisor.send(&FromRouter::WarmUpEnded { generation: port.generation.id, failure: result.err() });
 }
 
-/// Sends a request until each worker has run it.
-async fn warm_each_worker(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<(), String> {
-    let mut warm = BTreeSet::new();
+/// Sends a request until each worker has run it. These have.
+async fn warm_each_worker(
+    port: &Rc<GenerationPort>,
+    request: &WarmUpRequest,
+    mut warm: BTreeSet<u16>,
+) -> Result<(), String> {
     for _ in 0..ROUNDS {
         let workers = port.generation.living_workers();
         if warm.len() >= workers {

@@ -3,11 +3,15 @@
 #include "php.h"
 #include "ext/session/php_session.h"
 
+/* Since PHP 8.4 each name is a member of its own. In all versions they are zvals in a row. */
+#define NAMES(globals) ((zval *) &(globals)->mod_user_names)
+#define NAME_COUNT (sizeof(((php_ps_globals *) NULL)->mod_user_names) / sizeof(zval))
+
 /* The handlers that the boot has set with session_set_save_handler(). The module releases them after each request. */
 static struct {
 	int is_set;
 	int is_implemented;
-	zval names[PS_NUM_APIS];
+	zval names[NAME_COUNT];
 	zend_string *class_name;
 } boot_sessions;
 
@@ -15,8 +19,8 @@ void howdah_take_sessions(void)
 {
 	php_ps_globals *globals = howdah_globals_of("session");
 
-	for (int i = 0; globals && i < PS_NUM_APIS; i++) {
-		ZVAL_COPY(&boot_sessions.names[i], &globals->mod_user_names.names[i]);
+	for (size_t i = 0; globals && i < NAME_COUNT; i++) {
+		ZVAL_COPY(&boot_sessions.names[i], &NAMES(globals)[i]);
 		boot_sessions.is_set |= Z_TYPE(boot_sessions.names[i]) != IS_UNDEF;
 	}
 	if (globals && boot_sessions.is_set) {
@@ -32,9 +36,9 @@ void howdah_restore_sessions(void)
 	if (!globals) {
 		return;
 	}
-	for (int i = 0; i < PS_NUM_APIS; i++) {
-		zval_ptr_dtor(&globals->mod_user_names.names[i]);
-		ZVAL_COPY(&globals->mod_user_names.names[i], &boot_sessions.names[i]);
+	for (size_t i = 0; i < NAME_COUNT; i++) {
+		zval_ptr_dtor(&NAMES(globals)[i]);
+		ZVAL_COPY(&NAMES(globals)[i], &boot_sessions.names[i]);
 	}
 	globals->mod_user_implemented = boot_sessions.is_implemented;
 	if (globals->mod_user_class_name) {
