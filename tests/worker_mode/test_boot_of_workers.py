@@ -45,6 +45,32 @@ def test_a_script_without_a_loop_is_an_error_that_explains_itself(folder, empty)
     assert "I am a classic script" in detail and "must call howdah\\handle_request() in a loop" in detail
 
 
+@pytest.mark.parametrize("preboot", [False, True])
+@pytest.mark.parametrize(
+    "handler, error",
+    [
+        ("throw new LogicException('broken handler');", "Uncaught LogicException: broken handler"),
+        ("ob_start(); return '';", "Cannot use output buffering in output buffering display handlers"),
+        (LOOP + "return '';", "howdah\\handle_request() cannot be called in an output handler"),
+    ],
+)
+def test_an_output_handler_of_the_boot_that_fails_is_an_error_of_the_boot(folder, empty, handler, error, preboot):
+    server = empty()
+    folder.php("worker.php", f"ob_start(function ($text) {{ {handler} }}); echo 'booting';" + LOOP)
+    worker = {"script": "worker.php", "preboot": preboot}
+    answer = server.api("PUT", "/config/applications/app", application(folder, worker=worker))
+    assert answer.status == 500, answer.text
+    detail = answer.json()["detail"]
+    assert error in detail and "before it asked for a request" in detail
+
+
+def test_the_session_of_the_boot_is_not_that_of_the_first_request(folder, run):
+    session = "session_save_path(SCRATCH); session_start(); $_SESSION['user'] = 'boot'; "
+    folder.php("worker.php", session + "while (howdah\\handle_request(fn () => print(json_encode($_SESSION ?? null)))) { }")
+    server = run({"applications": {"app": application(folder)}})
+    assert [server.get("/").text for _ in range(2)] == ["null", "null"]
+
+
 def test_a_missing_script_is_named(folder, empty):
     server = empty()
     answer = server.api("PUT", "/config/applications/app", application(folder))

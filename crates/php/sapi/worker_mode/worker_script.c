@@ -384,13 +384,21 @@ static void end_request(void)
 
 /* ---- handle_request() ---- */
 
-static void end_boot(void)
+/* False if an output handler or the session of the boot has failed meanwhile: this is an error of the boot. */
+static bool end_boot(void)
 {
 	close_request();
+	howdah_superglobals_forget_session();
+	if (is_damaged || EG(exception)) {
+		start_output();
+		sapi_activate();
+		return false;
+	}
 	howdah_baseline_take();
 	howdah_superglobals_take();
 	howdah_signals_after_boot();
 	phase = BETWEEN_REQUESTS;
+	return true;
 }
 
 /* The script goes on as it began: without a client. */
@@ -418,8 +426,17 @@ PHP_FUNCTION(howdah_handle_request)
 			get_active_function_name());
 		RETURN_THROWS();
 	}
+	if (OG(running)) {
+		zend_throw_error(NULL, "%s() cannot be called in an output handler", get_active_function_name());
+		RETURN_THROWS();
+	}
 	if (phase == BOOTS) {
-		end_boot();
+		if (!end_boot()) {
+			if (is_damaged) {
+				end_script();
+			}
+			RETURN_THROWS();
+		}
 	} else {
 		howdah_kept_memory_collect();
 		close_interlude();
