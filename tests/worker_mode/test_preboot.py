@@ -124,6 +124,30 @@ def test_a_connection_that_all_workers_would_share_is_an_error(problem):
     assert 'open it at its first use, or remove "preboot"' in detail
 
 
+@pytest.mark.parametrize(
+    "boot, what",
+    [
+        ("$helper = popen('cat', 'w');", "opened a pipe to another process, as proc_open() and popen() do,"),
+        ("$helper = proc_open('cat', [['pipe', 'r'], ['pipe', 'w']], $pipes);", "opened a pipe to another process"),
+        ("$pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);", "opened a connection (to a socket without a name"),
+        ("$database = fopen(SCRATCH . '/data.db', 'r');", "/data.db) before it asked for a request"),
+    ],
+)
+def test_other_descriptors_that_workers_must_not_share_are_errors(folder, problem, boot, what):
+    # A database of SQLite, which Debian's PHP has no driver for, as it begins.
+    (folder.scratch / "data.db").write_bytes(b"SQLite format 3\0" + bytes(84))
+    detail = problem(f"{boot} $handler = fn () => 1;" + LOOP)
+    assert "applications/app/worker/preboot: the worker script has" in detail and what in detail
+    assert 'open it at its first use, or remove "preboot"' in detail
+
+
+def test_standard_error_may_be_opened_by_the_boot(folder, run):
+    code = "$log = fopen('php://stderr', 'w'); $handler = function () use ($log) { fwrite($log, 'to the log'); echo 'x'; };"
+    server = run({"applications": {"app": application(folder, code + LOOP)}})
+    assert server.get("/").text == "x"
+    wait_for(lambda: "to the log" in server.stderr, "the line")
+
+
 def test_files_that_the_boot_has_opened_stay_open(folder, run):
     code = (
         "$log = fopen(SCRATCH . '/log', 'a'); fwrite($log, \"boot\\n\");"

@@ -2,8 +2,9 @@
 //! reports that PHP is up, and goes on in its loop, within the script: each worker that it forks continues the script with a
 //! request of its own. Therefore a worker starts as fast as in classic mode, and shares the memory of the boot with the others.
 //!
-//! Descriptors that the boot leaves open are shared, too. A connection would mix up the answers to different workers, and other threads
-//! do not exist in a fork: both are errors, which name what to do.
+//! Descriptors that the boot leaves open are shared, too. A connection, or a pipe to a process, would mix up the answers to
+//! different workers, SQLite does not survive a fork, and other threads do not exist in one: these are errors, which name what
+//! to do.
 
 #![allow(unsafe_code)] // reads descriptors of the script
 
@@ -12,13 +13,19 @@ use crate::log;
 use crate::worker::requests::{Children, Requests};
 use crate::worker::{callbacks, script};
 use howdah_protocol::messages::prototype::{FromPrototype, WorkerScript};
+use rustix::fs::{FileType, fstat};
+use rustix::io::pread;
 use rustix::net::sockopt::socket_type;
 use rustix::net::{SocketAddr, SocketAddrAny, SocketAddrUnix, SocketType, getpeername};
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, RawFd};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
+
+/// Descriptors, and the files that they refer to.
+type Descriptors = BTreeMap<RawFd, PathBuf>;
 
 /// Boots the script, and then serves as a prototype. Returns when the script has ended without a request.
 pub fn run(prototype: Prototype, script: &WorkerScript, booted: FromPrototype) -> ExitCode {
@@ -42,8 +49,8 @@ pub fn run(prototype: Prototype, script: &WorkerScript, booted: FromPrototype) -
 }
 
 /// The script is ready. Returns in the workers.
-fn serve(prototype: Prototype, before: &BTreeSet<RawFd>, booted: &FromPrototype) -> Requests {
-    if let Some(problem) = shared_connection(before).or_else(other_threads) {
+fn serve(prototype: Prototype, before: &Descriptors, booted: &FromPrototype) -> Requests {
+    if let Some(problem) = shared_descriptor(before).or_else(other_threads) {
         let option = format!("applications/{}/worker/preboot", prototype.application());
         prototype.report(&FromPrototype::Failed { reason: format!("{option}: {problem}, or remove \"preboot\"") });
         callbacks::exit(1);
@@ -63,36 +70,65 @@ fn serve(prototype: Prototype, before: &BTreeSet<RawFd>, booted: &FromPrototype)
     }
 }
 
-/// The numbers of this process's descriptors; empty if /proc cannot be read.
-fn descriptors() -> BTreeSet<RawFd> {
+/// The descriptors of this process, with what they refer to; empty if /proc cannot be read.
+fn descriptors() -> Descriptors {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let all = entries.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        Some((number, std::fs::read_link(entry.path()).ok()?))
+    });
+    let all: Descriptors = all.collect();
+    // The folder's own descriptor is closed again; its number may be that of the script's first connection.
+    all.into_iter().filter(|(_, file)| !(file.starts_with("/proc") && file.ends_with("fd"))).collect()
 }
 
-/// A connection that the script has opened.
-fn shared_connection(before: &BTreeSet<RawFd>) -> Option<String> {
-    let peer = descriptors().difference(before).find_map(|number| {
-        // SAFETY: it is only asked for its type; if it is closed meanwhile, that is an error.
-        let socket = unsafe { BorrowedFd::borrow_raw(*number) };
-        // A datagram socket, such as syslog's, may be shared.
-        let is_stream = socket_type(socket).is_ok_and(|kind| kind != SocketType::DGRAM);
-        is_stream.then(|| getpeername(socket).ok().flatten())?
-    })?;
-    Some(format!(
-        "the worker script has opened a connection (to {}) before it asked for a request, and all workers would use the \
-         same one; open it at its first use",
-        name_of(peer)
-    ))
+/// A descriptor that the script has opened, and that workers must not share.
+fn shared_descriptor(before: &Descriptors) -> Option<String> {
+    let now = descriptors();
+    let opened = now.iter().filter(|(number, _)| !before.contains_key(number));
+    opened.into_iter().find_map(|(number, file)| {
+        // SAFETY: it is only examined; if it is closed meanwhile, that is an error.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(*number) };
+        let ends = |all: &Descriptors| all.values().filter(|other| *other == file).count();
+        let what = if let Some(peer) = peer(descriptor) {
+            format!("opened a connection (to {})", name_of(peer))
+        } else if file.to_string_lossy().starts_with("pipe:") && ends(before) == 0 && ends(&now) == 1 {
+            // Other pipes are standard error, which php://stderr duplicates, and those with both ends in this process.
+            "opened a pipe to another process, as proc_open() and popen() do,".to_owned()
+        } else if is_sqlite(descriptor) {
+            format!("opened a database of SQLite ({})", file.display())
+        } else {
+            return None;
+        };
+        Some(format!(
+            "the worker script has {what} before it asked for a request, and all workers would use the same one; open it at \
+             its first use"
+        ))
+    })
+}
+
+/// The peer of a connection. A datagram socket, such as syslog's, may be shared.
+fn peer(socket: BorrowedFd) -> Option<SocketAddrAny> {
+    let is_stream = socket_type(socket).is_ok_and(|kind| kind != SocketType::DGRAM);
+    is_stream.then(|| getpeername(socket).ok().flatten())?
+}
+
+/// SQLite's locks and caches do not survive a fork: two workers that share them damage the file.
+fn is_sqlite(file: BorrowedFd) -> bool {
+    const HEADER: &[u8; 16] = b"SQLite format 3\0";
+    let mut start = [0; HEADER.len()];
+    let is_regular = fstat(file).is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::RegularFile);
+    is_regular && pread(file, &mut start, 0).is_ok() && start == *HEADER
 }
 
 fn name_of(peer: SocketAddrAny) -> String {
     if let Ok(address) = SocketAddr::try_from(peer.clone()) {
         return address.to_string();
     }
-    match SocketAddrUnix::try_from(peer) {
-        Ok(unix) => unix.path().map_or("a Unix socket".to_owned(), |path| path.to_string_lossy().into_owned()),
-        Err(_) => "a socket".to_owned(),
-    }
+    let path = SocketAddrUnix::try_from(peer).ok().and_then(|unix| Some(unix.path()?.to_string_lossy().into_owned()));
+    path.unwrap_or_else(|| {
+        "a socket without a name, such as one of stream_socket_pair() or curl_multi_init()".to_owned()
+    })
 }
 
 /// Threads that an extension has started.
