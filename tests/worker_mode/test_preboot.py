@@ -26,9 +26,9 @@ def problem(folder):
     """The API's answer about an application whose script cannot be booted in the prototype."""
     servers = []
 
-    def answer(code: str, **how) -> str:
+    def answer(code: str, options=(), **how) -> str:
         servers.append(Howdah(lambda _: ["run"], ready=lambda server: "howdah" in server.stdout, **how))
-        response = servers[-1].api("PUT", "/config/applications/app", application(folder, code))
+        response = servers[-1].api("PUT", "/config/applications/app", application(folder, code) | dict(options))
         assert response.status == 500, response.text
         return response.json()["detail"]
 
@@ -139,6 +139,19 @@ def test_other_descriptors_that_workers_must_not_share_are_errors(folder, proble
     detail = problem(f"{boot} $handler = fn () => 1;" + LOOP)
     assert "applications/app/worker/preboot: the worker script has" in detail and what in detail
     assert 'open it at its first use, or remove "preboot"' in detail
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("procfs", [True, False])
+def test_connections_are_found_in_a_rootfs_without_proc_too(folder, problem, procfs):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder.root / "server"))
+        (folder.root / "server").chmod(0o777)
+        listener.listen()
+        isolation = {"rootfs": str(folder.root), "automount": {"procfs": procfs}}
+        code = "$server = stream_socket_client('unix:///server'); $handler = fn () => 1;" + LOOP
+        detail = problem(code, options={"root": "/", "isolation": isolation})
+    assert "has opened a connection (to /" in detail and "/server) before" in detail
 
 
 def test_standard_error_may_be_opened_by_the_boot(folder, run):

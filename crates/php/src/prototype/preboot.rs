@@ -13,19 +13,22 @@ use crate::log;
 use crate::worker::requests::{Children, Requests};
 use crate::worker::{callbacks, script};
 use howdah_protocol::messages::prototype::{FromPrototype, WorkerScript};
-use rustix::fs::{FileType, fstat};
+use nix::sys::resource::{Resource, getrlimit};
+use rustix::fs::{FileType, fstat, fstatfs};
 use rustix::io::pread;
 use rustix::net::sockopt::socket_type;
 use rustix::net::{SocketAddr, SocketAddrAny, SocketAddrUnix, SocketType, getpeername};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// Descriptors, and the files that they refer to.
-type Descriptors = BTreeMap<RawFd, PathBuf>;
+/// Descriptors, and the files that they refer to: by device and inode.
+type Descriptors = BTreeMap<RawFd, (u64, u64)>;
+
+/// Higher ones are not found without /proc.
+const MOST_DESCRIPTORS: u64 = 1 << 16;
 
 /// Boots the script, and then serves as a prototype. Returns when the script has ended without a request.
 pub fn run(prototype: Prototype, script: &WorkerScript, booted: FromPrototype) -> ExitCode {
@@ -70,16 +73,25 @@ fn serve(prototype: Prototype, before: &Descriptors, booted: &FromPrototype) -> 
     }
 }
 
-/// The descriptors of this process, with what they refer to; empty if /proc cannot be read.
+/// The descriptors of this process.
 fn descriptors() -> Descriptors {
-    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let all = entries.filter_map(|entry| {
-        let number = entry.file_name().to_str()?.parse().ok()?;
-        Some((number, std::fs::read_link(entry.path()).ok()?))
-    });
-    let all: Descriptors = all.collect();
-    // The folder's own descriptor is closed again; its number may be that of the script's first connection.
-    all.into_iter().filter(|(_, file)| !(file.starts_with("/proc") && file.ends_with("fd"))).collect()
+    let listed: Vec<RawFd> = match std::fs::read_dir("/proc/self/fd") {
+        Ok(entries) => entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect(),
+        // A rootfs without /proc.
+        Err(_) => {
+            let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+            (0..most.min(MOST_DESCRIPTORS) as RawFd).collect()
+        }
+    };
+    // Not the one of the list itself, which is closed again: the script's first connection may get its number.
+    let status = |number| fstat(examined(number)).ok();
+    listed.into_iter().filter_map(|number| status(number).map(|it| (number, (it.st_dev, it.st_ino)))).collect()
+}
+
+/// A descriptor of the script, for questions about it: if it is closed, the answer is an error.
+fn examined<'fd>(number: RawFd) -> BorrowedFd<'fd> {
+    // SAFETY: it is not -1. This process has one thread, so no other code closes it meanwhile.
+    unsafe { BorrowedFd::borrow_raw(number) }
 }
 
 /// A descriptor that the script has opened, and that workers must not share.
@@ -87,16 +99,16 @@ fn shared_descriptor(before: &Descriptors) -> Option<String> {
     let now = descriptors();
     let opened = now.iter().filter(|(number, _)| !before.contains_key(number));
     opened.into_iter().find_map(|(number, file)| {
-        // SAFETY: it is only examined; if it is closed meanwhile, that is an error.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(*number) };
+        let descriptor = examined(*number);
         let ends = |all: &Descriptors| all.values().filter(|other| *other == file).count();
         let what = if let Some(peer) = peer(descriptor) {
             format!("opened a connection (to {})", name_of(peer))
-        } else if file.to_string_lossy().starts_with("pipe:") && ends(before) == 0 && ends(&now) == 1 {
+        } else if is_pipe(descriptor) && ends(before) == 0 && ends(&now) == 1 {
             // Other pipes are standard error, which php://stderr duplicates, and those with both ends in this process.
             "opened a pipe to another process, as proc_open() and popen() do,".to_owned()
         } else if is_sqlite(descriptor) {
-            format!("opened a database of SQLite ({})", file.display())
+            let path = std::fs::read_link(format!("/proc/self/fd/{number}"));
+            format!("opened a database of SQLite ({})", path.unwrap_or_default().display())
         } else {
             return None;
         };
@@ -105,6 +117,12 @@ fn shared_descriptor(before: &Descriptors) -> Option<String> {
              its first use"
         ))
     })
+}
+
+/// Whether it is a pipe without a name.
+fn is_pipe(file: BorrowedFd) -> bool {
+    const PIPEFS: i64 = 0x5049_5045;
+    fstatfs(file).is_ok_and(|status| status.f_type == PIPEFS)
 }
 
 /// The peer of a connection. A datagram socket, such as syslog's, may be shared.
