@@ -182,8 +182,8 @@ async fn exchange(worker: &mut Worker, request: &WorkerRequest, start: &mut Star
     let answer = Rc::clone(&start.answer);
     let (mut reader, mut buffer) = (AnswerReader::default(), BytesMut::new());
     let mut held: Option<ResponseContext> = None;
-    // When the client left, and whether the worker was notified.
-    let (mut left_at, mut is_stopped) = (None, false);
+    // Whether the client has left, whether the worker was notified, and since when it answers without a client.
+    let (mut has_left, mut is_stopped, mut unheard_since) = (false, false, None);
     loop {
         while let Some(piece) = reader.next(&mut buffer).map_err(Trouble::Violation)? {
             match piece {
@@ -211,18 +211,21 @@ async fn exchange(worker: &mut Worker, request: &WorkerRequest, start: &mut Star
             }
         }
         if !start.has_client() {
-            left_at.get_or_insert_with(Instant::now);
+            has_left = true;
+            // Before its answer, a script may take any time, as with a client.
+            if reader.has_begun() {
+                unheard_since.get_or_insert_with(Instant::now);
+            }
             if reader.is_streaming() && !std::mem::replace(&mut is_stopped, true) {
                 pipes.try_write(&frame::stop_stream_frame());
             }
         }
-        // Before its answer, a script may take any time, as with a client.
-        let abandoned = left_at.filter(|_| reader.has_begun()).map(|at| at + ABANDONED_TIMEOUT);
+        let abandoned = unheard_since.map(|since| since + ABANDONED_TIMEOUT);
         let read = tokio::select! {
             biased;
             read = pipes.read(&mut buffer), if answer.has_room() => read,
-            () = answer.changed(), if left_at.is_none() => continue,
-            () = start.closed(), if left_at.is_none() => continue,
+            () = answer.changed(), if !has_left => continue,
+            () = start.closed(), if !has_left => continue,
             () = sleep_until(abandoned.unwrap_or_else(Instant::now)), if abandoned.is_some() => {
                 return Err(Trouble::Abandoned);
             }
@@ -368,5 +371,68 @@ impl Drop for DiscardOnDrop {
         if let Some(worker) = self.worker.take() {
             self.generation.release_named(worker.name, ReleaseReason::Discarded);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::SupervisorLink;
+    use howdah_goridge::frame::{data_frame, flag};
+    use howdah_protocol::messages::router::{RoadRunnerGenerationBoot, RoadRunnerWorker};
+    use howdah_protocol::sockets::control_socket::ControlSocket;
+    use rustix::fs::{OFlags, fcntl_setfl};
+    use rustix::io::write;
+    use rustix::pipe::{PipeFlags, pipe_with};
+    use std::path::PathBuf;
+    use tokio::task::{LocalSet, yield_now};
+    use tokio::time::advance;
+
+    /// The other tasks read what is in the pipes.
+    async fn settle() {
+        for _ in 0..1000 {
+            yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_script_whose_client_has_left_may_end_its_answer() {
+        let (ours, _) = ControlSocket::pair().expect("sockets");
+        let boot = RoadRunnerGenerationBoot {
+            id: 1,
+            application: "app".to_owned(),
+            processes: 1,
+            timeout_ms: None,
+            queue_timeout_ms: 1000,
+            requests: None,
+            upload_folder: PathBuf::from("/tmp"),
+        };
+        let link = SupervisorLink::new(Arc::new(ours)).expect("a link");
+        let generation = Arc::new(RoadRunnerGeneration::new(boot, &link));
+        let (_stdin, requests) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        let (answers, stdout) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        for end in [&requests, &answers] {
+            fcntl_setfl(end, OFlags::NONBLOCK).expect("flags");
+        }
+        let name = RoadRunnerWorker { index: 0, start: 1 };
+        generation.worker_ready(name, [requests, answers].into_iter()).expect("its pipes");
+        let exchange = async {
+            let admitted = generation.admit().await.expect("an idle worker");
+            let (worker, running) = generation.acquire(admitted).await.expect("a worker");
+            let request = Rc::new(WorkerRequest::of_head(b"a request".to_vec()));
+            // The client leaves at once.
+            let _ = tokio::time::timeout(Duration::ZERO, send(&generation, worker, running, request, None)).await;
+            settle().await;
+            advance(ABANDONED_TIMEOUT * 2).await;
+            let context = r#"{"status":200,"headers":{}}"#;
+            let frame = data_frame(flag::JSON, context.len() as u32, context.len() as u32 + 2);
+            write(&stdout, &[&frame, context.as_bytes(), b"a"].concat()).expect("the first half");
+            settle().await;
+            write(&stdout, b"b").expect("the second half");
+            settle().await;
+            let admitted = generation.admit().await.expect("a place in the queue");
+            assert!(generation.acquire(admitted).await.is_ok(), "the worker is idle again");
+        };
+        LocalSet::new().run_until(exchange).await;
     }
 }

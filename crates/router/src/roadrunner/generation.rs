@@ -179,16 +179,28 @@ impl RoadRunnerGeneration {
         self.gate.measure(self.waiting_requests(), Instant::now());
         worker.requests += 1;
         let is_worn = self.max_requests.is_some_and(|most| worker.requests >= most);
-        if is_worn || worker.status.must_retire.load(Ordering::Relaxed) {
+        if is_worn {
             self.release(&worker, ReleaseReason::Retired);
-        } else if !worker.is_gone() {
+        } else {
             self.add_idle(worker);
         }
     }
 
+    /// The worker waits for a request, unless the supervisor has reported meanwhile that it gets none.
     fn add_idle(&self, worker: Worker) {
-        lock(&self.idle).push(worker);
-        self.permits.add_permits(1);
+        {
+            // Another thread that takes such a report changes the status first, and then looks among the idle workers.
+            let mut idle = lock(&self.idle);
+            if worker.is_gone() {
+                return;
+            }
+            if !worker.status.must_retire.load(Ordering::Relaxed) {
+                idle.push(worker);
+                self.permits.add_permits(1);
+                return;
+            }
+        }
+        self.release(&worker, ReleaseReason::Retired);
     }
 
     /// Reports that a worker gets no more requests.

@@ -78,6 +78,14 @@ impl WorkerRequest {
     }
 }
 
+#[cfg(test)]
+impl WorkerRequest {
+    /// A request without a body.
+    pub fn of_head(head: Vec<u8>) -> WorkerRequest {
+        WorkerRequest { head, body: Bytes::new(), file: None, files: Vec::new() }
+    }
+}
+
 /// The context of a request, without its form.
 fn context<'a>(subject: &'a Subject<'_>) -> RequestContext<'a> {
     let parts = subject.parts;
