@@ -26,8 +26,8 @@ const LISTEN_FD: i32 = 3;
 /// Becomes the program. Returns only if that fails.
 pub fn main() -> ExitCode {
     let (reason, code) = launch();
-    // If this fails, the exit code remains.
-    let _ = writeln!(io::stderr(), "howdah: {reason}");
+    // One write: other processes of the application write to the same log. If this fails, the exit code remains.
+    let _ = io::stderr().write_all(format!("howdah: {reason}\n").as_bytes());
     ExitCode::from(code)
 }
 

@@ -55,7 +55,7 @@ fn try_begin(
         .get_mut(id)
         .ok_or_else(|| refused(500, "it stopped or was restarted meanwhile; try again".to_owned()))?
         .as_php_mut()
-        .ok_or_else(|| refused(404, format!("{name:?} is not a PHP application")))?;
+        .ok_or_else(|| refused(404, format!("{name:?} is not of the type \"php\", and cannot be recorded")))?;
     if kind == RecordingKind::Memory && !generation.has_worker_script() {
         let detail = format!("{name:?} has no worker script: PHP frees all of its memory after each request");
         return Err(refused(404, detail));

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 pub fn get(name: &str, control: &Control) -> Result<Reply, Refusal> {
     let generation = control.served_generation(name).ok_or_else(|| no_such_application(name))?;
     let php = generation.as_php().ok_or_else(|| {
-        let detail = format!("{name:?} is not a PHP application, and has no slow log");
+        let detail = format!("{name:?} is not of the type \"php\", and has no slow log");
         Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
     })?;
     let log = php.slow_log().ok_or_else(|| {

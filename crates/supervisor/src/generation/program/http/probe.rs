@@ -54,7 +54,10 @@ impl Drop for Probe {
 }
 
 async fn probe(endpoint: &Endpoint, listening_user: Option<u32>, check: Option<&HealthCheck>) -> Result<(), String> {
-    let refused = |error: io::Error| format!("it does not accept a connection at {endpoint}: {error}");
+    let variable = if matches!(endpoint, Endpoint::Unix(_)) { "HOWDAH_SOCKET" } else { "PORT" };
+    let refused = |error: io::Error| {
+        format!("it does not accept a connection at {endpoint} (${variable} of its environment): {error}")
+    };
     match endpoint {
         Endpoint::Unix(path) => {
             let socket = UnixSocket::new_stream().map_err(refused)?;
