@@ -1,6 +1,7 @@
 """`howdah leaks`: which routes of an application in worker mode keep memory with each request."""
 
 import json
+import re
 
 import pytest
 
@@ -69,6 +70,18 @@ def test_routes_that_keep_memory_are_found_and_others_are_not(server):
     assert 2000 <= leak["memory"]["median"] <= 2600 and leak["requests"] > 50
     assert leak["objects"]["Kept"]["mean"] == pytest.approx(1) and set(leak["objects"]) == {"Kept"}
     assert routes["GET /freed"]["objects"] == {} and routes["GET /cycles"]["objects"] == {}
+
+
+def test_an_anonymous_class_is_named_with_its_place(run, folder):
+    folder.php(
+        "worker.php",
+        "$kept = []; $other = new class { };\n"
+        "$handler = function () use (&$kept) { $kept[] = new class { }; new class { }; echo 'x'; };\n" + "while (howdah\\handle_request($handler)) { }",
+    )
+    application = {"type": "php", "root": str(folder.root), "processes": 1, "worker": {"script": "worker.php"}}
+    objects = report(run({"applications": {"app": application}}), "/")["GET /"]["objects"]
+    [(name, growth)] = objects.items()
+    assert re.fullmatch(r"class@anonymous /.*/worker\.php:\d\$\w+", name) and growth["mean"] == pytest.approx(1)
 
 
 def test_descriptors_that_stay_open_are_a_leak(server):

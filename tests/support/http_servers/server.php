@@ -73,6 +73,10 @@ function answer(string $path, array $query): ?array
                 sleep(1000);
                 exit;
             }
+            // A signal to the group would end it until then.
+            while (posix_getsid($child) !== $child) {
+                usleep(1000);
+            }
             return [200, (string) $child];
         default:
             return [404, 'nothing here'];

@@ -18,8 +18,9 @@
 #include <unistd.h>
 
 #define LINE_BYTES (64 * 1024)
+#define NAME_BYTES 256
 /* Room for the name of a class, with each byte escaped, and its number. */
-#define CLASS_BYTES (6 * 256 + 32)
+#define CLASS_BYTES (6 * NAME_BYTES + 32)
 
 /* The recording that goes on, 0 for none, and the requests of this worker since it began. */
 static uint32_t recording;
@@ -163,6 +164,21 @@ static void count_objects(void)
 	}
 }
 
+/* The name of an anonymous class goes on after a NUL, with its file and line. */
+static void put_class_name(struct howdah_text *line, const zend_string *name)
+{
+	char text[NAME_BYTES];
+	size_t len = ZSTR_LEN(name) < sizeof(text) ? ZSTR_LEN(name) : sizeof(text);
+	char *nul;
+
+	memcpy(text, ZSTR_VAL(name), len);
+	nul = memchr(text, '\0', len);
+	if (nul) {
+		*nul = ' ';
+	}
+	howdah_text_json(line, text, len);
+}
+
 static void put_class(struct howdah_text *line, zend_ulong class, zend_long count, bool *is_first)
 {
 	const zend_class_entry *entry = (const zend_class_entry *) (uintptr_t) class;
@@ -174,8 +190,7 @@ static void put_class(struct howdah_text *line, zend_ulong class, zend_long coun
 	}
 	howdah_text_put(line, *is_first ? "" : ",");
 	*is_first = false;
-	/* The name of an anonymous class goes on after a NUL, with its place. */
-	howdah_text_json(line, ZSTR_VAL(entry->name), strnlen(ZSTR_VAL(entry->name), 256));
+	put_class_name(line, entry->name);
 	howdah_text_put(line, ":");
 	howdah_text_number(line, (uint64_t) count);
 	ZVAL_LONG(&now, count);
