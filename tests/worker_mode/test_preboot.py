@@ -183,6 +183,24 @@ def test_signals_and_children_of_the_boot_do_not_confuse_the_prototype(folder, r
     assert server.get("/").status == 200 and boots(folder) == 1
 
 
+def test_a_signal_to_the_prototype_is_not_one_to_its_workers(folder, run):
+    code = (
+        "pcntl_async_signals(true); pcntl_signal(SIGTERM, fn () => file_put_contents(SCRATCH . '/got', getmypid() . ' ', FILE_APPEND));"
+        f"{COUNT_BOOTS} $handler = fn () => print(getmypid());"
+    )
+    server = run({"applications": {"app": application(folder, code + LOOP, processes=1)}})
+    first = int(server.get("/").text)
+    # As in classic mode, it ends the prototype.
+    os.kill(server.prototype().pid, signal.SIGTERM)
+    wait_for(lambda: boots(folder) == 2, "the second boot")
+    wait_for(lambda: int(server.get("/").text) != first, "a new worker")
+    assert not (folder.scratch / "got").exists()
+    worker = int(server.get("/").text)
+    os.kill(worker, signal.SIGTERM)
+    wait_for(lambda: (folder.scratch / "got").exists() or not server.get("/"), "the handler")
+    assert int((folder.scratch / "got").read_text()) == worker
+
+
 def test_howdah_serve_has_an_option(folder):
     folder.php("worker.php", f"{COUNT_BOOTS} $handler = fn () => print('x');" + LOOP)
     server = Howdah.serve(folder, "--worker", "worker.php", "--preboot", processes=2)

@@ -83,9 +83,7 @@ impl Prototype {
     /// # Errors
     /// When the supervisor is dead, or cannot be waited for.
     pub fn serve(mut self) -> Result<Served, String> {
-        let by_default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-        // SAFETY: the default action is no function that could be unsound.
-        let action_of_workers = unsafe { sigaction(Signal::SIGCHLD, &by_default) }.unwrap_or(by_default);
+        let actions_of_workers = take_signal_actions();
         let watched = SigSet::from(Signal::SIGCHLD);
         watched.thread_block().map_err(|error| format!("cannot block SIGCHLD: {error}"))?;
         let children = SignalFd::with_flags(&watched, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
@@ -114,7 +112,7 @@ impl Prototype {
                     Ok(Some((ToPrototype::StartWorker(worker), _))) => {
                         if self.start(worker) {
                             drop(children);
-                            return Ok(Served::Forked(self.become_worker(worker, &watched, &action_of_workers)));
+                            return Ok(Served::Forked(self.become_worker(worker, &watched, &actions_of_workers)));
                         }
                     }
                     Ok(Some((ToPrototype::Ping, _))) => send(&self.control, &FromPrototype::Pong),
@@ -150,7 +148,7 @@ impl Prototype {
         }
     }
 
-    fn become_worker(self, worker: WorkerId, blocked: &SigSet, action: &SigAction) -> Worker {
+    fn become_worker(self, worker: WorkerId, blocked: &SigSet, actions: &[(Signal, SigAction)]) -> Worker {
         let Prototype { control, channel, limits, sampling, supervisor, stderr, .. } = self;
         // PHP code must not be able to send messages in the prototype's name.
         drop(control);
@@ -159,8 +157,10 @@ impl Prototype {
         let supervisor = Box::leak(Box::new(supervisor));
         let sampling = Box::leak(Box::new(sampling));
         let stderr = Box::leak(Box::new(stderr));
-        // SAFETY: the action that PHP code of this process has set, or the default one.
-        let _ = unsafe { sigaction(Signal::SIGCHLD, action) };
+        for (signal, action) in actions {
+            // SAFETY: PHP code of this process has set it before the fork.
+            let _ = unsafe { sigaction(*signal, action) };
+        }
         let _ = blocked.thread_unblock();
         let title = c_string(&format!("howdah: \"{}\" worker", limits.application));
         // SAFETY: the title is a C string; PHP was started before the fork.
@@ -191,4 +191,28 @@ impl Prototype {
             }
         }
     }
+}
+
+/// Sets the default action of the signals that PHP code has changed. Returns the actions for the workers.
+///
+/// In the prototype, PHP would only note a signal, and each worker that is forked later would run the script's handler.
+fn take_signal_actions() -> Vec<(Signal, SigAction)> {
+    let by_default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // Rust's own handlers of the other two report a stack overflow.
+    let signals = Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGSEGV | Signal::SIGBUS));
+    let mut actions = Vec::new();
+    for signal in signals {
+        // SAFETY: the default action is no function that could be unsound. It fails for SIGKILL and SIGSTOP.
+        let Ok(action) = (unsafe { sigaction(signal, &by_default) }) else { continue };
+        match action.handler() {
+            SigHandler::SigDfl => {}
+            // Such as SIGPIPE. With SIGCHLD ignored, the kernel would reap the workers.
+            SigHandler::SigIgn if signal != Signal::SIGCHLD => {
+                // SAFETY: it was set until now.
+                let _ = unsafe { sigaction(signal, &action) };
+            }
+            _ => actions.push((signal, action)),
+        }
+    }
+    actions
 }
