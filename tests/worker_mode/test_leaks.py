@@ -72,6 +72,18 @@ def test_routes_that_keep_memory_are_found_and_others_are_not(server):
     assert routes["GET /freed"]["objects"] == {} and routes["GET /cycles"]["objects"] == {}
 
 
+def test_what_stays_until_the_next_request_is_no_leak(run, folder):
+    folder.php(
+        "worker.php",
+        "$last = null; $handler = function () use (&$last) {"
+        "    $last = str_repeat('x', isset($_GET['big']) ? 20000 : 10); echo 'x'; };"
+        "while (howdah\\handle_request($handler)) { }",
+    )
+    application = {"type": "php", "root": str(folder.root), "processes": 2, "worker": {"script": "worker.php"}}
+    routes = report(run({"applications": {"app": application}}), "/big?big", "/small", "/small", "/other")
+    assert len(routes) == 3 and not any(route["leak"] for route in routes.values()), routes
+
+
 def test_an_anonymous_class_is_named_with_its_place(run, folder):
     folder.php(
         "worker.php",

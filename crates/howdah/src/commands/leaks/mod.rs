@@ -1,11 +1,13 @@
 //! `howdah leaks`: which routes of an application in worker mode keep memory with each request.
 //!
 //! - [`records`]: reads the response of the control API
+//! - [`carried`]: the part that a route leaves until the next request only
 //! - [`growth`]: the growth of a number with each request, and how certain it is
 //! - [`report`]: what the user reads
 //!
 //! Fails if no request ran meanwhile. A leak is no failure: the report names it.
 
+mod carried;
 mod growth;
 mod records;
 mod report;

@@ -3,6 +3,7 @@
 //! The control API returns the workers' lines unchanged. The application can write into that file, too: lines of another
 //! form are ignored, and all text is made safe for a terminal.
 
+use super::carried::{Step, carried};
 use crate::terminal::plain::plain;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,6 +34,10 @@ pub struct RouteChanges {
     pub descriptors: Vec<f64>,
     /// The number of objects of each class, for the requests that changed it.
     pub objects: BTreeMap<String, Vec<f64>>,
+    /// The number of the route.
+    pub number: usize,
+    /// For each request, the number of the route before it.
+    pub previous: Vec<usize>,
 }
 
 /// A line.
@@ -55,9 +60,15 @@ struct Line {
 #[derive(Debug)]
 struct Former {
     line: Line,
+    /// The number of its route.
+    route: usize,
     objects: HashMap<String, u64>,
 }
 
+/// One of the numbers that are measured after each request.
+type Measured = fn(&mut RouteChanges) -> &mut Vec<f64>;
+
+const MEASURED: [Measured; 3] = [|route| &mut route.memory, |route| &mut route.malloc, |route| &mut route.descriptors];
 /// More routes than this are counted together.
 const MAX_ROUTES: usize = 1000;
 const OTHER_ROUTES: &str = "(other routes)";
@@ -70,6 +81,7 @@ impl Records {
         let mut records = Records::default();
         let mut workers: HashMap<u32, Former> = HashMap::new();
         let mut pids = BTreeSet::new();
+        let mut numbers = HashMap::new();
         for line in bytes.split(|byte| *byte == b'\n') {
             let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
             records.requests += 1;
@@ -77,26 +89,55 @@ impl Records {
             note(&mut records.opcache, line.opcache);
             note(&mut records.strings, line.strings);
             let mut objects = HashMap::new();
+            let name = records.name_of_route(&line);
+            let next = numbers.len();
+            let route = *numbers.entry(name.clone()).or_insert(next);
             if let Some(former) = workers.remove(&line.pid) {
                 // Without the line between them, the change belongs to another request, too.
                 if line.number == former.line.number + 1 {
-                    records.route(&line).add(&former, &line);
+                    let changes = records.routes.entry(name).or_default();
+                    changes.number = route;
+                    changes.add(&former, &line);
                 }
                 objects = if line.number > former.line.number { former.objects } else { HashMap::new() };
             }
             objects.extend(line.objects.iter().map(|(class, count)| (class.clone(), *count)));
-            workers.insert(line.pid, Former { line, objects });
+            workers.insert(line.pid, Former { line, route, objects });
         }
         records.workers = pids.len();
+        for of in MEASURED {
+            records.subtract_carried(numbers.len(), of);
+        }
         records
     }
 
-    fn route(&mut self, line: &Line) -> &mut RouteChanges {
+    /// Subtracts from a number what each route leaves until the next request only.
+    fn subtract_carried(&mut self, routes: usize, of: Measured) {
+        // A worker that cannot measure it at some time leaves gaps: then the changes remain as they are.
+        if self.routes.values_mut().any(|route| of(route).len() != route.previous.len()) {
+            return;
+        }
+        let mut steps = Vec::new();
+        for route in self.routes.values_mut() {
+            let (number, changes) = (route.number, of(route).clone());
+            let step = |(change, previous)| Step { route: number, previous, change };
+            steps.extend(changes.into_iter().zip(route.previous.iter().copied()).map(step));
+        }
+        let carried = carried(&steps, routes);
+        for route in self.routes.values_mut() {
+            let (number, previous) = (route.number, route.previous.clone());
+            for (change, previous) in of(route).iter_mut().zip(previous) {
+                *change -= carried[number] - carried[previous];
+            }
+        }
+    }
+
+    fn name_of_route(&self, line: &Line) -> String {
         let mut name = format!("{} {}", plain(&line.method), route_of(&plain(&line.path)));
         if self.routes.len() >= MAX_ROUTES && !self.routes.contains_key(&name) {
             OTHER_ROUTES.clone_into(&mut name);
         }
-        self.routes.entry(name).or_default()
+        name
     }
 }
 
@@ -136,6 +177,7 @@ impl RouteChanges {
 
     fn add(&mut self, former: &Former, line: &Line) {
         let change = |now: u64, before: u64| now as f64 - before as f64;
+        self.previous.push(former.route);
         self.memory.push(change(line.memory, former.line.memory));
         self.malloc.extend(line.malloc.zip(former.line.malloc).map(|(now, before)| change(now, before)));
         self.descriptors.extend(line.descriptors.zip(former.line.descriptors).map(|(now, before)| change(now, before)));

@@ -181,6 +181,7 @@ mod tests {
             malloc: vec![0.0; 100],
             descriptors: vec![0.0; 100],
             objects: BTreeMap::from([("App\\Thing".to_owned(), vec![1.0; 100]), ("Once".to_owned(), vec![1.0])]),
+            ..RouteChanges::default()
         };
         let fine = RouteChanges { memory: vec![0.0; 30], malloc: vec![0.0; 30], ..RouteChanges::default() };
         let rare = RouteChanges { memory: vec![5e6; 3], malloc: vec![0.0; 3], ..RouteChanges::default() };
