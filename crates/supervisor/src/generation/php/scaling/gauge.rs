@@ -3,6 +3,7 @@
 //! A worker's account of its own busy time is trusted up to the clock. Its use of processors and memory comes from the
 //! kernel, from /proc. A worker that is gone by the time it is measured is left out.
 
+use crate::generation::php::scaling::weighing::Weighing;
 use crate::os::machine::Machine;
 use crate::os::processes::process::Process;
 use crate::policy::sizing::{Memory, Usage, usage_interval};
@@ -42,6 +43,7 @@ pub struct Gauge {
     young_bytes: u64,
     /// When a worker was last weighed.
     weighed: Option<Instant>,
+    weighing: Option<Weighing>,
     /// Which worker is weighed next, and which are sampled next: counters modulo the number of workers.
     next_weighed: usize,
     next_sampled: usize,
@@ -82,6 +84,7 @@ impl Gauge {
             worker_bytes: None,
             young_bytes: ASSUMED_WORKER_BYTES,
             weighed: None,
+            weighing: None,
             next_weighed: 0,
             next_sampled: 0,
         }
@@ -168,8 +171,10 @@ impl Gauge {
     /// How much memory there is for more workers. `promised` bytes of it will be used by new workers of other
     /// applications.
     pub fn memory(&mut self, workers: &[Measured], promised: u64, now: Instant) -> Option<Memory> {
-        if self.weighed.is_none_or(|at| now.saturating_duration_since(at) >= WEIGH_INTERVAL) {
-            self.weigh(workers, now);
+        self.end_weighing();
+        if self.weighing.is_none() && self.weighed.is_none_or(|at| now.saturating_duration_since(at) >= WEIGH_INTERVAL)
+        {
+            self.begin_weighing(workers, now);
         }
         let memory = self.machine.memory(0)?;
         let for_more = if promised > 0 { self.machine.memory(promised)? } else { memory };
@@ -183,9 +188,9 @@ impl Gauge {
         self.worker_bytes.unwrap_or(self.young_bytes)
     }
 
-    /// Weighs one of the workers that have served requests. While there are none, the others show the least that a
-    /// worker uses.
-    fn weigh(&mut self, workers: &[Measured], now: Instant) {
+    /// Begins to weigh one of the workers that have served requests. While there are none, the others show the least that
+    /// a worker uses.
+    fn begin_weighing(&mut self, workers: &[Measured], now: Instant) {
         let is_young = workers.iter().all(Measured::is_young);
         let candidates: Vec<_> = workers.iter().filter(|worker| worker.is_young() == is_young).collect();
         if candidates.is_empty() {
@@ -193,7 +198,17 @@ impl Gauge {
         }
         self.weighed = Some(now);
         self.next_weighed = self.next_weighed.wrapping_add(1);
-        let Some(bytes) = candidates[self.next_weighed % candidates.len()].process.proportional_bytes() else { return };
+        let process = candidates[self.next_weighed % candidates.len()].process;
+        // Without a thread for it, the last value stays.
+        self.weighing = Weighing::begin(is_young, move || process.proportional_bytes()).ok();
+    }
+
+    /// Takes the result of a weighing that has ended.
+    fn end_weighing(&mut self) {
+        let Some(weighing) = &self.weighing else { return };
+        let (Some(ended), is_young) = (weighing.ended(), weighing.is_young) else { return };
+        self.weighing = None;
+        let Some(bytes) = ended else { return };
         if is_young {
             self.young_bytes = self.young_bytes.max(bytes);
             return;
@@ -282,13 +297,41 @@ mod tests {
         let mut me = myself();
         assert_eq!(gauge.blocked(&[], |_| None), 0.0);
         let now = Instant::now();
-        let young = gauge.memory(&[me], 0, now).unwrap();
+        let weighed = |gauge: &mut Gauge, me: Measured, now: Instant| {
+            gauge.memory(&[me], 0, now);
+            while gauge.weighing.is_some() {
+                std::thread::yield_now();
+                gauge.memory(&[me], 0, now);
+            }
+            gauge.memory(&[me], 0, now).unwrap()
+        };
+        let young = weighed(&mut gauge, me, now);
         // It is more if other tests in this process use much.
         assert!(young.worker >= ASSUMED_WORKER_BYTES && young.room != 0, "{young:?}");
         me.account.requests = GROWN_REQUESTS;
-        let memory = gauge.memory(&[me], 0, now + WEIGH_INTERVAL / 2).unwrap();
+        let memory = weighed(&mut gauge, me, now + WEIGH_INTERVAL / 2);
         assert_eq!(memory.worker, young.worker, "it is not weighed again before the interval");
-        let memory = gauge.memory(&[me], 0, now + WEIGH_INTERVAL).unwrap();
+        let memory = weighed(&mut gauge, me, now + WEIGH_INTERVAL);
         assert!(memory.worker >= MIN_WORKER_BYTES && memory.worker != ASSUMED_WORKER_BYTES, "{memory:?}");
+    }
+
+    #[test]
+    fn a_weighing_that_hangs_is_not_waited_for_and_no_other_begins() {
+        let (release, hangs) = std::sync::mpsc::channel::<()>();
+        let mut gauge = Gauge::new(Machine::within(Vec::new(), &[]), Instant::now());
+        let weighing = Weighing::begin(false, move || hangs.recv().ok().map(|()| 77 << 20));
+        gauge.weighing = Some(weighing.unwrap());
+        let me = myself();
+        let now = Instant::now();
+        for second in 0..10 {
+            let memory = gauge.memory(&[me], 0, now + Duration::from_secs(second)).unwrap();
+            assert_eq!(memory.worker, ASSUMED_WORKER_BYTES);
+        }
+        assert_eq!(gauge.weighed, None);
+        release.send(()).unwrap();
+        while gauge.worker_bytes() != 77 << 20 {
+            std::thread::yield_now();
+            gauge.memory(&[me], 0, now);
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! The number of workers follows what the application has to do: the policies of [`crate::policy::pool`] and
-//! [`crate::policy::sizing`], carried out. `idle`: which workers are idle; `automatic` and `gauge`: what they use, with
+//! [`crate::policy::sizing`], carried out. `idle`: which workers are idle; `automatic`, `gauge` and `weighing`: what they use, with
 //! `"processes": "auto"`.
 
 mod automatic;
 pub mod gauge;
 mod idle;
+mod weighing;
 
 use crate::generation::php::worker_set::WorkerSet;
 use crate::plan::php_application::PhpPlan;
