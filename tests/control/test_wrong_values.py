@@ -135,6 +135,7 @@ EVERYTHING = {
             "forwarded_headers": True,
             "connect_timeout": 5,
             "response_timeout": 5,
+            "drain_timeout": 5,
             "stop_timeout": 5,
         },
         "jobs": {

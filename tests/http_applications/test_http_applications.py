@@ -152,6 +152,29 @@ def test_a_request_in_progress_is_finished_by_the_old_process(run, folder):
     wait_until_gone(old)
 
 
+def test_old_processes_have_a_limited_time_for_their_responses(run, folder):
+    server = run(configuration(http_application(folder, drain_timeout=0.5)))
+    [old] = pids(server)
+    started = folder.scratch / "started"
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(server.post, f"/wait?started={started}&for=/nowhere", b"")
+        wait_for(started.exists, "the request")
+        assert change(server, {"VERSION": "2"}).status == 200
+        assert server.get("/").json()["version"] == "2"
+        wait_until_gone(old)
+        assert waiting.result().status == 502
+    server.wait_for_log_line('old processes of "app" still send responses after "drain_timeout"; stopping them')
+    assert server.get("/").json()["version"] == "2" and len(pids(server)) == 1
+
+
+def test_processes_without_a_request_do_not_wait_for_drain_timeout(run, folder):
+    server = run(configuration(http_application(folder, drain_timeout=600)))
+    [old] = pids(server)
+    assert change(server, {"VERSION": "2"}).status == 200
+    wait_until_gone(old)
+    assert "drain_timeout" not in server.stderr
+
+
 def test_a_websocket_does_not_keep_an_old_process(run, folder):
     server = run(configuration(http_application(folder)))
     [old] = pids(server)

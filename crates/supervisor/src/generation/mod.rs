@@ -185,8 +185,9 @@ impl Generation {
 
     /// Another generation serves its application.
     pub fn on_former(&mut self, now: Instant) {
-        if let Generation::Php(generation) = self {
-            generation.on_former(now);
+        match self {
+            Generation::Php(generation) => generation.on_former(now),
+            Generation::Program(generation) => generation.on_former(now),
         }
     }
 

@@ -51,6 +51,8 @@ pub enum InterfacePlan {
         router_group: Option<u32>,
         /// How they are checked.
         health_check: Option<HealthCheck>,
+        /// How long processes of an old generation may go on with their responses.
+        drain_timeout: Option<Duration>,
     },
     /// They are workers of RoadRunner.
     RoadRunner {
@@ -72,6 +74,14 @@ impl ProgramPlan {
         }
     }
 
+    /// How long processes of an old generation may go on with their responses; `None`: until the last one ends.
+    pub fn drain_timeout(&self) -> Option<Duration> {
+        match &self.interface {
+            InterfacePlan::Http { drain_timeout, .. } => *drain_timeout,
+            InterfacePlan::RoadRunner { .. } => None,
+        }
+    }
+
     /// The check of HTTP servers.
     pub fn health_check(&self) -> Option<&HealthCheck> {
         match &self.interface {
@@ -90,6 +100,7 @@ pub fn plan_http(name: &str, application: &HttpApplication, defaults: &Defaults)
         address: application.address,
         router_group: defaults.router.map(|(_, group)| group),
         health_check: application.health_check.clone(),
+        drain_timeout: application.drain_timeout,
     };
     plan(name, &application.program, |_| 1, interface, defaults)
 }

@@ -5,9 +5,11 @@ pub(crate) mod address;
 use crate::application::http::address::HttpAddress;
 use crate::application::program::{self, Program};
 use crate::error::Error;
+use crate::read::duration;
 use crate::read::node::{Node, Options};
 use crate::routing::proxy::health_check::HealthCheck;
 use crate::routing::proxy::settings::ProxySettings;
+use std::time::Duration;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &[
@@ -27,10 +29,14 @@ pub(crate) const OPTIONS: Options = Options {
         "forwarded_headers",
         "connect_timeout",
         "response_timeout",
+        "drain_timeout",
         "stop_timeout",
     ],
     unsupported: &[],
 };
+
+/// Up to a day.
+const DRAIN_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86400.0;
 
 /// Its `type`.
 pub(crate) const TYPE: &str = "http";
@@ -46,6 +52,8 @@ pub struct HttpApplication {
     pub health_check: Option<HealthCheck>,
     /// How requests are forwarded to it, without TLS.
     pub proxy: ProxySettings,
+    /// How long the processes of an old generation may go on with their responses; `None`: until the last one ends.
+    pub drain_timeout: Option<Duration>,
 }
 
 // === impl HttpApplication ===
@@ -68,6 +76,7 @@ impl HttpApplication {
             address,
             health_check,
             proxy: ProxySettings::read_without_tls(&object)?,
+            drain_timeout: object.read("drain_timeout", |node| duration::seconds(node, DRAIN_SECONDS))?,
         })
     }
 }
@@ -87,7 +96,6 @@ fn advice(option: &str) -> &'static str {
 mod tests {
     use super::*;
     use crate::{Application, Configuration};
-    use std::time::Duration;
 
     fn parse(options: &str) -> Result<HttpApplication, String> {
         let text = format!(r#"{{"applications": {{"x": {{"type": "http", {options}}}}}}}"#);
@@ -103,7 +111,7 @@ mod tests {
         let application = parse(r#""command": "php server.php""#).expect("application");
         let program = application.program;
         assert_eq!((program.processes, application.address), (None, HttpAddress::Unix));
-        assert_eq!((application.health_check, program.cgroup), (None, None));
+        assert_eq!((application.health_check, program.cgroup, application.drain_timeout), (None, None, None));
         assert_eq!((application.proxy, program.stop_timeout), (ProxySettings::default(), Duration::from_secs(30)));
     }
 
@@ -113,7 +121,7 @@ mod tests {
             r#""command": ["a", "b c"], "address": "port", "processes": 3, "working_directory": "/srv",
                "environment": {"A": "1"}, "inherit_environment": true, "user": "u", "group": "g", "stdout": "/o", "stderr": "/e",
                "isolation": {"cgroup": {"path": "shop"}}, "health_check": {"path": "/health"}, "forwarded_headers": true,
-               "connect_timeout": 1, "response_timeout": "1h", "stop_timeout": "5s""#,
+               "connect_timeout": 1, "response_timeout": "1h", "stop_timeout": "5s", "drain_timeout": "1h""#,
         )
         .expect("application");
         let program = application.program;
@@ -127,6 +135,7 @@ mod tests {
         assert_eq!(application.health_check.map(|check| check.path), Some("/health".to_owned()));
         let seconds = |number| Duration::from_secs(number);
         assert!(application.proxy.forwarded_headers && program.stop_timeout == seconds(5));
+        assert_eq!(application.drain_timeout, Some(seconds(3600)));
         assert_eq!(
             (application.proxy.connect_timeout, application.proxy.response_timeout),
             (seconds(1), seconds(3600))

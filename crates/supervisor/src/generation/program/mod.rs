@@ -26,6 +26,7 @@ use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::router::{
     HttpGenerationBoot, ReleaseReason, RoadRunnerGenerationBoot, RoadRunnerWorker, ToRouter,
 };
+use howdah_protocol::test_time::divided;
 use http::addresses;
 use interface::ProcessInterface;
 use process::{CheckedProcess, ProgramProcess};
@@ -50,6 +51,8 @@ pub struct ProgramGeneration {
     /// The folder for uploaded files of a RoadRunner application.
     upload_folder: Option<UploadFolder>,
     cpu_shares: CpuShares,
+    /// The end of the time that its responses have since another generation serves the application.
+    drained_at: Option<Instant>,
 }
 
 // === impl ProgramGeneration ===
@@ -83,6 +86,7 @@ impl ProgramGeneration {
             processes,
             is_proven: false,
             cpu_shares: CpuShares::default(),
+            drained_at: None,
         })
     }
 
@@ -311,11 +315,18 @@ impl ProgramGeneration {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.processes.iter().filter_map(ProgramProcess::next_deadline).min()
+        self.processes.iter().filter_map(ProgramProcess::next_deadline).chain(self.drained_at).min()
     }
 
     /// Starts, checks and kills processes.
     pub fn on_time(&mut self, now: Instant) {
+        if self.drained_at.take_if(|at| *at <= now).is_some() {
+            tracing::warn!(
+                "old processes of {:?} still send responses after \"drain_timeout\"; stopping them",
+                self.plan.name
+            );
+            self.stop(now);
+        }
         for process in &mut self.processes {
             process.on_time(&self.plan, self.is_proven, now);
         }
@@ -323,8 +334,16 @@ impl ProgramGeneration {
 
     // Its end
 
-    /// Asks all processes to exit. The router has released the generation, so no client waits.
+    /// Another generation serves its application: its responses have a limited time, if that is configured.
+    pub fn on_former(&mut self, now: Instant) {
+        if let Some(timeout) = self.plan.drain_timeout() {
+            self.drained_at.get_or_insert(now + divided(timeout));
+        }
+    }
+
+    /// Asks all processes to exit. The router has released the generation, so no client waits, or their time is over.
     pub fn stop(&mut self, now: Instant) {
+        self.drained_at = None;
         self.processes.iter_mut().for_each(|process| process.stop(&self.plan, now));
     }
 
