@@ -3,6 +3,7 @@
 import os
 import random
 import socket
+import subprocess
 
 import pytest
 
@@ -16,6 +17,13 @@ def needs_ffi(server) -> None:
     """Skips the test unless the page /exits.php, which uses FFI, works."""
     if server.get("/exits.php").status == 500:
         pytest.skip("this PHP has no FFI")
+
+
+def needs_mounts() -> None:
+    """Skips a test that needs a mount namespace: some containers and a chroot do not allow one."""
+    tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"no mount namespaces here: {tried.stderr.strip()}")
 
 
 def free_port() -> int:

@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from support.http.load import Load
+from support.machine import needs_mounts
 from support.server import Howdah, stop_all
 from support.waiting import wait_for
 
@@ -144,6 +145,7 @@ def test_other_descriptors_that_workers_must_not_share_are_errors(folder, proble
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize("procfs", [True, False])
 def test_connections_are_found_in_a_rootfs_without_proc_too(folder, problem, procfs):
+    needs_mounts()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder.root / "server"))
         (folder.root / "server").chmod(0o777)
