@@ -31,14 +31,6 @@ static char method[16], path[512];
 /* The objects of each class, as the last line had them, and now. Their memory is not PHP's. */
 static HashTable before, present;
 
-static void copy(char *to, size_t room, const char *from, size_t len)
-{
-	size_t most = len < room ? len : room - 1;
-
-	memcpy(to, from, most);
-	to[most] = '\0';
-}
-
 static void begin(uint32_t new_recording)
 {
 	if (recording == 0) {
@@ -68,8 +60,9 @@ void howdah_kept_memory_note_request(void)
 	if (howdah_memory_recording() == 0 || !request || !request->method || !request->uri) {
 		return;
 	}
-	copy(method, sizeof(method), request->method, strlen(request->method));
-	copy(path, sizeof(path), request->uri, strcspn(request->uri, "?"));
+	strlcpy(method, request->method, sizeof(method));
+	strlcpy(path, request->uri, sizeof(path));
+	path[strcspn(path, "?")] = '\0';
 	has_request = true;
 }
 

@@ -7,7 +7,8 @@
 //! the socket itself can allow descriptors again.
 //!
 //! Linux has the option since 6.16. With an older kernel, descriptors arrive: the supervisor closes them, and sockets
-//! that may hold some, also those that it shares, on threads that only do this ([`close_elsewhere`]); `docs/isolation.md` states what is left.
+//! that may hold some, also those that it shares, on threads that only do this ([`close_elsewhere`]); `docs/isolation.md`
+//! states what is left.
 
 use nix::libc;
 use nix::sys::pthread::pthread_kill;

@@ -3,7 +3,10 @@
 //! One thread sends them, one after the other, as GET requests from 127.0.0.1, with the CGI variables of any request and
 //! `HOWDAH_WARM_UP=1`. The workers of a generation share one opcache, so each request is sent once, and any worker may
 //! run it. In worker mode each worker keeps the application in its own memory: the request is sent again, as often as there
-//! are workers and at the same time, until each of them has run it, or [`EACH_WORKER`] is over. Warm-up requests are neither logged nor counted. The thread keeps its port until a configuration names the
+//! are workers and at the same time, until each of them has run it, or [`EACH_WORKER`] is over. A repeated request that no
+//! worker takes in time is no failure.
+//!
+//! Warm-up requests are neither logged nor counted. The thread keeps its port until a configuration names the
 //! generation or the supervisor drops the generation: a generation gives each thread its eventfd only once.
 //!
 //! A status of 500 or more, a worker that dies, a response that breaks off and a timeout make the warm-up fail:
@@ -97,7 +100,7 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
         let mut warm = Vec::new();
         for request in &order.requests {
             current = Some(request);
-            let first = check(Rc::clone(&port), request.clone()).await?;
+            let first = judge(request, answer(&port, request).await)?;
             warm.push(BTreeSet::from_iter(first.worker.map(|worker| worker.index)));
             if first.status.is_client_error() {
                 warn(&port, request, first.status);
@@ -140,11 +143,17 @@ async fn warm_each_worker(
         }
         let mut round = JoinSet::new();
         for _ in 0..workers {
-            round.spawn_local(check(Rc::clone(port), request.clone()));
+            let (port, request) = (Rc::clone(port), request.clone());
+            round.spawn_local(async move {
+                match answer(&port, &request).await {
+                    Err(Failure::Unavailable { .. }) => Ok(None),
+                    answered => judge(&request, answered).map(|warmed| warmed.worker),
+                }
+            });
         }
         while let Some(checked) = round.join_next().await {
             let checked = checked.map_err(|_| format!("{} met a bug of howdah", name(request)))?;
-            warm.extend(checked?.worker.map(|worker| worker.index));
+            warm.extend(checked?.map(|worker| worker.index));
         }
     }
     Ok(())
@@ -159,10 +168,10 @@ fn warn(port: &GenerationPort, request: &WarmUpRequest, status: StatusCode) {
     );
 }
 
-/// Sends a request, and decides whether the warm-up has failed.
-async fn check(port: Rc<GenerationPort>, request: WarmUpRequest) -> Result<Warmed, String> {
-    let name = name(&request);
-    match answer(&port, &request).await {
+/// Decides whether the warm-up has failed.
+fn judge(request: &WarmUpRequest, answered: Result<Warmed, Failure>) -> Result<Warmed, String> {
+    let name = name(request);
+    match answered {
         Ok(Warmed { status, .. }) if status.is_server_error() => {
             Err(format!("{name} was answered {}", status.as_u16()))
         }

@@ -1,8 +1,8 @@
 //! A form, as workers of RoadRunner get it: the fields as JSON, and the uploaded files with their paths.
 //!
 //! A form is read while it arrives. Its files go to the disk, and its fields to memory: more than [`MAX_FIELD_BYTES`] of
-//! fields are answered 413, and so are more than [`MAX_PARTS`] parts, and names with too many arrays. A form that is not valid is answered 400. Bytes of
-//! fields that are not UTF-8 are replaced, because JSON is.
+//! fields are answered 413, and so are more than [`MAX_PARTS`] parts, and names with too many arrays. A form that is not
+//! valid is answered 400. Bytes of fields that are not UTF-8 are replaced, because JSON is.
 
 use crate::request::incoming::IncomingBody;
 use crate::response::failure::Failure;

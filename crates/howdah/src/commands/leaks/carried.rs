@@ -1,5 +1,5 @@
-//! The memory that a route leaves until the next request only: many frameworks keep the last request. It is no leak, but if its size
-//! differs from route to route, the memory grows with each request of one route, and shrinks with each one of another.
+//! The memory that a route leaves until the next request only: many frameworks keep the last request. It is no leak, but if
+//! its size differs from route to route, the memory grows with each request of one route, and shrinks with each one of another.
 //!
 //! The change with a request is the leak of its route, and what this route leaves, minus what the route before it has left.
 //! Medians estimate the last two, in turns: a list that grows by doubling does not disturb them. If routes always follow

@@ -88,19 +88,18 @@ impl Records {
             pids.insert(line.pid);
             note(&mut records.opcache, line.opcache);
             note(&mut records.strings, line.strings);
-            let mut objects = HashMap::new();
             let name = records.name_of_route(&line);
             let next = numbers.len();
             let route = *numbers.entry(name.clone()).or_insert(next);
-            if let Some(former) = workers.remove(&line.pid) {
-                // Without the line between them, the change belongs to another request, too.
-                if line.number == former.line.number + 1 {
-                    let changes = records.routes.entry(name).or_default();
-                    changes.number = route;
-                    changes.add(&former, &line);
-                }
-                objects = if line.number > former.line.number { former.objects } else { HashMap::new() };
+            // A smaller number is that of another process, or of another recording.
+            let former = workers.remove(&line.pid).filter(|former| former.line.number < line.number);
+            // Without the line between them, the change belongs to another request, too.
+            if let Some(former) = former.as_ref().filter(|former| former.line.number + 1 == line.number) {
+                let changes = records.routes.entry(name).or_default();
+                changes.number = route;
+                changes.add(former, &line);
             }
+            let mut objects = former.map(|former| former.objects).unwrap_or_default();
             objects.extend(line.objects.iter().map(|(class, count)| (class.clone(), *count)));
             workers.insert(line.pid, Former { line, route, objects });
         }

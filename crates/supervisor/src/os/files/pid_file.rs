@@ -17,6 +17,9 @@ pub struct PidFile {
     lock: File,
 }
 
+/// The most bytes of a file that are read.
+const MAX_BYTES: u64 = 32;
+
 // === impl PidFile ===
 
 impl PidFile {
@@ -59,9 +62,6 @@ impl Drop for PidFile {
         }
     }
 }
-
-/// The most bytes of a file that are read.
-const MAX_BYTES: u64 = 32;
 
 #[cfg(test)]
 mod tests {
