@@ -1,31 +1,19 @@
 //! `applications`: the applications that howdah runs, each of a type.
 
-pub(crate) mod command;
-pub(crate) mod http;
 pub(crate) mod isolation;
 pub(crate) mod limits;
 pub(crate) mod php;
-pub(crate) mod php_application;
 pub(crate) mod process_settings;
-pub(crate) mod processes;
 pub(crate) mod program;
-pub(crate) mod reload;
-pub(crate) mod retry;
-pub(crate) mod roadrunner;
-pub(crate) mod send_file;
-pub(crate) mod slow_log;
-pub(crate) mod target;
-pub(crate) mod warm_up;
-pub(crate) mod worker_mode;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::application::http::{self as http_application, HttpApplication};
-use crate::application::php_application::PhpApplication;
+use crate::application::php::PhpApplication;
+use crate::application::php::reload::Reload;
 use crate::application::process_settings::ProcessSettings;
-use crate::application::reload::Reload;
-use crate::application::roadrunner::{self as roadrunner_application, RoadRunnerApplication};
+use crate::application::program::http::{self as http_application, HttpApplication};
+use crate::application::program::roadrunner::{self as roadrunner_application, RoadRunnerApplication};
 use crate::error::Error;
 use crate::read::node::Node;
 

@@ -1,19 +1,29 @@
 //! A PHP application: `"type": "php"`.
 
+pub(crate) mod options;
+pub(crate) mod processes;
+pub(crate) mod reload;
+pub(crate) mod retry;
+pub(crate) mod send_file;
+pub(crate) mod slow_log;
+pub(crate) mod target;
+pub(crate) mod warm_up;
+pub(crate) mod worker_mode;
+
 use std::path::PathBuf;
 
 use crate::application::isolation::Isolation;
 use crate::application::limits::Limits;
-use crate::application::php::{self, PhpOptions, PhpVersion};
+use crate::application::php::options::{PhpOptions, PhpVersion};
+use crate::application::php::processes::Processes;
+use crate::application::php::reload::Reload;
+use crate::application::php::retry::Retry;
+use crate::application::php::send_file::SendFile;
+use crate::application::php::slow_log::SlowLog;
+use crate::application::php::target::{ScriptTarget, Targets};
+use crate::application::php::warm_up::WarmUp;
+use crate::application::php::worker_mode::WorkerMode;
 use crate::application::process_settings::ProcessSettings;
-use crate::application::processes::Processes;
-use crate::application::reload::Reload;
-use crate::application::retry::Retry;
-use crate::application::send_file::SendFile;
-use crate::application::slow_log::SlowLog;
-use crate::application::target::{ScriptTarget, Targets};
-use crate::application::warm_up::{self, WarmUp};
-use crate::application::worker_mode::WorkerMode;
 use crate::error::Error;
 use crate::read::node::{Node, Options};
 
@@ -108,10 +118,10 @@ impl PhpApplication {
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         // An application in another language has other options, so an error about its type comes first.
         if let Some(language) = node.member("type") {
-            php::read_type(&language)?;
+            options::read_type(&language)?;
         }
         let object = node.object(&OPTIONS)?;
-        let php_version = php::read_type(&object.require("type", "\"type\": \"php\"")?)?;
+        let php_version = options::read_type(&object.require("type", "\"type\": \"php\"")?)?;
         let worker = WorkerMode::read(&object)?;
         let mut targets = Targets::read(&object)?;
         if let (Some(worker), Targets::Single(target)) = (&worker, &mut targets) {

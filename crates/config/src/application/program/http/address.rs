@@ -1,6 +1,6 @@
 //! `address`: how a process of an HTTP application gets the address where it listens.
 
-use crate::application::command::AddressVariable;
+use crate::application::program::command::AddressVariable;
 use crate::error::{Error, quoted};
 use crate::read::node::Node;
 

@@ -1,12 +1,16 @@
 //! A program that is not howdah's own: the options that applications of the types `http` and `roadrunner` have in common.
 
+pub(crate) mod command;
+pub(crate) mod http;
+pub(crate) mod roadrunner;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::application::command::{AddressVariable, ProgramCommand};
 use crate::application::isolation::{self, Cgroup};
-use crate::application::php_application;
+use crate::application::php as php_application;
 use crate::application::process_settings::ProcessSettings;
+use crate::application::program::command::{AddressVariable, ProgramCommand};
 use crate::error::Error;
 use crate::read::duration;
 use crate::read::node::{Node, Object, Options};

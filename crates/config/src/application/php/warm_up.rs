@@ -1,6 +1,6 @@
 //! `warm_up`: the requests that a new generation of an application answers before it receives client requests.
 
-use crate::application::target::Targets;
+use crate::application::php::target::Targets;
 use crate::error::{Error, quoted};
 use crate::matching::request::Scheme;
 use crate::read::header_name::is_header_name;

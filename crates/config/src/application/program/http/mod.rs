@@ -2,7 +2,7 @@
 
 pub(crate) mod address;
 
-use crate::application::http::address::HttpAddress;
+use crate::application::program::http::address::HttpAddress;
 use crate::application::program::{self, Program};
 use crate::error::Error;
 use crate::read::duration;
