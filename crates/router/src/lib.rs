@@ -9,36 +9,29 @@
 //! - `process`: the process, its threads, and the commands of the supervisor
 //! - `dispatch`: from a request to its response: routes, actions, the active configuration
 //! - `access`: limits by client, and passwords
-//! - `php`, `roadrunner`, `proxy`, `static_files`: the actions that produce a response
-//! - `admission`: which requests may wait for a worker; `buffering`: bodies for slow clients
+//! - `backends`: `php`, `roadrunner`, `proxy`; `static_files`: the actions that produce a response
 //! - `response`: bodies, compression, failures, the access log
 //! - `request`: a request as routes see it: host, path, client, body
 //! - `http1`: connections and their clocks, and the strict reading of requests
 //! - `net`: listening sockets, TLS, the bytes of a connection
 //! - `file_access`: look-ups and reads in file systems that may hang
-//! - `report`: the log lines and messages about trouble; `panics`: bugs of howdah are contained; `product`: its name and
-//!   version
+//! - `report`: the log lines and messages about trouble; bugs of howdah are contained; `product`: its name and version
 //!
 //! The router never runs PHP and never forks. If it dies, the supervisor starts another with the same listening sockets.
 
 #![forbid(unsafe_code)]
 
 mod access;
-mod admission;
-mod buffering;
+mod backends;
 mod dispatch;
 mod file_access;
 mod http1;
 mod net;
-mod panics;
-mod php;
 mod process;
 mod product;
-mod proxy;
 mod report;
 mod request;
 mod response;
-mod roadrunner;
 mod static_files;
 
 pub use process::main;

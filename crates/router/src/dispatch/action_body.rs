@@ -1,9 +1,9 @@
 //! The body that an action produces: a file's, a script's, or an upstream's.
 
-use crate::php::PhpBody;
-use crate::proxy::UpstreamBody;
+use crate::backends::php::PhpBody;
+use crate::backends::proxy::UpstreamBody;
+use crate::backends::roadrunner::RoadRunnerBody;
 use crate::response::body::Source;
-use crate::roadrunner::RoadRunnerBody;
 use crate::static_files::FileBody;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};

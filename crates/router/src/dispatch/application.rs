@@ -1,17 +1,17 @@
 //! The action that runs an application: its script is found, and PHP runs it; or a process of it answers
 //! over HTTP or as a worker of RoadRunner.
 
+use crate::backends::php::script::{Resolved, find_script};
+use crate::backends::php::{self, PhpBody, ScriptCall};
+use crate::backends::proxy::ProxyTarget;
+use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::view::View;
-use crate::php::script::{Resolved, find_script};
-use crate::php::{self, PhpBody, ScriptCall};
-use crate::proxy::ProxyTarget;
 use crate::report::OncePerMinute;
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::{LogContext, LoggedApplication};
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::redirect::{folder_location, redirect};
-use crate::roadrunner::RoadRunnerGeneration;
 use howdah_config::{Application, RoadRunnerApplication};
 use howdah_protocol::messages::generation_paths::TargetPaths;
 use http::StatusCode;

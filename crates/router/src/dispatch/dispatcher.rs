@@ -1,8 +1,8 @@
 //! A thread's means to answer requests.
 
 use crate::access::Authentication;
+use crate::backends::proxy::Proxy;
 use crate::dispatch::view::Views;
-use crate::proxy::Proxy;
 use crate::response::access_log::AccessLogWriter;
 use crate::response::log_entry::LogSink;
 use crate::static_files::StaticFiles;

@@ -5,8 +5,8 @@
 //!
 //! 1. `service`: the request is normalised; at the end its response is compressed, completed and logged
 //! 2. `routing`: the steps of the routes lead to a `ChosenAction`; `share` looks for files on the way
-//! 3. `service` carries the action out: `application` finds the script and hands it to [`php`](crate::php); the other
-//!    actions are in [`proxy`](crate::proxy), [`static_files`](crate::static_files) and
+//! 3. `service` carries the action out: `application` finds the script and hands it to [`php`](crate::backends::php); the other
+//!    actions are in [`proxy`](crate::backends::proxy), [`static_files`](crate::static_files) and
 //!    [`response`](crate::response)
 //! 4. `response_headers`: the action's changes to the response's headers; `framing`: those that hyper adds, for the log
 //!

@@ -1,14 +1,14 @@
 //! The way of a request through the routes, to the action that answers it.
 
+use crate::backends::proxy::ProxyTarget;
+use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::https;
 use crate::dispatch::share;
 use crate::dispatch::view::View;
 use crate::http1::clock::Clock;
-use crate::proxy::ProxyTarget;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
-use crate::roadrunner::RoadRunnerGeneration;
 use crate::static_files::FileBody;
 use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, RoadRunnerApplication, Route, RouteStep};
 use http::header::HeaderValue;

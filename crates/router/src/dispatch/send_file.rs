@@ -5,9 +5,9 @@
 //! files and PHP sources. Of the script's headers all stay, except those that describe the bytes of its own body. A
 //! file that cannot be sent is answered 404, or 403, with a line in the log.
 
+use crate::backends::php::PhpBody;
 use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::view::View;
-use crate::php::PhpBody;
 use crate::report::OncePerMinute;
 use crate::request::path::RequestPath;
 use crate::request::subject::Subject;

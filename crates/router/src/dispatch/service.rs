@@ -1,5 +1,6 @@
 //! One request, from hyper to its response: normalised, routed, answered, compressed and logged.
 
+use crate::backends::roadrunner;
 use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::routing::{self, ChosenAction};
@@ -7,9 +8,8 @@ use crate::dispatch::view::View;
 use crate::dispatch::{application, framing, response_headers, send_file};
 use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
-use crate::panics::{Panicked, contained, inject};
 use crate::product;
-use crate::report::OncePerMinute;
+use crate::report::{OncePerMinute, Panicked, contained, inject};
 use crate::request::authority;
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::LogContext;
@@ -21,7 +21,6 @@ use crate::response::compression;
 use crate::response::failure::{Answer, Failure};
 use crate::response::log_entry::LogSink;
 use crate::response::redirect::{ask_for_password, redirect};
-use crate::roadrunner;
 use http::header::{CONNECTION, HeaderValue, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};

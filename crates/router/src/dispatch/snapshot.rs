@@ -1,11 +1,11 @@
 //! The active configuration as all threads share it. It is immutable, and replaced whole.
 
 use crate::access::{ConnectionLimits, RateLimits, UserFiles};
+use crate::backends::php::SharedGeneration;
+use crate::backends::proxy::{HealthStates, HttpGeneration, TlsBySettings};
+use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::pins::Pins;
-use crate::php::SharedGeneration;
-use crate::proxy::{HealthStates, HttpGeneration, TlsBySettings};
 use crate::response::error_pages::LoadedErrorPages;
-use crate::roadrunner::RoadRunnerGeneration;
 use howdah_config::Configuration;
 use rustls::ServerConfig;
 use std::collections::{BTreeMap, HashMap};

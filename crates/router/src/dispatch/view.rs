@@ -2,15 +2,15 @@
 //!
 //! A request keeps the view that it started with. When the last request releases an old view, the generations that only
 //! that view named are released, too, and the supervisor receives a report
-//! ([`SharedGeneration`](crate::php::SharedGeneration)).
+//! ([`SharedGeneration`](crate::backends::php::SharedGeneration)).
 
 use crate::access::{ConnectionLimits, RateLimits, UserFiles};
+use crate::backends::php::GenerationPort;
+use crate::backends::proxy::{Balancer, HttpGeneration};
+use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::pins::Pins;
 use crate::dispatch::snapshot::Snapshot;
-use crate::php::GenerationPort;
-use crate::proxy::{Balancer, HttpGeneration};
 use crate::response::error_pages::LoadedErrorPages;
-use crate::roadrunner::RoadRunnerGeneration;
 use howdah_config::{Configuration, Listener, ProxySettings, Upstream};
 use rustls::ClientConfig;
 use std::cell::RefCell;

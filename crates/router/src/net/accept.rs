@@ -5,7 +5,7 @@
 use crate::net::connection_limit::ConnectionPermit;
 use crate::net::transport::Accepted;
 use crate::net::watch::watch;
-use crate::panics::spawn_essential;
+use crate::report::spawn_essential;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, acceptfrom_with, getsockname};
 use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};

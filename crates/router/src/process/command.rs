@@ -1,9 +1,9 @@
 //! The commands of other threads to an event-loop thread.
 
+use crate::backends::php::WarmUpOrder;
 use crate::dispatch::Snapshot;
 use crate::net::accept::{Entrance, Listening};
 use crate::net::transport::Accepted;
-use crate::php::WarmUpOrder;
 use crate::report::ReportOnDrop;
 use howdah_channel::WorkerId;
 use std::collections::BTreeMap;

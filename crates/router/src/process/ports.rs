@@ -1,8 +1,8 @@
 //! A thread's ports to generations, and the eventfds by which workers wake the thread.
 
+use crate::backends::php::{GenerationPort, SharedGeneration};
 use crate::net::watch::watch;
-use crate::panics::spawn_essential;
-use crate::php::{GenerationPort, SharedGeneration};
+use crate::report::spawn_essential;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::cell::RefCell;
 use std::io::IoSliceMut;

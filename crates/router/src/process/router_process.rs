@@ -5,21 +5,20 @@
 //! ends by itself takes the process with it, and the supervisor starts another.
 
 use crate::access::{ConnectionLimits, RateLimits, UserFiles};
+use crate::backends::php::{SharedGeneration, WarmUpOrder};
+use crate::backends::proxy::{HealthStates, HttpGeneration, UpstreamTlsConfigs};
+use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::{Pins, Snapshot};
 use crate::file_access::{check_standard_error, watch_mounts, within_deadline};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
 use crate::net::tls::{CertificatePems, TlsConfigs};
-use crate::panics::{AbortOnPanic, inject, write_last_lines};
-use crate::php::{SharedGeneration, WarmUpOrder};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
-use crate::proxy::{HealthStates, HttpGeneration, UpstreamTlsConfigs};
-use crate::report::SupervisorLink;
+use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
 use crate::request::application_log::ApplicationLog;
 use crate::response::error_pages::LoadedErrorPages;
-use crate::roadrunner::RoadRunnerGeneration;
 use howdah_channel::RouterEnd;
 use howdah_config::Configuration;
 use howdah_protocol::child::inherited::CONTROL_FD;

@@ -5,6 +5,8 @@
 //!
 //! A new configuration replaces the thread's [`View`] whole. Ports and listeners that it names again are kept.
 
+use crate::backends::php::{SWEEP, Warming};
+use crate::backends::proxy::HealthChecks;
 use crate::dispatch::{self, Dispatcher, View};
 use crate::http1::clock::Clock;
 use crate::http1::connection;
@@ -14,13 +16,10 @@ use crate::net::load::Load;
 use crate::net::peer::Peer;
 use crate::net::shortage::Shortage;
 use crate::net::transport::{Accepted, Transport};
-use crate::panics::{inject, spawn_essential};
-use crate::php::{SWEEP, Warming};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::connections::Connections;
 use crate::process::ports::Ports;
-use crate::proxy::HealthChecks;
-use crate::report::{ReportOnDrop, SupervisorLink};
+use crate::report::{ReportOnDrop, SupervisorLink, inject, spawn_essential};
 use crate::request::incoming::IncomingBody;
 use howdah_protocol::messages::router::FromRouter;
 use nix::sys::resource::{Resource, getrlimit};

@@ -4,7 +4,7 @@
 //! and a thread of its own sends them. No message in the queue is lost while the supervisor lives; the router exits with
 //! it.
 
-use crate::panics::AbortOnPanic;
+use crate::report::AbortOnPanic;
 use howdah_protocol::messages::router::FromRouter;
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -1,0 +1,124 @@
+//! Writes the CGI variables of a request (RFC 3875, and those that nginx and FPM add) for the channel.
+
+use crate::backends::php::script::Script;
+use crate::request::subject::Subject;
+use crate::request::unsafe_fields::is_safe;
+use howdah_channel::request::{RequestHeadWriter, code};
+use howdah_config::Scheme;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, USER_AGENT};
+use http::request::Parts;
+use std::path::Path;
+
+/// Writes the head of a request. The application may have chosen the name of the server's software.
+///
+/// If several headers map to the same variable, a header with a safe name has priority, or else the first header; a header
+/// with an unsafe name arrives here only if the configuration keeps it. `Proxy` is left out: programs take HTTP_PROXY for
+/// their own setting (CVE-2016-5385).
+pub fn write(
+    head: &mut RequestHeadWriter,
+    subject: &Subject<'_>,
+    software: &str,
+    root: &Path,
+    script: &Script,
+    body_len: Option<u64>,
+) {
+    let Subject { parts, peer, origin, host, path, .. } = subject;
+    let root = root.as_os_str().as_encoded_bytes();
+    let uri = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    head.restart();
+    head.known(code::REQUEST_METHOD, parts.method.as_str().as_bytes());
+    head.known(code::REQUEST_URI, uri.as_bytes());
+    head.known(code::QUERY_STRING, subject.raw_query().as_bytes());
+    head.known(code::SCRIPT_NAME, &script.name);
+    head.known(code::SCRIPT_FILENAME, &script.filename);
+    if !script.path_info.is_empty() {
+        head.known(code::PATH_INFO, &script.path_info);
+        let mut translated = root.to_vec();
+        translated.extend_from_slice(&script.path_info);
+        head.known(code::PATH_TRANSLATED, &translated);
+    }
+    head.known(code::DOCUMENT_ROOT, root);
+    head.known(code::DOCUMENT_URI, path.bytes());
+    head.known(code::SERVER_PROTOCOL, if parts.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
+    head.known(code::SERVER_SOFTWARE, software.as_bytes());
+    head.known(code::SERVER_NAME, if host.is_empty() { peer.server_addr.as_str() } else { host }.as_bytes());
+    head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());
+    head.known(code::SERVER_PORT, peer.server_port.as_bytes());
+    head.known(code::REMOTE_ADDR, origin.address.as_bytes());
+    head.known(code::REMOTE_PORT, origin.port.as_bytes());
+    head.known(code::REQUEST_SCHEME, origin.scheme.as_str().as_bytes());
+    if origin.scheme == Scheme::Https {
+        head.known(code::HTTPS, b"on");
+    }
+    if let Some(user) = &subject.user {
+        head.named(b"REMOTE_USER", user.as_bytes());
+        head.named(b"AUTH_TYPE", b"Basic");
+    }
+    if let Some(tls) = &peer.tls {
+        head.named(b"SSL_PROTOCOL", tls.protocol.as_bytes());
+        head.named(b"SSL_CIPHER", tls.cipher.as_bytes());
+    }
+    head.known(code::GATEWAY_INTERFACE, b"CGI/1.1");
+    head.known(code::REDIRECT_STATUS, b"200");
+    if let Some(len) = body_len {
+        head.known(code::CONTENT_LENGTH, len.to_string().as_bytes());
+    }
+    headers(head, parts);
+}
+
+fn headers(head: &mut RequestHeadWriter, parts: &Parts) {
+    let mut name = Vec::with_capacity(64);
+    for key in parts.headers.keys() {
+        let mut values = parts.headers.get_all(key).iter();
+        let Some(first) = values.next() else { continue };
+        let joined;
+        let value = match values.next() {
+            None => first.as_bytes(),
+            Some(second) => {
+                // RFC 9110, 5.3; cookies are joined with semicolons (RFC 6265, 5.4).
+                let separator: &[u8] = if key == COOKIE { b"; " } else { b", " };
+                let mut all = first.as_bytes().to_vec();
+                for value in std::iter::once(second).chain(values) {
+                    all.extend_from_slice(separator);
+                    all.extend_from_slice(value.as_bytes());
+                }
+                joined = all;
+                &joined
+            }
+        };
+        match *key {
+            // `write` sets it to the length of the received body.
+            CONTENT_LENGTH => {}
+            CONTENT_TYPE => head.known(code::CONTENT_TYPE, value),
+            COOKIE => head.known(code::HTTP_COOKIE, value),
+            AUTHORIZATION => head.known(code::HTTP_AUTHORIZATION, value),
+            HOST => head.known(code::HTTP_HOST, value),
+            USER_AGENT => head.known(code::HTTP_USER_AGENT, value),
+            _ => {
+                let key = key.as_str();
+                if key == "proxy" || !is_safe(key) && is_shadowed(key, &parts.headers) {
+                    continue;
+                }
+                name.clear();
+                name.extend_from_slice(b"HTTP_");
+                name.extend(key.bytes().map(cgi_byte));
+                head.named(&name, value);
+            }
+        }
+    }
+}
+
+/// Whether another header maps to the same variable and has priority over this one, whose name is not safe.
+fn is_shadowed(name: &str, headers: &HeaderMap) -> bool {
+    let is_same = |other: &str| name.bytes().map(cgi_byte).eq(other.bytes().map(cgi_byte));
+    let mut came_before = true;
+    headers.keys().map(HeaderName::as_str).any(|other| {
+        came_before = came_before && other != name;
+        other != name && (came_before || is_safe(other)) && is_same(other)
+    })
+}
+
+/// Converts a byte of a header's name for the name of a variable. PHP itself would replace a dot by an underscore.
+fn cgi_byte(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { b'_' }
+}

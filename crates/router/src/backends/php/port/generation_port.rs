@@ -1,0 +1,322 @@
+//! The port itself: admits requests, moves their bytes, and ends them.
+
+use super::active::ActiveRequests;
+use super::running::{Outcome, RunningRequest, Trouble, Wait};
+use super::wake::Wakes;
+use crate::backends::buffering::spool::SpoolLimits;
+use crate::backends::php::admission::RequestKind;
+use crate::backends::php::generation::SharedGeneration;
+use crate::backends::php::script::ScriptFiles;
+use crate::report::spawn_essential;
+use crate::request::log_context::LoggedApplication;
+use crate::response::failure::Failure;
+use bytes::Bytes;
+use howdah_channel::request::{RequestHeadWriter, code, texts};
+use howdah_channel::{Exchange, Progress, Violation, WorkerId};
+use howdah_protocol::messages::router::FromRouter;
+use http::Uri;
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// One thread's port to a generation.
+pub struct GenerationPort {
+    /// The generation.
+    pub generation: Arc<SharedGeneration>,
+    /// Its application, for the log lines of requests.
+    pub application: Rc<LoggedApplication>,
+    /// The thread's lookups of the generation's scripts.
+    pub script_files: ScriptFiles,
+    /// The thread's index.
+    pub(super) thread: u16,
+    pub(super) active: ActiveRequests,
+    /// A head is written and submitted without a pause: one buffer is enough for all requests.
+    pub(super) head: RefCell<RequestHeadWriter>,
+    /// How much of a response may wait for its client.
+    pub(super) spool_limits: SpoolLimits,
+    pub(super) wakes: Wakes,
+}
+
+/// The interval of [`GenerationPort::sweep`].
+pub const SWEEP: Duration = Duration::from_millis(250);
+/// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
+pub(super) const SPOOL_LIMITS: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
+/// The pause between two reports to the supervisor of one overdue request.
+const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
+/// The most characters of a request's path that the log shows.
+const NAME_CHARS: usize = 300;
+
+// === impl GenerationPort ===
+
+impl GenerationPort {
+    /// A thread's port.
+    pub fn new(generation: Arc<SharedGeneration>, thread: u16) -> GenerationPort {
+        GenerationPort {
+            application: Rc::new(LoggedApplication {
+                name: generation.application.clone(),
+                log: generation.log.clone(),
+            }),
+            script_files: ScriptFiles::below(generation.paths.rootfs()),
+            wakes: Wakes::new(Arc::clone(&generation)),
+            generation,
+            thread,
+            active: ActiveRequests::default(),
+            head: RefCell::default(),
+            spool_limits: SPOOL_LIMITS,
+        }
+    }
+
+    /// Rejects a request before its body is read, if it would be rejected afterwards.
+    ///
+    /// # Errors
+    /// 503: the client need not send the rest.
+    pub async fn reject_early(&self, uri: &Uri, kind: RequestKind) -> Result<(), Failure> {
+        self.generation.reject_early(uri, kind).await
+    }
+
+    /// Admits a request to the queue.
+    ///
+    /// # Errors
+    /// 503 when no worker will take it in time, or requests of its kind kill workers.
+    pub async fn admit(&self, uri: &Uri, kind: RequestKind) -> Result<Wait, Failure> {
+        let (admitted, longest) = self.generation.enqueue(Instant::now()).await?;
+        self.generation.check_killer(uri, kind, admitted).await.inspect_err(|_| self.generation.cancel())?;
+        Ok(Wait { admitted, kind, longest })
+    }
+
+    /// Admits a request again whose worker died. It may wait as long again. `None` if requests of its kind kill workers.
+    pub fn admit_again(&self, wait: Wait) -> Option<Wait> {
+        let is_suspect = self.generation.is_suspect(wait.kind);
+        (!is_suspect).then(|| Wait { admitted: Instant::now(), ..wait })
+    }
+
+    /// When the request is answered 503 if no worker has taken it.
+    pub(super) fn deadline(&self, wait: Wait) -> Instant {
+        wait.admitted + self.generation.longest_wait(wait.longest)
+    }
+
+    /// Cancels a request at its deadline, if no worker has claimed it by then. For deadlines before the next sweep.
+    pub(super) fn cancel_at_deadline(self: &Rc<Self>, slot: u16, running: &Rc<RunningRequest>) {
+        if !running.is_timed.replace(true) {
+            let (port, running, deadline) = (Rc::clone(self), Rc::clone(running), self.deadline(running.wait));
+            spawn_essential(async move {
+                sleep_until(deadline).await;
+                running.is_timed.set(false);
+                port.cancel_if_late(slot, &running);
+            });
+        }
+    }
+
+    fn cancel_if_late(&self, slot: u16, running: &Rc<RunningRequest>) {
+        let is_late = Instant::now() >= self.deadline(running.wait);
+        if is_late && running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
+            let failure = self.generation.reject(1);
+            self.end(slot, running, Outcome::Failed(failure));
+        }
+    }
+
+    /// Takes the spooled part of the response, and lets PHP go on if the spool was full.
+    pub(super) fn take(&self, running: &Rc<RunningRequest>) -> io::Result<Bytes> {
+        let bytes = running.spool.borrow_mut().take().inspect_err(|error| self.disk_failed(running, error))?;
+        if running.held_back.get() && running.spool.borrow().has_room() {
+            running.slot().into_iter().for_each(|slot| self.service_slot(slot));
+        }
+        Ok(bytes)
+    }
+
+    /// Moves the bytes of each slot in the thread's mailbox.
+    pub fn drain(&self) {
+        self.script_files.forget();
+        self.generation.channel.drain(self.thread, |slot| self.service_slot(slot));
+    }
+
+    /// Announces in the mailbox that the thread is about to sleep; `false` if the mailbox is not empty.
+    pub fn prepare_to_sleep(&self) -> bool {
+        self.generation.channel.prepare_to_sleep(self.thread)
+    }
+
+    /// Announces in the mailbox that the thread is awake.
+    pub fn woke(&self) {
+        self.generation.channel.woke(self.thread);
+    }
+
+    /// Fails the request of a dead worker, if it is one of this thread's. The generation knows of the death already.
+    ///
+    /// `killer` is the slot and sequence number of the request that the worker died of. It is counted among the killers
+    /// if this thread submitted it.
+    pub fn worker_died(&self, worker: WorkerId, killer: Option<(u16, u32)>) {
+        if let Some((slot, sequence)) = killer
+            && let Some(kind) = self.active.submitted(slot, sequence)
+        {
+            let was_answered = !self.active.contains(slot);
+            self.generation.was_killed_by(kind, was_answered, Instant::now());
+        }
+        self.active.for_each(|slot, running| {
+            self.service_slot(slot);
+            let (lost, name) = match running.exchange.borrow_mut().as_mut() {
+                Some(exchange) => {
+                    let is_its = exchange.progress() == Ok(Progress::Running(worker));
+                    let name = is_its.then(|| name(&exchange.request_head())).flatten();
+                    (exchange.worker_died(worker), name)
+                }
+                None => (Ok(false), None),
+            };
+            match lost {
+                Ok(true) => {
+                    self.generation.finished(1);
+                    let (status, failure) = match running.is_overdue() {
+                        true => (504, Failure::GatewayTimeout),
+                        false => (502, Failure::WorkerDied { had_begun: false }),
+                    };
+                    // `run` decides between 502 and another attempt, and logs all other requests.
+                    if running.begun.get() || running.is_overdue() {
+                        let client_gets = running.client_gets(status);
+                        let name = name.map(|name| format!(", {name},")).unwrap_or_default();
+                        tracing::warn!(
+                            application = self.generation.application,
+                            "a worker died; its request{name} is {client_gets}"
+                        );
+                    }
+                    self.end(slot, running, Outcome::Failed(failure));
+                }
+                Ok(false) => {}
+                Err(violation) => self.violated(slot, running, violation),
+            }
+        });
+        // Its client may have left after the generation had learned of the death.
+        self.generation.channel.worker_died(worker);
+    }
+
+    /// Repairs the traces of dead workers and lost wake-ups, and ends requests that waited too long.
+    pub fn sweep(self: &Rc<Self>) {
+        self.script_files.forget();
+        self.repair();
+        self.generation.report_demand();
+        let now = Instant::now();
+        self.generation.measure(self.generation.waiting_requests(), now);
+        self.generation.forget(now);
+        self.active.for_each(|slot, running| {
+            self.service_slot(slot);
+            self.end_if_overdue(running);
+            let progress = running.exchange.borrow_mut().as_mut().map(|exchange| {
+                exchange.check()?;
+                exchange.resubmit_if_stranded();
+                exchange.progress()
+            });
+            match progress {
+                Some(Ok(Progress::Queued)) if self.deadline(running.wait) < now + SWEEP => {
+                    self.cancel_at_deadline(slot, running);
+                }
+                Some(Ok(_)) | None => {}
+                Some(Err(violation)) => self.violated(slot, running, violation),
+            }
+        });
+    }
+
+    /// The client left: the request is cancelled, or its response dropped.
+    pub fn cancel(&self, running: &Rc<RunningRequest>) {
+        let Some(slot) = running.slot() else { return };
+        if running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
+            self.generation.cancel();
+        } else if running.begun.get() {
+            // A response without an end, such as an event stream, always ends like this.
+            self.generation.has_survived(running.wait.kind);
+        }
+        self.end(slot, running, Outcome::Failed(Failure::BadGateway));
+    }
+
+    /// Moves the bytes of a slot, and ends its request if the response is complete.
+    fn service_slot(&self, slot: u16) {
+        // A slot without a request: its client left, and its worker has finished.
+        let Some(running) = self.active.get(slot) else { return self.repair() };
+        match running.advance() {
+            Ok(false) => running.wake(),
+            // The response of a request that was ended is not the answer that its client waits for.
+            Ok(true) if running.is_overdue() => {
+                self.generation.finished(1);
+                self.end(slot, &running, Outcome::Failed(Failure::GatewayTimeout));
+            }
+            Ok(true) => {
+                self.generation.finished(1);
+                self.generation.has_survived(running.wait.kind);
+                self.end(slot, &running, Outcome::Complete);
+            }
+            Err(Trouble::Violation(violation)) => self.violated(slot, &running, violation),
+            Err(Trouble::Disk(error)) => {
+                self.disk_failed(&running, &error);
+                self.end(slot, &running, Outcome::Failed(Failure::Internal));
+            }
+        }
+    }
+
+    /// Reports a request that takes longer than `limits/timeout`: the supervisor ends it.
+    fn end_if_overdue(&self, running: &RunningRequest) {
+        let Some(timeout) = self.generation.timeout else { return };
+        let mut exchange = running.exchange.borrow_mut();
+        let Some(exchange) = exchange.as_mut() else { return };
+        let Ok(Progress::Running(worker)) = exchange.progress() else { return };
+        let since = running.running_since.get().unwrap_or_else(Instant::now);
+        running.running_since.set(Some(since));
+        // Its shutdown functions have this time. At the second report the supervisor kills the worker.
+        let is_reported = running.reported_overdue.get().is_some_and(|at| at.elapsed() < OVERDUE_AGAIN);
+        if since.elapsed() > timeout && !is_reported {
+            running.reported_overdue.set(Some(Instant::now()));
+            let (generation, request) = (self.generation.id, (exchange.slot(), exchange.sequence()));
+            self.generation.supervisor.send(&FromRouter::Overdue { generation, worker, request });
+        }
+    }
+
+    /// Repairs what dead workers left behind in the channel.
+    fn repair(&self) {
+        match self.generation.channel.sweep(self.thread, Instant::now().into_std()) {
+            Ok(finished) => self.generation.finished(finished),
+            Err(violation) => self.generation.report_violation(violation),
+        }
+        self.generation.slots.recover();
+    }
+
+    fn violated(&self, slot: u16, running: &Rc<RunningRequest>, violation: Violation) {
+        self.generation.report_violation(violation);
+        if let Some(exchange) = running.exchange.borrow_mut().take() {
+            exchange.quarantine();
+        }
+        self.end(slot, running, Outcome::Failed(Failure::BadGateway));
+    }
+
+    fn end(&self, slot: u16, running: &Rc<RunningRequest>, outcome: Outcome) {
+        running.exchange.borrow_mut().take();
+        self.generation.slots.recover();
+        self.active.remove(slot);
+        running.outcome.set(outcome);
+        running.wake();
+    }
+
+    fn disk_failed(&self, running: &RunningRequest, error: &io::Error) {
+        tracing::error!(
+            application = self.generation.application,
+            %error,
+            "cannot keep a response or a request's body in a temporary file: {}",
+            running.client_gets(500)
+        );
+    }
+}
+
+/// Method and path of a request, for the log. The head comes from memory that a worker may have overwritten.
+fn name(head: &[u8]) -> Option<String> {
+    let [method, uri] = texts(head, [code::REQUEST_METHOD, code::REQUEST_URI]);
+    let (method, uri) = (method?, uri?);
+    // The query may contain secrets.
+    let path = uri.split_once('?').map_or(&*uri, |(path, _)| path);
+    let text = format!("{method} {path}").replace(|c: char| c.is_control(), "?");
+    Some(text.chars().take(NAME_CHARS).collect())
+}
+
+impl Drop for GenerationPort {
+    /// Nothing on this thread uses the generation any more: workers need not wake the thread.
+    fn drop(&mut self) {
+        self.generation.channel.leave(self.thread);
+    }
+}

@@ -1,0 +1,174 @@
+//! A request under way in PHP, on the side of the thread that submitted it: the bytes that move, and the outcome.
+
+use crate::backends::buffering::spool::Spool;
+use crate::backends::php::admission::RequestKind;
+use crate::response::failure::Failure;
+use bytes::Bytes;
+use howdah_channel::{Exchange, Progress, Violation, WorkerId};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::task::Waker;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The part of a request's body that did not fit into its slot.
+pub enum Remainder {
+    /// The slot has the whole body.
+    None,
+    /// In memory, from this offset on.
+    Memory(Bytes),
+    /// In a file: position and end.
+    File(File, u64, u64),
+}
+
+/// A request under way in PHP.
+pub struct RunningRequest {
+    /// `None` as soon as the response is complete or lost.
+    pub(super) exchange: RefCell<Option<Exchange>>,
+    pub(super) remainder: RefCell<Remainder>,
+    pub(super) spool: RefCell<Spool>,
+    /// The spool is full: the response waits in its slot, and PHP with it.
+    pub(super) held_back: Cell<bool>,
+    /// The client has its status.
+    pub(super) begun: Cell<bool>,
+    pub(super) outcome: Cell<Outcome>,
+    pub(super) waker: RefCell<Option<Waker>>,
+    pub(super) wait: Wait,
+    /// A task cancels the request at its deadline.
+    pub(super) is_timed: Cell<bool>,
+    /// Since when a worker has been seen to run it.
+    pub(super) running_since: Cell<Option<Instant>>,
+    /// When it was last reported to the supervisor as overdue.
+    pub(super) reported_overdue: Cell<Option<Instant>>,
+    /// The worker that has answered it.
+    pub(super) worker: Cell<Option<WorkerId>>,
+}
+
+/// How long a request may wait for a worker; after that it is answered 503.
+#[derive(Clone, Copy)]
+pub struct Wait {
+    pub(super) admitted: Instant,
+    pub(super) longest: Duration,
+    /// The kind of request, of which others may have killed workers.
+    pub(super) kind: RequestKind,
+}
+
+/// The state of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    UnderWay,
+    /// The response is complete; what is left of it is in the spool.
+    Complete,
+    Failed(Failure),
+}
+
+/// A failure while bytes are moved.
+pub(super) enum Trouble {
+    Violation(Violation),
+    Disk(io::Error),
+}
+
+// === impl RunningRequest ===
+
+impl RunningRequest {
+    /// Moves bytes; `true` when the response is complete.
+    pub(super) fn advance(&self) -> Result<bool, Trouble> {
+        let mut exchange = self.exchange.borrow_mut();
+        let Some(exchange) = exchange.as_mut() else { return Ok(true) };
+        // Progress first: once it is done, all bytes are there.
+        let progress = exchange.progress().map_err(Trouble::Violation)?;
+        let done = matches!(progress, Progress::Done(_));
+        if let Progress::Done(worker) = progress {
+            self.worker.set(Some(worker));
+        }
+        let mut spool = self.spool.borrow_mut();
+        // The rest of a complete response fits into the slot's ring: taking it frees the slot.
+        self.held_back.set(!done && !spool.has_room());
+        if !self.held_back.get() {
+            receive(exchange, &mut spool)?;
+        }
+        if done {
+            return Ok(true);
+        }
+        let mut remainder = self.remainder.borrow_mut();
+        if !matches!(*remainder, Remainder::None) {
+            feed(exchange, &mut remainder)?;
+        }
+        Ok(false)
+    }
+
+    /// Its slot, until it has ended.
+    pub(super) fn slot(&self) -> Option<u16> {
+        self.exchange.borrow().as_ref().map(Exchange::slot)
+    }
+
+    /// The worker that has answered it; `None` before.
+    pub fn worker(&self) -> Option<WorkerId> {
+        self.worker.get()
+    }
+
+    /// The fate of a request that fails now, for the log.
+    pub(super) fn client_gets(&self, status: u16) -> Cow<'static, str> {
+        if self.begun.get() { "cut off".into() } else { format!("answered {status}").into() }
+    }
+
+    /// Whether it took longer than `limits/timeout`.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.reported_overdue.get().is_some()
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Moves the available part of the response from the slot into the spool.
+fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
+    if let Some(memory) = spool.memory() {
+        exchange.read(memory).map_err(Trouble::Violation)?;
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    exchange.read(&mut bytes).map_err(Trouble::Violation)?;
+    spool.push(&bytes).map_err(Trouble::Disk)
+}
+
+/// Moves as much of the request's body into the slot as fits.
+fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Trouble> {
+    loop {
+        let space = exchange.body_space().map_err(Trouble::Violation)?;
+        let left = match remainder {
+            Remainder::None => return Ok(()),
+            Remainder::Memory(bytes) => bytes.len() as u64,
+            Remainder::File(_, position, end) => *end - *position,
+        };
+        if left == 0 {
+            *remainder = Remainder::None;
+            exchange.end_body(true);
+            return Ok(());
+        }
+        if space == 0 {
+            return Ok(());
+        }
+        match remainder {
+            Remainder::None => {}
+            Remainder::Memory(bytes) => {
+                let taken = exchange.write_body(bytes).map_err(Trouble::Violation)?;
+                *bytes = bytes.slice(taken..);
+            }
+            Remainder::File(file, position, _) => {
+                let mut portion = vec![0; space.min(left as usize)];
+                if let Err(error) = file.read_exact_at(&mut portion, *position) {
+                    exchange.end_body(false);
+                    return Err(Trouble::Disk(error));
+                }
+                *position += exchange.write_body(&portion).map_err(Trouble::Violation)? as u64;
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A request through PHP: its body is read, it is admitted and submitted, and PHP's response becomes an HTTP response.
+//!
+//! A worker that dies before the response has begun takes its request along: the request is run once more if it has no
+//! body and `retry` allows it, and is answered 502 otherwise. Both are logged with the request, which may be the one that
+//! kills workers.
+
+use crate::backends::buffering::request_body::{self, BufferedBody};
+use crate::backends::php::admission::RequestKind;
+use crate::backends::php::port::{self, CancelOnDrop, GenerationPort, Remainder, Wait};
+use crate::backends::php::response_body::PhpBody;
+use crate::backends::php::script::Script;
+use crate::backends::php::{cgi, response_head, retry};
+use crate::request::incoming::IncomingBody;
+use crate::request::subject::Subject;
+use crate::response::failure::{Answer, Failure};
+use bytes::Bytes;
+use howdah_channel::request::RequestHeadWriter;
+use howdah_config::{Http, Retry};
+use http::StatusCode;
+use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
+use http::request::Parts;
+use hyper::body::Body;
+use std::path::Path;
+use std::rc::Rc;
+
+/// The script that a request runs, and the settings that apply.
+#[derive(Clone, Copy)]
+pub struct ScriptCall<'a> {
+    /// The script.
+    pub script: &'a Script,
+    /// The document root.
+    pub root: &'a Path,
+    /// The application's `retry`.
+    pub retry: Retry,
+    /// `settings/http`.
+    pub http: &'a Http,
+}
+
+/// Runs a script, and returns its response.
+///
+/// # Errors
+/// The failure that is answered in place of a response.
+pub async fn run(
+    port: &Rc<GenerationPort>,
+    subject: &Subject<'_>,
+    body: IncomingBody,
+    call: ScriptCall<'_>,
+) -> Answer<PhpBody> {
+    let parts = subject.parts;
+    if parts.headers.contains_key(TRANSFER_ENCODING) && !call.http.chunked_transform {
+        return Err(Failure::LengthRequired);
+    }
+    let kind = kind_of(subject, call.script);
+    let has_body = !body.is_end_stream();
+    let body = match has_body {
+        true => {
+            port.reject_early(&parts.uri, kind).await?;
+            request_body::read(body, call.http).await?
+        }
+        false => BufferedBody::EMPTY,
+    };
+    let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
+    let software = &port.generation.server_software;
+    let write_head = |head: &mut _| cgi::write(head, subject, software, call.root, call.script, body_len);
+    let spool_folder = call.http.body_temp_path.as_deref();
+    let wait = port.admit(&parts.uri, kind).await?;
+    let mut answer = attempt(port, parts, &write_head, body, spool_folder, wait).await;
+    if !has_body
+        && matches!(answer, Err(Failure::WorkerDied { had_begun: false }))
+        && retry::is_allowed(call.retry, &parts.method)
+        && let Some(wait) = port.admit_again(wait)
+    {
+        log_death(port, parts, "run once more");
+        answer = attempt(port, parts, &write_head, BufferedBody::EMPTY, spool_folder, wait).await;
+    }
+    if matches!(answer, Err(Failure::WorkerDied { .. })) {
+        log_death(port, parts, "answered 502");
+    }
+    answer
+}
+
+/// The kind of a request. PHP sees the target as it came and after a rewrite: both count.
+pub fn kind_of(subject: &Subject<'_>, script: &Script) -> RequestKind {
+    let uri = &subject.parts.uri;
+    RequestKind::of(
+        subject.parts.method.as_str(),
+        subject.host,
+        [uri.path().as_bytes(), subject.path.bytes()],
+        [uri.query().unwrap_or_default(), subject.raw_query()],
+        &script.filename,
+    )
+}
+
+async fn attempt(
+    port: &Rc<GenerationPort>,
+    parts: &Parts,
+    write_head: impl Fn(&mut RequestHeadWriter),
+    body: BufferedBody,
+    spool_folder: Option<&Path>,
+    wait: Wait,
+) -> Answer<PhpBody> {
+    let (memory, file) = body.into_parts();
+    let remainder = file.map_or(Remainder::None, |(file, length)| Remainder::File(file, 0, length));
+    let running = port::submit(port, write_head, &memory, remainder, spool_folder, wait).await?;
+    let request = CancelOnDrop { port: Rc::clone(port), running };
+    let started = port::head(port, &request.running).await?;
+    let (head, first) = response_head::read(&started, parts)?;
+    if head.status() == StatusCode::RESET_CONTENT {
+        // RFC 9110, 15.3.6: it has no content. A client that expects none would take a body for the next response.
+        let mut head = head;
+        head.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        return Ok(head.map(|()| PhpBody::complete(Bytes::new())));
+    }
+    let body = if started.complete { PhpBody::complete(first) } else { PhpBody::streamed(first, request) };
+    Ok(head.map(|()| body))
+}
+
+fn log_death(port: &GenerationPort, parts: &Parts, outcome: &str) {
+    // The query may contain secrets.
+    let Parts { method, uri, .. } = parts;
+    tracing::warn!(
+        application = port.generation.application,
+        "a worker died; its request, {method} {}, is {outcome}",
+        uri.path()
+    );
+}

@@ -1,0 +1,262 @@
+//! A form, as workers of RoadRunner get it: the fields as JSON, and the uploaded files with their paths.
+//!
+//! A form is read while it arrives. Its files go to the disk, and its fields to memory: more than [`MAX_FIELD_BYTES`] of
+//! fields are answered 413, and so are more than [`MAX_PARTS`] parts, and names with too many arrays. A form that is not
+//! valid is answered 400. Bytes of fields that are not UTF-8 are replaced, because JSON is.
+
+use crate::backends::roadrunner::multipart::{MultipartParser, MultipartPiece, PartHead};
+use crate::backends::roadrunner::upload::{Upload, UploadWriter};
+use crate::request::incoming::IncomingBody;
+use crate::response::failure::Failure;
+use bytes::Bytes;
+use howdah_config::{Http, parse_arguments};
+use howdah_goridge::tree::{TooManyArrays, Tree};
+use http::Method;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use serde_json::value::RawValue;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempPath;
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+/// The kind of form in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormKind {
+    /// `application/x-www-form-urlencoded`.
+    UrlEncoded,
+    /// `multipart/form-data`.
+    Multipart,
+}
+
+/// A form.
+#[derive(Debug, Default)]
+pub struct Form {
+    /// The fields as JSON; empty if there are none.
+    pub fields: Vec<u8>,
+    /// The uploaded files as JSON; `None` if there are none.
+    pub uploads: Option<Box<RawValue>>,
+    /// The files. They are removed when this is dropped.
+    pub files: Vec<TempPath>,
+}
+
+/// A form that is being received.
+#[derive(Default)]
+struct FormWriter {
+    fields: Tree<String>,
+    uploads: Tree<Upload>,
+    files: Vec<TempPath>,
+    field_bytes: usize,
+    parts: usize,
+    part: Part,
+}
+
+/// The part that is being received.
+#[derive(Default)]
+enum Part {
+    #[default]
+    Skipped,
+    Field(String, Vec<u8>),
+    File(String, UploadWriter),
+    NoFile(String),
+}
+
+/// The time for which a form has had the event loop to itself.
+struct Turn(Instant);
+
+/// How long a form may have the event loop to itself: others wait.
+const LONGEST_TURN: Duration = Duration::from_millis(2);
+/// The most bytes of the names and values of fields.
+const MAX_FIELD_BYTES: usize = 16 * 1024 * 1024;
+/// The most fields and files.
+const MAX_PARTS: usize = 100_000;
+/// The most files: each is one of the machine's files.
+const MAX_FILES: usize = 1000;
+
+/// The kind of form in a request with a body; `None` if it is not one.
+pub fn kind(parts: &Parts) -> Option<FormKind> {
+    if matches!(parts.method, Method::HEAD | Method::OPTIONS) {
+        return None;
+    }
+    let content_type = parts.headers.get(CONTENT_TYPE)?.to_str().ok()?.to_ascii_lowercase();
+    let kinds =
+        [("application/x-www-form-urlencoded", FormKind::UrlEncoded), ("multipart/form-data", FormKind::Multipart)];
+    kinds.into_iter().find(|(name, _)| content_type.contains(name)).map(|(_, kind)| kind)
+}
+
+/// Reads a form to its end. Its files are made in `folder`.
+///
+/// # Errors
+/// 400, 408 and 413 for errors of the form or its body, 500 when a file cannot be written.
+pub async fn read(
+    kind: FormKind,
+    parts: &Parts,
+    body: IncomingBody,
+    folder: &Path,
+    limits: &Http,
+) -> Result<Form, Failure> {
+    match kind {
+        FormKind::UrlEncoded => read_url_encoded(body, limits).await,
+        FormKind::Multipart => read_multipart(parts, body, folder, limits).await,
+    }
+}
+
+async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form, Failure> {
+    let mut text = Vec::new();
+    let mut total = 0;
+    while let Some(data) = next(&mut body, &mut total, limits).await? {
+        if text.len() + data.len() > MAX_FIELD_BYTES {
+            return Err(Failure::BodyTooLarge);
+        }
+        text.extend_from_slice(&data);
+    }
+    // Escaped bytes are decoded below. Others should be UTF-8.
+    let text = String::from_utf8_lossy(&text);
+    if text.bytes().filter(|byte| *byte == b'&').count() >= MAX_PARTS {
+        return Err(Failure::BodyTooLarge);
+    }
+    let mut fields = Tree::default();
+    let mut turn = Turn::begin();
+    for argument in parse_arguments(&text) {
+        turn.pause_if_long().await;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        fields.insert(&text(&argument.name), text(&argument.value)).map_err(too_large)?;
+    }
+    form(&fields, &Tree::default(), Vec::new())
+}
+
+async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, limits: &Http) -> Result<Form, Failure> {
+    const BAD: Failure = Failure::BadRequest("the parts of the form");
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut parser = MultipartParser::new(content_type).ok_or(BAD)?;
+    let mut form = FormWriter::default();
+    let mut total = 0;
+    let mut turn = Turn::begin();
+    while let Some(data) = next(&mut body, &mut total, limits).await? {
+        parser.push(&data);
+        while let Some(piece) = parser.next().map_err(|_| BAD)? {
+            turn.pause_if_long().await;
+            form.take(piece, folder)?;
+        }
+    }
+    if !parser.has_ended() {
+        return Err(BAD);
+    }
+    self::form(&form.fields, &form.uploads, form.files)
+}
+
+/// The next bytes of a body.
+async fn next(body: &mut IncomingBody, total: &mut u64, limits: &Http) -> Result<Option<Bytes>, Failure> {
+    if body.size_hint().lower().saturating_add(*total) > limits.max_body_size {
+        return Err(Failure::BodyTooLarge);
+    }
+    loop {
+        let next = timeout(limits.body_read_timeout, body.frame()).await.map_err(|_| Failure::RequestTimeout)?;
+        let Some(frame) = next else { return Ok(None) };
+        let frame = frame.map_err(|_| Failure::BadRequest("the body breaks off, or its framing is wrong"))?;
+        // Trailers are dropped.
+        let Ok(data) = frame.into_data() else { continue };
+        *total += data.len() as u64;
+        return if *total > limits.max_body_size { Err(Failure::BodyTooLarge) } else { Ok(Some(data)) };
+    }
+}
+
+fn form(fields: &Tree<String>, uploads: &Tree<Upload>, files: Vec<TempPath>) -> Result<Form, Failure> {
+    let not_text = |error: serde_json::Error| {
+        tracing::error!(%error, "an uploaded file cannot be passed on: its path is no text; see TMPDIR");
+        Failure::Internal
+    };
+    Ok(Form {
+        // As in RoadRunner, a form without fields is an empty body.
+        fields: if fields.is_empty() { Vec::new() } else { serde_json::to_vec(fields).map_err(not_text)? },
+        uploads: match uploads.is_empty() {
+            true => None,
+            false => Some(serde_json::value::to_raw_value(uploads).map_err(not_text)?),
+        },
+        files,
+    })
+}
+
+// === impl Turn ===
+
+impl Turn {
+    fn begin() -> Turn {
+        Turn(Instant::now())
+    }
+
+    async fn pause_if_long(&mut self) {
+        if self.0.elapsed() > LONGEST_TURN {
+            yield_now().await;
+            *self = Turn::begin();
+        }
+    }
+}
+
+// === impl FormWriter ===
+
+impl FormWriter {
+    fn take(&mut self, piece: MultipartPiece, folder: &Path) -> Result<(), Failure> {
+        match piece {
+            MultipartPiece::Part(head) => {
+                self.parts += 1;
+                if self.parts > MAX_PARTS {
+                    return Err(Failure::BodyTooLarge);
+                }
+                self.part = self.begin(head, folder)?;
+            }
+            MultipartPiece::Data(data) => match &mut self.part {
+                Part::Skipped | Part::NoFile(_) => {}
+                Part::Field(_, value) => {
+                    self.field_bytes += data.len();
+                    if self.field_bytes > MAX_FIELD_BYTES {
+                        return Err(Failure::BodyTooLarge);
+                    }
+                    value.extend_from_slice(&data);
+                }
+                Part::File(_, file) => file.write(&data).map_err(|error| unwritten(&error))?,
+            },
+            MultipartPiece::End => match std::mem::take(&mut self.part) {
+                Part::Skipped => {}
+                Part::NoFile(name) => self.uploads.insert(&name, Upload::without_file()).map_err(too_large)?,
+                Part::Field(name, value) => {
+                    self.fields.insert(&name, String::from_utf8_lossy(&value).into_owned()).map_err(too_large)?;
+                }
+                Part::File(name, file) => {
+                    let (upload, path) = file.finish();
+                    self.files.push(path);
+                    self.uploads.insert(&name, upload).map_err(too_large)?;
+                }
+            },
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, head: PartHead, folder: &Path) -> Result<Part, Failure> {
+        let Some(name) = head.name else { return Ok(Part::Skipped) };
+        self.field_bytes += name.len();
+        if self.field_bytes > MAX_FIELD_BYTES {
+            return Err(Failure::BodyTooLarge);
+        }
+        match head.file_name {
+            None => Ok(Part::Field(name, Vec::new())),
+            Some(file) if file.is_empty() => Ok(Part::NoFile(name)),
+            Some(_) if self.files.len() >= MAX_FILES => Err(Failure::BodyTooLarge),
+            Some(file) => {
+                let writer = UploadWriter::create(folder, file, head.content_type.unwrap_or_default());
+                Ok(Part::File(name, writer.map_err(|error| unwritten(&error))?))
+            }
+        }
+    }
+}
+
+fn too_large(_: TooManyArrays) -> Failure {
+    Failure::BodyTooLarge
+}
+
+fn unwritten(error: &std::io::Error) -> Failure {
+    tracing::error!(%error, "cannot write an uploaded file; see TMPDIR of howdah");
+    Failure::Internal
+}

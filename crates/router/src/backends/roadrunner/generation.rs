@@ -1,0 +1,373 @@
+//! The generation of a RoadRunner application, as the router's threads share it: its workers, and the requests that wait
+//! for one.
+//!
+//! There is one permit for each idle worker, and requests wait for permits in their order. The worker that became idle
+//! last gets the next request, so that memory and code that are warm are used first.
+
+use crate::backends::admission::{Arrival, Gate};
+use crate::backends::roadrunner::worker::{Worker, WorkerStatus};
+use crate::report::{ReportOnDrop, SupervisorLink};
+use crate::response::failure::Failure;
+use howdah_protocol::messages::router::{FromRouter, ReleaseReason, RoadRunnerGenerationBoot, RoadRunnerWorker};
+use std::cell::Cell;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// A generation, as the router's threads share it.
+#[derive(Debug)]
+pub struct RoadRunnerGeneration {
+    /// Its number.
+    pub id: u64,
+    /// How long a worker may take for a request.
+    pub timeout: Option<Duration>,
+    /// The folder for uploaded files.
+    pub upload_folder: PathBuf,
+    /// The number of requests after which a worker is replaced.
+    max_requests: Option<u32>,
+    /// Which requests may wait, and which are rejected.
+    gate: Gate,
+    /// One permit for each idle worker.
+    permits: Semaphore,
+    /// The idle workers.
+    idle: Mutex<Vec<Worker>>,
+    /// All workers that get requests.
+    workers: Mutex<Vec<Arc<WorkerStatus>>>,
+    /// How many requests wait for a worker.
+    waiting: AtomicU64,
+    /// How many requests workers have.
+    running: AtomicU64,
+    supervisor: SupervisorLink,
+    /// Reports to the supervisor that the generation is no longer used.
+    #[expect(dead_code, reason = "its drop sends the report")]
+    released: ReportOnDrop,
+}
+
+/// The right of a request to wait for a worker: since when, and for how long.
+pub type Admitted = (Instant, Duration);
+
+/// A request that waits for a worker. Dropping it before the wait has ended cancels the request.
+struct WaitingRequest<'g> {
+    generation: &'g RoadRunnerGeneration,
+    has_ended: Cell<bool>,
+}
+
+/// A request that a worker has. Dropping it ends it.
+#[derive(Debug)]
+pub struct RunningRequest(Arc<RoadRunnerGeneration>);
+
+// === impl RoadRunnerGeneration ===
+
+impl RoadRunnerGeneration {
+    /// A generation without workers.
+    pub fn new(boot: RoadRunnerGenerationBoot, supervisor: &SupervisorLink) -> RoadRunnerGeneration {
+        RoadRunnerGeneration {
+            id: boot.id,
+            gate: Gate::new(&boot.application, Duration::from_millis(boot.queue_timeout_ms)),
+            timeout: boot.timeout_ms.map(Duration::from_millis),
+            upload_folder: boot.upload_folder,
+            max_requests: boot.requests,
+            permits: Semaphore::new(0),
+            idle: Mutex::default(),
+            workers: Mutex::default(),
+            waiting: 0.into(),
+            running: 0.into(),
+            supervisor: supervisor.clone(),
+            released: supervisor.send_on_drop(FromRouter::Released { generation: boot.id }),
+        }
+    }
+
+    // The supervisor's reports
+
+    /// A worker has booted.
+    ///
+    /// # Errors
+    /// When the message lacks its pipes.
+    pub fn worker_ready(&self, name: RoadRunnerWorker, mut pipes: impl Iterator<Item = OwnedFd>) -> io::Result<()> {
+        let (Some(requests), Some(answers)) = (pipes.next(), pipes.next()) else {
+            return Err(io::Error::other("a message of the supervisor lacks descriptors"));
+        };
+        let worker = Worker::new(name, requests, answers);
+        lock(&self.workers).push(Arc::clone(&worker.status));
+        self.add_idle(worker);
+        Ok(())
+    }
+
+    /// A worker is dead, or about to exit.
+    pub fn worker_gone(&self, name: RoadRunnerWorker) {
+        lock(&self.workers).retain(|status| {
+            let is_it = status.name == name;
+            if is_it {
+                status.is_gone.store(true, Ordering::Relaxed);
+            }
+            !is_it
+        });
+        // Its pipes are closed. If a request has taken its permit just now, that request finds no idle worker.
+        let gone: Vec<_> = lock(&self.idle).extract_if(.., |worker| worker.status.name == name).collect();
+        if !gone.is_empty()
+            && let Ok(permit) = self.permits.try_acquire()
+        {
+            permit.forget();
+        }
+    }
+
+    /// A worker must exit when it has finished its request.
+    pub fn retire_worker(&self, name: RoadRunnerWorker) {
+        for status in lock(&self.workers).iter().filter(|status| status.name == name) {
+            status.must_retire.store(true, Ordering::Relaxed);
+        }
+        let idle: Vec<_> = lock(&self.idle).extract_if(.., |worker| worker.status.name == name).collect();
+        if idle.is_empty() {
+            return;
+        }
+        if let Ok(permit) = self.permits.try_acquire() {
+            permit.forget();
+        }
+        idle.into_iter().for_each(|worker| self.release(&worker, ReleaseReason::Retired));
+    }
+
+    // Requests
+
+    /// Rejects a request before its body is read, if it would be rejected afterwards.
+    ///
+    /// # Errors
+    /// 503.
+    pub async fn reject_early(&self) -> Result<(), Failure> {
+        self.gate.reject_early(|| self.arrival()).await
+    }
+
+    /// Admits a request to the queue.
+    ///
+    /// # Errors
+    /// 503.
+    pub async fn admit(&self) -> Result<Admitted, Failure> {
+        self.gate.enqueue(Instant::now(), || self.arrival()).await
+    }
+
+    /// Waits for an idle worker.
+    ///
+    /// # Errors
+    /// 503 when none takes the request in time.
+    pub async fn acquire(self: &Arc<Self>, admitted: Admitted) -> Result<(Worker, RunningRequest), Failure> {
+        let waiting = WaitingRequest::new(self);
+        loop {
+            let permit = match self.permits.try_acquire() {
+                Ok(permit) => Some(permit),
+                Err(_) => self.gate.in_time(admitted, self.permits.acquire()).await.and_then(Result::ok),
+            };
+            let Some(permit) = permit else {
+                waiting.has_ended.set(true);
+                return Err(self.gate.reject_late(|| self.arrival()).await);
+            };
+            permit.forget();
+            let idle = lock(&self.idle).pop();
+            if let Some(worker) = idle.filter(|worker| !worker.is_gone()) {
+                waiting.has_ended.set(true);
+                return Ok((worker, RunningRequest::new(self)));
+            }
+        }
+    }
+
+    /// A worker has answered its request. It gets another one, unless it has reached a limit.
+    pub fn finished(&self, mut worker: Worker) {
+        self.gate.finished(1);
+        self.gate.measure(self.waiting_requests(), Instant::now());
+        worker.requests += 1;
+        let is_worn = self.max_requests.is_some_and(|most| worker.requests >= most);
+        if is_worn {
+            self.release(&worker, ReleaseReason::Retired);
+        } else {
+            self.add_idle(worker);
+        }
+    }
+
+    /// The worker waits for a request, unless the supervisor has reported meanwhile that it gets none.
+    fn add_idle(&self, worker: Worker) {
+        {
+            // Another thread that takes such a report changes the status first, and then looks among the idle workers.
+            let mut idle = lock(&self.idle);
+            if worker.is_gone() {
+                return;
+            }
+            if !worker.status.must_retire.load(Ordering::Relaxed) {
+                idle.push(worker);
+                self.permits.add_permits(1);
+                return;
+            }
+        }
+        self.release(&worker, ReleaseReason::Retired);
+    }
+
+    /// Reports that a worker gets no more requests.
+    pub fn release(&self, worker: &Worker, reason: ReleaseReason) {
+        self.release_named(worker.status.name, reason);
+    }
+
+    /// The same for a worker of which only the name is left.
+    pub fn release_named(&self, worker: RoadRunnerWorker, reason: ReleaseReason) {
+        let generation = self.id;
+        self.supervisor.send(&FromRouter::RoadRunnerWorkerReleased { generation, worker, reason });
+    }
+
+    // Numbers
+
+    /// How many requests workers have, or wait for one.
+    pub fn active_requests(&self) -> u64 {
+        self.running.load(Ordering::Relaxed) + self.waiting_requests()
+    }
+
+    /// How many requests wait for a worker.
+    pub fn waiting_requests(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How many requests were answered 503 by the queue.
+    pub fn rejected_requests(&self) -> u64 {
+        self.gate.rejected()
+    }
+
+    fn arrival(&self) -> Arrival {
+        Arrival { waiting: self.waiting_requests(), workers: lock(&self.workers).len() as u64 }
+    }
+}
+
+// === impl WaitingRequest ===
+
+impl WaitingRequest<'_> {
+    fn new(generation: &RoadRunnerGeneration) -> WaitingRequest<'_> {
+        generation.waiting.fetch_add(1, Ordering::Relaxed);
+        WaitingRequest { generation, has_ended: Cell::new(false) }
+    }
+}
+
+impl Drop for WaitingRequest<'_> {
+    fn drop(&mut self) {
+        self.generation.waiting.fetch_sub(1, Ordering::Relaxed);
+        if !self.has_ended.get() {
+            self.generation.gate.cancel();
+        }
+    }
+}
+
+// === impl RunningRequest ===
+
+impl RunningRequest {
+    fn new(generation: &Arc<RoadRunnerGeneration>) -> RunningRequest {
+        generation.running.fetch_add(1, Ordering::Relaxed);
+        RunningRequest(Arc::clone(generation))
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The lists are complete at any time.
+fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_protocol::sockets::control_socket::ControlSocket;
+    use rustix::fs::{OFlags, fcntl_setfl};
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    fn name(index: u16) -> RoadRunnerWorker {
+        RoadRunnerWorker { index, start: 1 }
+    }
+
+    /// A generation with these workers, and the other ends of their pipes.
+    fn generation(workers: u16, requests: Option<u32>) -> (Arc<RoadRunnerGeneration>, Vec<OwnedFd>) {
+        let (ours, _) = ControlSocket::pair().expect("sockets");
+        let supervisor = SupervisorLink::new(Arc::new(ours)).expect("a link");
+        let boot = RoadRunnerGenerationBoot {
+            id: 1,
+            application: "app".to_owned(),
+            processes: workers,
+            timeout_ms: None,
+            queue_timeout_ms: 50,
+            requests,
+            upload_folder: PathBuf::from("/tmp"),
+        };
+        let generation = Arc::new(RoadRunnerGeneration::new(boot, &supervisor));
+        let mut theirs = Vec::new();
+        for index in 0..workers {
+            let (stdin, requests) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+            let (answers, stdout) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+            for end in [&requests, &answers] {
+                fcntl_setfl(end, OFlags::NONBLOCK).expect("flags");
+            }
+            generation.worker_ready(name(index), [requests, answers].into_iter()).expect("its pipes");
+            theirs.extend([stdin, stdout]);
+        }
+        (generation, theirs)
+    }
+
+    async fn acquire(generation: &Arc<RoadRunnerGeneration>) -> Result<(Worker, RunningRequest), Failure> {
+        let admitted = generation.admit().await?;
+        generation.acquire(admitted).await
+    }
+
+    #[tokio::test]
+    async fn a_worker_has_one_request_and_the_last_idle_one_is_next() {
+        let (generation, _pipes) = generation(2, None);
+        let (first, running) = acquire(&generation).await.expect("a worker");
+        let (second, _) = acquire(&generation).await.expect("a worker");
+        assert_eq!((first.status.name, second.status.name), (name(1), name(0)));
+        assert_eq!(generation.active_requests(), 1, "one of them was dropped");
+        assert!(matches!(acquire(&generation).await, Err(Failure::Unavailable { .. })), "no worker is idle");
+        assert_eq!((generation.rejected_requests(), generation.waiting_requests()), (1, 0));
+        generation.finished(first);
+        drop(running);
+        let (again, _) = acquire(&generation).await.expect("a worker");
+        assert_eq!((again.status.name, again.requests), (name(1), 1));
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_is_gone_gets_no_request() {
+        let (generation, _pipes) = generation(3, None);
+        let (busy, _running) = acquire(&generation).await.expect("a worker");
+        generation.worker_gone(name(0));
+        generation.worker_gone(busy.status.name);
+        generation.finished(busy);
+        let (last, _) = acquire(&generation).await.expect("a worker");
+        assert_eq!(last.status.name, name(1));
+        assert!(acquire(&generation).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_retires_gets_no_request() {
+        let (generation, _pipes) = generation(2, Some(2));
+        let (worker, _) = acquire(&generation).await.expect("a worker");
+        generation.retire_worker(name(0));
+        generation.finished(worker);
+        let (worker, _) = acquire(&generation).await.expect("its second request");
+        assert_eq!((worker.status.name, worker.requests), (name(1), 1));
+        generation.finished(worker);
+        assert!(acquire(&generation).await.is_err(), "it has had two requests");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_gets_the_next_idle_worker() {
+        let (generation, _pipes) = generation(1, None);
+        let (worker, _running) = acquire(&generation).await.expect("a worker");
+        let waiting = {
+            let generation = Arc::clone(&generation);
+            tokio::spawn(async move { acquire(&generation).await.map(|(worker, _)| worker.requests) })
+        };
+        while generation.waiting_requests() == 0 {
+            tokio::task::yield_now().await;
+        }
+        generation.finished(worker);
+        assert_eq!(waiting.await.expect("a task"), Ok(1));
+    }
+}
