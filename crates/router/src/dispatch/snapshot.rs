@@ -17,8 +17,8 @@ use std::sync::Arc;
 pub struct Snapshot {
     /// The configuration.
     pub configuration: Configuration,
-    /// For each listener's number, its index in the configuration.
-    pub listeners: HashMap<u64, usize>,
+    /// For each listener's number, its index in the configuration. Looked up for each request: a few numbers need no hash.
+    pub listeners: BTreeMap<u64, usize>,
     /// The TLS configurations, by listener.
     pub tls: HashMap<u64, Arc<ServerConfig>>,
     /// The TLS configurations of servers behind howdah.

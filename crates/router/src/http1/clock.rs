@@ -25,6 +25,7 @@ pub struct Clock {
     load: Arc<Load>,
     listener: u64,
     phase: Cell<Phase>,
+    /// When the phase began, or its last bytes came; not set by [`Phase::Busy`].
     since: Cell<Instant>,
     /// When the first byte of the current request came.
     request_since: Cell<Instant>,
@@ -386,7 +387,10 @@ impl Clock {
             _ => {}
         }
         self.has_late_head.set(false);
-        self.since.set(Instant::now());
+        // A request that is being answered has no limit here.
+        if phase != Phase::Busy {
+            self.since.set(Instant::now());
+        }
     }
 
     fn wake(&self) {
