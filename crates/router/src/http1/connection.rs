@@ -19,7 +19,7 @@ use crate::report::OncePerMinute;
 use bytes::Bytes;
 use http::{StatusCode, Version};
 use hyper::body::{Body, Incoming};
-use hyper::server::conn::http1;
+use hyper::server::conn::http1::{self, Parts};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -28,6 +28,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
@@ -39,7 +40,14 @@ use tokio_rustls::server::TlsStream;
 /// the cost of new buffers for each request exceeds the saved memory.)
 const CONNECTIONS_WITH_BUFFERS: u64 = 256;
 
-/// How one run of hyper on a connection ended.
+/// The last run of hyper on a connection.
+struct LastRun {
+    result: hyper::Result<()>,
+    /// Whether the client left within the head of a request.
+    left_in_head: bool,
+}
+
+/// Why hyper no longer runs on a connection.
 enum Ended {
     /// The connection is closed, or must be.
     Closed(hyper::Result<()>),
@@ -75,59 +83,17 @@ where
         },
     };
     let peer = Rc::new(peer);
-    let mut waiting = Some(Guarded::new(Watched::new(socket, Rc::clone(&clock)), Rc::clone(&clock)));
-    let mut result = Ok(());
-    let mut left_in_head = false;
-    let last_version = Cell::new(Version::HTTP_11);
-    while let Some(guarded) = waiting.take() {
+    let mut guarded = Guarded::new(Watched::new(socket, Rc::clone(&clock)), Rc::clone(&clock));
+    let LastRun { result, left_in_head } = loop {
         if !is_readable(&clock, &guarded).await {
-            guarded.into_inner().announce_end().await;
-            break;
+            break announce_end(guarded).await;
         }
-        let service = service_fn(|mut request| {
-            clock.request_began();
-            if clock.connections_of_thread() > CONNECTIONS_WITH_BUFFERS {
-                compact(&mut request);
-            }
-            last_version.set(request.version());
-            let answer = Box::pin(answer(Rc::clone(&peer), Rc::clone(&clock), request));
-            async move { Ok::<Response<B>, Infallible>(answer.await) }
-        });
-        let mut connection = http1::Builder::new()
-            .max_buf_size(BUFFER_BYTES)
-            .max_headers(MAX_HEADERS)
-            .title_case_headers(true)
-            .header_read_timeout(None)
-            .serve_connection(TokioIo::new(guarded), service);
-        match poll_fn(|context| poll_connection(&clock, Pin::new(&mut connection), context)).await {
-            Ended::Closed(ended) => {
-                result = ended;
-                let parts = connection.into_parts();
-                let mut guarded = parts.io.into_inner();
-                left_in_head = guarded.has_unfinished_head();
-                let broke_off = result.as_ref().is_err_and(hyper::Error::is_user);
-                if broke_off && last_version.get() == Version::HTTP_10 {
-                    // The end of the connection may be the only end that the body has.
-                    guarded.into_inner().reset_at_end();
-                } else if result.is_ok()
-                    && let Some(upstream) = clock.begin_tunnel()
-                {
-                    guarded.unread(&parts.read_buf);
-                    tunnel::run(&clock, guarded.into_inner(), upstream).await;
-                } else if guarded.is_shut_too_early() {
-                    clock.become_idle();
-                    linger(&mut guarded.into_inner()).await;
-                }
-            }
-            Ended::Idle => {
-                let parts = connection.into_parts();
-                // Bytes in hyper's buffer would be lost.
-                waiting = Some(parts.io.into_inner()).filter(|_| parts.read_buf.is_empty());
-                debug_assert!(waiting.is_some(), "between two requests there is nothing to read");
-            }
-            Ended::Overdue => connection.into_parts().io.into_inner().into_inner().announce_end().await,
+        // In a box: a connection that waits for its next request has no memory for it.
+        match Box::pin(run(&clock, guarded, &peer, &answer)).await {
+            ControlFlow::Continue(between_requests) => guarded = between_requests,
+            ControlFlow::Break(last) => break last,
         }
-    }
+    };
     // A client may have left during its request: no response's end has notified the clock.
     clock.become_idle();
     if left_in_head {
@@ -145,6 +111,81 @@ where
     };
     log_rejection(&peer, status, &error.to_string());
     Some(status)
+}
+
+/// Runs hyper on the connection, until it waits for another request or is over.
+async fn run<B, F>(
+    clock: &Rc<Clock>,
+    guarded: Guarded,
+    peer: &Rc<Peer>,
+    answer: impl Fn(Rc<Peer>, Rc<Clock>, Request<Incoming>) -> F,
+) -> ControlFlow<LastRun, Guarded>
+where
+    B: Body<Data = Bytes, Error = io::Error> + 'static,
+    F: Future<Output = Response<B>>,
+{
+    let last_version = Cell::new(Version::HTTP_11);
+    let service = service_fn(|mut request| {
+        clock.request_began();
+        if clock.connections_of_thread() > CONNECTIONS_WITH_BUFFERS {
+            compact(&mut request);
+        }
+        last_version.set(request.version());
+        let answer = Box::pin(answer(Rc::clone(peer), Rc::clone(clock), request));
+        async move { Ok::<Response<B>, Infallible>(answer.await) }
+    });
+    let mut connection = http1::Builder::new()
+        .max_buf_size(BUFFER_BYTES)
+        .max_headers(MAX_HEADERS)
+        .title_case_headers(true)
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(guarded), service);
+    let ended = poll_fn(|context| poll_connection(clock, Pin::new(&mut connection), context)).await;
+    let Parts { io, read_buf, .. } = connection.into_parts();
+    let guarded = io.into_inner();
+    match ended {
+        // Bytes in hyper's buffer would be lost.
+        Ended::Idle if read_buf.is_empty() => ControlFlow::Continue(guarded),
+        Ended::Idle => {
+            debug_assert!(false, "between two requests there is nothing to read");
+            ControlFlow::Break(LastRun { result: Ok(()), left_in_head: false })
+        }
+        Ended::Overdue => ControlFlow::Break(announce_end(guarded).await),
+        Ended::Closed(result) => {
+            ControlFlow::Break(Box::pin(close(clock, guarded, read_buf, result, last_version.get())).await)
+        }
+    }
+}
+
+/// Closes a connection that hyper has ended, or makes a tunnel of it.
+async fn close(
+    clock: &Rc<Clock>,
+    mut guarded: Guarded,
+    unread: Bytes,
+    result: hyper::Result<()>,
+    last_version: Version,
+) -> LastRun {
+    let left_in_head = guarded.has_unfinished_head();
+    let broke_off = result.as_ref().is_err_and(hyper::Error::is_user);
+    if broke_off && last_version == Version::HTTP_10 {
+        // The end of the connection may be the only end that the body has.
+        guarded.into_inner().reset_at_end();
+    } else if result.is_ok()
+        && let Some(upstream) = clock.begin_tunnel()
+    {
+        guarded.unread(&unread);
+        tunnel::run(clock, guarded.into_inner(), upstream).await;
+    } else if guarded.is_shut_too_early() {
+        clock.become_idle();
+        linger(&mut guarded.into_inner()).await;
+    }
+    LastRun { result, left_in_head }
+}
+
+/// Closes a connection that is not to be answered.
+async fn announce_end(guarded: Guarded) -> LastRun {
+    guarded.into_inner().announce_end().await;
+    LastRun { result: Ok(()), left_in_head: false }
 }
 
 /// Encrypts the connection. After a failure, the status of the answer, if there was one.

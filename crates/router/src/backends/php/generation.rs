@@ -188,8 +188,12 @@ impl SharedGeneration {
     }
 
     /// Waits for something, up to the deadline of a request: [`Gate::in_time`].
-    pub(super) async fn in_time<T>(&self, wait: (Instant, Duration), something: impl Future<Output = T>) -> Option<T> {
-        self.gate.in_time(wait, something).await
+    pub(super) fn in_time<T>(
+        &self,
+        wait: (Instant, Duration),
+        something: impl Future<Output = T>,
+    ) -> impl Future<Output = Option<T>> {
+        self.gate.in_time(wait, something)
     }
 
     /// Lets the queue measure how fast it moves.

@@ -203,7 +203,9 @@ async fn send(
         }
         tracing::debug!(upstream = %pool.endpoint, "an idle connection was closed; sending the request on a new one");
     }
-    let mut connection = pool.connect(outgoing.settings.connect_timeout).await.map_err(ExchangeError::Unconnected)?;
+    // Boxed: most requests need no new connection, and all have the memory of this future.
+    let connect = Box::pin(pool.connect(outgoing.settings.connect_timeout));
+    let mut connection = connect.await.map_err(ExchangeError::Unconnected)?;
     let response = exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body, limit).await?;
     respond(pool, outgoing, connection, response).await
 }

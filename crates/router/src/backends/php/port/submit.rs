@@ -55,7 +55,7 @@ pub async fn submit(
             // A permit stands for a free slot, unless a worker spoiled the queue: the sweep notices that, or it passes.
             Err(Refused::NoSlot) => {
                 drop(permit);
-                if in_time(port, wait, sleep(ASK_AGAIN)).await.is_none() {
+                if in_time(port, wait, Box::pin(sleep(ASK_AGAIN))).await.is_none() {
                     return Err(queued.reject().await);
                 }
             }
@@ -95,8 +95,12 @@ pub async fn submit(
 }
 
 /// Waits for something, up to the request's deadline.
-async fn in_time<T>(port: &GenerationPort, wait: Wait, something: impl Future<Output = T>) -> Option<T> {
-    port.generation.in_time((wait.admitted, wait.longest), something).await
+fn in_time<T>(
+    port: &GenerationPort,
+    wait: Wait,
+    something: impl Future<Output = T>,
+) -> impl Future<Output = Option<T>> {
+    port.generation.in_time((wait.admitted, wait.longest), something)
 }
 
 fn write_and_submit(
