@@ -198,7 +198,7 @@ def test_trailers_do_not_become_headers(server):
 def test_expect_continue_gets_100_continue(server):
     with server.connect() as connection:
         connection.send(b"POST /request.php HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
-        assert connection._head().status == 100
+        assert connection.head().status == 100
         connection.send(b"hello")
         assert connection.response("POST").json()["input"]["length"] == 5
         assert connection.request("GET", "/pid.php").interim == []

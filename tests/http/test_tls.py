@@ -16,6 +16,7 @@ import pytest
 
 from support.http.client import ProtocolError
 from support.http.tls import Authority, Client, openssl, put
+from support.http.upstream import Upstream, answers
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -136,6 +137,16 @@ def test_pipelined_requests_in_one_record_are_all_answered(start, client):
         for byte in b"GET / HTTP/1.1\r\nHost: a\r\n\r\n":
             connection.send(bytes([byte]))
         assert connection.response().status == 200
+
+
+def test_interim_responses_go_through_tls(start, client):
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    with Upstream(answers(hints)) as upstream:
+        server = start({"certificate": "shop"}, {"routes": [{"action": {"proxy": upstream.url}}]})
+        with client(server).connect() as connection:
+            for _ in range(3):
+                got = connection.request("GET", "/")
+                assert (got.interim, got.text) == ([103], "ok")
 
 
 def test_many_idle_tls_connections_answer_again(start, client):

@@ -133,14 +133,15 @@ class Connection:
         """Reads the head of a response; returns it and an iterator of its body in pieces, as they arrive."""
         interim = []
         while True:
-            response = self._head()
+            response = self.head()
             if response.status == 101 or response.status >= 200:
                 break
             interim.append(response.status)
         response.interim = interim
         return response, self._body(method, response)
 
-    def _head(self) -> Response:
+    def head(self) -> Response:
+        """Reads one head, also of a response before the response."""
         line = self._line(begins_a_response=True)
         match = re.fullmatch(rb"(HTTP/1\.[01]) (\d{3}) ?([^\r\n]*)", line)
         if not match:

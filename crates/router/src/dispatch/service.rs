@@ -171,7 +171,8 @@ async fn dispatch(
             response.map(ResponseBody::source)
         }
         ChosenAction::Proxy(target) => {
-            let response = dispatcher.proxy.forward(target, subject, body, &view.configuration().settings.http).await?;
+            let http = &view.configuration().settings.http;
+            let response = dispatcher.proxy.forward(target, subject, body, http, clock).await?;
             response.map(|body| ResponseBody::source(ActionBody::Upstream(body)))
         }
         ChosenAction::File(response) => response.map(|body| ResponseBody::source(ActionBody::File(body))),

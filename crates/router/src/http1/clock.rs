@@ -7,10 +7,12 @@
 //!
 //! The clock also knows whether the connection is between two requests, and counts its requests in the thread's [`Load`].
 
+use crate::http1::interim::InterimResponses;
 use crate::http1::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
 use crate::http1::strictness::HeadRefusal;
 use crate::net::load::Load;
 use howdah_config::Http;
+use http::{HeaderMap, StatusCode};
 use hyper::upgrade::Upgraded;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -45,6 +47,8 @@ pub struct Clock {
     tunnel: Cell<Option<Upgraded>>,
     /// Dropped when the current request ends, or the tunnel.
     held: RefCell<Vec<Box<dyn Any>>>,
+    /// What goes out before the response to the current request.
+    interim: InterimResponses,
     /// How many requests have begun.
     requests: Cell<u64>,
     /// The guard's last report.
@@ -110,6 +114,7 @@ impl Clock {
             waker: RefCell::default(),
             tunnel: Cell::default(),
             held: RefCell::default(),
+            interim: InterimResponses::default(),
             requests: Cell::new(0),
             progress: Cell::default(),
             body_ended: Cell::new(true),
@@ -197,8 +202,9 @@ impl Clock {
 
     // --- A request
 
-    /// hyper has read a request's head.
-    pub fn request_began(&self) {
+    /// hyper has read a request's head. `takes_interim`: the client understands interim responses.
+    pub fn request_began(&self, takes_interim: bool) {
+        self.interim.request_began(takes_interim);
         self.requests.set(self.requests.get() + 1);
         self.body_ended.set(false);
         self.request_since.set(if self.phase.get() == Phase::Head { self.since.get() } else { Instant::now() });
@@ -214,6 +220,19 @@ impl Clock {
     /// Why the current request is refused, if it is.
     pub fn refusal(&self) -> Option<HeadRefusal> {
         self.refused.get().filter(|(before, _)| before + 1 == self.requests.get()).map(|(_, refusal)| refusal)
+    }
+
+    /// Sends an interim response to the current request, such as 103, before its response. It is dropped where the
+    /// client does not understand it, or does not take what was sent before.
+    pub fn inform(&self, status: StatusCode, headers: &HeaderMap) {
+        if self.is_busy() && self.flushed.get() && self.write_blocked_since.get().is_none() {
+            self.interim.queue(status, headers);
+        }
+    }
+
+    /// The interim responses that are to be written before all other bytes.
+    pub fn interim(&self) -> &InterimResponses {
+        &self.interim
     }
 
     /// Whether the current request has arrived to its end.
@@ -419,7 +438,7 @@ mod tests {
         let load = Arc::new(Load::default());
         let open = load.connection_began();
         let clock = Clock::new(Arc::clone(&load), 1, false);
-        clock.request_began();
+        clock.request_began(true);
         drop(clock);
         let tunnel = Clock::new(Arc::clone(&load), 1, false);
         tunnel.enter(Phase::Tunnel);

@@ -126,7 +126,7 @@ where
 {
     let last_version = Cell::new(Version::HTTP_11);
     let service = service_fn(|mut request| {
-        clock.request_began();
+        clock.request_began(request.version() == Version::HTTP_11);
         if clock.connections_of_thread() > CONNECTIONS_WITH_BUFFERS {
             compact(&mut request);
         }

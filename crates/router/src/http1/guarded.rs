@@ -305,7 +305,7 @@ mod tests {
         guarded.read_exact(&mut head).await.unwrap();
         assert!(head.starts_with(b"POST /?%3C%3C") && head.ends_with(b"\r\n\r\n") && guarded.released == GET.len());
         // The answer comes before the body was read.
-        clock.request_began();
+        clock.request_began(true);
         clock.request_ended();
         client.write_all(GET).await.unwrap();
         for _ in 0..2 {

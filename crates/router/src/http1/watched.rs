@@ -1,4 +1,5 @@
-//! A client's socket, as hyper reads and writes it: it notifies the connection's [`Clock`] of each read and write.
+//! A client's socket, as hyper reads and writes it: it notifies the connection's [`Clock`] of each read and write, and
+//! writes interim responses before the bytes of hyper's.
 //!
 //! With TLS, the clock counts the bytes inside. Bytes that TLS could not send count as not written.
 
@@ -9,7 +10,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A socket that notifies its connection's clock.
@@ -41,6 +42,22 @@ impl Watched {
             Poll::Ready(())
         })
         .await;
+    }
+
+    /// Writes the queued interim responses.
+    fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Watched { socket, clock, .. } = self;
+        while !clock.interim().is_empty() {
+            let written = clock.interim().write(|bytes| match Pin::new(&mut *socket).poll_write(context, bytes) {
+                Poll::Ready(Ok(0)) => (0, Poll::Ready(Err(io::ErrorKind::WriteZero.into()))),
+                Poll::Ready(Ok(written)) => (written, Poll::Ready(Ok(()))),
+                Poll::Ready(Err(error)) => (0, Poll::Ready(Err(error))),
+                Poll::Pending => (0, Poll::Pending),
+            });
+            clock.wrote(written.is_ready());
+            ready!(written)?;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Makes the end of the connection a reset.
@@ -79,6 +96,7 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_interim(context))?;
         let result = Pin::new(&mut self.socket).poll_write(context, bytes);
         self.clock.wrote(result.is_ready());
         result
@@ -89,6 +107,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_interim(context))?;
         let result = Pin::new(&mut self.socket).poll_write_vectored(context, buffers);
         self.clock.wrote(result.is_ready());
         result
@@ -99,6 +118,7 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_interim(context))?;
         let result = Pin::new(&mut self.socket).poll_flush(context);
         self.clock.wrote(result.is_ready());
         if result.is_ready() {

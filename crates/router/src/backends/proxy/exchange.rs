@@ -2,14 +2,17 @@
 
 use crate::backends::proxy::connection::connect::ConnectError;
 use crate::backends::proxy::connection::pool::UpstreamConnection;
-use crate::backends::proxy::request_body::{ClientBody, RequestBody};
+use crate::backends::proxy::head::{self, Outgoing};
 use crate::response::failure::Failure;
-use http::{Request, Response};
+use howdah_config::Endpoint;
+use http::Response;
 use hyper::body::Incoming;
+use hyper::ext::on_informational;
 use std::error::Error;
 use std::fmt::{self, Write as _};
 use std::pin::pin;
 use std::time::Duration;
+use tokio::select;
 use tokio::time::{Instant, timeout_at};
 
 /// Why there is no response.
@@ -29,21 +32,36 @@ pub enum ExchangeError {
     Late(Duration),
 }
 
-/// Sends a request, and returns the response with its complete head. The request's body may still be under way.
+/// Sends a request to the endpoint of the connection, and returns the response with its complete head. The request's body
+/// may still be under way. interim responses are passed on meanwhile.
 ///
 /// # Errors
 /// When there is no response. The connection is not usable then.
 pub async fn exchange(
     connection: &mut UpstreamConnection,
-    request: Request<RequestBody>,
-    body: &ClientBody,
-    limit: Duration,
+    outgoing: &Outgoing<'_>,
+    endpoint: &Endpoint,
 ) -> Result<Response<Incoming>, ExchangeError> {
+    let Outgoing { body, inform, .. } = outgoing;
+    let limit = outgoing.settings.response_timeout;
+    let mut request = outgoing.attempt(endpoint);
+    let send_interim = connection.send_interim.clone();
+    on_informational(&mut request, move |response| {
+        let _ = send_interim.try_send((response.status(), response.headers().clone()));
+    });
     connection.progress.restart();
     let mut answer = pin!(connection.sender.try_send_request(request));
     let mut deadline = Instant::now() + limit;
     let failed = loop {
-        match timeout_at(deadline, &mut answer).await {
+        let answered = select! {
+            biased;
+            Some((status, headers)) = connection.interim.recv() => {
+                inform(status, &head::interim(headers));
+                continue;
+            }
+            answered = timeout_at(deadline, &mut answer) => answered,
+        };
+        match answered {
             Ok(Ok(response)) => return Ok(response),
             Ok(Err(failed)) => break failed,
             Err(_) => {

@@ -35,6 +35,7 @@ pub use response_body::UpstreamBody;
 use response_body::UpstreamStream;
 pub use tls::{TlsBySettings, UpstreamTlsConfigs};
 
+use crate::http1::clock::Clock;
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
@@ -105,6 +106,7 @@ impl Proxy {
         subject: &Subject<'_>,
         body: IncomingBody,
         limits: &Http,
+        clock: &Clock,
     ) -> Answer<UpstreamBody> {
         let body = ClientBody::new(body, limits)?;
         let request = subject.parts;
@@ -112,7 +114,8 @@ impl Proxy {
         let upgrade = head::upgrade::requested(request, body.exists());
         let settings = to.settings();
         let forwarded = settings.forwarded_headers.then(|| ForwardedHeaders::of(subject));
-        self.answer(to, &Outgoing { request, target, body, upgrade, forwarded, settings }).await
+        let inform = &|status, headers: &_| clock.inform(status, headers);
+        self.answer(to, &Outgoing { request, target, body, upgrade, forwarded, settings, inform }).await
     }
 
     /// Closes connections that have been idle for too long.
@@ -193,9 +196,8 @@ async fn send(
     outgoing: &Outgoing<'_>,
     retry: RetryPolicy,
 ) -> Result<Response<UpstreamBody>, ExchangeError> {
-    let limit = outgoing.settings.response_timeout;
     if let Some(mut connection) = pool.take(retry.max_idle()) {
-        match exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body, limit).await {
+        match exchange(&mut connection, outgoing, &pool.endpoint).await {
             Ok(response) => return respond(pool, outgoing, connection, response).await,
             Err(ExchangeError::Unsent) => {}
             Err(ExchangeError::Unanswered(_)) if retry.may_repeat(outgoing.body.has_begun()) => {}
@@ -206,7 +208,7 @@ async fn send(
     // Boxed: most requests need no new connection, and all have the memory of this future.
     let connect = Box::pin(pool.connect(outgoing.settings.connect_timeout));
     let mut connection = connect.await.map_err(ExchangeError::Unconnected)?;
-    let response = exchange(&mut connection, outgoing.attempt(&pool.endpoint), &outgoing.body, limit).await?;
+    let response = exchange(&mut connection, outgoing, &pool.endpoint).await?;
     respond(pool, outgoing, connection, response).await
 }
 

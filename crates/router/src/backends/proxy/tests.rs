@@ -38,8 +38,15 @@ async fn request_with_body(
 ) -> Answer<UpstreamBody> {
     let request = Request::builder().method(method).uri("/").body(()).expect("request").into_parts().0;
     let target = PathAndQuery::from_static("/");
-    let outgoing =
-        Outgoing { request: &request, target, body, upgrade: None, forwarded: None, settings: to.settings() };
+    let outgoing = Outgoing {
+        request: &request,
+        target,
+        body,
+        upgrade: None,
+        forwarded: None,
+        settings: to.settings(),
+        inform: &|_, _| {},
+    };
     proxy.answer(to, &outgoing).await
 }
 
@@ -126,11 +133,18 @@ fn reading_ahead_gives_the_connection_one_turn() {
         let pool = Proxy::default().pool(&endpoint, None, None);
         let request = Request::new(()).into_parts().0;
         let (target, body) = (PathAndQuery::from_static("/"), ClientBody::none());
-        let outgoing =
-            Outgoing { request: &request, target, body, upgrade: None, forwarded: None, settings: &SETTINGS };
+        let outgoing = Outgoing {
+            request: &request,
+            target,
+            body,
+            upgrade: None,
+            forwarded: None,
+            settings: &SETTINGS,
+            inform: &|_, _| {},
+        };
         let mut connection = pool.connect(SETTINGS.connect_timeout).await.expect("connection");
         let limit = SETTINGS.response_timeout;
-        let response = exchange(&mut connection, outgoing.attempt(&endpoint), &outgoing.body, limit).await;
+        let response = exchange(&mut connection, &outgoing, &endpoint).await;
         let incoming = response.expect("response").into_body();
         let mut stream = UpstreamStream::new(incoming, connection, pool, Rc::clone(&outgoing.body), limit);
         let mut reading = std::pin::pin!(stream.read_ahead());

@@ -11,12 +11,14 @@ use crate::backends::proxy::request_body::RequestBody;
 use crate::backends::proxy::retry::IDLE_TIMEOUT;
 use crate::backends::proxy::tls::handshake::ServerTls;
 use howdah_config::Endpoint;
+use http::{HeaderMap, StatusCode};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
@@ -28,6 +30,9 @@ const REQUEST_END_TIMEOUT: Duration = Duration::from_secs(1);
 const BUFFER_BYTES: usize = 64 * 1024;
 /// The limit for the headers of a response.
 const MAX_HEADERS: usize = 256;
+
+/// How many interim responses wait to be passed on; more are dropped.
+const MAX_INTERIM: usize = 8;
 
 /// A thread's idle connections to an endpoint.
 pub struct ConnectionPool {
@@ -46,6 +51,10 @@ pub struct ConnectionPool {
 pub struct UpstreamConnection {
     /// hyper's handle of the connection.
     pub sender: SendRequest<RequestBody>,
+    /// interim responses go in here, while a request is sent.
+    pub send_interim: Sender<(StatusCode, HeaderMap)>,
+    /// The interim responses that came.
+    pub interim: Receiver<(StatusCode, HeaderMap)>,
     /// The progress on its socket.
     pub progress: Arc<SocketProgress>,
     /// How long the upstream keeps it when it is idle, if the upstream states that.
@@ -101,7 +110,9 @@ impl ConnectionPool {
             .map_err(|error| ConnectError::Refused(std::io::Error::other(error)))?;
         // The request on the connection receives its errors; an idle connection needs no report.
         spawn_local(async move { drop(connection.with_upgrades().await) });
-        Ok(UpstreamConnection { sender, progress, keep_alive: None, idle_since: Instant::now() })
+        let (send_interim, interim) = channel(MAX_INTERIM);
+        let idle_since = Instant::now();
+        Ok(UpstreamConnection { sender, send_interim, interim, progress, keep_alive: None, idle_since })
     }
 
     /// Keeps a connection for the next request after the end of a response, if it is reusable.

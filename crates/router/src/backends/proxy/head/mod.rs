@@ -37,6 +37,8 @@ pub struct Outgoing<'a> {
     pub forwarded: Option<ForwardedHeaders>,
     /// How it is forwarded.
     pub settings: &'a ProxySettings,
+    /// Takes the interim responses.
+    pub inform: &'a dyn Fn(StatusCode, &HeaderMap),
 }
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
@@ -128,6 +130,14 @@ pub fn response(
     Ok(assemble(head))
 }
 
+/// The headers of an interim response that are passed on.
+pub fn interim(mut headers: HeaderMap) -> HeaderMap {
+    ConnectionHeaders::of(&headers).remove_from(&mut headers);
+    headers.remove(SERVER);
+    headers.remove(CONTENT_LENGTH);
+    headers
+}
+
 /// The head of a 101 that the client requested.
 pub fn switching_protocols(mut head: response::Parts) -> Response<()> {
     let protocol = head.headers.get(UPGRADE).cloned();
@@ -187,7 +197,8 @@ mod tests {
         let upgrade = upgrade.map(HeaderValue::from_static);
         let body = ClientBody::none();
         let settings = &ProxySettings::default();
-        let outgoing = Outgoing { request: &request, target, body, upgrade, forwarded: None, settings };
+        let outgoing =
+            Outgoing { request: &request, target, body, upgrade, forwarded: None, settings, inform: &|_, _| {} };
         let sent = outgoing.attempt(&"127.0.0.1:81".parse().expect("endpoint"));
         let first = format!("{} {}", sent.method(), sent.uri());
         let headers = sent.headers().iter();
