@@ -12,6 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -27,7 +28,7 @@ pub struct LockedFolder {
 
 /// The beginning of the names of all these folders.
 const PREFIX: &str = "howdah-";
-/// How many names are tried: another process may have made a folder with the same name.
+/// How many names are tried: another howdah may take a folder for one that was left.
 const NAMES: u32 = 100;
 /// How many entries are removed.
 const MAX_ENTRIES: usize = 10_000;
@@ -35,13 +36,15 @@ const MAX_ENTRIES: usize = 10_000;
 // === impl LockedFolder ===
 
 impl LockedFolder {
-    /// Makes a folder that only we can enter. `name` is a part of its name.
+    /// Makes a folder that only we can enter. `name` is a part of its name, and so is a random number: other users may
+    /// make folders in `parent`, too, and must not take all names before us.
     ///
     /// # Errors
     /// With the path and the reason.
     pub fn create(parent: &Path, name: &str) -> io::Result<LockedFolder> {
         let pid = std::process::id();
-        for number in 0..NAMES {
+        for _ in 0..NAMES {
+            let number = RandomState::new().build_hasher().finish() as u32;
             let path = parent.join(format!("{PREFIX}{pid}-{name}-{number}"));
             match make(&path) {
                 Ok(Some(descriptor)) => return Ok(LockedFolder { path, descriptor }),
@@ -158,6 +161,15 @@ mod tests {
         let path = other.path().to_owned();
         drop(other);
         assert!(!path.exists() && kept.exists() && folder.path().exists());
+    }
+
+    #[test]
+    fn another_user_cannot_take_all_names() {
+        let parent = tempfile::tempdir().unwrap();
+        for number in 0..200 {
+            fs::create_dir(parent.path().join(format!("{PREFIX}{}-7-{number}", std::process::id()))).unwrap();
+        }
+        assert!(LockedFolder::create(parent.path(), "7").is_ok());
     }
 
     #[test]
