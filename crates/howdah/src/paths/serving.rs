@@ -36,16 +36,23 @@ impl ServeFolders {
     /// # Errors
     /// The folder cannot be created, or is not private.
     pub fn create(&self, served: &Path) -> Result<PathBuf, String> {
-        self.remove_stale();
         let folder = self.base.join(format!("{}{}", prefix(served), std::process::id()));
+        let problem = |error| format!("cannot create the folder {}: {}", folder.display(), error_text(&error));
+        let create = |folder: &Path| DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(problem);
+        create(&self.base)?;
+        self.check_private()?;
+        self.remove_stale();
         // A process with the same id may have left it in a container whose /run is kept.
         let _ = std::fs::remove_dir_all(&folder);
-        let create = || DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        create().map_err(|error| format!("cannot create the folder {}: {}", folder.display(), error_text(&error)))?;
-        let parents = folder.ancestors().take(3);
-        match parents.into_iter().find(|path| !is_private(path)) {
+        create(&folder)?;
+        Ok(folder)
+    }
+
+    /// Another user who could write to the folders could have files of this user removed, or answer in our place.
+    fn check_private(&self) -> Result<(), String> {
+        match self.base.ancestors().take(2).find(|path| !is_private(path)) {
             Some(path) => Err(format!("other users may write to the folder {}", path.display())),
-            None => Ok(folder),
+            None => Ok(()),
         }
     }
 
@@ -64,7 +71,8 @@ impl ServeFolders {
     }
 
     fn folders(&self) -> impl Iterator<Item = (String, PathBuf)> {
-        let entries = std::fs::read_dir(&self.base).into_iter().flatten().flatten();
+        let is_private = self.check_private().is_ok();
+        let entries = is_private.then(|| std::fs::read_dir(&self.base)).into_iter().flatten().flatten().flatten();
         entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
     }
 
@@ -178,6 +186,9 @@ mod tests {
         let behind_a_link = ServeFolders { base: place.path().join("link") };
         std::fs::create_dir(place.path().join("target")).unwrap();
         symlink(place.path().join("target"), &behind_a_link.base).unwrap();
+        std::fs::create_dir(place.path().join("target/documents")).unwrap();
         assert!(behind_a_link.create(Path::new("/srv/shop")).is_err());
+        assert!(place.path().join("target/documents").exists());
+        assert_eq!(behind_a_link.folders().count(), 0);
     }
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const FOLDER_MODE: u32 = 0o700;
@@ -46,6 +46,12 @@ impl StateDirectory {
                 error_text(&error)
             )
         };
+        if let Some(owner) = stranger(folder) {
+            return Err(format!(
+                "cannot use the state directory {folder:?}: it belongs to user id {owner}, who may have made it for you \
+                 to find; choose another with --state-dir, or set HOME"
+            ));
+        }
         if !folder.is_dir() {
             DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(problem)?;
         }
@@ -120,6 +126,14 @@ impl StateDirectory {
             format!("cannot write {path:?}: {}; make room, or choose another --state-dir", error_text(&error))
         })
     }
+}
+
+/// The owner of a folder, or of a link in its place, in a folder like `/tmp`, where any user may have made it: the
+/// configuration of a stranger runs the stranger's programs as our user.
+fn stranger(folder: &Path) -> Option<u32> {
+    let is_shared = folder.parent()?.metadata().is_ok_and(|parent| parent.permissions().mode() & 0o002 != 0);
+    let owner = folder.symlink_metadata().ok()?.uid();
+    (is_shared && owner != 0 && owner != rustix::process::geteuid().as_raw()).then_some(owner)
 }
 
 /// Removes access for other users that an earlier program, or a copy, may have given them: the files contain keys.

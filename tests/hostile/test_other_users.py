@@ -1,0 +1,80 @@
+"""Users of the machine who put folders and links where a howdah of another user will look."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from support.machine import free_port
+from support.server import EXECUTABLE
+from support.waiting import wait_for
+
+VICTIM, ATTACKER = 65534, 33
+
+
+@pytest.fixture
+def place() -> Path:
+    """The folder for temporary files of all users."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as two users")
+    place = Path(tempfile.mkdtemp(prefix="howdah-users-"))
+    place.chmod(0o1777)
+    yield place
+    shutil.rmtree(place)
+
+
+def owned(path: Path, user: int) -> Path:
+    path.mkdir()
+    os.chown(path, user, user)
+    return path
+
+
+def start(place: Path, *words: str) -> subprocess.Popen:
+    """A howdah of the victim, who has no HOME: its folders are those for temporary files."""
+    command = ["setpriv", f"--reuid={VICTIM}", f"--regid={VICTIM}", "--clear-groups", "--pdeathsig=KILL", str(EXECUTABLE)]
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(place)}
+    output = open(place / "output", "wb")
+    with output:
+        return subprocess.Popen([*command, *words], env=environment, cwd="/", stdout=output, stderr=output)
+
+
+def end(process: subprocess.Popen) -> None:
+    process.terminate()
+    process.wait()
+
+
+def test_serve_removes_nothing_through_the_link_of_another_user(place, folder):
+    folder.write("index.html", "here")
+    victim = owned(place / "victim", VICTIM)
+    kept = owned(victim / "documents", VICTIM)
+    (kept / "file").write_text("kept")
+    base = owned(place / "howdah", ATTACKER)
+    (base / "serve").symlink_to(victim)
+    os.chown(base / "serve", ATTACKER, ATTACKER, follow_symlinks=False)
+    process = start(place, "serve", str(folder.root), "--listen", f"127.0.0.1:{free_port()}")
+    try:
+        text = lambda: (place / "output").read_text()
+        wait_for(lambda: "is ready" in text() or process.poll() is not None, "its start")
+        assert (kept / "file").exists(), text()
+        assert "other users may write to the folder" in text()
+    finally:
+        end(process)
+
+
+def test_run_does_not_take_the_configuration_of_another_user(place):
+    proof = place / "proof"
+    state = owned(place / "howdah", ATTACKER)
+    # Open to the victim, and looks private.
+    state.chmod(0o777)
+    command = ["sh", "-c", f"id > {proof}; sleep 1000"]
+    (state / "conf.json").write_text('{"applications": {"app": {"type": "http", "command": %s}}}' % str(command).replace("'", '"'))
+    process = start(place, "run")
+    try:
+        wait_for(lambda: process.poll() is not None or proof.exists(), "its end")
+        assert not proof.exists(), proof.read_text()
+        assert process.returncode == 1 and "belongs to" in (place / "output").read_text()
+    finally:
+        end(process)
