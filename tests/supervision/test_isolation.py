@@ -377,6 +377,17 @@ def test_rootfs_hides_other_files(rootfs, run, tmp_path):
     assert Path("/proc/self/mountinfo").read_text() == mounts, "none of its mounts is visible outside"
 
 
+def test_what_is_mounted_below_a_folder_of_php_is_read_only_in_a_rootfs(rootfs, run):
+    needs("--mount")
+    root, inner = rootfs
+    inner.php("probe.php", "echo json_encode([is_dir($_GET['below']), (bool) @touch($_GET['below'] . '/x')]);")
+    below = next(path for path in Path("/usr/share/zoneinfo").iterdir() if path.is_dir() and not path.is_symlink())
+    # Visible to this howdah only.
+    mounted = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o mode=1777 none {below} && exec "$@"', "sh"]
+    server = run({"applications": {"app": in_rootfs(root, inner)}}, prefix=mounted)
+    assert server.get(f"/probe.php?below={below}").json() == [True, False]
+
+
 def test_rootfs_mounts_the_requested_file_systems(rootfs, run):
     needs("--mount")
     root, inner = rootfs

@@ -5,9 +5,12 @@
 //! it then. (While the old root lies on top of the new one, `/..` leads there.) All mounts are in a mount namespace of
 //! their own, and disappear with its last process.
 
+#![allow(unsafe_code)] // a system call that no crate offers
+
 use super::problem::{Problem, problem};
 use crate::sapi;
 use howdah_protocol::messages::confinement::{Confinement, Rootfs};
+use nix::libc;
 use rustix::fs::CWD;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
@@ -16,8 +19,18 @@ use rustix::mount::{
 };
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+/// The kernel's `struct mount_attr`.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct MountChange {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
 
 /// Folders that PHP and its extensions read at run time, besides those that it was built with.
 const RUN_TIME_FOLDERS: [&str; 6] = [
@@ -51,7 +64,10 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         let tree = open_tree(CWD, &source, flags)
             .map_err(problem("automount/language_deps", format!("{} cannot be opened", source.display())))?;
-        outside.push((source, tree));
+        // Before the tree has a path, which may lead elsewhere a moment later.
+        let is_protected = protect(&tree)
+            .map_err(problem("automount/language_deps", format!("{} cannot be protected", source.display())))?;
+        outside.push((source, tree, is_protected));
     }
     // While the old /proc is still mounted: without root, the kernel checks that the new one reveals no more.
     let option = "automount/procfs";
@@ -71,8 +87,9 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
             .map_err(problem("automount/tmpfs", "/tmp cannot be mounted"))?;
     }
     // Folders from outside may be below /tmp, too.
-    for (target, tree) in outside {
+    for (target, tree, is_protected) in outside {
         mount_tree(&target, &tree)
+            .and_then(|()| if is_protected { Ok(()) } else { protect_path(&target) })
             .map_err(problem("automount/language_deps", format!("{} cannot be mounted", target.display())))?;
     }
     let Some(proc) = proc else { return Ok(()) };
@@ -108,6 +125,37 @@ fn mount_tree(target: &Path, tree: &OwnedFd) -> io::Result<()> {
         }
     }
     move_mount(tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    Ok(())
+}
+
+/// Makes a tree and the mounts in it read-only, without programs of other users and without devices. `false` if the kernel
+/// cannot do that (before Linux 5.12).
+fn protect(tree: &OwnedFd) -> io::Result<bool> {
+    let attributes =
+        MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let change = MountChange { set: attributes.bits().into(), ..MountChange::default() };
+    // SAFETY: the path is a C string, and the kernel reads as many bytes of `change` as it has.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            &raw const change,
+            size_of::<MountChange>(),
+        )
+    };
+    match result {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENOSYS) => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+/// The same for a mounted tree, without the mounts in it.
+fn protect_path(target: &Path) -> io::Result<()> {
     Ok(mount_remount(target, MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV, c"")?)
 }
 
