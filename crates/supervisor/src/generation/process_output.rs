@@ -4,6 +4,8 @@
 //! A prototype writes here while it boots, and its workers during the warm-up; at other times they write directly.
 //! Background processes that the prototype started while it booted may go on writing here. An HTTP server writes here for
 //! its whole life.
+//!
+//! It is copied at a limited rate: a process that floods its log waits, as for any pipe.
 
 use howdah_background_writer::{BackgroundWriter, standard_error};
 use rustix::io::Errno;
@@ -12,15 +14,20 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::{self, Receiver};
+use tokio::time::{Instant, Sleep};
 
 /// The size of the end that is kept, in bytes and in lines.
 const KEPT_BYTES: usize = 8192;
 const KEPT_LINES: usize = 40;
 /// The size of one read.
 const CHUNK_BYTES: usize = 16384;
+/// How many bytes are copied within this time.
+const COPIED_BYTES: usize = 256 * 1024;
+const COPY_WINDOW: Duration = Duration::from_millis(100);
 /// The pipe of a dead process holds at most this number of reads, unless another process still writes to it.
 const MAX_FINAL_READS: usize = 64;
 
@@ -32,6 +39,16 @@ pub struct ProcessOutput {
     kept: Vec<u8>,
     /// The application's `stderr`; `None` is our standard error.
     file: Option<StderrFile>,
+    rate: CopyRate,
+}
+
+/// How much is copied in a window.
+#[derive(Debug)]
+struct CopyRate {
+    window: Instant,
+    copied: usize,
+    /// Until the next window, when this one has all that it may have.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Debug)]
@@ -54,25 +71,30 @@ impl ProcessOutput {
             Some(writer) => StderrFile::Slow(writer),
             None => StderrFile::File(file),
         });
-        Ok((ProcessOutput { pipe: Some(receiver), kept: Vec::new(), file }, sender.into_blocking_fd()?))
+        Ok((
+            ProcessOutput { pipe: Some(receiver), kept: Vec::new(), file, rate: CopyRate::new() },
+            sender.into_blocking_fd()?,
+        ))
     }
 
-    /// Copies what has arrived, and returns its length in bytes. Registers for the next output otherwise.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> usize {
-        let Some(pipe) = &mut self.pipe else { return 0 };
+    /// Copies what has arrived, and registers for the next output.
+    pub fn poll(&mut self, cx: &mut Context<'_>) {
+        let Some(pipe) = &mut self.pipe else { return };
+        if self.rate.poll(cx).is_pending() {
+            return;
+        }
         let mut memory = [0; CHUNK_BYTES];
         let mut buffer = ReadBuf::new(&mut memory);
         match Pin::new(pipe).poll_read(cx, &mut buffer) {
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                self.rate.copied += buffer.filled().len();
                 self.take(buffer.filled());
                 // Other events come first.
                 cx.waker().wake_by_ref();
-                return buffer.filled().len();
             }
             Poll::Ready(_) => self.pipe = None,
             Poll::Pending => {}
         }
-        0
     }
 
     /// The last lines of a process that is dead; empty if there was no output.
@@ -108,6 +130,26 @@ impl ProcessOutput {
     }
 }
 
+// === impl CopyRate ===
+
+impl CopyRate {
+    fn new() -> CopyRate {
+        CopyRate { window: Instant::now(), copied: 0, pause: None }
+    }
+
+    /// Whether more may be copied now. Registers for the time when it may.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.window.elapsed() >= COPY_WINDOW {
+            *self = CopyRate::new();
+        } else if self.copied >= COPIED_BYTES {
+            let end = self.window + COPY_WINDOW;
+            ready!(self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end))).as_mut().poll(cx));
+            *self = CopyRate::new();
+        }
+        Poll::Ready(())
+    }
+}
+
 /// Without control characters, because a terminal may show the error message.
 fn last_lines(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
@@ -129,6 +171,18 @@ mod tests {
         assert_eq!(last_lines(b"\na\x1b[31m b\r\n\n\xffc"), "a [31m b\n\u{fffd}c");
         let many: String = (0..100).map(|number| format!("line {number}\n")).collect();
         assert_eq!(last_lines(many.as_bytes()).lines().next(), Some("line 60"));
+    }
+
+    #[tokio::test]
+    async fn a_window_has_a_limit() {
+        let mut rate = CopyRate::new();
+        rate.copied = COPIED_BYTES - 1;
+        let window = rate.window;
+        std::future::poll_fn(|cx| rate.poll(cx)).await;
+        assert!(rate.window == window || window.elapsed() >= COPY_WINDOW);
+        rate.copied = COPIED_BYTES + CHUNK_BYTES;
+        std::future::poll_fn(|cx| rate.poll(cx)).await;
+        assert!(rate.copied == 0 && window.elapsed() >= COPY_WINDOW, "{:?}", window.elapsed());
     }
 
     #[tokio::test]

@@ -3,8 +3,6 @@
 //! An HTTP server is ready when its address accepts a connection, and when `health_check` passes if that is set; a worker
 //! of RoadRunner when it has answered the handshake. A process that dies is started again after a pause, and so is one that fails its checks. A process of a generation that was never ready is
 //! not: the failure is the answer to the change that started the generation.
-//!
-//! Its output is copied at a limited rate: a process that floods its log waits, as for any pipe.
 
 use crate::generation::process_output::ProcessOutput;
 use crate::generation::program::interface::{CheckFailure, ProcessCheck, ProcessInterface};
@@ -55,8 +53,6 @@ struct RunningProcess {
     pid: Pid,
     since: Instant,
     output: ProcessOutput,
-    /// How much output was copied since this time.
-    copied: (Instant, usize),
     is_ready: bool,
     boot_timeout: BootTimeout,
     check: Option<ProcessCheck>,
@@ -99,9 +95,6 @@ pub struct CheckedProcess {
 
 /// The least time between two attempts to start a process.
 const START_PAUSE: Duration = Duration::from_millis(20);
-/// How many bytes of output are copied within this time.
-const COPIED_BYTES: usize = 256 * 1024;
-const COPY_WINDOW: Duration = Duration::from_millis(100);
 
 // === impl ProgramProcess ===
 
@@ -173,9 +166,7 @@ impl ProgramProcess {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CheckedProcess> {
         let index = self.index;
         let ProcessState::Up(running) = &mut self.state else { return Poll::Pending };
-        if running.copied.1 < COPIED_BYTES {
-            running.copied.1 += running.output.poll(cx);
-        }
+        running.output.poll(cx);
         let Some(check) = &mut running.check else { return Poll::Pending };
         let result = check.poll(cx);
         if result.is_ready() {
@@ -293,8 +284,7 @@ impl ProgramProcess {
                 let boot = running.boot_timeout.deadline().filter(|_| !running.is_ready && running.leaving.is_none());
                 let check = running.check_at.filter(|_| running.leaving.is_none());
                 let memory = running.memory.as_ref().and_then(MemoryWatch::deadline).filter(|_| running.is_ready);
-                let copy = Some(running.copied.0 + COPY_WINDOW).filter(|_| running.copied.1 >= COPIED_BYTES);
-                [boot, check, memory, copy, running.kill_at].into_iter().flatten().min()
+                [boot, check, memory, running.kill_at].into_iter().flatten().min()
             }
             ProcessState::Failed(_) | ProcessState::Ended => None,
         }
@@ -307,9 +297,6 @@ impl ProgramProcess {
         }
         let title = self.title(plan);
         let ProcessState::Up(running) = &mut self.state else { return };
-        if running.copied.0 + COPY_WINDOW <= now {
-            running.copied = (now, 0);
-        }
         let pid = running.pid.as_raw_pid();
         if running.kill_at.take_if(|at| *at <= now).is_some() {
             let (seconds, request) = match running.leaving {
@@ -358,7 +345,6 @@ impl ProgramProcess {
                     pid,
                     since: now,
                     output,
-                    copied: (now, 0),
                     is_ready: false,
                     boot_timeout: BootTimeout::new(now),
                     check: None,

@@ -41,7 +41,7 @@ pub struct Prototype {
 
 #[derive(Debug)]
 enum PrototypeState {
-    Up(PrototypeProcess),
+    Up(Box<PrototypeProcess>),
     /// To be started at this time.
     Down(Instant),
     /// It has never worked, and is not started again.
@@ -169,7 +169,7 @@ impl Prototype {
         self.failure = None;
         match resources.and_then(|resources| PrototypeProcess::start(plan, resources, now)) {
             Ok(process) => {
-                self.state = PrototypeState::Up(process);
+                self.state = PrototypeState::Up(Box::new(process));
                 self.responsiveness = Responsiveness::new(now);
                 Ok(())
             }
