@@ -69,3 +69,36 @@ def test_a_request_cannot_begin_a_line_or_control_a_terminal(server):
     assert f"\\n{line}\\u{{1b}}[31m.php" in found[0]
     assert len(lines(server)) < MOST and not any(one.startswith(line) for one in lines(server))
     assert not any(c in server.stderr for c in "\x1b\r\x9b")
+
+
+FORGED = "2026-01-01T00:00:00.000000Z  WARN forged"
+
+
+def test_a_value_of_a_client_in_a_message_of_php_cannot_begin_a_line(folder, application, run):
+    folder.php("warn.php", "trigger_error($_GET['x'], E_USER_WARNING); throw new Exception($_GET['x']);")
+    server = run({"applications": {"app": application}})
+    for line_break in ("%0a", "%0d%0a"):
+        target = f"/warn.php?x=a{line_break}{FORGED.replace(' ', '%20')}%1b[31m"
+        assert server.get(target).status == 500
+    found = wait_for(lambda: len(all := [one for one in lines(server) if "forged" in one]) >= 4 and all, "the lines")
+    assert not any(one.startswith("2026-01-01") for one in found), found
+    # A stack trace has its lines, too.
+    assert any("Stack trace:" in one for one in lines(server)) and "\x1b" not in server.stderr
+
+
+def test_output_of_a_background_process_does_not_take_the_supervisors_time(folder, application, run):
+    """A process that the preload script left behind keeps the pipe of the prototype."""
+    command = "exec setsid sh -c \"yes $(printf %0100d) >&2\" > /dev/null &"
+    folder.php("preload.php", f"proc_open({command!r}, [], $pipes);")
+    application["options"] = {"admin": {"opcache.preload": str(folder.root / "preload.php")}}
+    application["stderr"] = str(folder.scratch / "stderr")
+    server = run({"applications": {"app": application}})
+    assert server.get("/").text == "here"
+    log = folder.scratch / "stderr"
+    wait_for(lambda: log.stat().st_size > 1 << 20, "its output")
+    began, before = time.monotonic(), log.stat().st_size
+    time.sleep(1)
+    written, seconds = log.stat().st_size - before, time.monotonic() - began
+    # 256 KiB in 100 ms, and one read.
+    assert written < (seconds + 0.3) * 10 * (272 << 10), written
+    assert server.api("GET", "/status").status == 200

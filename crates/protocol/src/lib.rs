@@ -7,6 +7,7 @@
 //! - [`sockets`]: the sockets that carry the messages, and sockets whose peers cannot attach descriptors
 //! - [`child`]: the first steps of a child: its descriptors, its user, and its death with the supervisor
 //! - [`log_format`]: text or JSON
+//! - [`plain_text`]: text of strangers in log lines and on terminals
 //! - [`test_time`]: shorter timeouts in end-to-end tests
 //! - [`BUILD_ID`]: whether two executables are of the same build
 
@@ -16,6 +17,7 @@ mod build_id;
 pub mod child;
 pub mod log_format;
 pub mod messages;
+pub mod plain_text;
 pub mod sockets;
 pub mod test_time;
 

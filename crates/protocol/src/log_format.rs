@@ -1,6 +1,7 @@
 //! The form of all log lines: text, or one JSON object a line. `howdah serve --log-format json` and `howdah run` pass it
 //! to the supervisor and the router in the environment; a prototype gets it in its boot message.
 
+use crate::plain_text::{plain, plain_lines};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -28,7 +29,7 @@ pub struct PhpMessage<'a> {
     pub application: &'a str,
     /// The method and the URI of the request; `None` outside of requests.
     pub request: Option<(&'a str, &'a str)>,
-    /// PHP's own text, perhaps of several lines.
+    /// PHP's own text, perhaps of several lines, and with values of clients.
     pub text: &'a str,
 }
 
@@ -51,16 +52,17 @@ impl LogFormat {
         }
     }
 
-    /// The line of a message of PHP, without a line break at its end.
+    /// The line of a message of PHP, without a line break at its end. Of a text of several lines, all but the first are
+    /// indented.
     pub fn php_line(self, message: &PhpMessage<'_>) -> String {
         let PhpMessage { time, level, application, request, text } = *message;
         match self {
             LogFormat::Text => {
                 let mut line = format!("{time} {level:>5} {application:?}");
                 if let Some((method, uri)) = request {
-                    let _ = write!(line, " {method} {uri}");
+                    let _ = write!(line, " {} {}", plain(method), plain(uri));
                 }
-                line + ": " + text
+                line + ": " + &plain_lines(text)
             }
             LogFormat::Json => {
                 let mut line = serde_json::json!({
@@ -94,7 +96,7 @@ mod tests {
         };
         assert_eq!(
             LogFormat::Text.php_line(&message),
-            "2026-01-31T12:00:00.123Z  WARN \"shop\" GET /report?a=1: PHP Warning:  one\ntwo"
+            "2026-01-31T12:00:00.123Z  WARN \"shop\" GET /report?a=1: PHP Warning:  one\n    two"
         );
         let line: serde_json::Value = serde_json::from_str(&LogFormat::Json.php_line(&message)).unwrap();
         assert_eq!(line["message"], "PHP Warning:  one\ntwo");

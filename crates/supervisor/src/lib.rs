@@ -38,6 +38,7 @@ use howdah_background_writer::standard_error;
 use std::process::ExitCode;
 
 pub use howdah_protocol::log_format::LogFormat;
+pub use howdah_protocol::plain_text;
 
 pub use boot::start::{SUPERVISOR_TITLE, Start};
 pub use control::warnings::CONFIGURATION_WARNINGS;

@@ -3,12 +3,14 @@
 //! Text: `2026-01-31T12:00:00.123456Z  WARN message field="value" method="GET" uri="/" client="127.0.0.1"`, with colours on a
 //! terminal. JSON: `{"time": …, "level": …, "message": …}` and the fields.
 //!
-//! Control characters are escaped. A message of the supervisor may have several lines.
+//! Control characters are escaped. A message of the supervisor may have several lines, of which all but the first are
+//! indented: it may contain the output of an application.
 
 use crate::diagnostics::destination::application_log;
 use crate::terminal::plain::plain;
 use howdah_router::current_request_fields;
 use howdah_supervisor::LogFormat;
+use howdah_supervisor::plain_text::plain_lines;
 use serde_json::{Map, Value};
 use std::fmt::{self, Debug};
 use tracing::field::{Field, Visit};
@@ -117,7 +119,7 @@ impl Visit for TextFields {
         }
         let value = format!("{value:?}");
         let text = match field.name() {
-            MESSAGE if self.has_lines => value.split('\n').map(plain).collect::<Vec<_>>().join("\n"),
+            MESSAGE if self.has_lines => plain_lines(&value),
             MESSAGE => plain(&value),
             name if self.has_colours => format!("\x1b[3m{name}\x1b[0m={}", plain(&value)),
             name => format!("{name}={}", plain(&value)),
