@@ -1,7 +1,9 @@
 """The control API on a port: users of the machine, and web pages."""
 
+import select
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +67,37 @@ def test_a_get_changes_nothing(server):
 @needs_root
 def test_the_port_is_warned_of(server):
     assert "is open to every process of root" in server.stderr
+
+
+FLOOD = """
+import socket, sys
+sockets = []
+while len(sockets) < 400:
+    s = socket.socket()
+    s.setblocking(False)
+    s.connect_ex(("127.0.0.1", int(sys.argv[1])))
+    sockets.append(s)
+print("all", flush=True)
+sys.stdin.read()
+"""
+
+
+@needs_root
+def test_connections_of_another_user_do_not_take_the_supervisors_descriptors(server):
+    as_another = ["setpriv", f"--reuid={NOBODY}", "--clear-groups", sys.executable, "-c", FLOOD]
+    descriptors = Path(f"/proc/{server.pid}/fd")
+    before = most = len(list(descriptors.iterdir()))
+    floods = [
+        subprocess.Popen([*as_another, str(server.control_port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    try:
+        answered = False
+        while not answered:
+            most = max(most, len(list(descriptors.iterdir())))
+            answered = all(select.select([flood.stdout], [], [], 0)[0] for flood in floods)
+        assert api(server, "GET", "/config").status == 200
+    finally:
+        for flood in floods:
+            flood.communicate()
+    assert most < before + 40, (before, most)

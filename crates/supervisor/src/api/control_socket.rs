@@ -35,7 +35,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often a client of a port is looked up.
 const LOOKUP_ATTEMPTS: u32 = 2;
-/// How many clients of a port are looked up at one time.
+/// How many clients of a port are accepted and not yet looked up.
 const LOOKUPS: usize = 4;
 
 /// A socket that listens.
@@ -85,14 +85,20 @@ impl ControlListener {
                         close_refused(stream);
                     }
                 }),
-                ControlListener::Tcp(listener) => listener.accept().await.map(|(stream, peer)| {
-                    let (requests, lookups) = (requests.clone(), Arc::clone(&lookups));
-                    tokio::spawn(async move {
-                        if is_trusted_on_port(&stream, peer, &lookups).await {
-                            serve(stream, requests, Reach::Port).await;
-                        }
-                    });
-                }),
+                ControlListener::Tcp(listener) => {
+                    // Before that, a client waits in the backlog: any user may connect, and must not take our descriptors.
+                    let Ok(turn) = Arc::clone(&lookups).acquire_owned().await else { return };
+                    listener.accept().await.map(|(stream, peer)| {
+                        let requests = requests.clone();
+                        tokio::spawn(async move {
+                            let is_trusted = is_trusted_on_port(&stream, peer).await;
+                            drop(turn);
+                            if is_trusted {
+                                serve(stream, requests, Reach::Port).await;
+                            }
+                        });
+                    })
+                }
             };
             if let Err(error) = accepted {
                 tracing::warn!("the control socket cannot accept a connection: {error}");
@@ -153,8 +159,8 @@ fn is_trusted_user(user: u32) -> bool {
 
 /// The same for a port. A client that the kernel's tables do not show is refused. They are read in pieces, so that one
 /// look-up may miss it.
-async fn is_trusted_on_port(stream: &TcpStream, peer: SocketAddr, lookups: &Semaphore) -> bool {
-    let (Ok(own), Ok(_turn)) = (stream.local_addr(), lookups.acquire().await) else { return false };
+async fn is_trusted_on_port(stream: &TcpStream, peer: SocketAddr) -> bool {
+    let Ok(own) = stream.local_addr() else { return false };
     for _ in 0..LOOKUP_ATTEMPTS {
         let found = tokio::task::spawn_blocking(move || tcp_peer::user_of(peer, own)).await;
         if let Some(user) = found.ok().flatten() {
