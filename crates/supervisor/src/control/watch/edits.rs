@@ -2,7 +2,8 @@
 //!
 //! Files that are written together (a checkout, an install) are reported once, after the last write. If the kernel has
 //! no more watches, that is logged once for each application, with what to do; the folders that are watched already
-//! stay watched. Writes of another machine to a network file system are not noticed.
+//! stay watched. An application has at most [`MAX_FOLDERS`] watches: its user must not take those of all other programs of
+//! root by making folders. Writes of another machine to a network file system are not noticed.
 //!
 //! A watch belongs to a folder, not to its path. If another folder takes the path of a watched one, that is reported
 //! like an edit, and the new folder is watched.
@@ -33,6 +34,8 @@ const ORDER_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const PROJECT_LEVELS: usize = 3;
 /// The number of files that a report names.
 const MAX_FILES: usize = 200;
+/// The most folders of an application that are watched: 20 times those of a large project without its dependencies.
+const MAX_FOLDERS: usize = 16_384;
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// One application.
@@ -204,6 +207,10 @@ impl Watching {
                 | WatchFlags::MOVE
                 | WatchFlags::ONLYDIR
                 | WatchFlags::DONT_FOLLOW;
+            if self.folders.len() >= MAX_FOLDERS {
+                self.log_limit(&folder);
+                continue;
+            }
             match inotify::add_watch(&self.inotify, &folder, flags) {
                 Ok(watch) => drop(self.folders.insert(watch, (application.to_owned(), folder.clone()))),
                 Err(Errno::NOSPC | Errno::NOMEM) => self.log_exhaustion(&folder),
@@ -221,6 +228,16 @@ impl Watching {
             }
         }
         found
+    }
+
+    fn log_limit(&mut self, folder: &Path) {
+        self.exhausted = true;
+        tracing::warn!(
+            "the application {:?} has more than {MAX_FOLDERS} folders: changes in {} and in others are not noticed; move \
+             folders without code out of the project",
+            self.watched.name,
+            folder.display()
+        );
     }
 
     fn log_exhaustion(&mut self, folder: &Path) {
@@ -378,5 +395,21 @@ mod tests {
         make(&["src", "public", "composer.json"]);
         std::fs::write(project.join("src/a.php"), "").unwrap();
         assert_eq!(next(&mut watching), Some(project.join("src/a.php")));
+    }
+
+    #[test]
+    fn an_application_does_not_take_all_watches() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::write(project.join("composer.json"), "{}").unwrap();
+        for number in 0..=MAX_FOLDERS {
+            std::fs::create_dir(project.join(number.to_string())).unwrap();
+        }
+        let mut watching = Watching::begin(watched(&project)).unwrap();
+        std::fs::create_dir(project.join("more")).unwrap();
+        watching.read();
+        assert_eq!(watching.folders.len(), MAX_FOLDERS);
+        std::fs::write(project.join("a.php"), "").unwrap();
+        assert_eq!(next(&mut watching), Some(project.join("a.php")));
     }
 }
