@@ -5,14 +5,16 @@ Each server has one event loop: a request of another application would wait for 
 
 import base64
 import signal
+import time
 
 import pytest
 
 from support.background import Background
 from support.file_systems import PausableFileSystem, dead_file_system, pausable_file_system, silent_file_system
 from support.folders import readable
-from support.http.client import ProtocolError
+from support.http.client import Connection, ProtocolError
 from support.processes import thread_states
+from support.roadrunner_applications import PYTHON
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -207,3 +209,39 @@ def test_a_router_starts_while_files_of_its_configuration_hang(start, hanging: P
     server.wait_for_log_line("basic_auth/user_file: the file system has not answered")
     hanging.resume()
     assert server.get("/private", {"Authorization": "Basic YW5uOnBhc3N3b3Jk"}).status == 200
+
+
+WRITER = """
+import http.server, os, sys, threading, time
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+threading.Thread(target=http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever).start()
+while True:
+    print("x" * 4000, file=sys.stderr, flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_a_log_of_an_application_that_hangs_does_not_stop_the_supervisor(hanging: PausableFileSystem, folder, run):
+    script = folder.write("server.py", WRITER)
+    log = hanging.point / "stderr.log"
+    other = {"type": "http", "command": [PYTHON, str(script)], "address": "port", "stderr": str(log)}
+    server = run({"applications": {"other": other}})
+    written = hanging.source / "stderr.log"
+    wait_for(lambda: written.stat().st_size > 0, "its output")
+    hanging.pause()
+    # Longer than the queue of the writer, which drops the rest, has room.
+    for _ in range(20):
+        with Connection(str(server.control), timeout=5) as connection:
+            assert connection.request("GET", "/status", (), None).status == 200
+        time.sleep(0.1)
+    assert server.get("/").text == "ok"
+    before = written.stat().st_size
+    hanging.resume()
+    wait_for(lambda: written.stat().st_size > before, "more output, once the file system answers")

@@ -5,12 +5,13 @@
 //! Background processes that the prototype started while it booted may go on writing here. An HTTP server writes here for
 //! its whole life.
 //!
-//! It is copied at a limited rate: a process that floods its log waits, as for any pipe.
+//! It is copied at a limited rate: a process that floods its log waits, as for any pipe. A thread writes it: the file may be
+//! in a file system that hangs.
 
 use howdah_background_writer::{BackgroundWriter, standard_error};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ const CHUNK_BYTES: usize = 16384;
 /// How many bytes are copied within this time.
 const COPIED_BYTES: usize = 256 * 1024;
 const COPY_WINDOW: Duration = Duration::from_millis(100);
+/// How long the end of the output may wait for its file.
+const FINISH_TIMEOUT: Duration = Duration::from_millis(100);
 /// The pipe of a dead process holds at most this number of reads, unless another process still writes to it.
 const MAX_FINAL_READS: usize = 64;
 
@@ -38,7 +41,7 @@ pub struct ProcessOutput {
     pipe: Option<Receiver>,
     kept: Vec<u8>,
     /// The application's `stderr`; `None` is our standard error.
-    file: Option<StderrFile>,
+    file: Option<BackgroundWriter>,
     rate: CopyRate,
 }
 
@@ -51,13 +54,6 @@ struct CopyRate {
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-#[derive(Debug)]
-enum StderrFile {
-    File(Arc<File>),
-    /// A file that may make its writers wait.
-    Slow(BackgroundWriter),
-}
-
 // === impl ProcessOutput ===
 
 impl ProcessOutput {
@@ -67,10 +63,7 @@ impl ProcessOutput {
     /// When there are no descriptors.
     pub fn pipe(file: Option<File>) -> io::Result<(ProcessOutput, OwnedFd)> {
         let (sender, receiver) = pipe::pipe()?;
-        let file = file.map(Arc::new).map(|file| match BackgroundWriter::of(&file, "an application's stderr") {
-            Some(writer) => StderrFile::Slow(writer),
-            None => StderrFile::File(file),
-        });
+        let file = file.map(|file| BackgroundWriter::of_any(&Arc::new(file), "an application's stderr"));
         Ok((
             ProcessOutput { pipe: Some(receiver), kept: Vec::new(), file, rate: CopyRate::new() },
             sender.into_blocking_fd()?,
@@ -120,13 +113,21 @@ impl ProcessOutput {
 
     fn take(&mut self, output: &[u8]) {
         match &self.file {
-            Some(StderrFile::File(file)) => drop((&**file).write_all(output)),
-            Some(StderrFile::Slow(writer)) => writer.push(output),
+            Some(writer) => writer.push(output),
             None => standard_error().push(output),
         }
         self.kept.extend_from_slice(output);
         let excess = self.kept.len().saturating_sub(KEPT_BYTES);
         self.kept.drain(..excess);
+    }
+}
+
+impl Drop for ProcessOutput {
+    fn drop(&mut self) {
+        // The supervisor may exit now, and the thread with it.
+        if let Some(writer) = &self.file {
+            writer.finish(FINISH_TIMEOUT);
+        }
     }
 }
 
@@ -164,6 +165,7 @@ fn last_lines(output: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn the_last_lines_are_kept_and_clean() {
