@@ -17,7 +17,7 @@ def server(folder, application, run):
     folder.php("bad.php", BAD)
     folder.php("status.php", "http_response_code(101); echo 'x';")
     routes = [
-        {"match": {"uri": "/proxy"}, "action": {"proxy": f"http://127.0.0.1:{free_port()}"}},
+        {"match": {"uri": "/proxy*"}, "action": {"proxy": f"http://127.0.0.1:{free_port()}"}},
         {"action": {"pass": "applications/app"}},
     ]
     return run({"applications": {"app": application}, "routes": routes})
@@ -102,3 +102,10 @@ def test_output_of_a_background_process_does_not_take_the_supervisors_time(folde
     # 256 KiB in 100 ms, and one read.
     assert written < (seconds + 0.3) * 10 * (272 << 10), written
     assert server.api("GET", "/status").status == 200
+
+
+def test_a_long_target_makes_no_long_line(server):
+    for _ in range(5):
+        assert server.get("/proxy" + "x" * 60_000).status == 502
+    wait_for(lambda: server.stderr.count("cannot forward") == 5, "the lines")
+    assert max(map(len, lines(server))) < 4000 and "xxx..." in server.stderr

@@ -11,6 +11,7 @@
 
 use crate::terminal::plain::plain;
 use howdah_supervisor::CONFIGURATION_WARNINGS;
+use howdah_supervisor::plain_text::short;
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -218,7 +219,7 @@ impl Reader {
             }
         }
         // It becomes a part of another line.
-        plain(&text)
+        plain(&short(&text))
     }
 }
 

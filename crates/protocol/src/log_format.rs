@@ -1,7 +1,7 @@
 //! The form of all log lines: text, or one JSON object a line. `howdah serve --log-format json` and `howdah run` pass it
 //! to the supervisor and the router in the environment; a prototype gets it in its boot message.
 
-use crate::plain_text::{plain, plain_lines};
+use crate::plain_text::{plain, plain_lines, short};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -60,7 +60,7 @@ impl LogFormat {
             LogFormat::Text => {
                 let mut line = format!("{time} {level:>5} {application:?}");
                 if let Some((method, uri)) = request {
-                    let _ = write!(line, " {} {}", plain(method), plain(uri));
+                    let _ = write!(line, " {} {}", plain(method), plain(&short(uri)));
                 }
                 line + ": " + &plain_lines(text)
             }
@@ -73,7 +73,7 @@ impl LogFormat {
                 });
                 if let Some((method, uri)) = request {
                     line["method"] = method.into();
-                    line["uri"] = uri.into();
+                    line["uri"] = short(uri).into();
                 }
                 line.to_string()
             }

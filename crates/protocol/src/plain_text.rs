@@ -1,8 +1,22 @@
 //! Text of strangers (clients, scripts, other processes), made safe for a terminal and a log line: it cannot move the
 //! cursor, begin a line or change the reading order.
 
+use std::borrow::Cow;
+
 /// The beginning of all lines of a message but the first: a line of the log begins with its time.
 const CONTINUATION: &str = "\n    ";
+
+/// The longest text of a stranger in a log line, in bytes.
+const LONGEST: usize = 2048;
+
+/// The beginning of a text: a log line has at most this much of a stranger's text, so that its clients do not fill the disk.
+pub fn short(text: &str) -> Cow<'_, str> {
+    if text.len() <= LONGEST {
+        return text.into();
+    }
+    let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}...", &text[..end]).into()
+}
 
 /// The text on one line, with each control character and direction mark as an escape sequence such as `\u{1b}`.
 pub fn plain(text: &str) -> String {
@@ -35,6 +49,14 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         assert_eq!(plain("/a?b=ü\x1b[2J\r\n\u{9b}31m\u{202e}x"), r"/a?b=ü\u{1b}[2J\r\n\u{9b}31m\u{202e}x");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_two_characters() {
+        assert_eq!(short("/a"), "/a");
+        let long = "ü".repeat(LONGEST);
+        let cut = short(&long);
+        assert_eq!((cut.len(), cut.ends_with("ü...")), (LONGEST + 3, true));
     }
 
     #[test]

@@ -3,14 +3,14 @@
 //! Text: `2026-01-31T12:00:00.123456Z  WARN message field="value" method="GET" uri="/" client="127.0.0.1"`, with colours on a
 //! terminal. JSON: `{"time": …, "level": …, "message": …}` and the fields.
 //!
-//! Control characters are escaped. A message of the supervisor may have several lines, of which all but the first are
-//! indented: it may contain the output of an application.
+//! Control characters are escaped, and long values of the router, which come from clients, are cut. A message of the
+//! supervisor may have several lines, of which all but the first are indented: it may contain the output of an application.
 
 use crate::diagnostics::destination::application_log;
 use crate::terminal::plain::plain;
 use howdah_router::current_request_fields;
 use howdah_supervisor::LogFormat;
-use howdah_supervisor::plain_text::plain_lines;
+use howdah_supervisor::plain_text::{plain_lines, short};
 use serde_json::{Map, Value};
 use std::fmt::{self, Debug};
 use tracing::field::{Field, Visit};
@@ -34,7 +34,11 @@ struct TextFields {
 }
 
 /// The fields of an event as members of a JSON object.
-struct Members(Map<String, Value>);
+struct Members {
+    all: Map<String, Value>,
+    /// Long values are cut.
+    are_short: bool,
+}
 
 /// The field of a line's text.
 const MESSAGE: &str = "message";
@@ -77,17 +81,17 @@ where
                 let of_event = TextFields::of(event, fields.has_ansi_escapes());
                 write!(fields, "{}", of_event.text)?;
                 for (name, value) in request {
-                    write!(fields, " {name}={value:?}")?;
+                    write!(fields, " {name}={:?}", short(&value))?;
                 }
                 writeln!(writer, "{plain}")
             }
             LogFormat::Json => {
-                let mut members = Members(Map::new());
-                members.0.insert("time".to_owned(), time.into());
-                members.0.insert("level".to_owned(), level.as_str().into());
+                let mut members = Members { all: Map::new(), are_short: is_of_router(event) };
+                members.all.insert("time".to_owned(), time.into());
+                members.all.insert("level".to_owned(), level.as_str().into());
                 event.record(&mut members);
-                members.0.extend(request.map(|(name, value)| (name.to_owned(), value.into())));
-                writeln!(writer, "{}", Value::Object(members.0))
+                members.all.extend(request.map(|(name, value)| (name.to_owned(), short(&value).into())));
+                writeln!(writer, "{}", Value::Object(members.all))
             }
         }
     }
@@ -97,8 +101,7 @@ where
 
 impl TextFields {
     fn of(event: &Event<'_>, has_colours: bool) -> TextFields {
-        // The router's messages have texts of clients and scripts.
-        let has_lines = !event.metadata().target().starts_with(ROUTER);
+        let has_lines = !is_of_router(event);
         let mut fields = TextFields { text: String::new(), has_lines, has_colours };
         event.record(&mut fields);
         fields
@@ -120,12 +123,17 @@ impl Visit for TextFields {
         let value = format!("{value:?}");
         let text = match field.name() {
             MESSAGE if self.has_lines => plain_lines(&value),
-            MESSAGE => plain(&value),
-            name if self.has_colours => format!("\x1b[3m{name}\x1b[0m={}", plain(&value)),
-            name => format!("{name}={}", plain(&value)),
+            MESSAGE => plain(&short(&value)),
+            name if self.has_colours => format!("\x1b[3m{name}\x1b[0m={}", plain(&short(&value))),
+            name => format!("{name}={}", plain(&short(&value))),
         };
         self.text.push_str(&text);
     }
+}
+
+/// Whether it is a message of the router, which has texts of clients and scripts.
+fn is_of_router(event: &Event<'_>) -> bool {
+    event.metadata().target().starts_with(ROUTER)
 }
 
 /// The number of a colour in an escape sequence of ECMA-48.
@@ -141,7 +149,7 @@ fn colour(level: &Level) -> u8 {
 
 impl Members {
     fn add(&mut self, field: &Field, value: Value) {
-        self.0.insert(field.name().to_owned(), value);
+        self.all.insert(field.name().to_owned(), value);
     }
 }
 
@@ -163,10 +171,11 @@ impl Visit for Members {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
+        let value = if self.are_short { short(value) } else { value.into() };
         self.add(field, value.into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.add(field, format!("{value:?}").into());
+        self.record_str(field, &format!("{value:?}"));
     }
 }
