@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -63,6 +64,12 @@ const UNSENT_BYTES: u32 = 32 * 1024;
 const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// The pause when there are no descriptors or permits.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How many connections are accepted before those that are there have their turn: clients that connect without a pause must
+/// not stop all others.
+const ACCEPTED_AT_ONCE: u32 = 16;
+/// How many connections are accepted at most when the listener ends: more than its backlog has. Clients of a Unix socket
+/// could fill it again without end.
+const ACCEPTED_AT_THE_END: u32 = 1 << 16;
 /// The least time between two log lines about missing descriptors.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
 
@@ -89,7 +96,12 @@ pub fn accept<D: 'static>(
     let acceptor = Rc::clone(acceptor);
     spawn_essential(async move {
         let mut when_closed = None;
+        let mut accepted_at_once = 0;
         loop {
+            if accepted_at_once >= ACCEPTED_AT_ONCE {
+                accepted_at_once = 0;
+                yield_now().await;
+            }
             tokio::select! {
                 biased;
                 dropped = &mut stopped => {
@@ -102,6 +114,7 @@ pub fn accept<D: 'static>(
                         permit => {
                             if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
                                 take(&acceptor, entrance(permit), accepted).await;
+                                accepted_at_once += 1;
                             }
                         }
                     },
@@ -109,7 +122,10 @@ pub fn accept<D: 'static>(
                 },
             }
         }
-        loop {
+        for number in 1..=ACCEPTED_AT_THE_END {
+            if number.is_multiple_of(ACCEPTED_AT_ONCE) {
+                yield_now().await;
+            }
             match listening.get_ref().accept() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Missing descriptors may last: the listener's end does not wait for them.

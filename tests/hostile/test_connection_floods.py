@@ -1,0 +1,54 @@
+"""Clients that connect without a pause, and send nothing."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from support.waiting import wait_for
+
+FLOOD = """
+import socket, sys
+address = ("127.0.0.1", int(sys.argv[1])) if sys.argv[1].isdigit() else sys.argv[1]
+family = socket.AF_INET if sys.argv[1].isdigit() else socket.AF_UNIX
+print("begins", flush=True)
+while True:
+    with socket.socket(family) as client:
+        try:
+            client.connect(address)
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.load
+@pytest.mark.parametrize("end", [False, True])
+def test_clients_of_a_unix_listener_do_not_stop_others(application, run, socket_path, end):
+    listeners = {
+        "127.0.0.1:{port}": {"pass": "applications/app"},
+        f"unix:{socket_path}": {"pass": "applications/app", "socket": {"mode": "0666"}},
+    }
+    server = run({"applications": {"app": application}, "listeners": listeners, "settings": {"listen_threads": 1}})
+    floods = [
+        subprocess.Popen([sys.executable, "-c", FLOOD, str(socket_path)], stdout=subprocess.PIPE) for _ in range(4)
+    ]
+    try:
+        for flood in floods:
+            flood.stdout.readline()
+        router = server.router()
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            assert server.get("/").text == "here"
+        if end:
+            name = "unix:" + str(socket_path).replace("/", "%2F")
+            assert server.api("DELETE", f"/config/listeners/{name}").status == 200
+            wait_for(lambda: not socket_path.exists(), "the end of the listener")
+            assert server.get("/").text == "here"
+        assert server.router() == router
+    finally:
+        for flood in floods:
+            flood.kill()
+            flood.communicate()
+    # They were closed as fast as they came.
+    assert "connections are open, as many as" not in server.stderr
