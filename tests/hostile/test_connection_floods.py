@@ -1,4 +1,4 @@
-"""Clients that connect without a pause, and send nothing."""
+"""Clients that connect without a pause, and workers that write without one: others must have their turn."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from support.roadrunner_applications import frame, hostile_application
 from support.waiting import wait_for
 
 FLOOD = """
@@ -52,3 +53,27 @@ def test_clients_of_a_unix_listener_do_not_stop_others(application, run, socket_
             flood.communicate()
     # They were closed as fast as they came.
     assert "connections are open, as many as" not in server.stderr
+
+
+@pytest.mark.load
+@pytest.mark.parametrize("piece", [frame(body=b"x", stream=1), frame(stream=5)], ids=["short", "ping"])
+def test_workers_of_roadrunner_that_write_without_a_pause_do_not_stop_others(folder, run, piece):
+    routes = [
+        {"match": {"uri": "/other"}, "action": {"return": 200}},
+        {"action": {"pass": "applications/hostile"}},
+    ]
+    hostile = hostile_application(folder, processes=4)
+    server = run({"applications": {"hostile": hostile}, "routes": routes, "settings": {"listen_threads": 1}})
+    connections = [server.connect() for _ in range(4)]
+    for connection in connections:
+        connection.send_request("POST", "/flood", (), piece)
+    for connection in connections:
+        assert connection.socket.recv(12) == b"HTTP/1.1 200"
+        # Then nothing but other tasks makes the flood wait.
+        connection.socket.close()
+    longest, until = 0.0, time.monotonic() + 5
+    while time.monotonic() < until:
+        began = time.monotonic()
+        assert server.get("/other").status == 200
+        longest = max(longest, time.monotonic() - began)
+    assert longest < 0.5, longest

@@ -1,5 +1,6 @@
 """A hostile worker of RoadRunner. It boots as a correct one. Then it answers each request with the bytes of the request's
-body, and does what the path orders: /exit, /hang, /close (of its standard output), /more (the bytes again and again)."""
+body, and does what the path orders: /exit, /hang, /close (of its standard output), /more (the bytes again and again),
+/flood (the same in large blocks)."""
 
 import os
 import struct
@@ -50,3 +51,6 @@ while True:
         time.sleep(1000)
     while b"/more" in context:
         write(body)
+    block = body * (1 + 1_000_000 // max(1, len(body)))
+    while b"/flood" in context:
+        write(block)

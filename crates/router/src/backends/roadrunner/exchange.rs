@@ -34,7 +34,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::task::spawn_local;
+use tokio::task::{spawn_local, yield_now};
 use tokio::time::{Instant, sleep_until};
 
 /// The beginning of an answer.
@@ -182,6 +182,7 @@ async fn exchange(worker: &mut Worker, request: &WorkerRequest, start: &mut Star
     let answer = Rc::clone(&start.answer);
     let (mut reader, mut buffer) = (AnswerReader::default(), BytesMut::new());
     let mut held: Option<ResponseContext> = None;
+    let mut has_read = false;
     // Whether the client has left, whether the worker was notified, and since when it answers without a client.
     let (mut has_left, mut is_stopped, mut unheard_since) = (false, false, None);
     loop {
@@ -219,6 +220,10 @@ async fn exchange(worker: &mut Worker, request: &WorkerRequest, start: &mut Star
             if reader.is_streaming() && !std::mem::replace(&mut is_stopped, true) {
                 pipes.try_write(&frame::stop_stream_frame());
             }
+        }
+        // A worker that writes without a pause must not stop the other tasks of this thread.
+        if std::mem::replace(&mut has_read, true) {
+            yield_now().await;
         }
         let abandoned = unheard_since.map(|since| since + ABANDONED_TIMEOUT);
         let read = tokio::select! {
