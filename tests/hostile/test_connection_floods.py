@@ -1,7 +1,10 @@
-"""Clients that connect without a pause, and workers that write without one: others must have their turn."""
+"""Clients that connect without a pause, and workers and upstreams that write without one: others must have their turn."""
 
+import contextlib
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -77,3 +80,26 @@ def test_workers_of_roadrunner_that_write_without_a_pause_do_not_stop_others(fol
         assert server.get("/other").status == 200
         longest = max(longest, time.monotonic() - began)
     assert longest < 0.5, longest
+
+
+def test_an_upstream_with_endless_interim_responses_does_not_stop_others(run, application):
+    interim = b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10_000
+
+    def flood() -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                while True:
+                    connection.sendall(interim)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=flood, daemon=True).start()
+        routes = [
+            {"match": {"uri": "/flood"}, "action": {"proxy": f"http://127.0.0.1:{listener.getsockname()[1]}"}},
+            {"action": {"pass": "applications/app"}},
+        ]
+        server = run({"applications": {"app": application}, "routes": routes, "settings": {"listen_threads": 1}})
+        assert server.get("/flood").status == 502
+        server.wait_for_log_line("interim responses are too long")
+        assert server.get("/").text == "here"

@@ -2,11 +2,16 @@
 //!
 //! hyper accepts LF alone (RFC 9112, 2.2, allows it). A program that does not would see other headers than howdah, and
 //! another end of the head.
+//!
+//! The heads of all interim responses together have a limit: hyper reads them one after the other, without a pause for other
+//! tasks, for as long as they come.
 
 /// Follows the bytes of one response, interim responses included, to the end of its head.
 #[derive(Debug)]
 pub struct LineEnds {
     is_in_head: bool,
+    /// How many bytes of heads have passed.
+    passed: usize,
     last: u8,
     /// The length of the current line until now.
     line: usize,
@@ -14,6 +19,8 @@ pub struct LineEnds {
     beginning: Vec<u8>,
 }
 
+/// The most bytes of a response's head and of the interim responses before it. hyper limits each of them.
+const MAX_HEAD_BYTES: usize = 256 * 1024;
 /// `HTTP/1.1 200`.
 const STATUS_END: usize = 12;
 /// The place of the status in it.
@@ -24,14 +31,21 @@ const STATUS: std::ops::Range<usize> = 9..STATUS_END;
 impl LineEnds {
     /// Before a response.
     pub fn new() -> LineEnds {
-        LineEnds { is_in_head: true, last: 0, line: 0, beginning: Vec::with_capacity(STATUS_END) }
+        LineEnds { is_in_head: true, passed: 0, last: 0, line: 0, beginning: Vec::with_capacity(STATUS_END) }
     }
 
-    /// Takes the next bytes; `false` if a line of the head ends with LF alone.
-    pub fn pass(&mut self, bytes: &[u8]) -> bool {
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// With the reason, if they may not pass.
+    pub fn pass(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
         for &byte in bytes {
             if !self.is_in_head {
-                return true;
+                return Ok(());
+            }
+            self.passed += 1;
+            if self.passed > MAX_HEAD_BYTES {
+                return Err("its interim responses are too long");
             }
             if byte != b'\n' {
                 self.line += 1;
@@ -39,7 +53,7 @@ impl LineEnds {
                     self.beginning.push(byte);
                 }
             } else if self.last != b'\r' {
-                return false;
+                return Err("a line of its head ends with LF alone");
             } else {
                 // Empty lines before the status line are ignored.
                 if self.line == 1 && !self.beginning.is_empty() {
@@ -50,7 +64,7 @@ impl LineEnds {
             }
             self.last = byte;
         }
-        true
+        Ok(())
     }
 
     /// Whether another head follows this one.
@@ -67,9 +81,17 @@ mod tests {
         let bytes = response.as_bytes();
         let mut whole = LineEnds::new();
         let mut pieces = LineEnds::new();
-        let is_whole = whole.pass(bytes);
-        assert_eq!(bytes.iter().all(|byte| pieces.pass(&[*byte])), is_whole, "{response:?}");
+        let is_whole = whole.pass(bytes).is_ok();
+        assert_eq!(bytes.iter().all(|byte| pieces.pass(&[*byte]).is_ok()), is_whole, "{response:?}");
         is_whole
+    }
+
+    #[test]
+    fn interim_responses_have_a_limit() {
+        let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        let end = "HTTP/1.1 200 OK\r\n\r\n";
+        assert!(passes(&(interim.repeat(100) + end + &"x".repeat(MAX_HEAD_BYTES))));
+        assert!(!passes(&(interim.repeat(MAX_HEAD_BYTES / interim.len() + 1) + end)));
     }
 
     #[test]

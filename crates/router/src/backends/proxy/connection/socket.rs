@@ -1,5 +1,6 @@
 //! A socket to an upstream. It records what hyper does not report: the time of the last write, and whether a response
-//! has begun. It ends with an error if a line of a response's head ends with LF alone.
+//! has begun. It ends with an error if a line of a response's head ends with LF alone, or interim
+//! responses have no end.
 
 use super::line_ends::LineEnds;
 use crate::net::either_stream::{either_stream, with_either};
@@ -119,8 +120,7 @@ impl AsyncRead for UpstreamSocket {
             if !self.progress.has_read.swap(true, Ordering::Relaxed) {
                 self.line_ends = LineEnds::new();
             }
-            if !self.line_ends.pass(new) {
-                let problem = "a line of its head ends with LF alone";
+            if let Err(problem) = self.line_ends.pass(new) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, problem)));
             }
         }
