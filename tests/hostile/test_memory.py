@@ -2,6 +2,7 @@
 
 import re
 import select
+import time
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,19 @@ def test_a_header_with_many_values_is_refused(server):
     context = '{"status":200,"headers":{"%s":[%s]}}' % (name, values)
     status = server.post("/hostile", frame(context=context.encode())).status
     assert peak_bytes(server.router()) < MOST and status == 502
+
+
+@pytest.mark.load
+def test_a_path_with_many_names_of_scripts_takes_no_longer_than_others(run, folder):
+    folder.php("index.php", "echo 'here';")
+    server = run({"applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}}})
+
+    def seconds(name: str) -> float:
+        began = time.monotonic()
+        with server.connect() as connection:
+            for _ in range(20):
+                assert connection.request("GET", name * (60_000 // len(name))).status == 404
+        return time.monotonic() - began
+
+    seconds("/a.txt")
+    assert seconds("/a.php") < 10 * seconds("/a.txt") + 0.1

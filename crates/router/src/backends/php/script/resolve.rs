@@ -78,6 +78,9 @@ pub fn resolve(target: &TargetPaths, files: &ScriptFiles, path: &[u8]) -> Result
     })
 }
 
+/// Linux's `PATH_MAX`: no file has a longer path. A path with thousands of names like `/a.php` takes no longer than others.
+const PATH_MAX: usize = 4096;
+
 /// A script's name, and the part of the path after it.
 type Found<'p> = (Vec<u8>, &'p [u8]);
 
@@ -101,6 +104,9 @@ fn existing<'p>(
     let mut end = 0;
     while let Some(next) = path[end..].windows(PHP.len()).position(|window| window == PHP) {
         end += next + PHP.len();
+        if root.len() + end >= PATH_MAX {
+            break;
+        }
         let (name, path_info) = path.split_at(end);
         if matches!(path_info.first(), None | Some(b'/')) && files.is_file(&[root, name].concat())? {
             return Ok(Some((name.to_vec(), path_info)));
