@@ -2,21 +2,23 @@
 //!
 //! - [`samples`]: reads the response of the control API
 //! - [`flame_graph`], [`speedscope`]: the two files
+//! - [`result_file`]: writes one of them
 //!
 //! Fails if no request ran meanwhile, or if a file cannot be written; that is checked before the sampling starts.
 
 mod flame_graph;
+mod result_file;
 mod samples;
 mod speedscope;
 
 use crate::api::{ApiOptions, ControlApi, name_segment};
 use crate::terminal::output;
 use clap::Args;
-use howdah_supervisor::system_error::error_text;
+use result_file::ResultFile;
 use samples::Samples;
 use serde_json::json;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The options of `howdah profile`.
 #[derive(Debug, Args)]
@@ -54,10 +56,9 @@ impl ProfileOptions {
     pub fn run(&self) -> Result<(), String> {
         let application = &self.application;
         let svg = self.output.clone().unwrap_or_else(|| PathBuf::from(default_file_name(application)));
-        let speedscope = svg.with_extension("speedscope.json");
-        for path in [&svg, &speedscope] {
-            check_writable(path)?;
-        }
+        let speedscope = ResultFile::create(&svg.with_extension("speedscope.json"))?;
+        let svg = ResultFile::create(&svg)?;
+        let (svg_path, speedscope_path) = (svg.path().to_owned(), speedscope.path().to_owned());
         let path = format!("/control/applications/{}/profile", name_segment(application)?);
         let body = json!({ "seconds": self.seconds, "rate": self.rate }).to_string();
         let api = ControlApi::new(&self.api)?;
@@ -71,9 +72,8 @@ impl ProfileOptions {
             ));
         }
         let title = format!("{application}: {} s, {} samples/s", self.seconds, self.rate);
-        std::fs::write(&svg, flame_graph::draw(&samples, &title)?).map_err(|error| unwritable(&svg, &error))?;
-        std::fs::write(&speedscope, speedscope::write(&samples, application, self.rate))
-            .map_err(|error| unwritable(&speedscope, &error))?;
+        svg.write(flame_graph::draw(&samples, &title)?.as_ref())?;
+        speedscope.write(speedscope::write(&samples, application, self.rate).as_ref())?;
         let truncated = match bytes.len() >= FULL_BYTES {
             true => {
                 "The samples exceeded the size limit, and the last ones are missing; use a shorter time or a lower rate.\n"
@@ -88,25 +88,11 @@ impl ProfileOptions {
             "{count} samples of {workers}, {}/s each.\n{truncated}{}\nFlame graph: {}\nFor https://speedscope.app: {}\n",
             self.rate,
             samples.busiest_functions(),
-            svg.display(),
-            speedscope.display(),
+            svg_path.display(),
+            speedscope_path.display(),
         ));
         Ok(())
     }
-}
-
-/// Fails on a file that could not be written after the sampling. Leaves no new file behind.
-fn check_writable(path: &Path) -> Result<(), String> {
-    let exists = path.exists();
-    std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|error| unwritable(path, &error))?;
-    if !exists {
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> String {
-    format!("cannot write {path:?}: {}; choose another file with --output", error_text(error))
 }
 
 fn default_file_name(application: &str) -> String {

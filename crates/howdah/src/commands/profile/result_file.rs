@@ -1,0 +1,81 @@
+//! A file with a result, in a folder that another user may own: root often profiles in the folder of an application.
+//!
+//! The file is made under a name that no other user can know, and renamed when it is complete. A link in place of the file
+//! is replaced, and not followed.
+//!
+//! Fails if the folder cannot be written.
+
+use howdah_supervisor::system_error::error_text;
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// The file. Without [`Self::write`], nothing is left of it.
+#[derive(Debug)]
+pub struct ResultFile {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+/// As for any new file: the umask applies.
+const MODE: u32 = 0o666;
+
+// === impl ResultFile ===
+
+impl ResultFile {
+    /// The file with this path, which is empty until it is written.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn create(path: &Path) -> Result<ResultFile, String> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut builder = tempfile::Builder::new();
+        let file = builder.prefix(".howdah-").permissions(Permissions::from_mode(MODE)).tempfile_in(folder);
+        let file = file.map_err(|error| unwritable(path, &error))?;
+        Ok(ResultFile { path: path.to_owned(), file })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes it, in place of a former one.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn write(mut self, content: &[u8]) -> Result<(), String> {
+        self.file.write_all(content).map_err(|error| unwritable(&self.path, &error))?;
+        self.file.persist(&self.path).map(drop).map_err(|error| unwritable(&self.path, &error.error))
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {path:?}: {}; choose another file with --output", error_text(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_is_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("victim"), "kept").unwrap();
+        symlink(at("victim"), at("a.svg")).unwrap();
+        symlink(at("made"), at("b.svg")).unwrap();
+        for name in ["a.svg", "b.svg"] {
+            ResultFile::create(&at(name)).unwrap().write(b"<svg/>").unwrap();
+            assert!(!at(name).is_symlink());
+            assert_eq!(std::fs::read(at(name)).unwrap(), b"<svg/>");
+        }
+        drop(ResultFile::create(&at("c.svg")).unwrap());
+        assert_eq!(std::fs::read_to_string(at("victim")).unwrap(), "kept");
+        assert_eq!((at("made").exists(), folder.path().read_dir().unwrap().count()), (false, 3));
+        assert!(ResultFile::create(Path::new("/nowhere/a.svg")).unwrap_err().starts_with("cannot write"));
+    }
+}
