@@ -47,7 +47,7 @@ pub struct Clock {
     tunnel: Cell<Option<Upgraded>>,
     /// Dropped when the current request ends, or the tunnel.
     held: RefCell<Vec<Box<dyn Any>>>,
-    /// What goes out before the response to the current request.
+    /// Heads that go out before the response to the current request.
     interim: InterimResponses,
     /// How many requests have begun.
     requests: Cell<u64>,
