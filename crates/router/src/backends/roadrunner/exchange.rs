@@ -243,18 +243,10 @@ async fn exchange(worker: &mut Worker, request: &WorkerRequest, start: &mut Star
 
 async fn write_request(pipes: &mut RequestPipes<'_>, request: &WorkerRequest) -> Result<(), Trouble> {
     let died = |_| Trouble::Died;
-    // The header and a small body are one write.
-    let mut beginning = request.head.clone();
-    let rest = match request.file {
-        None if beginning.len() + request.body.len() <= PORTION_BYTES => {
-            beginning.extend_from_slice(&request.body);
-            &[]
-        }
-        _ => &*request.body,
-    };
-    let written = pipes.write_beginning(&beginning).await.map_err(|_| Trouble::NotRun)?;
-    pipes.write_all(&beginning[written..]).await.map_err(died)?;
-    pipes.write_all(rest).await.map_err(died)?;
+    let (head, body) = (&request.head, &request.body);
+    let written = pipes.write_beginning(head, body).await.map_err(|_| Trouble::NotRun)?;
+    pipes.write_all(head.get(written..).unwrap_or_default()).await.map_err(died)?;
+    pipes.write_all(&body[written.saturating_sub(head.len())..]).await.map_err(died)?;
     let Some((file, length)) = &request.file else { return Ok(()) };
     let (mut portion, mut offset) = (vec![0; PORTION_BYTES], 0);
     while offset < *length {

@@ -1,22 +1,20 @@
 //! The generation of a RoadRunner application, as the router's threads share it: its workers, and the requests that wait
 //! for one.
 //!
-//! There is one permit for each idle worker, and requests wait for permits in their order. The worker that became idle
-//! last gets the next request, so that memory and code that are warm are used first.
+//! `line` decides which request gets which worker.
 
 use crate::backends::admission::{Arrival, Gate};
+use crate::backends::roadrunner::line::{Line, Waiting};
 use crate::backends::roadrunner::worker::{Worker, WorkerStatus};
 use crate::report::{ReportOnDrop, SupervisorLink};
 use crate::response::failure::Failure;
 use howdah_protocol::messages::router::{FromRouter, ReleaseReason, RoadRunnerGenerationBoot, RoadRunnerWorker};
-use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// A generation, as the router's threads share it.
@@ -32,10 +30,8 @@ pub struct RoadRunnerGeneration {
     max_requests: Option<u32>,
     /// Which requests may wait, and which are rejected.
     gate: Gate,
-    /// One permit for each idle worker.
-    permits: Semaphore,
-    /// The idle workers.
-    idle: Mutex<Vec<Worker>>,
+    /// The idle workers, and the requests that wait for one.
+    line: Line,
     /// All workers that get requests.
     workers: Mutex<Vec<Arc<WorkerStatus>>>,
     /// How many requests wait for a worker.
@@ -54,7 +50,9 @@ pub type Admitted = (Instant, Duration);
 /// A request that waits for a worker. Dropping it before the wait has ended cancels the request.
 struct WaitingRequest<'g> {
     generation: &'g RoadRunnerGeneration,
-    has_ended: Cell<bool>,
+    /// Its place, while it is in the line.
+    waiting: Option<Waiting>,
+    has_ended: bool,
 }
 
 /// A request that a worker has. Dropping it ends it.
@@ -72,8 +70,7 @@ impl RoadRunnerGeneration {
             timeout: boot.timeout_ms.map(Duration::from_millis),
             upload_folder: boot.upload_folder,
             max_requests: boot.requests,
-            permits: Semaphore::new(0),
-            idle: Mutex::default(),
+            line: Line::default(),
             workers: Mutex::default(),
             waiting: 0.into(),
             running: 0.into(),
@@ -107,13 +104,8 @@ impl RoadRunnerGeneration {
             }
             !is_it
         });
-        // Its pipes are closed. If a request has taken its permit just now, that request finds no idle worker.
-        let gone: Vec<_> = lock(&self.idle).extract_if(.., |worker| worker.status.name == name).collect();
-        if !gone.is_empty()
-            && let Ok(permit) = self.permits.try_acquire()
-        {
-            permit.forget();
-        }
+        // This closes its pipes.
+        drop(self.line.remove(name));
     }
 
     /// A worker must exit when it has finished its request.
@@ -121,14 +113,9 @@ impl RoadRunnerGeneration {
         for status in lock(&self.workers).iter().filter(|status| status.name == name) {
             status.must_retire.store(true, Ordering::Relaxed);
         }
-        let idle: Vec<_> = lock(&self.idle).extract_if(.., |worker| worker.status.name == name).collect();
-        if idle.is_empty() {
-            return;
+        if let Some(worker) = self.line.remove(name) {
+            self.release(&worker, ReleaseReason::Retired);
         }
-        if let Ok(permit) = self.permits.try_acquire() {
-            permit.forget();
-        }
-        idle.into_iter().for_each(|worker| self.release(&worker, ReleaseReason::Retired));
     }
 
     // Requests
@@ -154,20 +141,19 @@ impl RoadRunnerGeneration {
     /// # Errors
     /// 503 when none takes the request in time.
     pub async fn acquire(self: &Arc<Self>, admitted: Admitted) -> Result<(Worker, RunningRequest), Failure> {
-        let waiting = WaitingRequest::new(self);
+        let mut request = WaitingRequest::new(self);
         loop {
-            let permit = match self.permits.try_acquire() {
-                Ok(permit) => Some(permit),
-                Err(_) => self.gate.in_time(admitted, self.permits.acquire()).await.and_then(Result::ok),
+            let turn = match request.join(admitted.0) {
+                Some(worker) => Some(Some(worker)),
+                None => self.gate.in_time(admitted, request.turn()).await,
             };
-            let Some(permit) = permit else {
-                waiting.has_ended.set(true);
+            let Some(worker) = turn else {
+                request.leave();
+                request.has_ended = true;
                 return Err(self.gate.reject_late(|| self.arrival()).await);
             };
-            permit.forget();
-            let idle = lock(&self.idle).pop();
-            if let Some(worker) = idle.filter(|worker| !worker.is_gone()) {
-                waiting.has_ended.set(true);
+            if let Some(worker) = worker.filter(|worker| !worker.is_gone()) {
+                request.has_ended = true;
                 return Ok((worker, RunningRequest::new(self)));
             }
         }
@@ -186,21 +172,11 @@ impl RoadRunnerGeneration {
         }
     }
 
-    /// The worker waits for a request, unless the supervisor has reported meanwhile that it gets none.
+    /// The worker gets a request, or waits for one, unless the supervisor has reported meanwhile that it gets none.
     fn add_idle(&self, worker: Worker) {
-        {
-            // Another thread that takes such a report changes the status first, and then looks among the idle workers.
-            let mut idle = lock(&self.idle);
-            if worker.is_gone() {
-                return;
-            }
-            if !worker.status.must_retire.load(Ordering::Relaxed) {
-                idle.push(worker);
-                self.permits.add_permits(1);
-                return;
-            }
+        if let Some(worker) = self.line.add(worker) {
+            self.release(&worker, ReleaseReason::Retired);
         }
-        self.release(&worker, ReleaseReason::Retired);
     }
 
     /// Reports that a worker gets no more requests.
@@ -241,14 +217,43 @@ impl RoadRunnerGeneration {
 impl WaitingRequest<'_> {
     fn new(generation: &RoadRunnerGeneration) -> WaitingRequest<'_> {
         generation.waiting.fetch_add(1, Ordering::Relaxed);
-        WaitingRequest { generation, has_ended: Cell::new(false) }
+        WaitingRequest { generation, waiting: None, has_ended: false }
+    }
+
+    /// Takes an idle worker, or joins the line, as a request that waits since then.
+    fn join(&mut self, since: Instant) -> Option<Worker> {
+        match self.generation.line.join(since) {
+            Ok(worker) => Some(worker),
+            Err(waiting) => {
+                self.waiting = Some(waiting);
+                None
+            }
+        }
+    }
+
+    /// Waits in the line. `None` if the request is not in the line any more.
+    async fn turn(&mut self) -> Option<Worker> {
+        let worker = (&mut self.waiting.as_mut()?.turn).await;
+        self.waiting = None;
+        worker.ok()
+    }
+
+    /// Leaves the line. A worker that it got meanwhile goes to another request.
+    fn leave(&mut self) {
+        let Some(mut waiting) = self.waiting.take() else { return };
+        waiting.turn.close();
+        match waiting.turn.try_recv() {
+            Ok(worker) => self.generation.add_idle(worker),
+            Err(_) => self.generation.line.leave(waiting.place),
+        }
     }
 }
 
 impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
+        self.leave();
         self.generation.waiting.fetch_sub(1, Ordering::Relaxed);
-        if !self.has_ended.get() {
+        if !self.has_ended {
             self.generation.gate.cancel();
         }
     }

@@ -5,7 +5,8 @@
 //!
 //! - `mod`: the whole way
 //! - `request`: the request as workers get it; `form`, `multipart`, `upload`: parsed forms and uploaded files
-//! - `generation`: the workers and the queue, for all threads; `worker`: the pipes of one
+//! - `generation`: the workers and the queue, for all threads; `line`: which request gets which worker; `worker`: the pipes
+//!   of one
 //! - `exchange`: one request on one worker; `answer`: the bytes on their way to the client
 //! - `response`: the answer as an HTTP response
 //!
@@ -16,6 +17,7 @@ mod answer;
 mod exchange;
 mod form;
 mod generation;
+mod line;
 mod multipart;
 mod request;
 mod response;

@@ -1,24 +1,30 @@
 //! A worker of RoadRunner, on the side of the router: its pipes, and what is known of it.
 //!
-//! A thread that gives it a request registers the pipes with its own event loop, and keeps them registered: mostly, the
-//! same thread gives it the next request.
+//! A thread that gives it a request watches its answers, and keeps them registered with its event loop: mostly, the same
+//! thread gives it the next request. Its requests are written without the event loop, which watches that pipe only if it
+//! is full.
 
+use crate::net::watch::watch_for;
 use bytes::BytesMut;
 use howdah_goridge::frame::Violation;
 use howdah_protocol::messages::router::RoadRunnerWorker;
-use std::io;
+use rustix::io::{Errno, read, write, writev};
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
-use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// A worker without a request, or with the request of its holder.
 #[derive(Debug)]
 pub struct Worker {
     /// The facts that all threads share.
     pub status: Arc<WorkerStatus>,
-    pipes: Pipes,
+    requests_pipe: OwnedFd,
+    answers: Answers,
     /// How many requests it has answered.
     pub requests: u32,
 }
@@ -34,59 +40,78 @@ pub struct WorkerStatus {
     pub must_retire: AtomicBool,
 }
 
+/// The pipe of the answers.
 #[derive(Debug)]
-enum Pipes {
-    /// The pipe of the requests, and that of the answers, as they came.
-    Unregistered(OwnedFd, OwnedFd),
+enum Answers {
+    /// As it came.
+    Unregistered(OwnedFd),
     /// Registered with the event loop of this thread.
-    Registered(ThreadId, Sender, Receiver),
-    /// While they change, and after a failure.
+    Registered(ThreadId, AsyncFd<OwnedFd>),
+    /// While it changes, and after a failure.
     Closed,
 }
 
 /// The pipes of a worker that has a request.
 pub struct RequestPipes<'w> {
-    sender: &'w mut Sender,
+    requests: &'w OwnedFd,
+    /// The same pipe, registered, since it was full.
+    writable: Option<AsyncFd<OwnedFd>>,
     /// How many bytes were written, in sum.
     written: u64,
-    receiver: &'w mut Receiver,
+    answers: &'w AsyncFd<OwnedFd>,
 }
 
-/// The most bytes that a pipe takes all at once (PIPE_BUF). PHP reads a header with one read.
-const AT_ONCE: usize = 4096;
 /// The size of one read.
 const READ_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    /// Gets the bytes of a read. Answers are mostly short: this saves a buffer of this size for each.
+    static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
 
 // === impl Worker ===
 
 impl Worker {
-    /// A worker with these pipes: of its requests, and of its answers.
+    /// A worker with these pipes: of its requests, and of its answers. They do not block.
     pub fn new(name: RoadRunnerWorker, requests: OwnedFd, answers: OwnedFd) -> Worker {
         let status = WorkerStatus { name, is_gone: false.into(), must_retire: false.into() };
-        Worker { status: Arc::new(status), pipes: Pipes::Unregistered(requests, answers), requests: 0 }
+        let answers = Answers::Unregistered(answers);
+        Worker { status: Arc::new(status), requests_pipe: requests, answers, requests: 0 }
     }
 
-    /// Its pipes, registered with the event loop of this thread.
+    /// Its pipes. The event loop of this thread watches its answers.
     ///
     /// # Errors
     /// When the event loop cannot watch them.
     pub fn pipes(&mut self) -> io::Result<RequestPipes<'_>> {
         let here = thread::current().id();
-        if !matches!(self.pipes, Pipes::Registered(thread, ..) if thread == here) {
-            let (requests, answers) = match std::mem::replace(&mut self.pipes, Pipes::Closed) {
-                Pipes::Unregistered(requests, answers) => (requests, answers),
-                Pipes::Registered(_, sender, receiver) => {
-                    (sender.into_nonblocking_fd()?, receiver.into_nonblocking_fd()?)
-                }
-                Pipes::Closed => return Err(io::Error::other("its pipes are closed")),
+        if self.thread() != Some(here) {
+            let answers = match std::mem::replace(&mut self.answers, Answers::Closed) {
+                Answers::Unregistered(answers) => answers,
+                Answers::Registered(_, answers) => answers.into_inner(),
+                Answers::Closed => return Err(io::Error::other("its pipes are closed")),
             };
-            let (sender, receiver) = (Sender::from_owned_fd(requests)?, Receiver::from_owned_fd(answers)?);
-            self.pipes = Pipes::Registered(here, sender, receiver);
+            self.answers = Answers::Registered(here, watch_for(answers, Interest::READABLE)?);
         }
-        match &mut self.pipes {
-            Pipes::Registered(_, sender, receiver) => Ok(RequestPipes { sender, written: 0, receiver }),
+        match &self.answers {
+            Answers::Registered(_, answers) => {
+                Ok(RequestPipes { requests: &self.requests_pipe, writable: None, written: 0, answers })
+            }
             _ => Err(io::Error::other("its pipes are closed")),
         }
+    }
+
+    /// The thread whose event loop watches its answers.
+    pub fn thread(&self) -> Option<ThreadId> {
+        match &self.answers {
+            Answers::Registered(thread, _) => Some(*thread),
+            _ => None,
+        }
+    }
+
+    /// Whether it must exit, and gets no more requests.
+    pub fn must_retire(&self) -> bool {
+        self.status.must_retire.load(Ordering::Relaxed)
     }
 
     /// Whether it gets no more requests.
@@ -103,25 +128,31 @@ impl RequestPipes<'_> {
     /// # Errors
     /// When it has written something. `Ok(false)` if its pipe is closed.
     pub fn is_idle(&mut self) -> Result<bool, Violation> {
-        let mut byte = [0; 1];
-        match self.receiver.try_read(&mut byte) {
+        match read(self.answers.get_ref(), &mut [0; 1]) {
             Ok(0) => Ok(false),
             Ok(_) => Err(Violation("it wrote to its standard output without a request".to_owned())),
-            Err(error) => Ok(error.kind() == io::ErrorKind::WouldBlock),
+            Err(Errno::AGAIN) => {
+                // The pipe is empty: what the event loop knew of it is of the last answer.
+                let empty = |_: &OwnedFd| Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                let _ = self.answers.try_io(Interest::READABLE, empty);
+                Ok(true)
+            }
+            Err(_) => Ok(false),
         }
     }
 
-    /// Writes the beginning of a frame, with its header, at once. Returns how many bytes were written.
+    /// Writes the beginning of a frame, with its header, at once: PHP reads a header with one read. Returns how many bytes
+    /// of both parts were written.
     ///
     /// # Errors
     /// When the worker has closed its pipe: it has read nothing.
-    pub async fn write_beginning(&mut self, frame: &[u8]) -> io::Result<usize> {
-        let beginning = &frame[..frame.len().min(AT_ONCE)];
+    pub async fn write_beginning(&mut self, head: &[u8], body: &[u8]) -> io::Result<usize> {
+        let parts = [IoSlice::new(head), IoSlice::new(body)];
+        let parts = if body.is_empty() { &parts[..1] } else { &parts };
         loop {
-            self.sender.writable().await?;
-            match self.sender.try_write(beginning) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result.inspect(|length| self.written += *length as u64),
+            match writev(self.requests, parts) {
+                Err(Errno::AGAIN) => self.writable().await?,
+                result => return self.count(result),
             }
         }
     }
@@ -132,27 +163,40 @@ impl RequestPipes<'_> {
     /// When the worker has closed its pipe.
     pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            self.sender.writable().await?;
-            match self.sender.try_write(bytes) {
-                Ok(length) => {
-                    self.written += length as u64;
-                    bytes = &bytes[length..];
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+            match write(self.requests, bytes) {
+                Err(Errno::AGAIN) => self.writable().await?,
+                result => bytes = &bytes[self.count(result)?..],
             }
         }
         Ok(())
     }
 
+    fn count(&mut self, written: rustix::io::Result<usize>) -> io::Result<usize> {
+        let length = written?;
+        self.written += length as u64;
+        Ok(length)
+    }
+
+    /// Waits until the pipe, which was full, has room.
+    async fn writable(&mut self) -> io::Result<()> {
+        let pipe = match &self.writable {
+            Some(pipe) => pipe,
+            None => self.writable.insert(watch_for(self.requests.try_clone()?, Interest::WRITABLE)?),
+        };
+        let mut full = pipe.writable().await?;
+        // The next write shows whether it still has room.
+        full.clear_ready();
+        Ok(())
+    }
+
     /// Whether the worker has read nothing of the request: all that was written is still in the pipe.
     pub fn is_unread(&self) -> bool {
-        rustix::io::ioctl_fionread(&*self.sender).is_ok_and(|unread| unread == self.written)
+        rustix::io::ioctl_fionread(self.requests).is_ok_and(|unread| unread == self.written)
     }
 
     /// Writes a short frame if there is room. A worker that leaves its pipe full does not get it.
     pub fn try_write(&mut self, frame: &[u8]) {
-        let _ = self.sender.try_write(frame);
+        let _ = write(self.requests, frame);
     }
 
     /// Reads more bytes; 0 when the worker has closed its pipe.
@@ -160,13 +204,13 @@ impl RequestPipes<'_> {
     /// # Errors
     /// When the pipe cannot be read.
     pub async fn read(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
-        buffer.reserve(READ_BYTES);
-        loop {
-            self.receiver.readable().await?;
-            match self.receiver.try_read_buf(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result,
-            }
-        }
+        let read = |pipe: &OwnedFd| {
+            READ_BUFFER.with_borrow_mut(|bytes| {
+                let length = read(pipe, &mut bytes[..])?;
+                buffer.extend_from_slice(&bytes[..length]);
+                Ok(length)
+            })
+        };
+        self.answers.async_io(Interest::READABLE, read).await
     }
 }
