@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Example;
 
 /**
- * A small client of RoadRunner's protocol (goridge over pipes, contexts in JSON), for this example and for tests. It
- * behaves as spiral/roadrunner-worker and spiral/roadrunner-http do, which applications use.
+ * A small client of RoadRunner's protocol (goridge over pipes or sockets, contexts in JSON), for this example and for
+ * tests. It behaves as spiral/roadrunner-worker and spiral/roadrunner-http do, which applications use.
  */
 final class Worker
 {
@@ -25,8 +25,16 @@ final class Worker
 
     public function __construct()
     {
-        $this->in = fopen('php://stdin', 'rb');
-        $this->out = fopen('php://stdout', 'wb');
+        $relay = getenv('RR_RELAY') ?: 'pipes';
+        if ($relay === 'pipes') {
+            $this->in = fopen('php://stdin', 'rb');
+            $this->out = fopen('php://stdout', 'wb');
+        } else {
+            $this->in = $this->out = stream_socket_client($relay, $code, $problem, 10)
+                ?: throw new \RuntimeException("cannot connect to $relay: $problem");
+            // The next request may come after days.
+            stream_set_timeout($this->in, 1 << 30);
+        }
         // Text that PHP prints would break the protocol: it goes to standard error.
         ob_start(static function (string $text): string {
             fwrite(STDERR, $text);
@@ -150,7 +158,7 @@ final class Worker
         for ($written = 0; $written < strlen($frame); $written += $length) {
             $length = fwrite($this->out, substr($frame, $written));
             if ($length === false || $length === 0) {
-                throw new \RuntimeException('the pipe to the server is closed');
+                throw new \RuntimeException('the relay to the server is closed');
             }
         }
     }
@@ -158,14 +166,20 @@ final class Worker
     /** @return array{int, int, list<int>, string} The flags, the flags of the stream, the options and the payload. */
     private function receive(): array
     {
-        $header = fread($this->in, 12);
-        if ($header === false || strlen($header) !== 12) {
-            throw new \RuntimeException('the pipe from the server is closed');
-        }
-        $fields = unpack('Cfirst/Cflags/Vlength/Vcrc/Cstream', $header);
+        $fields = unpack('Cfirst/Cflags/Vlength/Vcrc/Cstream', $this->in === $this->out ? $this->read(12) : $this->header());
         $count = ($fields['first'] & 0x0f) - 3;
         $options = $count > 0 ? array_values(unpack('V*', $this->read($count * 4))) : [];
         return [$fields['flags'], $fields['stream'], $options, $this->read($fields['length'])];
+    }
+
+    /** From a pipe, the libraries take a header with one read. */
+    private function header(): string
+    {
+        $header = fread($this->in, 12);
+        if ($header === false || strlen($header) !== 12) {
+            throw new \RuntimeException('the relay from the server is closed');
+        }
+        return $header;
     }
 
     private function read(int $length): string
@@ -174,7 +188,7 @@ final class Worker
         while (strlen($bytes) < $length) {
             $more = fread($this->in, $length - strlen($bytes));
             if ($more === false || ($more === '' && feof($this->in))) {
-                throw new \RuntimeException('the pipe from the server is closed');
+                throw new \RuntimeException('the relay from the server is closed');
             }
             $bytes .= $more;
         }

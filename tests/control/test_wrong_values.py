@@ -143,6 +143,7 @@ EVERYTHING = {
             "command": "php worker.php",
             "processes": 2,
             "limits": {"timeout": 5, "requests": 5, "memory": 1073741824, "queue_timeout": 5},
+            "relay": "tcp",
             "raw_body": False,
             "working_directory": "/srv",
             "environment": {"E": "x"},

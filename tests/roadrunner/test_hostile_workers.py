@@ -15,10 +15,15 @@ OK = b'{"status":200,"headers":{}}'
 HUGE = 0xFFFFFFFF
 
 
-def two_applications(folder, **options) -> dict:
+@pytest.fixture(params=["pipes", "unix"])
+def relay(request):
+    return request.param
+
+
+def two_applications(folder, relay, **options) -> dict:
     """A configuration with a hostile application, and another one at /other."""
     return {
-        "applications": {"app": hostile_application(folder, **options), "other": roadrunner_application(folder)},
+        "applications": {"app": hostile_application(folder, relay=relay, **options), "other": roadrunner_application(folder)},
         "listeners": {"127.0.0.1:{port}": {"pass": "routes"}},
         "routes": [
             {"match": {"uri": "/other"}, "action": {"rewrite": "/", "pass": "applications/other"}},
@@ -28,8 +33,8 @@ def two_applications(folder, **options) -> dict:
 
 
 @pytest.fixture
-def server(run, folder):
-    return run(two_applications(folder))
+def server(run, folder, relay):
+    return run(two_applications(folder, relay))
 
 
 def is_healthy(server) -> bool:
@@ -104,16 +109,16 @@ def test_a_worker_that_writes_after_its_answer_is_replaced(server):
     assert is_healthy(server)
 
 
-def test_a_worker_that_closes_its_output_is_killed(server):
+def test_a_worker_that_closes_its_output_is_killed(server, relay):
     [before] = pids(server)
     assert server.post("/close", b"").status == 502
     wait_until_gone(before)
-    server.wait_for_log_line('process 1 of "app"', "did not exit within 2 s after it had closed its pipes; killing it")
+    server.wait_for_log_line('process 1 of "app"', f"after it had closed its {'pipes' if relay == 'pipes' else 'connection'}; killing it")
     assert is_healthy(server)
 
 
-def test_an_endless_answer_ends_with_its_client(run, folder):
-    server = run({"applications": {"app": hostile_application(folder, limits={"timeout": 2})}})
+def test_an_endless_answer_ends_with_its_client(run, folder, relay):
+    server = run({"applications": {"app": hostile_application(folder, relay=relay, limits={"timeout": 2})}})
     [before] = pids(server)
     with server.connect() as connection:
         head = [("Content-Type", "application/octet-stream")]
@@ -125,17 +130,17 @@ def test_an_endless_answer_ends_with_its_client(run, folder):
     assert server.post("/", frame(body=b"fine")).body == b"fine"
 
 
-def test_a_worker_that_reads_no_request_is_killed_at_its_limit(run, folder):
-    application = hostile_application(folder, {"READS_NOTHING": "1"}, limits={"timeout": 1})
+def test_a_worker_that_reads_no_request_is_killed_at_its_limit(run, folder, relay):
+    application = hostile_application(folder, {"READS_NOTHING": "1"}, relay=relay, limits={"timeout": 1})
     server = run({"applications": {"app": application}})
     [before] = pids(server)
     assert server.post("/", b"x" * 1_000_000).status == 504
     wait_until_gone(before)
 
 
-def test_random_answers_harm_no_other_request(run, folder):
+def test_random_answers_harm_no_other_request(run, folder, relay):
     # Each of many processes has its own pauses between its starts.
-    server = run(two_applications(folder, processes=6))
+    server = run(two_applications(folder, relay, processes=6))
     generator = random.Random(int(os.environ.get("HOWDAH_TEST_SEED", "16")))
 
     def answer() -> bytes:

@@ -19,12 +19,17 @@ from support.waiting import wait_for
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
+@pytest.fixture(params=["pipes", "unix"])
+def relay(request):
+    return request.param
+
+
 @pytest.fixture
-def workers(run, folder):
+def workers(run, folder, relay):
     """Starts a server with the worker of the tests, which has these options."""
 
     def start(environment=None, time_divider=1, **options):
-        application = roadrunner_application(folder, environment, **options)
+        application = roadrunner_application(folder, environment, **{"relay": relay, **options})
         return run(configuration(application), time_divider=time_divider)
 
     return start
@@ -39,11 +44,11 @@ def context(server, *arguments, **options):
 # --- Requests
 
 
-def test_a_worker_answers_as_the_user_of_the_application(workers, folder):
+def test_a_worker_answers_as_the_user_of_the_application(workers, folder, relay):
     server = workers()
     first, second = server.get("/").json(), server.get("/").json()
     assert (first["requests"], second["requests"]) == (1, 2) and first["pid"] == second["pid"]
-    assert (first["mode"], first["relay"], first["cwd"]) == ("http", "pipes", str(folder.root))
+    assert (first["mode"], first["relay"].partition(":")[0], first["cwd"]) == ("http", relay, str(folder.root))
     assert pids(server) == [first["pid"]]
     if os.geteuid() == 0:
         assert first["uid"] != 0
@@ -327,6 +332,7 @@ def test_a_request_in_progress_is_finished_by_the_old_worker(workers, folder):
     wait_until_gone(old)
 
 
+@pytest.mark.parametrize("relay", ["pipes"], indirect=True)
 @pytest.mark.parametrize(
     "environment, options, expected",
     [

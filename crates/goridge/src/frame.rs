@@ -154,10 +154,7 @@ pub(crate) fn shortened(text: &str) -> String {
 
 /// Mostly, this is the text of a `var_dump()` or of an error message.
 fn not_a_frame(bytes: &[u8]) -> Violation {
-    Violation(format!(
-        "it wrote something that is not a frame to its standard output, beginning with {}",
-        quoted(bytes)
-    ))
+    Violation(format!("it wrote something that is not a frame, beginning with {}", quoted(bytes)))
 }
 
 /// CRC-32 (IEEE). It covers six bytes, which are not worth a table.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 #[derive(Debug, Default)]
 pub struct HandshakeAnswer {
     received: Vec<u8>,
+    pid: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -27,7 +28,7 @@ pub fn question(pid: u32) -> Vec<u8> {
 
 impl HandshakeAnswer {
     /// How many bytes may be read now: no byte after the answer. 0 when it is complete.
-    pub fn missing(&self) -> Result<usize, Violation> {
+    pub fn missing(&mut self) -> Result<usize, Violation> {
         let Some(head) = self.received.first_chunk() else { return Ok(HEADER_BYTES - self.received.len()) };
         let header = match FrameHeader::decode(head) {
             Ok(header) if header.flags & flag::CONTROL != 0 && header.options == 0 && header.payload <= MAX_PAYLOAD => {
@@ -38,7 +39,7 @@ impl HandshakeAnswer {
         };
         let missing = HEADER_BYTES + header.payload as usize - self.received.len();
         if missing == 0 {
-            check(&self.received[HEADER_BYTES..])?;
+            self.pid = Some(pid(&self.received[HEADER_BYTES..])?);
         }
         Ok(missing)
     }
@@ -48,15 +49,20 @@ impl HandshakeAnswer {
         self.received.extend_from_slice(bytes);
     }
 
+    /// The process id that a complete answer names. The worker may name any.
+    pub fn pid(&self) -> Option<i64> {
+        self.pid
+    }
+
     /// The bytes so far, for an error message.
     pub fn received(&self) -> &[u8] {
         &self.received
     }
 }
 
-fn check(payload: &[u8]) -> Result<(), Violation> {
+fn pid(payload: &[u8]) -> Result<i64, Violation> {
     match serde_json::from_slice::<Answer>(payload) {
-        Ok(answer) if answer.pid > 0 => Ok(()),
+        Ok(answer) if answer.pid > 0 => Ok(answer.pid),
         _ => Err(Violation(format!("it answered the first frame with {}, and not with its pid", quoted(payload)))),
     }
 }

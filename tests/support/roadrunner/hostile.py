@@ -1,18 +1,29 @@
 """A hostile worker of RoadRunner. It boots as a correct one. Then it answers each request with the bytes of the request's
-body, and does what the path orders: /exit, /hang, /close (of its standard output), /more (the bytes again and again),
-/flood (the same in large blocks)."""
+body, and does what the path orders: /exit, /hang, /close (of its standard output, or connection), /more (the bytes again
+and again), /flood (the same in large blocks), /attach (a byte with a descriptor before the bytes, if the kernel lets it)."""
 
+import array
+import contextlib
 import os
+import socket
 import struct
 import sys
 import time
 import zlib
 
 
+IN, OUT = 0, 1
+relay, _, address = os.environ["RR_RELAY"].partition("://")
+if relay != "pipes":
+    connection = socket.socket(socket.AF_UNIX if relay == "unix" else socket.AF_INET)
+    connection.connect(address if relay == "unix" else ("127.0.0.1", int(address.rpartition(":")[2])))
+    IN = OUT = connection.fileno()
+
+
 def read(length):
     data = b""
     while len(data) < length:
-        if not (more := os.read(0, length - len(data))):
+        if not (more := os.read(IN, length - len(data))):
             sys.exit(0)
         data += more
     return data
@@ -20,7 +31,7 @@ def read(length):
 
 def write(data):
     while data:
-        data = data[os.write(1, data) :]
+        data = data[os.write(OUT, data) :]
 
 
 def receive():
@@ -41,13 +52,16 @@ while True:
         if os.environ.get("READS_NOTHING"):
             time.sleep(1000)
         continue
+    if b"/attach" in context:
+        with contextlib.suppress(PermissionError):
+            connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [2]))])
     write(body)
     if b"/exit" in context:
         os._exit(0)
     if b"/hang" in context:
         time.sleep(1000)
     if b"/close" in context:
-        os.close(1)
+        os.close(OUT)
         time.sleep(1000)
     while b"/more" in context:
         write(body)

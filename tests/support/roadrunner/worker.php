@@ -15,6 +15,12 @@ if (getenv('BOOT_PRINTS') !== false) {
 if (getenv('BOOT_HANGS') !== false) {
     sleep(1000);
 }
+if (getenv('BOOT_WAITS') !== false) {
+    // Names its relay in a file, and waits for another one.
+    file_put_contents(getenv('BOOT_WAITS') . '.new', getenv('RR_RELAY'));
+    rename(getenv('BOOT_WAITS') . '.new', getenv('BOOT_WAITS'));
+    await(getenv('BOOT_WAITS') . '.end');
+}
 if (getenv('FIRST_REFUSES') !== false && @mkdir(getenv('FIRST_REFUSES'))) {
     $refuses = true;
 }

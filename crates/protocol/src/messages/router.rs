@@ -28,7 +28,7 @@ pub enum ToRouter {
     /// Prepare the generation of a RoadRunner application, which a configuration will name.
     AddRoadRunnerGeneration(RoadRunnerGenerationBoot),
     /// A worker of RoadRunner has booted, and gets requests from now on. Descriptors: the pipe of its requests, then the
-    /// pipe of its answers.
+    /// pipe of its answers; or its connection, which has both.
     RoadRunnerWorkerReady {
         /// The generation it belongs to.
         generation: u64,

@@ -8,7 +8,7 @@ use crate::plan::confinement::{self, Confined};
 use crate::plan::defaults::{Defaults, missing};
 use crate::plan::php_application::Release;
 use howdah_config::{
-    HealthCheck, HttpAddress, HttpApplication, Isolation, Limits, Program, ProgramCommand, RoadRunnerApplication,
+    HealthCheck, HttpAddress, HttpApplication, Isolation, Limits, Program, ProgramCommand, Relay, RoadRunnerApplication,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -58,6 +58,8 @@ pub enum InterfacePlan {
     RoadRunner {
         /// How long a request may take or wait, and when a process is replaced.
         limits: Limits,
+        /// Their relay, which carries requests.
+        relay: Relay,
         /// The user and the group of the router, which writes uploaded files; `None`: howdah's own.
         router: Option<(u32, u32)>,
     },
@@ -114,7 +116,8 @@ pub fn plan_roadrunner(
     application: &RoadRunnerApplication,
     defaults: &Defaults,
 ) -> Result<ProgramPlan, String> {
-    let interface = InterfacePlan::RoadRunner { limits: application.limits, router: defaults.router };
+    let (limits, relay) = (application.limits, application.relay);
+    let interface = InterfacePlan::RoadRunner { limits, relay, router: defaults.router };
     let one_for_each_processor = |confined: &Confined| confined.machine().cores().ceil().clamp(1.0, 256.0) as u16;
     plan(name, &application.program, one_for_each_processor, interface, defaults)
 }

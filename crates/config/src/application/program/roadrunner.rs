@@ -1,5 +1,5 @@
 //! A RoadRunner application: `"type": "roadrunner"`, a program that is a worker of RoadRunner. howdah starts its
-//! processes, and sends them requests over pipes.
+//! processes, and sends them requests over pipes or sockets.
 
 use crate::application::limits::Limits;
 use crate::application::program::{self, Program};
@@ -12,6 +12,7 @@ pub(crate) const OPTIONS: Options = Options {
         "command",
         "processes",
         "limits",
+        "relay",
         "raw_body",
         "working_directory",
         "environment",
@@ -35,8 +36,22 @@ pub struct RoadRunnerApplication {
     pub program: Program,
     /// How long a request may take or wait, and when a process is replaced.
     pub limits: Limits,
+    /// How its processes get requests.
+    pub relay: Relay,
     /// Whether forms and uploads are passed on as they came.
     pub raw_body: bool,
+}
+
+/// How a worker gets requests, and sends its responses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Relay {
+    /// Over its standard input and output.
+    #[default]
+    Pipes,
+    /// It connects to a port of 127.0.0.1.
+    Tcp,
+    /// It connects to a Unix socket.
+    Unix,
 }
 
 // === impl RoadRunnerApplication ===
@@ -50,8 +65,23 @@ impl RoadRunnerApplication {
         Ok(Self {
             program: Program::read(&object, TYPE, &command, no_address)?,
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),
+            relay: object.read("relay", Relay::read)?.unwrap_or_default(),
             raw_body: object.read("raw_body", Node::boolean)?.unwrap_or(false),
         })
+    }
+}
+
+// === impl Relay ===
+
+impl Relay {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        if node.is_string() && node.string()?.contains("://") {
+            return Err(node.error(
+                "howdah chooses the address, because old and new processes run at the same time; write \"tcp\" or \"unix\": \
+                 a worker gets its address in RR_RELAY",
+            ));
+        }
+        node.one_of(&[("pipes", Self::Pipes), ("tcp", Self::Tcp), ("unix", Self::Unix)])
     }
 }
 
@@ -85,19 +115,21 @@ mod tests {
         let application = parse(r#""command": "php worker.php""#).expect("application");
         assert_eq!(application.program.command.words(|_| String::new()), ["php", "worker.php"]);
         assert_eq!((application.program.processes, application.raw_body), (None, false));
+        assert_eq!(application.relay, Relay::Pipes);
         assert_eq!(application.limits, Limits::default());
     }
 
     #[test]
     fn every_option_is_read() {
         let application = parse(
-            r#""command": ["php", "worker.php"], "processes": 3, "raw_body": true, "working_directory": "/srv",
+            r#""command": ["php", "worker.php"], "processes": 3, "raw_body": true, "relay": "unix", "working_directory": "/srv",
                "limits": {"timeout": 30, "requests": 1000, "memory": "128M", "queue_timeout": 5}, "user": "u",
                "group": "g", "stderr": "/e", "environment": {"A": "1"}, "inherit_environment": true,
                "isolation": {"cgroup": {"path": "shop"}}, "stop_timeout": 10"#,
         )
         .expect("application");
-        let RoadRunnerApplication { program, limits, raw_body } = application;
+        let RoadRunnerApplication { program, limits, relay, raw_body } = application;
+        assert_eq!(relay, Relay::Unix);
         let settings = program.process_settings;
         assert!(raw_body && settings.inherit_environment && settings.environment["A"] == "1");
         assert_eq!((program.processes, program.stop_timeout), (Some(3), Duration::from_secs(10)));
@@ -116,6 +148,8 @@ mod tests {
             (r#""command": "x", "stdout": "/o""#, "stdout: an application of the type \"roadrunner\" does not have it"),
             (r#""command": "x", "root": "/srv""#, "\"roadrunner\" does not have it; write \"working_directory\""),
             (r#""command": "x", "address": "unix""#, "address: there is no such option"),
+            (r#""command": "x", "relay": "unix:///run/rr.sock""#, "relay: howdah chooses the address, because old"),
+            (r#""command": "x", "relay": "udp""#, "\"udp\" is not possible here; write \"pipes\", \"tcp\" or \"unix\""),
             (r#""command": "x", "limits": {"shm": 1}"#, "limits/shm: "),
             (r#""command": "x", "isolation": {"rootfs": "/x"}"#, "\"roadrunner\" can only have its own \"cgroup\""),
         ];

@@ -84,12 +84,13 @@ impl RoadRunnerGeneration {
     /// A worker has booted.
     ///
     /// # Errors
-    /// When the message lacks its pipes.
-    pub fn worker_ready(&self, name: RoadRunnerWorker, mut pipes: impl Iterator<Item = OwnedFd>) -> io::Result<()> {
-        let (Some(requests), Some(answers)) = (pipes.next(), pipes.next()) else {
-            return Err(io::Error::other("a message of the supervisor lacks descriptors"));
+    /// When the message lacks its descriptors.
+    pub fn worker_ready(&self, name: RoadRunnerWorker, mut relay: impl Iterator<Item = OwnedFd>) -> io::Result<()> {
+        let worker = match (relay.next(), relay.next()) {
+            (Some(requests), Some(answers)) => Worker::new(name, Some(requests), answers),
+            (Some(connection), None) => Worker::new(name, None, connection),
+            _ => return Err(io::Error::other("a message of the supervisor lacks descriptors")),
         };
-        let worker = Worker::new(name, requests, answers);
         lock(&self.workers).push(Arc::clone(&worker.status));
         self.add_idle(worker);
         Ok(())

@@ -148,7 +148,7 @@ mod tests {
 
     fn worker(index: u16) -> Worker {
         let (answers, requests) = pipe_with(PipeFlags::NONBLOCK).expect("a pipe");
-        Worker::new(RoadRunnerWorker { index, start: 1 }, requests, answers)
+        Worker::new(RoadRunnerWorker { index, start: 1 }, Some(requests), answers)
     }
 
     fn index(worker: &Worker) -> u16 {

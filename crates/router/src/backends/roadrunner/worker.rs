@@ -1,8 +1,8 @@
-//! A worker of RoadRunner, on the side of the router: its pipes, and what is known of it.
+//! A worker of RoadRunner, on the side of the router: its pipes or its connection, and what is known of it.
 //!
 //! A thread that gives it a request watches its answers, and keeps them registered with its event loop: mostly, the same
-//! thread gives it the next request. Its requests are written without the event loop, which watches that pipe only if it
-//! is full.
+//! thread gives it the next request. Its requests are written without the event loop, which watches that direction only if
+//! it is full.
 
 use crate::net::watch::watch_for;
 use bytes::BytesMut;
@@ -23,7 +23,8 @@ use tokio::io::unix::AsyncFd;
 pub struct Worker {
     /// The facts that all threads share.
     pub status: Arc<WorkerStatus>,
-    requests_pipe: OwnedFd,
+    /// The pipe of its requests; `None` if the answers come over a connection, which gets the requests, too.
+    requests_pipe: Option<OwnedFd>,
     answers: Answers,
     /// How many requests it has answered.
     pub requests: u32,
@@ -40,7 +41,7 @@ pub struct WorkerStatus {
     pub must_retire: AtomicBool,
 }
 
-/// The pipe of the answers.
+/// The pipe of the answers, or the connection.
 #[derive(Debug)]
 enum Answers {
     /// As it came.
@@ -51,10 +52,12 @@ enum Answers {
     Closed,
 }
 
-/// The pipes of a worker that has a request.
+/// The pipes or the connection of a worker that has a request.
 pub struct RequestPipes<'w> {
     requests: &'w OwnedFd,
-    /// The same pipe, registered, since it was full.
+    /// Whether `requests` is a pipe.
+    is_pipe: bool,
+    /// The same, registered, since it was full.
     writable: Option<AsyncFd<OwnedFd>>,
     /// How many bytes were written, in sum.
     written: u64,
@@ -72,8 +75,8 @@ thread_local! {
 // === impl Worker ===
 
 impl Worker {
-    /// A worker with these pipes: of its requests, and of its answers. They do not block.
-    pub fn new(name: RoadRunnerWorker, requests: OwnedFd, answers: OwnedFd) -> Worker {
+    /// A worker with these pipes: of its requests, and of its answers; or with a connection for both. They do not block.
+    pub fn new(name: RoadRunnerWorker, requests: Option<OwnedFd>, answers: OwnedFd) -> Worker {
         let status = WorkerStatus { name, is_gone: false.into(), must_retire: false.into() };
         let answers = Answers::Unregistered(answers);
         Worker { status: Arc::new(status), requests_pipe: requests, answers, requests: 0 }
@@ -95,7 +98,9 @@ impl Worker {
         }
         match &self.answers {
             Answers::Registered(_, answers) => {
-                Ok(RequestPipes { requests: &self.requests_pipe, writable: None, written: 0, answers })
+                let is_pipe = self.requests_pipe.is_some();
+                let requests = self.requests_pipe.as_ref().unwrap_or_else(|| answers.get_ref());
+                Ok(RequestPipes { requests, is_pipe, writable: None, written: 0, answers })
             }
             _ => Err(io::Error::other("its pipes are closed")),
         }
@@ -130,7 +135,7 @@ impl RequestPipes<'_> {
     pub fn is_idle(&mut self) -> Result<bool, Violation> {
         match read(self.answers.get_ref(), &mut [0; 1]) {
             Ok(0) => Ok(false),
-            Ok(_) => Err(Violation("it wrote to its standard output without a request".to_owned())),
+            Ok(_) => Err(Violation("it wrote without a request".to_owned())),
             Err(Errno::AGAIN) => {
                 // The pipe is empty: what the event loop knew of it is of the last answer.
                 let empty = |_: &OwnedFd| Err::<(), _>(io::ErrorKind::WouldBlock.into());
@@ -189,9 +194,10 @@ impl RequestPipes<'_> {
         Ok(())
     }
 
-    /// Whether the worker has read nothing of the request: all that was written is still in the pipe.
+    /// Whether the worker has certainly read nothing of the request: all that was written is still in the pipe. Of a
+    /// connection, that is not known.
     pub fn is_unread(&self) -> bool {
-        rustix::io::ioctl_fionread(self.requests).is_ok_and(|unread| unread == self.written)
+        self.is_pipe && rustix::io::ioctl_fionread(self.requests).is_ok_and(|unread| unread == self.written)
     }
 
     /// Writes a short frame if there is room. A worker that leaves its pipe full does not get it.

@@ -4,7 +4,7 @@
 use crate::generation::program::http::addresses::ProcessAddress;
 use crate::generation::program::http::probe::Probe;
 use crate::generation::program::roadrunner::handshake::{Handshake, HandshakeFailure};
-use crate::generation::program::roadrunner::pipes::WorkerPipes;
+use crate::generation::program::roadrunner::relay::WorkerRelay;
 use crate::os::processes::reap;
 use crate::plan::program::ProgramPlan;
 use howdah_config::AddressVariable;
@@ -20,8 +20,8 @@ use std::time::Duration;
 pub enum ProcessInterface {
     /// It listens at an address.
     Http(ProcessAddress),
-    /// It reads its standard input.
-    RoadRunner(WorkerPipes),
+    /// It is a worker of RoadRunner.
+    RoadRunner(WorkerRelay),
 }
 
 /// A check in progress. Dropping it ends it.
@@ -57,21 +57,22 @@ impl ProcessInterface {
     pub fn clear(&mut self) -> io::Result<()> {
         match self {
             ProcessInterface::Http(address) => address.clear(),
-            ProcessInterface::RoadRunner(pipes) => {
-                pipes.close();
+            ProcessInterface::RoadRunner(relay) => {
+                relay.close();
                 Ok(())
             }
         }
     }
 
-    /// Makes the standard input and output of a process; `None` if they carry no requests.
+    /// Prepares it for a process that starts. Returns the standard input and output of the process; `None` if they carry
+    /// no requests.
     ///
     /// # Errors
     /// When there are no descriptors.
     pub fn open(&mut self) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
         match self {
             ProcessInterface::Http(_) => Ok(None),
-            ProcessInterface::RoadRunner(pipes) => pipes.open().map(Some),
+            ProcessInterface::RoadRunner(relay) => relay.open(),
         }
     }
 
@@ -95,9 +96,8 @@ impl ProcessInterface {
     pub fn variables(&self) -> BTreeMap<String, String> {
         match self {
             ProcessInterface::Http(address) => address.variables(),
-            ProcessInterface::RoadRunner(_) => {
-                let variables = [("RR_MODE", "http"), ("RR_RELAY", "pipes")];
-                variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+            ProcessInterface::RoadRunner(relay) => {
+                [("RR_MODE".to_owned(), "http".to_owned()), ("RR_RELAY".to_owned(), relay.address())].into()
             }
         }
     }
@@ -112,27 +112,43 @@ impl ProcessInterface {
 
     /// The output of a process that died before it was ready, as the end of a sentence; `check` was in progress.
     pub fn last_output(&self, check: Option<&ProcessCheck>) -> String {
-        let ProcessInterface::RoadRunner(pipes) = self else { return String::new() };
+        let ProcessInterface::RoadRunner(relay) = self else { return String::new() };
         let beginning = match check {
             Some(ProcessCheck::RoadRunner(handshake)) => handshake.text(),
             _ => None,
         };
-        let text = pipes.last_text(beginning);
+        let text = relay.last_text(beginning);
         text.map(|text| format!("; it wrote {text} to its standard output")).unwrap_or_default()
     }
 
-    /// Begins a check.
+    /// Why a process is not ready while no check has failed.
+    pub fn silence(&self) -> Option<String> {
+        match self {
+            ProcessInterface::Http(_) => None,
+            ProcessInterface::RoadRunner(relay) => relay.silence(),
+        }
+    }
+
+    /// The name of what carries its requests, for a log line.
+    pub fn medium(&self) -> &'static str {
+        match self {
+            ProcessInterface::Http(_) => "connections",
+            ProcessInterface::RoadRunner(relay) => relay.name(),
+        }
+    }
+
+    /// Begins a check of this process.
     ///
     /// # Errors
     /// When there are no descriptors.
-    pub fn begin_check(&self, plan: &ProgramPlan) -> io::Result<ProcessCheck> {
+    pub fn begin_check(&mut self, pid: Pid, plan: &ProgramPlan) -> io::Result<ProcessCheck> {
         match self {
             ProcessInterface::Http(address) => {
                 address.open_to_router();
                 let check = plan.health_check().cloned();
                 Ok(ProcessCheck::Http(Probe::begin(address.endpoint.clone(), address.listening_user, check)))
             }
-            ProcessInterface::RoadRunner(pipes) => pipes.begin_handshake().map(ProcessCheck::RoadRunner),
+            ProcessInterface::RoadRunner(relay) => relay.begin_handshake(pid).map(ProcessCheck::RoadRunner),
         }
     }
 
@@ -150,7 +166,7 @@ impl ProcessInterface {
         match self {
             ProcessInterface::Http(_) => reap::terminate_group(pid),
             // SIGTERM would end PHP within its request.
-            ProcessInterface::RoadRunner(pipes) => pipes.order_exit(),
+            ProcessInterface::RoadRunner(relay) => relay.order_exit(),
         }
     }
 

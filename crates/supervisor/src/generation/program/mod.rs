@@ -30,7 +30,7 @@ use howdah_protocol::test_time::divided;
 use http::addresses;
 use interface::ProcessInterface;
 use process::{CheckedProcess, ProgramProcess};
-use roadrunner::pipes::WorkerPipes;
+use roadrunner::relay;
 use rustix::process::Pid;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -69,9 +69,10 @@ impl ProgramGeneration {
                 let addresses = addresses::choose(id, &plan, address, router_group)?;
                 addresses.into_iter().map(ProcessInterface::Http).collect()
             }
-            InterfacePlan::RoadRunner { router, .. } => {
+            InterfacePlan::RoadRunner { router, relay, .. } => {
                 upload_folder = Some(UploadFolder::create(id, plan.account.ids, router)?);
-                (0..plan.processes).map(|_| ProcessInterface::RoadRunner(WorkerPipes::default())).collect()
+                let relays = relay::choose(id, &plan, relay)?;
+                relays.into_iter().map(ProcessInterface::RoadRunner).collect()
             }
         };
         let interfaces = (0..).zip(interfaces);
@@ -216,10 +217,10 @@ impl ProgramGeneration {
             messages.push((ToRouter::AddHttpGeneration(boot), Vec::new()));
         }
         for (index, (process, start)) in (0..).zip(announced()) {
-            if let (ProcessInterface::RoadRunner(pipes), Some(start)) = (process.interface(), *start)
+            if let (ProcessInterface::RoadRunner(relay), Some(start)) = (process.interface(), *start)
                 && process.ready_start() == Some(start)
             {
-                messages.push((self.worker_ready(RoadRunnerWorker { index, start }), pipes.for_router()?));
+                messages.push((self.worker_ready(RoadRunnerWorker { index, start }), relay.for_router()?));
             }
         }
         Ok(messages)
@@ -231,7 +232,7 @@ impl ProgramGeneration {
         for position in 0..self.processes.len() {
             let (index, start) = (position as u16, self.processes[position].ready_start());
             let generation = self.id;
-            if let ProcessInterface::RoadRunner(pipes) = self.processes[position].interface() {
+            if let ProcessInterface::RoadRunner(relay) = self.processes[position].interface() {
                 let former = self.announced[position];
                 if let Some(former) = former.filter(|former| start != Some(*former)) {
                     let worker = RoadRunnerWorker { index, start: former };
@@ -240,7 +241,7 @@ impl ProgramGeneration {
                 }
                 // Without descriptors, the next round tries again.
                 if let Some(start) = start.filter(|start| former != Some(*start))
-                    && let Ok(descriptors) = pipes.for_router()
+                    && let Ok(descriptors) = relay.for_router()
                 {
                     notices.push((self.worker_ready(RoadRunnerWorker { index, start }), descriptors));
                     self.announced[position] = Some(start);

@@ -301,7 +301,7 @@ impl ProgramProcess {
         if running.kill_at.take_if(|at| *at <= now).is_some() {
             let (seconds, request) = match running.leaving {
                 Some(_) => (plan.stop_timeout.as_secs_f64(), self.interface.exit_request()),
-                None => (reap::CLOSED_GRACE.as_secs_f64(), "it had closed its pipes"),
+                None => (reap::CLOSED_GRACE.as_secs_f64(), &*format!("it had closed its {}", self.interface.medium())),
             };
             tracing::warn!("{title} (pid {pid}) did not exit within {seconds} s after {request}; killing it");
             reap::kill_group(running.pid, running.pid);
@@ -310,7 +310,7 @@ impl ProgramProcess {
             return;
         }
         if running.check_at.take_if(|at| *at <= now).is_some() {
-            match self.interface.begin_check(plan) {
+            match self.interface.begin_check(running.pid, plan) {
                 Ok(check) => running.check = Some(check),
                 Err(error) => {
                     running.problem = Some(error.to_string());
@@ -327,10 +327,12 @@ impl ProgramProcess {
         }
         match running.boot_timeout.step(now) {
             Some(BootStep::Warn) => {
-                let problem = running.problem.as_deref().unwrap_or("no check has ended");
+                let silence = self.interface.silence();
+                let problem = running.problem.as_deref().or(silence.as_deref()).unwrap_or("no check has ended");
                 tracing::warn!("still waiting for {title} (pid {pid}): {problem}");
             }
             Some(BootStep::Fail) => {
+                running.problem = running.problem.take().or_else(|| self.interface.silence());
                 running.discard(Leaving::Late);
             }
             None => {}
@@ -372,6 +374,7 @@ impl ProgramProcess {
 
     fn launch(&mut self, plan: &ProgramPlan) -> io::Result<(Pid, ProcessOutput)> {
         let [stdout, stderr] = plan.outputs.files()?;
+        let streams = self.interface.open()?;
         let (output, stderr) = ProcessOutput::pipe(stderr)?;
         let mut environment = plan.environment.for_program();
         environment.extend(self.interface.variables());
@@ -383,7 +386,7 @@ impl ProgramProcess {
             user: plan.account.name.clone(),
             descriptors: resources::initial_descriptors(),
         };
-        let (stdin, stdout) = match self.interface.open()? {
+        let (stdin, stdout) = match streams {
             Some((stdin, stdout)) => (Some(stdin), stdout),
             None => (None, stdout.map_or_else(|| stderr.try_clone(), |file| Ok(OwnedFd::from(file)))?),
         };

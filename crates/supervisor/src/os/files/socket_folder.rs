@@ -1,13 +1,18 @@
 //! A folder for the Unix sockets of one application: its user makes the sockets, and only that user and the router's group
-//! can reach them.
+//! can reach them. Or we make the sockets, and only the application's user can connect.
 //!
 //! The folder is removed when the last process of the generation has exited; after a howdah that was killed, by the next one.
 
 use crate::os::files::locked_folder::{self, LockedFolder};
 use crate::os::system_error::error_text;
+use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fstat};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// The folder. It is removed on drop, with its files.
@@ -20,6 +25,8 @@ pub struct SocketFolder {
 
 /// The folder in which root makes these folders.
 const OF_ROOT: &str = "/run";
+/// The connections that wait to be accepted, of each socket.
+const BACKLOG: i32 = 16;
 
 // === impl SocketFolder ===
 
@@ -37,6 +44,47 @@ impl SocketFolder {
             io::Error::other(format!("cannot make the folder {path:?} for sockets: {reason}"))
         })?;
         Ok(folder)
+    }
+
+    /// Makes a folder in which only we make sockets, and to which only the application's group comes.
+    ///
+    /// # Errors
+    /// With the path and the reason.
+    pub fn create_for_clients(generation: u64, ids: Option<(u32, u32)>) -> io::Result<SocketFolder> {
+        let folder = LockedFolder::create(&parent(), &generation.to_string())?;
+        if let Some((_, group)) = ids {
+            let ours = rustix::process::geteuid().as_raw();
+            folder.give_to(ours, group, 0o710).map_err(|error| {
+                let (path, reason) = (folder.path(), error_text(&error));
+                io::Error::other(format!("cannot make the folder {path:?} for sockets: {reason}"))
+            })?;
+        }
+        Ok(SocketFolder { folder, is_given: false })
+    }
+
+    /// Listens on a socket of [`create_for_clients`](Self::create_for_clients), to which only this user can connect. It
+    /// does not block.
+    ///
+    /// # Errors
+    /// With the path and the reason.
+    pub fn listen(&self, name: &str, client: Option<(u32, u32)>) -> io::Result<UnixListener> {
+        let path = self.socket(name);
+        let listen = || {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            refuse_descriptors(&socket);
+            socket.bind(&SockAddr::unix(&path)?)?;
+            // Before it listens. No other user can put another file in its place.
+            fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            if let Some((user, group)) = client {
+                lchown(&path, Some(user), Some(group))?;
+            }
+            socket.listen(BACKLOG)?;
+            socket.set_nonblocking(true)?;
+            Ok(UnixListener::from(OwnedFd::from(socket)))
+        };
+        listen().map_err(|error: io::Error| {
+            io::Error::other(format!("cannot listen on the socket {path:?}: {}", error_text(&error)))
+        })
     }
 
     /// Removes the folders of howdahs that were killed.
@@ -86,9 +134,8 @@ fn parent() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn the_router_reaches_a_socket_and_nothing_else_is_touched() {
@@ -118,5 +165,21 @@ mod tests {
         fs::remove_file(&second_name).unwrap();
         folder.open_to_router(&socket, 0);
         assert_eq!(mode(&socket), 0o666);
+    }
+
+    #[test]
+    fn only_the_application_connects_to_a_socket_of_ours() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = SocketFolder::create_for_clients(1, Some((65534, 60))).unwrap();
+        let listener = folder.listen("1", Some((65534, 60))).unwrap();
+        let owner = |path: &Path| path.metadata().map(|path| (path.uid(), path.gid(), path.mode() & 0o777)).unwrap();
+        assert_eq!(owner(folder.folder.path()), (0, 60, 0o710));
+        assert_eq!(owner(&folder.socket("1")), (65534, 60, 0o600));
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let _client = UnixStream::connect(folder.socket("1")).unwrap();
+        assert!(listener.accept().is_ok());
+        assert!(folder.listen("1", None).unwrap_err().to_string().contains("1\": "), "the path is in use");
     }
 }
