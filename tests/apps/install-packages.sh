@@ -15,6 +15,7 @@ PACKAGES="
     php-laravel-framework php-symfony-polyfill-php80
     php-symfony-framework-bundle php-symfony-yaml php-symfony-runtime
     php-nyholm-psr7
+    php-amphp-amp
     python3-pytest python3-pytest-timeout python3-pytest-xdist
 "
 

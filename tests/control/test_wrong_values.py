@@ -117,7 +117,7 @@ EVERYTHING = {
         },
         "plain": {"type": "php", "root": "/srv", "script": "index.php"},
         "folder": {"type": "php", "root": "/srv", "index": "main.php", "front_controller": "main.php", "processes": 2},
-        "resident": {"type": "php", "root": "/srv", "worker": {"script": "worker.php", "preboot": True}},
+        "resident": {"type": "php", "root": "/srv", "worker": {"script": "worker.php", "preboot": True, "concurrency": 100}},
         "chat": {
             "type": "http",
             "command": ["php", "server.php"],

@@ -13,7 +13,7 @@ const HEAD_BYTES: usize = 1024;
 const RESPONSE_BYTES: [u32; 2] = [16, 64 * 1024];
 
 fn round_trip(c: &mut Criterion) {
-    let mut control = ControlEnd::create(Geometry { slots: 64, threads: 1 }).expect("memory");
+    let mut control = ControlEnd::create(Geometry { slots: 64, threads: 1, claims: 1 }).expect("memory");
     let bell = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
     let router = RouterEnd::attach(control.memfd(), control.geometry()).expect("the router's end");
     let channel = WorkerChannel::attach(control.memfd(), control.geometry(), vec![bell.try_clone().expect("a copy")])

@@ -13,7 +13,7 @@ use howdah_channel::{
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
+const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1, claims: 1 };
 const SLOTS: usize = 64;
 const HONEST: WorkerId = WorkerId { index: 1, incarnation: 1 };
 const MALLORY: WorkerId = WorkerId { index: 2, incarnation: 1 };

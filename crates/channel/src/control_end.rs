@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_sampler_receives_its_orders_and_none_of_an_earlier_workers() {
-        let geometry = Geometry { slots: 64, threads: 1 };
+        let geometry = Geometry { slots: 64, threads: 1, claims: 1 };
         let control = ControlEnd::create(geometry).unwrap();
         let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
         let channel = WorkerChannel::attach(control.memfd(), geometry, vec![bell]).unwrap();

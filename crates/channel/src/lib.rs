@@ -3,7 +3,7 @@
 //! A channel is one sealed memfd. Requests travel in *slots*: the router writes a request into a slot and pushes a hint on
 //! the submission queue. A worker claims the slot, runs the request and streams the response through the slot's ring.
 //!
-//! - [`RouterEnd`] and [`Exchange`] (`router_end/`), [`WorkerChannel`] (`worker_end`), [`ControlEnd`] (`control_end`): the
+//! - [`RouterEnd`] and [`Exchange`] (`router_end/`), [`WorkerChannel`] (`worker_end/`), [`ControlEnd`] (`control_end`): the
 //!   ends of the router, the workers and the supervisor
 //! - [`SlotState`] (`slot_state`): the slot's word, and the table of its transitions
 //! - `content/`: the bytes that a slot carries: [`request`], [`response`]
@@ -45,7 +45,8 @@ mod interface {
     pub use crate::content::{request, response};
     pub use crate::control_end::ControlEnd;
     pub use crate::memory::layout::{
-        BODY_RING_BYTES, Geometry, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES,
+        BODY_RING_BYTES, Geometry, MAX_CLAIMS, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES,
+        RESPONSE_RING_BYTES,
     };
     #[doc(hidden)]
     pub use crate::memory::offsets;

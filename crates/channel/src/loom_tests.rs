@@ -135,6 +135,30 @@ fn loom_a_worker_about_to_sleep_is_woken_or_sees_the_hint() {
 }
 
 #[test]
+fn loom_a_loop_that_removes_the_sign_of_a_former_ring_gets_the_next_one_or_sees_the_hint() {
+    loom::model(|| {
+        let shared = Shared::new();
+        // In place of the descriptor that the event loop watches: it is readable from a former ring.
+        let readable = Arc::new(AtomicU32::new(1));
+        let worker = {
+            let (shared, readable) = (Arc::clone(&shared), Arc::clone(&readable));
+            thread::spawn(move || {
+                readable.store(0, Ordering::SeqCst);
+                shared.idle().enter(0);
+                shared.queue().has_hint()
+            })
+        };
+        shared.push(7);
+        if shared.idle().wake_one().is_some() {
+            // The thread beside the loop.
+            readable.store(1, Ordering::SeqCst);
+        }
+        let seen = worker.join().unwrap();
+        assert!(seen || readable.load(Ordering::SeqCst) == 1, "the loop sleeps, and its descriptor is not readable");
+    });
+}
+
+#[test]
 fn loom_a_request_that_finds_no_sleeper_is_seen_by_the_worker() {
     loom::model(|| {
         let shared = Shared::new();

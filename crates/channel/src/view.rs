@@ -163,6 +163,10 @@ impl<'m> SlotView<'m> {
     pub fn waiting(&self) -> &'m AtomicU32 {
         self.memory.u32(self.start + control::WAITING)
     }
+    /// Not zero when the worker has given the request up.
+    pub fn abandoned(&self) -> &'m AtomicU32 {
+        self.memory.u32(self.start + control::ABANDONED)
+    }
     pub fn body(&self) -> Ring<'m> {
         Ring::new(self.memory.u64s(self.body, BODY_RING_BYTES / 8))
     }

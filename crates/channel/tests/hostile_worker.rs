@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const SLOTS: usize = 64;
-const GEOMETRY: Geometry = Geometry { slots: SLOTS as u16, threads: 1 };
+const GEOMETRY: Geometry = Geometry { slots: SLOTS as u16, threads: 1, claims: 1 };
 const MALLORY: WorkerId = WorkerId { index: 7, incarnation: 3 };
 
 struct Channel {
@@ -31,9 +31,13 @@ const SECOND: u32 = 5;
 
 impl Channel {
     fn new() -> Channel {
-        let control = ControlEnd::create(GEOMETRY).unwrap();
-        let router = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
-        let hostile = HostileMemory::map(control.memfd(), GEOMETRY);
+        Channel::of(GEOMETRY)
+    }
+
+    fn of(geometry: Geometry) -> Channel {
+        let control = ControlEnd::create(geometry).unwrap();
+        let router = RouterEnd::attach(control.memfd(), geometry).unwrap();
+        let hostile = HostileMemory::map(control.memfd(), geometry);
         let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
         router.worker_started(MALLORY);
         Channel { control, router, hostile, bell, now: Cell::new(Instant::now()) }
@@ -658,17 +662,17 @@ fn a_free_slot_that_looks_like_a_request_is_set_aside() {
 }
 
 #[test]
-fn a_worker_that_claims_several_requests_at_a_time_breaks_the_rules() {
-    for clients_stay in [true, false] {
-        let channel = Channel::new();
-        let mut exchanges = vec![channel.claimed_by_mallory().0];
-        assert_eq!(channel.found_in_a_second(&mut exchanges), None, "one is allowed");
+fn a_worker_that_claims_more_requests_than_allowed_breaks_the_rules() {
+    for (allowed, clients_stay) in [(1, true), (1, false), (5, true), (5, false)] {
+        let channel = Channel::of(Geometry { claims: allowed, ..GEOMETRY });
+        let mut exchanges: Vec<_> = (0..allowed).map(|_| channel.claimed_by_mallory().0).collect();
+        assert_eq!(channel.found_in_a_second(&mut exchanges), None, "{allowed} are allowed");
         exchanges.push(channel.claimed_by_mallory().0);
         if !clients_stay {
             exchanges.clear();
         }
         let found = channel.found_in_a_second(&mut exchanges);
-        assert_eq!(found, Some(Violation("a worker claimed several requests at a time")));
+        assert_eq!(found, Some(Violation("a worker claimed more requests than it may run at a time")));
         for exchange in &mut exchanges {
             assert_eq!(exchange.worker_died(MALLORY), Ok(true));
         }

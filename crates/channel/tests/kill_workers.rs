@@ -23,8 +23,10 @@ const WORKERS: u16 = 3;
 const THREADS: u16 = 2;
 /// Requests under way in each router thread.
 const WINDOW: usize = 12;
-const GEOMETRY: Geometry = Geometry { slots: 64, threads: THREADS };
+const GEOMETRY: Geometry = Geometry { slots: 64, threads: THREADS, claims: CLAIMS };
 const SLOTS: usize = 64;
+/// The requests that a worker may run at a time. Workers with an odd index do so.
+const CLAIMS: u16 = 4;
 /// The environment variable that makes this executable a worker: `index incarnation memfd bell …`.
 const ROLE: &str = "HOWDAH_TEST_WORKER";
 
@@ -88,7 +90,20 @@ fn worker_process() {
     let channel = WorkerChannel::attach(memfd, GEOMETRY, descriptors.collect()).expect("the workers' end");
     let end = channel.worker(WorkerId { index: numbers[0] as u16, incarnation: numbers[1] as u16 });
     let (mut head, mut body, mut part) = (Vec::new(), Vec::new(), vec![0; 8192]);
-    while let Next::Run(mut claim) = end.next(|| false) {
+    let (mut held, mut random) = (Vec::new(), u64::from(end.index()));
+    let most = if end.index() % 2 == 1 { usize::from(CLAIMS) } else { 1 };
+    loop {
+        while held.len() < most
+            && let Some(claim) = end.try_next()
+        {
+            held.push(claim);
+        }
+        if held.is_empty() {
+            let Next::Run(claim) = end.next(|| false) else { break };
+            held.push(claim);
+        }
+        // In any order.
+        let mut claim = held.swap_remove(next_random(&mut random) as usize % held.len());
         claim.head(&mut head).expect("a head");
         body.clear();
         loop {

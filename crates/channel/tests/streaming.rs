@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::time::Instant;
 
-const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
+const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1, claims: 1 };
 
 /// One request and how both sides cut it.
 #[derive(Clone, Debug)]

@@ -350,12 +350,20 @@ static sapi_module_struct howdah_sapi = {
 
 /* ---- the module ---- */
 
+static const char *mode_name(void)
+{
+	if (howdah_worker_script_is_async()) {
+		return "async";
+	}
+	return howdah_worker_script_is_configured() ? "worker" : "classic";
+}
+
 static PHP_MINFO_FUNCTION(howdah)
 {
 	(void) zend_module;
 	php_info_print_table_start();
 	php_info_print_table_row(2, "howdah", server_software);
-	php_info_print_table_row(2, "Mode", howdah_worker_script_is_configured() ? "worker" : "classic");
+	php_info_print_table_row(2, "Mode", mode_name());
 	php_info_print_table_end();
 }
 
@@ -375,6 +383,10 @@ static PHP_RSHUTDOWN_FUNCTION(howdah)
 	(void) type;
 	(void) module_number;
 	modules_are_down = 1;
+	if (howdah_worker_script_is_async() && !howdah_forked) {
+		/* Shutdown functions and destructors have run: no code of the script answers a request any more. */
+		howdah_async_close();
+	}
 	return SUCCESS;
 }
 

@@ -62,7 +62,7 @@ int howdah_php_opcache_is_on(void);
 void howdah_php_each_setting(void (*visit)(void *context, const char *name, size_t len), void *context);
 int howdah_php_compiles(const char *path, char *reason, size_t room);
 void howdah_php_run(const struct howdah_request *request);
-void howdah_php_enable_worker_script(void); /* before howdah_php_startup() */
+void howdah_php_enable_worker_script(int is_async); /* before howdah_php_startup() */
 void howdah_php_run_worker_script(const struct howdah_request *boot);
 void howdah_php_shutdown(void);
 const char *howdah_php_version(void);
@@ -81,6 +81,10 @@ void howdah_php_after_fork(void);
 int howdah_sampler_start(const struct howdah_sampler_setup *setup); /* 0, or errno */
 int howdah_sampler_has_ended_a_request(void);
 
+/* Rust calls samples/sample_log.c, in the thread beside an event loop. */
+struct howdah_text;
+void howdah_loop_stack(struct howdah_text *text); /* the innermost frames of PHP's stack */
+
 /* C calls Rust. None of these calls PHP, so no bailout (longjmp) ever crosses a Rust frame. */
 long howdah_read_body(char *out, size_t len); /* 0: the end; -1: the rest will not arrive */
 int howdah_write(const char *bytes, size_t len); /* 0: the client is gone */
@@ -93,6 +97,19 @@ void howdah_finish(void); /* the response is complete */
 const struct howdah_request *howdah_next_request(void); /* waits; NULL: the worker script must end */
 void howdah_request_done(void); /* PHP is ready for the next request */
 uint32_t howdah_memory_recording(void); /* its number; 0: the memory of a worker script is not recorded now */
+/* Async mode: requests have numbers. */
+int howdah_async_begin(void); /* the script has booted; returns the descriptor that its event loop watches */
+int64_t howdah_async_accept(void); /* -1: no request waits, or no place is free */
+int howdah_async_takes_requests(void); /* 0: the script must end */
+const struct howdah_request *howdah_async_request(uint32_t number);
+int howdah_async_is_open(uint32_t number); /* 0: no client waits for the rest of the response */
+long howdah_async_read_body(uint32_t number, char *out, size_t len); /* 0: the end; -1: the rest will not arrive */
+int howdah_async_write_head(uint32_t number); /* of howdah_head_begin() and howdah_head_line(); 0: the client is gone */
+int howdah_async_write(uint32_t number, const char *bytes, size_t len); /* 0: the client is gone */
+void howdah_async_flush(uint32_t number);
+void howdah_async_finish(uint32_t number); /* the response is complete */
+void howdah_async_release(uint32_t number); /* its object is freed */
+void howdah_async_close(void); /* the script has ended */
 void howdah_log(const char *message, int syslog_level, const char *method, const char *uri);
 
 /* process.c, for the SAPI */

@@ -7,7 +7,6 @@
 
 use crate::sapi;
 use howdah_protocol::log_format::{LogFormat, PhpMessage};
-use std::io::Write;
 use std::sync::OnceLock;
 
 /// The application of this process, and the form of its lines.
@@ -27,9 +26,18 @@ pub fn is_json() -> bool {
     matches!(APPLICATION.get(), Some((_, LogFormat::Json)))
 }
 
-/// Writes one line.
+/// Writes one line. It takes no lock: a script may fork this process while another thread writes.
 pub fn write(message: &str) {
-    let _ = std::io::stderr().write_all(format!("{}\n", message.trim_end()).as_bytes());
+    let line = format!("{}\n", message.trim_end());
+    let mut left = line.as_bytes();
+    while !left.is_empty() {
+        match rustix::io::write(rustix::stdio::stderr(), left) {
+            Ok(0) => return,
+            Ok(written) => left = &left[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Writes a message of PHP with its level of syslog, and the method and the URI of the request during which PHP reported

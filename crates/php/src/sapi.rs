@@ -1,5 +1,6 @@
 //! The SAPI in C (`sapi/`): declarations of its structures and of the functions that Rust calls. The functions that C calls
-//! are in [`worker::callbacks`](crate::worker::callbacks) and [`worker::script`](crate::worker::script).
+//! are in [`worker::callbacks`](crate::worker::callbacks), [`worker::script`](crate::worker::script) and
+//! `worker::async_callbacks`.
 
 #![allow(unsafe_code)] // calls C
 
@@ -60,6 +61,7 @@ pub struct Text {
 
 unsafe extern "C" {
     pub fn howdah_text_time(text: *mut Text);
+    pub fn howdah_loop_stack(text: *mut Text);
     pub fn howdah_php_startup(
         ini_file: *const c_char,
         ini_entries: *const c_char,
@@ -73,7 +75,7 @@ unsafe extern "C" {
     pub fn howdah_php_compiles(path: *const c_char, reason: *mut c_char, room: usize) -> c_int;
     pub fn howdah_php_after_fork();
     pub fn howdah_php_run(request: *const SapiRequest);
-    pub fn howdah_php_enable_worker_script();
+    pub fn howdah_php_enable_worker_script(is_async: c_int);
     pub fn howdah_php_run_worker_script(boot: *const SapiRequest);
     pub fn howdah_sampler_start(setup: *const SamplerSetup) -> c_int;
     fn howdah_sampler_has_ended_a_request() -> c_int;

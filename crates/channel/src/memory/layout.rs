@@ -16,6 +16,8 @@ pub const MAX_WORKERS: u16 = 1024;
 pub const MAX_THREADS: u16 = 64;
 /// The most slots of one channel.
 pub const MAX_SLOTS: u16 = 16384;
+/// The most requests that one worker may run at a time.
+pub const MAX_CLAIMS: u16 = 4096;
 
 /// Bytes that a request's head (its CGI variables) may take: the router accepts heads of 64 KiB, and a query is in two
 /// variables. Memory that no request has used takes no space.
@@ -38,6 +40,8 @@ pub struct Geometry {
     pub slots: u16,
     /// The number of router threads: 1 to [`MAX_THREADS`].
     pub threads: u16,
+    /// The most requests that one worker runs at a time: 1 to [`MAX_CLAIMS`].
+    pub claims: u16,
 }
 
 /// Offsets into a channel's memory, in bytes.
@@ -73,6 +77,8 @@ pub(crate) mod account {
     pub const REQUESTS: usize = 24;
     pub const WALL: usize = 32;
     pub const CPU: usize = 40;
+    pub const RUNNING: usize = 48;
+    pub const TURN: usize = 56;
 }
 
 /// Offsets of a slot's control words. The router writes the first cache line, the worker the second one.
@@ -88,6 +94,7 @@ pub(crate) mod control {
     pub const RESPONSE_WRITTEN: usize = 64;
     pub const BODY_READ: usize = 72;
     pub const WAITING: usize = 80;
+    pub const ABANDONED: usize = 84;
 }
 
 /// Bits of a slot's flags, all set by the router.
@@ -98,22 +105,32 @@ pub(crate) mod flags {
     pub const BODY_FAILED: u32 = 2;
     /// The client is gone: the router discards the response.
     pub const CLIENT_GONE: u32 = 4;
+    /// It has taken longer than allowed, and the router has answered it.
+    pub const TIMED_OUT: u32 = 8;
 }
 
 // === impl Geometry ===
 
 impl Geometry {
-    /// A geometry for these numbers of workers and router threads: enough slots that no worker waits while the router is
-    /// busy.
-    pub fn for_workers(workers: u32, threads: u16) -> Geometry {
-        let slots = workers.saturating_mul(4).clamp(64, u32::from(MAX_SLOTS)).next_power_of_two();
-        Geometry { slots: slots as u16, threads: threads.clamp(1, MAX_THREADS) }
+    /// A geometry for this number of workers, each with `claims` requests at a time, and for these router threads: enough
+    /// slots that no worker waits while the router is busy.
+    pub fn for_workers(workers: u32, claims: u16, threads: u16) -> Geometry {
+        let claims = claims.clamp(1, MAX_CLAIMS);
+        let wanted = workers.saturating_mul(Geometry::slots_of_worker(claims));
+        let slots = wanted.clamp(64, u32::from(MAX_SLOTS)).next_power_of_two();
+        Geometry { slots: slots as u16, threads: threads.clamp(1, MAX_THREADS), claims }
+    }
+
+    /// The slots for a worker with this number of requests at a time: those, and a few that wait for a place.
+    pub fn slots_of_worker(claims: u16) -> u32 {
+        u32::from(claims) + 3
     }
 
     pub(crate) fn is_valid(self) -> bool {
         self.slots.is_power_of_two()
             && (64..=MAX_SLOTS).contains(&self.slots)
             && (1..=MAX_THREADS).contains(&self.threads)
+            && (1..=MAX_CLAIMS).contains(&self.claims)
     }
 }
 
@@ -205,7 +222,9 @@ mod tests {
 
     #[test]
     fn nothing_overlaps_and_everything_is_aligned() {
-        for geometry in [Geometry { slots: 64, threads: 1 }, Geometry { slots: 1024, threads: 64 }] {
+        for geometry in
+            [Geometry { slots: 64, threads: 1, claims: 1 }, Geometry { slots: 1024, threads: 64, claims: 100 }]
+        {
             let layout = Layout::new(geometry);
             assert!(layout.worker(MAX_WORKERS - 1) + worker::BYTES <= layout.mailbox_sleeping(0));
             assert!(layout.mailbox_bits(geometry.threads - 1) + geometry.slots as usize / 8 <= layout.queue_head());
@@ -219,8 +238,13 @@ mod tests {
 
     #[test]
     fn slots_follow_the_number_of_workers() {
-        assert_eq!(Geometry::for_workers(2, 2).slots, 64);
-        assert_eq!(Geometry::for_workers(100, 2).slots, 512);
-        assert_eq!(Geometry::for_workers(u32::MAX, 2).slots, MAX_SLOTS);
+        assert_eq!(Geometry::for_workers(2, 1, 2).slots, 64);
+        assert_eq!(Geometry::for_workers(100, 1, 2).slots, 512);
+        assert_eq!(Geometry::for_workers(2, 500, 2).slots, 1024);
+        assert_eq!(Geometry::for_workers(u32::MAX, 1, 2).slots, MAX_SLOTS);
+        assert_eq!(
+            Geometry::for_workers(u32::MAX, u16::MAX, 2),
+            Geometry { slots: MAX_SLOTS, threads: 2, claims: MAX_CLAIMS }
+        );
     }
 }

@@ -112,6 +112,7 @@ impl RouterEnd {
         words.response_read().store(0, Ordering::Relaxed);
         words.response_written().store(0, Ordering::Relaxed);
         words.waiting().store(0, Ordering::Relaxed);
+        words.abandoned().store(0, Ordering::Relaxed);
         let flags = if complete && taken == body.len() { flags::BODY_END } else { 0 };
         words.flags().store(flags, Ordering::Relaxed);
         words.state().store(pack(sequence, SlotState::Submitted), Ordering::Release);
@@ -202,6 +203,11 @@ impl RouterEnd {
     /// The number of slots.
     pub fn slots(&self) -> usize {
         self.shared.view.layout.geometry.slots.into()
+    }
+
+    /// The most requests that one worker runs at a time.
+    pub fn claims(&self) -> usize {
+        self.shared.view.layout.geometry.claims.into()
     }
 
     /// The number of workers that live.

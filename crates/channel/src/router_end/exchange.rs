@@ -201,6 +201,26 @@ impl Exchange {
         self.wake_waiting_worker();
     }
 
+    /// Whether the worker has given the request up, once it is done: what is in the ring is no response, or a part of one.
+    pub fn is_abandoned(&self) -> bool {
+        self.shared.view.slot(self.slot).abandoned().load(Ordering::Relaxed) != 0
+    }
+
+    /// The request has taken longer than allowed. Notifies its worker, which runs several requests at a time. The slot is
+    /// given back when the worker has finished the request.
+    pub fn time_out(self) {
+        let view = &self.shared.view;
+        view.slot(self.slot).flags().fetch_or(flags::TIMED_OUT, Ordering::SeqCst);
+        let worker = match self.progress {
+            Progress::Running(worker) => Some(worker),
+            Progress::Queued | Progress::Done(_) => None,
+        };
+        let shared = Arc::clone(&self.shared);
+        // It is marked as one whose client is gone before the worker looks at it.
+        drop(self);
+        worker.into_iter().for_each(|worker| doorbell::ring(shared.view.doorbell(worker.index)));
+    }
+
     /// Cancels a queued request. `false` when a worker has claimed it already (or the word is wrong).
     pub fn cancel(&mut self) -> bool {
         let free = self.progress == Progress::Queued

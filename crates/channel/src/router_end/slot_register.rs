@@ -10,6 +10,7 @@ use crate::slot_state::{SlotState, WorkerId, pack, unpack};
 use crate::sync::{AtomicU64, Ordering};
 use crate::view::View;
 use crate::violation::Violation;
+use std::collections::HashMap;
 
 /// The register. The router's threads share it under a lock.
 #[derive(Debug)]
@@ -177,7 +178,7 @@ impl SlotRegister {
         hinted.retain(|(slot, sequence, _)| is_free(*slot, *sequence));
     }
 
-    /// Finds a worker that has claimed more than one request: the others would wait for it, each in a slot.
+    /// Finds a worker that has claimed more requests than one runs at a time: the others would wait for it, each in a slot.
     pub fn check_claims(&mut self, view: &View) {
         let claim_of = |slot| {
             let word = view.slot(slot).state().load(Ordering::Acquire);
@@ -186,20 +187,22 @@ impl SlotRegister {
                 _ => None,
             }
         };
-        let mut claims: Vec<Option<(u16, u64)>> = Vec::new();
+        // By the worker's life: a former one may have left its claims by its death.
+        let mut claims: HashMap<WorkerId, Vec<(u16, u64)>> = HashMap::new();
         for slot in 0..view.layout.geometry.slots {
-            let Some((worker, word)) = claim_of(slot) else { continue };
-            let index = usize::from(worker.index);
-            claims.resize(claims.len().max(index + 1), None);
-            let before = claims[index].replace((slot, word));
-            // The worker may have finished the first request before it claimed this one: only if the first is claimed
-            // even now, both were at the same time. Another incarnation may have left its claim by its death.
-            if let Some((first, word)) = before
-                && claim_of(first) == Some((worker, word))
-            {
-                self.broken = Some(Violation("a worker claimed several requests at a time"));
-                return;
+            if let Some((worker, word)) = claim_of(slot) {
+                claims.entry(worker).or_default().push((slot, word));
             }
+        }
+        // The worker may have finished some of the requests before it claimed others: those that are claimed even now
+        // were so at the same time.
+        let most = usize::from(view.layout.geometry.claims);
+        let has_too_many = |(worker, claims): (&WorkerId, &Vec<(u16, u64)>)| {
+            let is_claimed = |(slot, word): &&(u16, u64)| claim_of(*slot) == Some((*worker, *word));
+            claims.len() > most && claims.iter().filter(is_claimed).count() > most
+        };
+        if claims.iter().any(has_too_many) {
+            self.broken = Some(Violation("a worker claimed more requests than it may run at a time"));
         }
     }
 

@@ -13,8 +13,12 @@ use std::time::Duration;
 /// An account at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// The request that it runs, if there is one.
+    /// The request that it runs, if there is one; the oldest, if it runs several.
     pub current: Option<Current>,
+    /// The number of requests that it runs.
+    pub running: u64,
+    /// When its event loop last asked for a request, by [`monotonic`], if it runs several requests at a time.
+    pub turn: Duration,
     /// The number of requests that it has finished.
     pub requests: u64,
     /// The time that these took.
@@ -87,7 +91,8 @@ impl Account {
 impl<'m> Ledger<'m> {
     /// Opens the account of this worker, without requests.
     pub(crate) fn open(words: AccountWords<'m>, me: WorkerId) -> Ledger<'m> {
-        for number in [offset::BEGAN, offset::SLOT, offset::REQUESTS, offset::WALL, offset::CPU] {
+        use offset::{BEGAN, CPU, REQUESTS, RUNNING, SLOT, TURN, WALL};
+        for number in [BEGAN, SLOT, REQUESTS, WALL, CPU, RUNNING, TURN] {
             words.set(number, 0);
         }
         words.word(offset::LIFE).store(u64::from(me.incarnation) + 1, Ordering::Release);
@@ -102,11 +107,33 @@ impl<'m> Ledger<'m> {
 
     /// Enters the end of the request.
     pub fn finish(&self, now: Duration) {
+        self.finish_oldest(None, now);
+    }
+
+    /// Enters the end of the entered request, which is the oldest of those that the worker runs. `next` is the oldest one now.
+    /// The time of requests that run at the same time counts once.
+    pub fn finish_oldest(&self, next: Option<Current>, now: Duration) {
         let began = self.words.get(offset::BEGAN);
-        let wall = nanoseconds(now).saturating_sub(began);
+        let wall = nanoseconds(next.map_or(now, |next| next.began)).saturating_sub(began);
         self.words.set(offset::BEGAN, 0);
         self.words.set(offset::WALL, self.words.get(offset::WALL).wrapping_add(wall));
+        next.into_iter().for_each(|next| self.begin(next.slot, next.sequence, next.began));
+        self.finish_younger();
+    }
+
+    /// Enters the end of a request that is not the oldest one.
+    pub fn finish_younger(&self) {
         self.words.set(offset::REQUESTS, self.words.get(offset::REQUESTS).wrapping_add(1));
+    }
+
+    /// Enters the number of requests that the worker runs, if these are several.
+    pub fn enter_running(&self, running: usize) {
+        self.words.set(offset::RUNNING, running as u64);
+    }
+
+    /// Enters that the event loop asks for a request.
+    pub fn enter_turn(&self, now: Duration) {
+        self.words.set(offset::TURN, nanoseconds(now));
     }
 
     /// Enters the processor time of the process since it began to serve.
@@ -130,8 +157,11 @@ impl<'m> AccountWords<'m> {
         }
         let slot = self.get(offset::SLOT);
         let current = |began| Current { slot: slot as u16, sequence: (slot >> 32) as u32, began };
+        let current = Some(self.get(offset::BEGAN)).filter(|began| *began > 0).map(Duration::from_nanos).map(current);
         Some(Account {
-            current: Some(self.get(offset::BEGAN)).filter(|began| *began > 0).map(Duration::from_nanos).map(current),
+            current,
+            running: self.get(offset::RUNNING).max(current.is_some().into()),
+            turn: Duration::from_nanos(self.get(offset::TURN)),
             requests: self.get(offset::REQUESTS),
             wall: Duration::from_nanos(self.get(offset::WALL)),
             cpu: Duration::from_nanos(self.get(offset::CPU)),
@@ -174,8 +204,21 @@ mod tests {
         ledger.begin(8, 0, at(20));
         ledger.finish(at(21));
         ledger.enter_cpu(at(2));
-        let expected = Account { current: None, requests: 2, wall: at(4), cpu: at(2) };
+        let expected = Account { requests: 2, wall: at(4), cpu: at(2), ..Account::default() };
         assert_eq!(account_of(first), Some(expected));
+
+        ledger.begin(7, 1, at(30));
+        ledger.finish_younger();
+        let younger = Current { slot: 9, sequence: 2, began: at(33) };
+        ledger.finish_oldest(Some(younger), at(35));
+        ledger.enter_running(5);
+        ledger.enter_turn(at(35));
+        let account = account_of(first).unwrap();
+        assert_eq!((account.current, account.wall, account.requests), (Some(younger), at(7), 4));
+        assert_eq!((account.running, account.turn), (5, at(35)));
+        assert_eq!(account.busy(at(36)), at(10), "it is busy since second 30");
+        ledger.finish(at(36));
+        assert_eq!(account_of(first).unwrap().wall, at(10));
 
         Ledger::open(AccountWords::new(&words), second);
         assert_eq!((account_of(first), account_of(second)), (None, Some(Account::default())));

@@ -43,20 +43,25 @@ static void add_request_header(zval *array, const char *name, size_t len, const 
 	efree(header);
 }
 
+void howdah_add_request_headers(zval *array, const struct howdah_request *request)
+{
+	for (size_t i = 0; i < request->count; i++) {
+		const struct howdah_variable *variable = &request->variables[i];
+		if (variable->name_len > 5 && memcmp(variable->name, "HTTP_", 5) == 0) {
+			add_request_header(array, variable->name + 5, variable->name_len - 5, variable);
+		} else if ((variable->name_len == 12 && memcmp(variable->name, "CONTENT_TYPE", 12) == 0)
+			|| (variable->name_len == 14 && memcmp(variable->name, "CONTENT_LENGTH", 14) == 0)) {
+			add_request_header(array, variable->name, variable->name_len, variable);
+		}
+	}
+}
+
 PHP_FUNCTION(getallheaders)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
 	array_init(return_value);
-	const struct howdah_request *request = howdah_exchange_request();
-
-	for (size_t i = 0; request && i < request->count; i++) {
-		const struct howdah_variable *variable = &request->variables[i];
-		if (variable->name_len > 5 && memcmp(variable->name, "HTTP_", 5) == 0) {
-			add_request_header(return_value, variable->name + 5, variable->name_len - 5, variable);
-		} else if ((variable->name_len == 12 && memcmp(variable->name, "CONTENT_TYPE", 12) == 0)
-			|| (variable->name_len == 14 && memcmp(variable->name, "CONTENT_LENGTH", 14) == 0)) {
-			add_request_header(return_value, variable->name, variable->name_len, variable);
-		}
+	if (howdah_exchange_request()) {
+		howdah_add_request_headers(return_value, howdah_exchange_request());
 	}
 }
 

@@ -21,6 +21,8 @@
 /* The most bytes of a frame: its names, with each byte escaped. */
 #define FRAME_BYTES (6 * sizeof(struct howdah_frame) + 128)
 #define LIMIT_FRAMES 20
+/* The most frames in a line about a blocked event loop. */
+#define LOOP_FRAMES 5
 #define URL_BYTES 1024
 
 /* Separators in a profile's record: control characters, which are removed from names. */
@@ -287,6 +289,25 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 
 /* ---- the log ---- */
 
+static void put_frames(struct howdah_text *line, const struct howdah_backtrace *backtrace, int most)
+{
+	for (int i = 0; i < backtrace->depth && i < most; i++) {
+		const struct howdah_frame *frame = &backtrace->frames[i];
+		howdah_text_put(line, i ? " < " : "");
+		put_name(line, frame, howdah_text_plain);
+		if (i == 0 && backtrace->waits_in[0]) {
+			howdah_text_put(line, " in ");
+			howdah_text_put(line, backtrace->waits_in);
+		}
+		if (frame->file[0]) {
+			howdah_text_put(line, " ");
+			howdah_text_plain(line, frame->file, strlen(frame->file));
+			howdah_text_put(line, ":");
+			howdah_text_number(line, frame->line);
+		}
+	}
+}
+
 static void put_limit_text(struct howdah_text *line, const struct howdah_backtrace *backtrace, const struct rusage *usage)
 {
 	howdah_text_warning(line);
@@ -310,21 +331,7 @@ static void put_limit_text(struct howdah_text *line, const struct howdah_backtra
 	if (backtrace->depth == 0) {
 		howdah_text_put(line, backtrace->is_cut ? "changing places" : "the start or end of the request");
 	}
-	for (int i = 0; i < backtrace->depth && i < LIMIT_FRAMES; i++) {
-		const struct howdah_frame *frame = &backtrace->frames[i];
-		howdah_text_put(line, i ? " < " : "");
-		put_name(line, frame, howdah_text_plain);
-		if (i == 0 && backtrace->waits_in[0]) {
-			howdah_text_put(line, " in ");
-			howdah_text_put(line, backtrace->waits_in);
-		}
-		if (frame->file[0]) {
-			howdah_text_put(line, " ");
-			howdah_text_plain(line, frame->file, strlen(frame->file));
-			howdah_text_put(line, ":");
-			howdah_text_number(line, frame->line);
-		}
-	}
+	put_frames(line, backtrace, LIMIT_FRAMES);
 }
 
 static void put_limit_json(struct howdah_text *line, const struct howdah_backtrace *backtrace, const struct rusage *usage)
@@ -402,5 +409,17 @@ void howdah_log_record(struct howdah_text *line)
 {
 	if (has_room(setup.profile, PROFILE_BYTES)) {
 		write_line(setup.profile, line);
+	}
+}
+
+/* ---- a blocked event loop ---- */
+
+void howdah_loop_stack(struct howdah_text *text)
+{
+	static struct howdah_backtrace backtrace;
+
+	howdah_backtrace_forget(&backtrace);
+	if (howdah_backtrace_foreign(&backtrace) || howdah_backtrace_foreign(&backtrace)) {
+		put_frames(text, &backtrace, LOOP_FRAMES);
 	}
 }

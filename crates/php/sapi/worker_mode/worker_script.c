@@ -10,6 +10,7 @@
  * bailouts; some versions of PHP throw an unwind exit when the memory limit is reached. */
 
 #include "worker_mode/worker_script.h"
+#include "worker_mode/async/async.h"
 #include "worker_mode/baseline/baseline.h"
 #include "exchange.h"
 #include "functions/frankenphp.h"
@@ -36,11 +37,13 @@ static enum {
 	HANDLES_REQUEST,
 	/* Shutdown functions run, the session is written, the response is completed. */
 	ENDS_REQUEST,
+	/* Async mode: it runs its event loop. */
+	LOOPS,
 	/* handle_request() has returned false. */
 	ENDS,
 } phase;
 
-static int is_configured;
+static int is_configured, is_async;
 /* A fatal error has left PHP's engine in a state in which no other request may run. */
 static int is_damaged;
 static const struct howdah_request *boot_request;
@@ -49,9 +52,15 @@ static void (*next_error_handler)(int type, zend_string *file, const uint32_t li
 /* These modules keep data of a request. Their own end and start of a request replace it. */
 static const char *const modules[] = { "session", "filter" };
 
-void howdah_php_enable_worker_script(void)
+void howdah_php_enable_worker_script(int is_async_script)
 {
 	is_configured = 1;
+	is_async = is_async_script;
+}
+
+int howdah_worker_script_is_async(void)
+{
+	return is_async;
 }
 
 int howdah_worker_script_is_configured(void)
@@ -408,6 +417,35 @@ static void begin_end(void)
 	howdah_baseline_end();
 }
 
+/* The output, the session and the time limit of the boot end; from now on the output goes to the log. */
+bool howdah_worker_script_begin_loop(void)
+{
+	if (phase != BOOTS) {
+		zend_throw_error(NULL, "%s() can be called by the worker script only, before its end",
+			get_active_function_name());
+		return false;
+	}
+	if (OG(running)) {
+		zend_throw_error(NULL, "%s() cannot be called in an output handler", get_active_function_name());
+		return false;
+	}
+	close_request();
+	howdah_superglobals_forget_session();
+	EG(timeout_seconds) = 0;
+	bool is_ready = !is_damaged && !EG(exception);
+	if (is_ready) {
+		phase = LOOPS;
+	}
+	start_output();
+	sapi_activate();
+	if (is_ready) {
+		start_modules();
+	} else if (is_damaged) {
+		end_script();
+	}
+	return is_ready;
+}
+
 PHP_FUNCTION(howdah_handle_request)
 {
 	zend_fcall_info handler;
@@ -487,7 +525,9 @@ static const zend_function_entry functions[] = {
 
 void howdah_worker_script_register(int module_type)
 {
-	if (is_configured) {
+	if (is_async) {
+		howdah_async_register(module_type);
+	} else if (is_configured) {
 		zend_register_functions(NULL, functions, NULL, module_type);
 		howdah_frankenphp_register(module_type);
 		howdah_baseline_watch();
@@ -519,6 +559,8 @@ void howdah_php_run_worker_script(const struct howdah_request *boot)
 	} else if (phase == BETWEEN_REQUESTS) {
 		/* The script has left its loop by itself, or by an error. */
 		begin_end();
+	} else if (phase == LOOPS) {
+		phase = ENDS;
 	}
 	php_request_shutdown(NULL);
 	if (howdah_forked) {

@@ -18,6 +18,11 @@ size_t howdah_worker_script_write(const char *bytes, size_t len);
 /* Ends the handler of the current request like exit(), because its client is gone. 0: no handler runs. */
 int howdah_worker_script_unwinds(void);
 
+/* Whether it runs an event loop, in async mode. */
+int howdah_worker_script_is_async(void);
+/* Async mode: the boot is over, and the script runs its event loop. False with an exception: the boot has failed. */
+bool howdah_worker_script_begin_loop(void);
+
 /* howdah\handle_request() and frankenphp_handle_request() */
 PHP_FUNCTION(howdah_handle_request);
 

@@ -53,7 +53,7 @@ pub fn boot_php(
     let bells = descriptors.split_off(others);
     let slow_log = boot.slow_log.and_then(|slow| Some((descriptors.pop()?, slow)));
     let profile = descriptors.pop().ok_or_else(too_few)?;
-    let sampling = Sampling { profile, slow_log, has_limit: boot.has_timeout };
+    let sampling = Sampling { profile, slow_log, has_limit: boot.timeout_ms.is_some() };
     let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
         .map_err(|error| format!("cannot map the channel: {error}"))?;
     // The pidfd before the change of user: then the supervisor may belong to another user.
@@ -115,8 +115,8 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
     // SAFETY: PHP is started once, on the only thread; the strings are leaked.
     let started = unsafe {
         sapi::howdah_lock_folder_set(lock_folder, lock_folder_problem);
-        if boot.worker_script.is_some() {
-            sapi::howdah_php_enable_worker_script();
+        if let Some(script) = &boot.worker_script {
+            sapi::howdah_php_enable_worker_script(script.concurrency.is_some().into());
         }
         sapi::howdah_php_startup(
             ini_file.map_or(std::ptr::null(), |path| path.into_raw().cast_const()),

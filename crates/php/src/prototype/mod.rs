@@ -20,7 +20,7 @@ mod rootfs;
 mod serve;
 mod unknown_settings;
 
-use crate::worker::requests::WorkerLimits;
+use crate::worker::service::WorkerLimits;
 use crate::{log, sapi, worker};
 use boot::boot_php;
 use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
@@ -32,6 +32,7 @@ use report::send;
 use serve::{Prototype, Served};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Runs as a prototype until the supervisor closes the control socket, or until it has reported why PHP can't be loaded.
 ///
@@ -60,7 +61,8 @@ pub fn run() -> Result<ExitCode, String> {
                 log::warn(&warning);
             }
             let PrototypeBoot { application, requests_per_worker: requests, memory_per_worker: memory, .. } = boot;
-            let prototype = Prototype::new(control, loaded, WorkerLimits { application, requests, memory });
+            let timeout = boot.timeout_ms.map(Duration::from_millis);
+            let prototype = Prototype::new(control, loaded, WorkerLimits { application, requests, memory, timeout });
             match &boot.worker_script {
                 Some(script) if script.preboot => Ok(preboot::run(prototype, script, booted)),
                 script => {

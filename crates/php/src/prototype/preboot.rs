@@ -10,7 +10,7 @@
 
 use super::serve::{Prototype, Served};
 use crate::log;
-use crate::worker::requests::{Children, Requests};
+use crate::worker::forked::Worker;
 use crate::worker::{callbacks, script};
 use howdah_protocol::messages::prototype::{FromPrototype, WorkerScript};
 use nix::sys::resource::{Resource, getrlimit};
@@ -43,7 +43,7 @@ pub fn run(prototype: Prototype, script: &WorkerScript, booted: FromPrototype) -
     });
     if is_ready {
         // A worker: its script is over.
-        callbacks::exit(0);
+        callbacks::exit(script::exit_code());
     }
     if let Some(prototype) = waiting.take() {
         prototype.report(&FromPrototype::Failed { reason: script::ended_without_a_request(script) });
@@ -52,7 +52,7 @@ pub fn run(prototype: Prototype, script: &WorkerScript, booted: FromPrototype) -
 }
 
 /// The script is ready. Returns in the workers.
-fn serve(prototype: Prototype, before: &Descriptors, booted: &FromPrototype) -> Requests {
+fn serve(prototype: Prototype, before: &Descriptors, booted: &FromPrototype) -> Worker {
     if let Some(problem) = shared_descriptor(before).or_else(other_threads) {
         let option = format!("applications/{}/worker/preboot", prototype.application());
         prototype.report(&FromPrototype::Failed { reason: format!("{option}: {problem}, or remove \"preboot\"") });
@@ -63,7 +63,7 @@ fn serve(prototype: Prototype, before: &Descriptors, booted: &FromPrototype) -> 
     nix::unistd::alarm::cancel();
     prototype.report(booted);
     match prototype.serve() {
-        Ok(Served::Forked(worker)) => worker.requests(Children::Keep),
+        Ok(Served::Forked(worker)) => worker,
         // Not the end of the script: its shutdown functions belong to the workers.
         Ok(Served::Stopped) => callbacks::exit(0),
         Err(reason) => {

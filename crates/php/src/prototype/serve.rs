@@ -9,8 +9,8 @@
 use super::boot::{Loaded, SupervisorProcess, c_string};
 use super::report::send;
 use crate::worker::forked::Worker;
-use crate::worker::requests::WorkerLimits;
 use crate::worker::sampler::{self, Sampling};
+use crate::worker::service::WorkerLimits;
 use crate::worker::stderr::Stderr;
 use crate::{log, sapi};
 use howdah_channel::{WorkerChannel, WorkerId};

@@ -91,12 +91,17 @@ unsafe extern "C" fn howdah_head_line(line: *const c_char, len: usize) {
     HEAD.with_borrow_mut(|head| head.header(line));
 }
 
+/// Passes the head of the response, which C has completed, to `write`.
+pub fn with_head<T>(write: impl FnOnce(&[u8]) -> T) -> T {
+    HEAD.with_borrow_mut(|head| write(head.finish()))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn howdah_head_end() {
-    HEAD.with_borrow_mut(|head| {
+    with_head(|head| {
         with_claim((), |claim| {
             // The next write of the body detects a client that is gone.
-            let _ = claim.write(head.finish());
+            let _ = claim.write(head);
         });
     });
 }

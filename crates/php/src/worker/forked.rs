@@ -1,6 +1,6 @@
 //! A worker that has just been forked.
 
-use super::requests::{Children, Requests, WorkerLimits};
+use super::service::{Service, WorkerLimits};
 use super::stderr::Stderr;
 use howdah_channel::WorkerEnd;
 
@@ -18,7 +18,7 @@ pub struct Worker {
 
 impl Worker {
     /// It is ready for its first request.
-    pub fn requests(self, children: Children) -> Requests {
-        Requests::begin(self.end, self.limits, self.stderr, children)
+    pub fn service(self) -> Service {
+        Service::begin(self.end, self.limits, self.stderr)
     }
 }

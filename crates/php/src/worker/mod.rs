@@ -1,16 +1,20 @@
-//! A worker: runs requests on PHP, one at a time.
+//! A worker: runs requests on PHP, one at a time, or several in async mode.
 //!
 //! - [`serve`]: the loop of classic mode; [`script`]: the worker script of worker mode
 //! - [`forked`]: a worker that has just been forked; [`run`] is its life
-//! - [`requests`]: the requests, from the channel to the account
+//! - [`requests`]: the requests, one after the other, from the channel to the account
+//! - [`async_mode`]: the same for several requests at a time
+//! - [`service`]: the account and the limits of a worker
 //! - `request`: a request's head, prepared for PHP
-//! - [`callbacks`]: the functions that the SAPI in C calls
+//! - [`callbacks`], `async_callbacks`: the functions that the SAPI in C calls
 //! - `allowance`, `growth`: when a worker exits for a replacement
 //! - `cpu_meter`: the processor time in the worker's account
 //! - [`sampler`]: starts the thread that reads PHP's stack
 //! - [`stderr`]: where standard error goes
 
 mod allowance;
+mod async_callbacks;
+pub mod async_mode;
 pub mod callbacks;
 mod cpu_meter;
 pub mod forked;
@@ -20,18 +24,19 @@ pub mod requests;
 pub mod sampler;
 pub mod script;
 pub mod serve;
+pub mod service;
 pub mod stderr;
 
 use forked::Worker;
 use howdah_protocol::messages::prototype::WorkerScript;
-use requests::Children;
+use requests::{Children, Requests};
 
 /// Handles requests in classic mode, or runs this script, until the worker must exit.
 pub fn run(worker: Worker, script: Option<&WorkerScript>) -> ! {
     callbacks::exit(match script {
         Some(script) => script::boot_and_serve(script, worker),
         None => {
-            serve::serve(worker.requests(Children::Reap));
+            serve::serve(Requests::begin(worker.service(), Children::Reap));
             0
         }
     })

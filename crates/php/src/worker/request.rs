@@ -18,6 +18,11 @@ pub struct RequestBuffers {
     pointers: Vec<sapi::Variable>,
 }
 
+/// The names of [`NAMES`] for PHP.
+pub fn c_names() -> Vec<CString> {
+    NAMES.iter().map(|name| CString::new(*name).expect("a name has no NUL")).collect()
+}
+
 // === impl RequestBuffers ===
 
 impl RequestBuffers {

@@ -1,20 +1,12 @@
 //! The requests of a worker, one after the other: claims each from the channel, enters it in the worker's account, and
-//! decides whether another one may follow.
-//!
-//! No other request follows when the worker is ordered to stop, has reached its limits ([`Allowance`]), or has ended a
-//! request for `limits/timeout`.
+//! decides with the [`Service`] whether another one may follow. None follows when the worker is ordered to stop.
 
-use super::allowance::{Allowance, Limit};
 use super::callbacks::{self, CurrentRequest};
-use super::cpu_meter::CpuMeter;
-use super::growth::Growth;
-use super::request::RequestBuffers;
-use super::stderr::Stderr;
-use crate::{log, sapi};
-use howdah_channel::account::{Ledger, monotonic};
-use howdah_channel::request::NAMES;
-use howdah_channel::{Next, WorkerEnd};
-use howdah_protocol::messages::process_end::EXIT_ROUTER_UNREACHABLE;
+use super::request::{RequestBuffers, c_names};
+use super::service::Service;
+use crate::sapi;
+use howdah_channel::Next;
+use howdah_channel::account::monotonic;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 use std::ffi::CString;
@@ -24,18 +16,7 @@ use std::time::Duration;
 const REAP_AFTER: u32 = 64;
 
 /// The time that other workers have to take the next request of a warm-up.
-const WARM_UP_PAUSE: Duration = Duration::from_millis(10);
-
-/// The limits of a worker of an application.
-#[derive(Clone, Debug)]
-pub struct WorkerLimits {
-    /// The application's name.
-    pub application: String,
-    /// The worker exits after this number of requests.
-    pub requests: Option<u32>,
-    /// The worker exits when its own memory has grown by more than this, in bytes.
-    pub memory: Option<u64>,
-}
+pub const WARM_UP_PAUSE: Duration = Duration::from_millis(10);
 
 /// The treatment of children of PHP that it did not wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +29,10 @@ pub enum Children {
 
 /// The requests of this worker.
 pub struct Requests {
-    end: &'static WorkerEnd,
-    limits: WorkerLimits,
-    stderr: &'static Stderr,
+    service: Service,
     children: Children,
     c_names: Vec<CString>,
-    allowance: Allowance,
-    ledger: Ledger<'static>,
-    growth: Growth,
-    cpu: CpuMeter,
     buffers: RequestBuffers,
-    served: u64,
     since_reaped: u32,
     /// When the current request began.
     began: Duration,
@@ -68,24 +42,12 @@ pub struct Requests {
 
 impl Requests {
     /// The worker is ready for its first request.
-    pub fn begin(
-        end: &'static WorkerEnd,
-        limits: WorkerLimits,
-        stderr: &'static Stderr,
-        children: Children,
-    ) -> Requests {
+    pub fn begin(service: Service, children: Children) -> Requests {
         Requests {
-            allowance: Allowance::new(limits.requests, limits.memory, end.index()),
-            growth: Growth::begin(),
-            cpu: CpuMeter::begin(),
-            c_names: NAMES.iter().map(|name| CString::new(*name).expect("a name has no NUL")).collect(),
-            ledger: end.open_ledger(),
-            end,
-            limits,
-            stderr,
+            service,
             children,
+            c_names: c_names(),
             buffers: RequestBuffers::default(),
-            served: 0,
             since_reaped: 0,
             began: Duration::ZERO,
         }
@@ -94,10 +56,10 @@ impl Requests {
     /// Waits for the next request, and makes it the current one of the [callbacks](super::callbacks). Its pointers are
     /// valid until [`Self::finish`]. `None`: the worker must exit.
     pub fn next(&mut self) -> Option<sapi::SapiRequest> {
-        let Requests { end, cpu, ledger, children, .. } = self;
+        let (end, children, service) = (self.service.end, self.children, &mut self.service);
         let before_sleep = || {
-            cpu.before_sleep().into_iter().for_each(|spent| ledger.enter_cpu(spent));
-            *children == Children::Reap && reap_children()
+            service.before_sleep();
+            children == Children::Reap && reap_children()
         };
         let Next::Run(claim) = end.next(before_sleep) else { return None };
         if let Err(violation) = self.buffers.read(&claim) {
@@ -106,51 +68,27 @@ impl Requests {
         self.began = monotonic();
         let for_php = self.buffers.for_php(&self.c_names, self.began);
         let (slot, sequence) = claim.name();
-        self.ledger.begin(slot, sequence, self.began);
+        self.service.ledger.begin(slot, sequence, self.began);
         callbacks::begin(CurrentRequest::Channel(claim));
-        if self.buffers.is_warm_up() {
-            self.stderr.to_supervisor();
-        }
+        self.service.request_begins(self.buffers.is_warm_up());
         Some(for_php)
     }
 
     /// The number of the recording of memory that goes on; 0 without one.
     pub fn memory_recording(&self) -> u32 {
-        self.end.memory_recording()
+        self.service.end.memory_recording()
     }
 
     /// PHP has ended the current request. Returns whether another one may follow.
     pub fn finish(&mut self) -> bool {
-        if self.buffers.is_warm_up() {
-            self.stderr.to_log();
-            if self.children == Children::Keep {
-                // Each worker of a worker script must run it: the next one is for another worker.
-                std::thread::sleep(WARM_UP_PAUSE);
-            }
-        }
-        if self.end.is_cut_off() {
-            self.limits.warn("exits: a script has closed its descriptors");
-            callbacks::exit(EXIT_ROUTER_UNREACHABLE);
+        self.service.request_is_answered(self.buffers.is_warm_up());
+        if self.buffers.is_warm_up() && self.children == Children::Keep {
+            // Each worker of a worker script must run it: the next one is for another worker.
+            std::thread::sleep(WARM_UP_PAUSE);
         }
         let now = monotonic();
-        let ran = now.saturating_sub(self.began);
-        self.ledger.finish(now);
-        self.cpu.after_request(ran).into_iter().for_each(|spent| self.ledger.enter_cpu(spent));
-        if sapi::has_ended_a_request() {
-            return false;
-        }
-        self.served += 1;
-        self.growth.after_request(ran);
-        if self.limits.memory.is_none()
-            && let Some(report) = self.growth.report_if_doubled()
-        {
-            self.limits.warn(&report);
-        }
-        let may_recycle = || self.end.may_recycle(now);
-        if let Some(reached) = self.allowance.reached(self.served, self.growth.bytes(), may_recycle) {
-            if reached == Limit::Memory || self.growth.is_large() {
-                self.limits.warn(&format!("{}; replacing it", self.growth));
-            }
+        self.service.ledger.finish(now);
+        if !self.service.may_go_on(now.saturating_sub(self.began), now) {
             return false;
         }
         self.since_reaped += 1;
@@ -173,14 +111,5 @@ fn reap_children() -> bool {
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Err(_) => return false,
         }
-    }
-}
-
-// === impl WorkerLimits ===
-
-impl WorkerLimits {
-    /// Logs a warning about this worker.
-    pub fn warn(&self, event: &str) {
-        log::warn(&format!("worker of \"{}\" (pid {}) {event}", self.application, std::process::id()));
     }
 }

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)] // runs PHP, and is called by it
 
+use super::async_mode::held_requests::HeldRequests;
 use super::forked::Worker;
 use super::requests::{Children, Requests};
 use crate::{log, sapi};
@@ -19,6 +20,8 @@ use std::ptr::null;
 /// The state that PHP's calls need.
 struct Running {
     boot: BootState,
+    /// Async mode: the most requests at a time.
+    concurrency: Option<u16>,
     /// The current request. PHP has a pointer to it.
     request: Box<Option<sapi::SapiRequest>>,
     /// No other request follows.
@@ -27,10 +30,12 @@ struct Running {
 
 enum BootState {
     /// The script boots. The function is called when it asks for its first request.
-    Boots(Box<dyn FnOnce() -> Requests>),
+    Boots(Box<dyn FnOnce() -> Worker>),
     /// The function runs.
     IsReady,
     Serves(Box<Requests>),
+    /// Async mode.
+    ServesSeveral(Box<HeldRequests>),
 }
 
 thread_local! {
@@ -43,10 +48,10 @@ pub fn boot_and_serve(script: &WorkerScript, worker: Worker) -> c_int {
     worker.stderr.to_supervisor();
     let is_ready = run(script, move || {
         worker.stderr.to_log();
-        worker.requests(Children::Keep)
+        worker
     });
     if is_ready || end.must_stop() {
-        return 0;
+        return exit_code();
     }
     log::warn(&ended_without_a_request(script));
     EXIT_BOOT_FAILED
@@ -54,24 +59,46 @@ pub fn boot_and_serve(script: &WorkerScript, worker: Worker) -> c_int {
 
 /// The error about a script that has not asked for a request.
 pub fn ended_without_a_request(script: &WorkerScript) -> String {
+    let advice = match script.concurrency {
+        Some(_) => "howdah\\Async\\stream(), and run an event loop that calls howdah\\Async\\accept()",
+        None => "howdah\\handle_request() in a loop",
+    };
     format!(
-        "the worker script {} ended before it asked for a request; it must call howdah\\handle_request() in a loop",
+        "the worker script {} ended before it asked for a request; it must call {advice}",
         script.filename.display()
     )
 }
 
 /// Runs the script until it ends. `on_ready` is called when it asks for its first request; it may fork this process, and then
 /// returns in the workers only. Returns whether the script has asked for a request.
-pub fn run(script: &WorkerScript, on_ready: impl FnOnce() -> Requests + 'static) -> bool {
-    RUNNING.set(Some(Running { boot: BootState::Boots(Box::new(on_ready)), request: Box::new(None), is_over: false }));
+pub fn run(script: &WorkerScript, on_ready: impl FnOnce() -> Worker + 'static) -> bool {
+    RUNNING.set(Some(Running {
+        boot: BootState::Boots(Box::new(on_ready)),
+        concurrency: script.concurrency,
+        request: Box::new(None),
+        is_over: false,
+    }));
     let boot = Boot::new(script);
     // SAFETY: PHP was started in the prototype; all pointers point into `boot`, which outlives the call.
     unsafe { sapi::howdah_php_run_worker_script(&boot.request()) };
     RUNNING.with_borrow(|running| running.as_ref().is_some_and(|running| !matches!(running.boot, BootState::Boots(_))))
 }
 
+/// The exit code of a worker whose script has ended after its boot. A script in async mode ends when it is asked to.
+pub fn exit_code() -> c_int {
+    with_held(false, |held| held.takes_requests()).into()
+}
+
+/// The requests of a script in async mode; `default` if it has not booted, or is no such script.
+pub fn with_held<T>(default: T, act: impl FnOnce(&mut HeldRequests) -> T) -> T {
+    RUNNING.with_borrow_mut(|running| match running {
+        Some(Running { boot: BootState::ServesSeveral(held), .. }) => act(held),
+        _ => default,
+    })
+}
+
 /// The script asks for a request: if it is the first time, it has booted.
-fn end_boot() {
+pub fn end_boot() {
     let on_ready = RUNNING.with_borrow_mut(|running| {
         let boot = &mut running.as_mut()?.boot;
         match std::mem::replace(boot, BootState::IsReady) {
@@ -84,10 +111,14 @@ fn end_boot() {
     });
     // Outside of the borrow: it may take long, and fork.
     if let Some(on_ready) = on_ready {
-        let requests = on_ready();
+        let worker = on_ready();
         RUNNING.with_borrow_mut(|running| {
             if let Some(running) = running {
-                running.boot = BootState::Serves(Box::new(requests));
+                let service = worker.service();
+                running.boot = match running.concurrency {
+                    Some(most) => BootState::ServesSeveral(Box::new(HeldRequests::begin(service, most))),
+                    None => BootState::Serves(Box::new(Requests::begin(service, Children::Keep))),
+                };
             }
         });
     }
@@ -98,7 +129,7 @@ fn end_boot() {
 extern "C" fn howdah_next_request() -> *const sapi::SapiRequest {
     end_boot();
     RUNNING.with_borrow_mut(|running| {
-        let Some(Running { boot: BootState::Serves(requests), request, is_over: is_over @ false }) = running else {
+        let Some(Running { boot: BootState::Serves(requests), request, is_over: is_over @ false, .. }) = running else {
             return null();
         };
         **request = requests.next();

@@ -62,8 +62,8 @@ pub struct PrototypeBoot {
     pub memory_per_worker: Option<u64>,
     /// The requests that are written to the slow log.
     pub slow_log: Option<SlowRequests>,
-    /// Whether `limits/timeout` may end a request.
-    pub has_timeout: bool,
+    /// `limits/timeout`, in milliseconds: a request that takes longer is ended.
+    pub timeout_ms: Option<u64>,
     /// The limit of descriptors of its processes; `None` keeps the supervisor's.
     pub descriptors: Option<u64>,
     /// Value of `SERVER_SOFTWARE`, shown by phpinfo().
@@ -83,6 +83,8 @@ pub struct WorkerScript {
     pub filename: PathBuf,
     /// Whether the prototype boots it, and forks workers that have booted.
     pub preboot: bool,
+    /// Async mode: the most requests that each worker runs at a time. `None`: one.
+    pub concurrency: Option<u16>,
 }
 
 /// Which requests are slow, and how they are sampled.

@@ -23,6 +23,7 @@ fn describe(report: ProcessReport) -> Value {
     json!({
         "pid": report.pid,
         "state": report.state.name(),
+        "running": report.running,
         "method": report.method,
         "url": report.url,
         "script": report.script,

@@ -10,7 +10,9 @@ pub struct ProcessReport {
     pub pid: Option<i32>,
     /// Its state.
     pub state: ReportedState,
-    /// The method of its request.
+    /// How many requests it runs.
+    pub running: Option<u64>,
+    /// The method of its request; of the oldest, if it runs several.
     pub method: Option<String>,
     /// The URL of its request.
     pub url: Option<String>,

@@ -12,7 +12,7 @@ use crate::plan::readable;
 use crate::plan::resolution;
 use crate::plan::slow_log;
 use crate::policy::pool::PoolPolicy;
-use howdah_channel::MAX_WORKERS;
+use howdah_channel::{MAX_SLOTS, MAX_WORKERS};
 use howdah_config::{Limits, PhpApplication, PhpOptions, Scheme, WarmUp, WorkerMode};
 use howdah_protocol::messages::generation_paths::{GenerationPaths, PinnedLink};
 use howdah_protocol::messages::prototype::{RequiredPath, WorkerScript};
@@ -52,6 +52,15 @@ pub struct PhpPlan {
     pub release: Release,
     /// Its slow log, if it has one.
     pub slow_log: Option<SlowLogFile>,
+}
+
+// === impl PhpPlan ===
+
+impl PhpPlan {
+    /// The most requests that one of its workers runs at a time.
+    pub fn claims(&self) -> u16 {
+        self.worker_script.as_ref().and_then(|script| script.concurrency).unwrap_or(1)
+    }
 }
 
 /// A release of an application.
@@ -101,6 +110,9 @@ pub fn plan(
     if let Some(processes) = application.processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
         return Err(at("/processes", format!("{processes} is more than howdah can run; write at most {MAX_WORKERS}")));
     }
+    let concurrency = application.worker.as_ref().and_then(|worker| worker.concurrency);
+    let most_workers =
+        most_workers(application.processes.max(), concurrency).map_err(|problem| at("/worker/concurrency", problem))?;
     let settings = &application.process_settings;
     let account = defaults.account(settings.user.as_deref(), settings.group.as_deref());
     let account = account.map_err(|(option, problem)| at(option, problem))?;
@@ -133,10 +145,24 @@ pub fn plan(
             led_to: resolution.led_to,
             warm_up: application.warm_up.iter().map(request).collect(),
         },
-        pool: PoolPolicy::new(application.processes, cores),
+        pool: PoolPolicy::new(application.processes, cores).at_most(most_workers),
         limits: application.limits,
         slow_log,
     })
+}
+
+/// The most workers that run `concurrency` requests at a time, each of which takes a slot of the channel.
+fn most_workers(processes: Option<u32>, concurrency: Option<u16>) -> Result<usize, String> {
+    let Some(concurrency) = concurrency.map(u32::from) else { return Ok(usize::from(MAX_WORKERS)) };
+    let most = u32::from(MAX_SLOTS) / concurrency;
+    match processes.filter(|processes| *processes > most) {
+        Some(processes) => Err(format!(
+            "{processes} processes with {concurrency} requests each are more requests than an application can run, which is \
+             {MAX_SLOTS}; write at most {}",
+            u32::from(MAX_SLOTS) / processes
+        )),
+        None => Ok(most as usize),
+    }
 }
 
 /// The script of an application in worker mode: the script of its only target.
@@ -148,6 +174,7 @@ fn worker_script(mode: &WorkerMode, paths: &GenerationPaths) -> Option<WorkerScr
         name: script.name.clone(),
         filename: script.filename.clone(),
         preboot: mode.preboot,
+        concurrency: mode.concurrency,
     })
 }
 

@@ -55,6 +55,16 @@ impl PoolPolicy {
         }
     }
 
+    /// The same policy with another limit, if its own is higher.
+    pub fn at_most(self, most: usize) -> PoolPolicy {
+        match self {
+            PoolPolicy::Automatic(bounds) => PoolPolicy::Automatic(Bounds { max: bounds.max.min(most), ..bounds }),
+            PoolPolicy::Configured(pool) => {
+                PoolPolicy::Configured(Pool { max: pool.max.min(most), spare: pool.spare.min(most), ..pool })
+            }
+        }
+    }
+
     /// The largest number of workers.
     pub fn max(&self) -> usize {
         match self {
@@ -159,6 +169,7 @@ mod tests {
     #[test]
     fn a_fixed_number_never_changes() {
         let policy = PoolPolicy::new(Processes::Fixed(3), 8.0);
+        assert_eq!((policy.at_most(2).at_start(), policy.at_most(2).max(), policy.at_most(9)), (2, 2, policy));
         assert_eq!((policy.at_start(), policy.max(), policy.spare()), (3, 3, None));
         let PoolPolicy::Configured(pool) = policy else { panic!("{policy:?}") };
         assert_eq!(pool.wanted(Demand { all: 3, ..Demand::default() }), 3);

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::read::node::{Object, Options};
 
-pub(crate) const OPTIONS: Options = Options { known: &["script", "preboot"], unsupported: &[] };
+pub(crate) const OPTIONS: Options = Options { known: &["script", "preboot", "concurrency"], unsupported: &[] };
 
 /// The options that choose a script for a request. In worker mode the worker script handles every request.
 const SCRIPT_OPTIONS: [&str; 4] = ["targets", "script", "index", "front_controller"];
@@ -15,7 +15,12 @@ pub struct WorkerMode {
     pub script: String,
     /// The script boots once in each generation, before its workers are forked.
     pub preboot: bool,
+    /// Async mode: the most requests that each worker runs at a time, from 2 to 4096. `None`: one.
+    pub concurrency: Option<u16>,
 }
+
+/// The largest `concurrency`.
+const MAX_CONCURRENCY: u16 = 4096;
 
 // === impl WorkerMode ===
 
@@ -29,7 +34,15 @@ impl WorkerMode {
         let worker = node.object(&OPTIONS)?;
         let script = worker.require("script", "the worker script, relative to the root")?;
         let preboot = worker.read("preboot", |node| node.boolean())?.unwrap_or(false);
-        Ok(Some(Self { script: script.path_below("the root")?, preboot }))
+        let concurrency = worker.read("concurrency", |node| node.integer(2..=MAX_CONCURRENCY, "requests"))?;
+        if concurrency.is_some()
+            && let Some(slow_log) = application.get("slow_log")
+        {
+            return Err(
+                slow_log.error("the requests of async mode run at the same time, and have no slow log; remove it")
+            );
+        }
+        Ok(Some(Self { script: script.path_below("the root")?, preboot, concurrency }))
     }
 }
 
@@ -50,11 +63,14 @@ mod tests {
     #[test]
     fn the_worker_script_handles_every_request() {
         let application = parse(r#""worker": {"script": "/bin/worker.php"}"#).expect("application");
-        assert_eq!(application.worker, Some(WorkerMode { script: "bin/worker.php".to_owned(), preboot: false }));
+        let worker = |script: &str| WorkerMode { script: script.to_owned(), preboot: false, concurrency: None };
+        assert_eq!(application.worker, Some(worker("bin/worker.php")));
         let target = application.target(None).expect("target");
         assert_eq!((target.script.as_deref(), target.front_controller.as_deref()), (Some("bin/worker.php"), None));
         let application = parse(r#""worker": {"script": "worker.php", "preboot": true}"#).expect("application");
-        assert_eq!(application.worker, Some(WorkerMode { script: "worker.php".to_owned(), preboot: true }));
+        assert_eq!(application.worker, Some(WorkerMode { preboot: true, ..worker("worker.php") }));
+        let application = parse(r#""worker": {"script": "server.php", "concurrency": 100}"#).expect("application");
+        assert_eq!(application.worker, Some(WorkerMode { concurrency: Some(100), ..worker("server.php") }));
         assert_eq!(parse(r#""script": "index.php""#).expect("application").worker, None);
     }
 
@@ -62,7 +78,10 @@ mod tests {
     fn an_invalid_worker_mode_is_rejected() {
         let cases = [
             (r#""worker": {}"#, "worker: \"script\" is missing; add the worker script, relative to the root"),
-            (r#""worker": true"#, "worker: expected an object, found true; its options are \"script\", \"preboot\""),
+            (
+                r#""worker": true"#,
+                "worker: expected an object, found true; its options are \"script\", \"preboot\", \"concurrency\"",
+            ),
             (
                 r#""worker": {"script": "w.php", "preboot": 1}"#,
                 "worker/preboot: expected true or false, found the number 1",
@@ -70,6 +89,14 @@ mod tests {
             (
                 r#""worker": {"script": "../a.php"}"#,
                 "worker/script: \"../a.php\" must be a file below the root, without \"..\"",
+            ),
+            (
+                r#""worker": {"script": "w.php", "concurrency": 1}"#,
+                "worker/concurrency: 1 is out of range; write 2 to 4096 requests",
+            ),
+            (
+                r#""worker": {"script": "w.php", "concurrency": 9}, "slow_log": {}"#,
+                "slow_log: the requests of async mode run at the same time, and have no slow log; remove it",
             ),
             (r#""worker": {"script": "w.php", "num": 2}"#, "worker/num: there is no such option; remove it"),
             (

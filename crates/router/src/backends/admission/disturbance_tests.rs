@@ -37,7 +37,7 @@ impl Howdah {
 }
 
 fn arrival(view: QueueView) -> Arrival {
-    Arrival { waiting: view.waiting as u64, workers: view.workers as u64 }
+    Arrival { waiting: view.waiting as u64, workers: view.workers as u64, places: view.workers as u64 }
 }
 
 impl Admission for Howdah {

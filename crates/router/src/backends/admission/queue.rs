@@ -81,6 +81,8 @@ pub struct Arrival {
     pub waiting: u64,
     /// How many workers there are.
     pub workers: u64,
+    /// How many requests these run at a time.
+    pub places: u64,
 }
 
 /// The decision about a request.
@@ -192,8 +194,8 @@ impl Queue {
             return Verdict::Admit(self.timeout);
         };
         let wait = arrival.waiting as f64 / rate;
-        // One request per worker may always wait, so that no worker is idle.
-        if wait <= (self.bound() / 2).as_secs_f64() || arrival.waiting < arrival.workers {
+        // One request per place may always wait, so that no place is idle.
+        if wait <= (self.bound() / 2).as_secs_f64() || arrival.waiting < arrival.places {
             Verdict::Admit(self.timeout)
         } else if overload.holding > 0 {
             Verdict::Hold

@@ -79,7 +79,7 @@ impl Simulation {
     }
 
     fn arrival(&self) -> Arrival {
-        Arrival { waiting: self.waiting.len() as u64, workers: self.workers }
+        Arrival { waiting: self.waiting.len() as u64, workers: self.workers, places: self.workers }
     }
 
     fn measure(&mut self, now: u64) {
@@ -337,7 +337,7 @@ fn errors_end_soon_after_a_disturbance() {
 fn only_a_growing_queue_is_an_overload() {
     let start = Instant::now();
     let mut queue = Queue::new(TIMEOUT);
-    let arrival = |waiting| Arrival { waiting, workers: 1 };
+    let arrival = |waiting| Arrival { waiting, workers: 1, places: 1 };
     assert_eq!(queue.enqueue(arrival(0)), Verdict::Admit(TIMEOUT));
     // A hundred requests are finished per second, and five thousand wait.
     for second in 0..30 {
@@ -360,7 +360,7 @@ fn only_a_growing_queue_is_an_overload() {
 fn the_growth_before_the_queue_is_long_counts() {
     let start = Instant::now();
     let mut queue = Queue::new(TIMEOUT);
-    let arrival = |waiting| Arrival { waiting, workers: 1 };
+    let arrival = |waiting| Arrival { waiting, workers: 1, places: 1 };
     queue.measure(1, start);
     // A hundred requests are finished per second, and three hundred come. The queue is long after two seconds.
     for second in 1..=4 {

@@ -134,6 +134,11 @@ impl SharedGeneration {
         self.channel.living_workers()
     }
 
+    /// Whether a worker runs several requests at a time.
+    pub(super) fn is_async(&self) -> bool {
+        self.channel.claims() > 1
+    }
+
     fn count_workers(&self) {
         let workers = self.channel.living_workers();
         self.workers.store(workers as u64, Ordering::Relaxed);
@@ -169,7 +174,8 @@ impl SharedGeneration {
     }
 
     fn arrival(&self) -> Arrival {
-        Arrival { waiting: self.waiting_requests(), workers: self.workers.load(Ordering::Relaxed) }
+        let workers = self.workers.load(Ordering::Relaxed);
+        Arrival { waiting: self.waiting_requests(), workers, places: workers * self.channel.claims() as u64 }
     }
 
     /// Counts a request that was cancelled while it waited.

@@ -209,7 +209,8 @@ impl RoadRunnerGeneration {
     }
 
     fn arrival(&self) -> Arrival {
-        Arrival { waiting: self.waiting_requests(), workers: lock(&self.workers).len() as u64 }
+        let workers = lock(&self.workers).len() as u64;
+        Arrival { waiting: self.waiting_requests(), workers, places: workers }
     }
 }
 

@@ -91,7 +91,7 @@ impl PhpGeneration {
     /// # Errors
     /// When there is no memory or no descriptor for it.
     pub fn new(id: u64, plan: PhpPlan, router_threads: u16, now: Instant) -> io::Result<PhpGeneration> {
-        let geometry = Geometry::for_workers(plan.pool.max() as u32, router_threads);
+        let geometry = Geometry::for_workers(plan.pool.max() as u32, plan.claims(), router_threads);
         let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let table = Workers::new(plan.pool.at_start() as u32).at_most(plan.pool.max());
         let script = plan.worker_script.as_ref().map(|script| script.filename.display().to_string());
@@ -275,6 +275,11 @@ impl PhpGeneration {
     /// Whether its workers run a worker script.
     pub fn has_worker_script(&self) -> bool {
         self.plan.worker_script.is_some()
+    }
+
+    /// Whether its workers run several requests at a time.
+    pub fn is_async(&self) -> bool {
+        self.plan.claims() > 1
     }
 
     /// Begins a recording. A running one is replaced: see [`Self::recording_time_left`].

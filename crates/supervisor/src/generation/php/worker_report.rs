@@ -38,6 +38,7 @@ pub fn of(
     ProcessReport {
         pid,
         state,
+        running: account.map(|account| account.running),
         method,
         url,
         script,

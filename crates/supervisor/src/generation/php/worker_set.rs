@@ -191,7 +191,9 @@ impl WorkerSet {
             self.table.died(worker, now)
         };
         if is_known {
-            let killer = account.and_then(|account| account.current).filter(|_| by_itself);
+            // Of several requests it is not known which one killed the worker.
+            let has_killer = by_itself && self.control.geometry().claims == 1;
+            let killer = account.and_then(|account| account.current).filter(|_| has_killer);
             self.forget(worker, killer.map(|current| current.name()), now);
         }
     }
@@ -329,7 +331,7 @@ mod tests {
 
     #[test]
     fn repeated_violations_delay_the_next_workers() {
-        let control = ControlEnd::create(Geometry::for_workers(1, 1)).unwrap();
+        let control = ControlEnd::create(Geometry::for_workers(1, 1, 1)).unwrap();
         let mut workers =
             WorkerSet::new(1, "shop".to_owned(), Workers::new(1), control, Boots::new("shop".to_owned(), None, 1.0));
         let mut now = Instant::now();
@@ -355,7 +357,7 @@ mod tests {
     #[test]
     fn only_a_worker_that_is_replaced_is_logged_as_replaced() {
         let now = Instant::now();
-        let control = ControlEnd::create(Geometry::for_workers(1, 1)).unwrap();
+        let control = ControlEnd::create(Geometry::for_workers(1, 1, 1)).unwrap();
         let mut workers =
             WorkerSet::new(1, "shop".to_owned(), Workers::new(1), control, Boots::new("shop".to_owned(), None, 1.0));
         let worker = workers.start_due(now)[0];

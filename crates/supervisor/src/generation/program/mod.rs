@@ -164,6 +164,7 @@ impl ProgramGeneration {
             let process = process.process();
             let cpu_time = process.and_then(Process::cpu_times).map(|times| times.ran);
             Some(ProcessReport {
+                running: None,
                 pid: Some(pid),
                 state,
                 method: None,

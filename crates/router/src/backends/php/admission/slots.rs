@@ -5,7 +5,7 @@
 //! the queue until a worker has passed it, and a worker may go on with the request of a client that left. The channel
 //! knows which slots are free ([`RouterEnd::free_slots`]); permits are made for them when no permits are left.
 
-use howdah_channel::RouterEnd;
+use howdah_channel::{Geometry, RouterEnd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -19,8 +19,9 @@ pub struct Slots {
     waiting: AtomicU64,
     /// How many requests may be in the channel: each takes memory, also while it waits there.
     most: AtomicUsize,
-    /// How many slots there are.
+    /// How many slots there are, and how many of them for each worker.
     count: usize,
+    for_each_worker: usize,
     /// Permits that exist, free or held. Never more than there are free slots.
     permits: Mutex<usize>,
 }
@@ -36,8 +37,6 @@ struct Waits<'s>(&'s AtomicU64);
 
 /// Requests that may always be in the channel.
 const LEAST: usize = 64;
-/// Further requests in the channel for each worker.
-const FOR_EACH_WORKER: usize = 4;
 
 // === impl Slots ===
 
@@ -46,7 +45,9 @@ impl Slots {
     pub fn new(channel: RouterEnd) -> Slots {
         let count = channel.slots();
         let most = AtomicUsize::new(LEAST.min(count));
-        Slots { channel, semaphore: Semaphore::new(0), waiting: AtomicU64::new(0), most, count, permits: Mutex::new(0) }
+        let for_each_worker = Geometry::slots_of_worker(channel.claims() as u16) as usize;
+        let semaphore = Semaphore::new(0);
+        Slots { channel, semaphore, waiting: AtomicU64::new(0), most, count, for_each_worker, permits: Mutex::new(0) }
     }
 
     /// A permit, if one is free.
@@ -57,7 +58,7 @@ impl Slots {
 
     /// Adapts the limit to the number of live workers: none should idle while the router is busy.
     pub fn set_workers(&self, workers: usize) {
-        self.most.store((workers * FOR_EACH_WORKER).clamp(LEAST, self.count.max(LEAST)), Ordering::Relaxed);
+        self.most.store((workers * self.for_each_worker).clamp(LEAST, self.count.max(LEAST)), Ordering::Relaxed);
         self.recover();
     }
 
@@ -120,9 +121,9 @@ impl Drop for Waits<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use howdah_channel::{ControlEnd, Exchange, Geometry};
+    use howdah_channel::{ControlEnd, Exchange};
 
-    const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
+    const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1, claims: 1 };
 
     fn submit(slots: &Slots) -> Option<Exchange> {
         let permit = slots.try_acquire()?;

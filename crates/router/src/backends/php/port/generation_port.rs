@@ -1,7 +1,7 @@
 //! The port itself: admits requests, moves their bytes, and ends them.
 
 use super::active::ActiveRequests;
-use super::running::{Outcome, RunningRequest, Trouble, Wait};
+use super::running::{Moved, Outcome, RunningRequest, Trouble, Wait};
 use super::wake::Wakes;
 use crate::backends::buffering::spool::SpoolLimits;
 use crate::backends::php::admission::RequestKind;
@@ -46,6 +46,8 @@ pub const SWEEP: Duration = Duration::from_millis(250);
 pub(super) const SPOOL_LIMITS: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
 /// The pause between two reports to the supervisor of one overdue request.
 const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
+/// The advice of the log line about a slow client.
+const WRITE_LESS: &str = "the application should stop to write when a client is far behind";
 /// The most characters of a request's path that the log shows.
 const NAME_CHARS: usize = 300;
 
@@ -200,7 +202,7 @@ impl GenerationPort {
         self.generation.forget(now);
         self.active.for_each(|slot, running| {
             self.service_slot(slot);
-            self.end_if_overdue(running);
+            self.end_if_overdue(slot, running);
             let progress = running.exchange.borrow_mut().as_mut().map(|exchange| {
                 exchange.check()?;
                 exchange.resubmit_if_stranded();
@@ -233,13 +235,26 @@ impl GenerationPort {
         // A slot without a request: its client left, and its worker has finished.
         let Some(running) = self.active.get(slot) else { return self.repair() };
         match running.advance() {
-            Ok(false) => running.wake(),
+            // A worker that runs other requests, too, must not wait for a client.
+            Ok(Moved::UnderWay) if running.held_back.get() && self.generation.is_async() => {
+                tracing::warn!(
+                    application = self.generation.application,
+                    bytes = self.spool_limits.total,
+                    "a client takes its response too slowly: cut off; {WRITE_LESS}"
+                );
+                self.end(slot, &running, Outcome::Failed(Failure::BadGateway));
+            }
+            Ok(Moved::UnderWay) => running.wake(),
             // The response of a request that was ended is not the answer that its client waits for.
-            Ok(true) if running.is_overdue() => {
+            Ok(_) if running.is_overdue() => {
                 self.generation.finished(1);
                 self.end(slot, &running, Outcome::Failed(Failure::GatewayTimeout));
             }
-            Ok(true) => {
+            Ok(Moved::Abandoned) => {
+                self.generation.finished(1);
+                self.end(slot, &running, Outcome::Failed(Failure::Internal));
+            }
+            Ok(Moved::Complete) => {
                 self.generation.finished(1);
                 self.generation.has_survived(running.wait.kind);
                 self.end(slot, &running, Outcome::Complete);
@@ -253,13 +268,18 @@ impl GenerationPort {
     }
 
     /// Reports a request that takes longer than `limits/timeout`: the supervisor ends it.
-    fn end_if_overdue(&self, running: &RunningRequest) {
+    fn end_if_overdue(&self, slot: u16, running: &Rc<RunningRequest>) {
         let Some(timeout) = self.generation.timeout else { return };
-        let mut exchange = running.exchange.borrow_mut();
-        let Some(exchange) = exchange.as_mut() else { return };
+        let mut exchange_of = running.exchange.borrow_mut();
+        let Some(exchange) = exchange_of.as_mut() else { return };
         let Ok(Progress::Running(worker)) = exchange.progress() else { return };
         let since = running.running_since.get().unwrap_or_else(Instant::now);
         running.running_since.set(Some(since));
+        if since.elapsed() > timeout && self.generation.is_async() {
+            let Some(exchange) = exchange_of.take() else { return };
+            drop(exchange_of);
+            return self.time_out(slot, running, exchange, since.elapsed());
+        }
         // Its shutdown functions have this time. At the second report the supervisor kills the worker.
         let is_reported = running.reported_overdue.get().is_some_and(|at| at.elapsed() < OVERDUE_AGAIN);
         if since.elapsed() > timeout && !is_reported {
@@ -267,6 +287,20 @@ impl GenerationPort {
             let (generation, request) = (self.generation.id, (exchange.slot(), exchange.sequence()));
             self.generation.supervisor.send(&FromRouter::Overdue { generation, worker, request });
         }
+    }
+
+    /// Answers a request whose worker goes on with other requests. The supervisor kills the worker if it does not release
+    /// the request.
+    fn time_out(&self, slot: u16, running: &Rc<RunningRequest>, exchange: Exchange, ran: Duration) {
+        let name = name(&exchange.request_head()).unwrap_or_else(|| "a request".to_owned());
+        tracing::warn!(
+            application = self.generation.application,
+            "{name} has taken {:.1} s, longer than \"limits/timeout\" allows: {}",
+            ran.as_secs_f64(),
+            running.client_gets(504)
+        );
+        exchange.time_out();
+        self.end(slot, running, Outcome::Failed(Failure::GatewayTimeout));
     }
 
     /// Repairs what dead workers left behind in the channel.

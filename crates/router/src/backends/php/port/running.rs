@@ -65,6 +65,16 @@ pub(super) enum Outcome {
     Failed(Failure),
 }
 
+/// The state of a request after bytes were moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moved {
+    UnderWay,
+    /// The response is complete.
+    Complete,
+    /// The worker has given the request up: there is no response, or a part of one.
+    Abandoned,
+}
+
 /// A failure while bytes are moved.
 pub(super) enum Trouble {
     Violation(Violation),
@@ -74,10 +84,10 @@ pub(super) enum Trouble {
 // === impl RunningRequest ===
 
 impl RunningRequest {
-    /// Moves bytes; `true` when the response is complete.
-    pub(super) fn advance(&self) -> Result<bool, Trouble> {
+    /// Moves bytes.
+    pub(super) fn advance(&self) -> Result<Moved, Trouble> {
         let mut exchange = self.exchange.borrow_mut();
-        let Some(exchange) = exchange.as_mut() else { return Ok(true) };
+        let Some(exchange) = exchange.as_mut() else { return Ok(Moved::Complete) };
         // Progress first: once it is done, all bytes are there.
         let progress = exchange.progress().map_err(Trouble::Violation)?;
         let done = matches!(progress, Progress::Done(_));
@@ -91,13 +101,13 @@ impl RunningRequest {
             receive(exchange, &mut spool)?;
         }
         if done {
-            return Ok(true);
+            return Ok(if exchange.is_abandoned() { Moved::Abandoned } else { Moved::Complete });
         }
         let mut remainder = self.remainder.borrow_mut();
         if !matches!(*remainder, Remainder::None) {
             feed(exchange, &mut remainder)?;
         }
-        Ok(false)
+        Ok(Moved::UnderWay)
     }
 
     /// Its slot, until it has ended.

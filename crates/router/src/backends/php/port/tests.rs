@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::advance;
 
-const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1 };
+const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1, claims: 1 };
 const SLOTS: usize = 64;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 

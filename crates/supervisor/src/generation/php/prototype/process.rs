@@ -211,7 +211,7 @@ fn boot_message(
         requests_per_worker: plan.limits.requests,
         memory_per_worker: plan.limits.memory,
         slow_log,
-        has_timeout: plan.limits.timeout.is_some(),
+        timeout_ms: plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
         descriptors: resources::initial_descriptors(),
         server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         loader_variables: plan.environment.loader_variables(),

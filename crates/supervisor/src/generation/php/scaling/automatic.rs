@@ -81,7 +81,7 @@ impl Automatic {
         now: Instant,
     ) -> Decision {
         let is_younger = |at: Instant, age: Duration| now.saturating_duration_since(at) < age;
-        let waiting = if is_younger(self.waiting.1, OUTDATED) { self.waiting.0 } else { 0 };
+        let waiting = if is_younger(self.waiting.1, OUTDATED) { idle.workers_for(self.waiting.0) } else { 0 };
         let promised = if is_younger(self.promised.1, NEW) { self.promised.0 } else { 0 };
         let sample = self.measure(idle, starting, waiting, promised, workers, now);
         let decision = self.sizing.decide(sample, now);

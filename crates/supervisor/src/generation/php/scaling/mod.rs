@@ -131,6 +131,7 @@ impl Scaling {
         for index in pool.surplus(&self.idle.indices(), now) {
             self.retire_idle(index, workers);
         }
+        let waiting = self.idle.workers_for(waiting);
         let demand = Demand { idle: self.idle.len(), starting, all: workers.table.staying(), waiting };
         workers.table.set_target(pool.wanted(demand).max(self.least()));
         self.look_at = pool.next_check(workers.table.target(), now);

@@ -1,54 +1,20 @@
-//! A worker's end of a channel: claims requests, reads their bodies, writes their responses.
-//!
-//! It sleeps on its own doorbell while there is nothing to do, and on the slot's doorbell while the ring is full (or a body
-//! has not arrived). It validates what it reads, because another worker may have written it: after a [`Violation`] this
-//! process should exit.
+//! A request that this worker runs: its head and body, and its response.
 
+use super::CHECK_AGAIN;
+use super::own::Own;
 use crate::memory::doorbell;
-use crate::memory::layout::{BODY_RING_BYTES, Geometry, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, flags};
+use crate::memory::layout::{BODY_RING_BYTES, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, flags};
 use crate::memory::ring::{readable, writable};
-use crate::slot_state::{SlotState, WorkerId, pack, unpack};
+use crate::slot_state::{SlotState, pack};
 use crate::sync::{Ordering, fence};
-use crate::view::{SlotView, View};
+use crate::view::SlotView;
 use crate::violation::Violation;
-use crate::worker_record::account::Ledger;
-use crate::worker_record::sampling::SamplerWords;
 use rustix::io::Errno;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
-
-/// The channel, which the prototype maps once for all the workers that it forks.
-#[derive(Clone, Debug)]
-pub struct WorkerChannel {
-    view: Arc<View>,
-    bells: Arc<Vec<OwnedFd>>,
-}
-
-/// One worker's end.
-#[derive(Debug)]
-pub struct WorkerEnd {
-    channel: WorkerChannel,
-    me: WorkerId,
-    /// The eventfds of the router are closed.
-    cannot_notify: AtomicBool,
-}
-
-/// The next step of a worker.
-#[derive(Debug)]
-pub enum Next<'w> {
-    /// Run this request.
-    Run(Claim<'w>),
-    /// Exit: this worker, or all workers, were ordered to stop.
-    Stop,
-}
 
 /// A request that this worker runs. It must be finished: a claim that is only dropped leaves the slot claimed.
 #[derive(Debug)]
 pub struct Claim<'w> {
-    end: &'w WorkerEnd,
+    own: &'w Own,
     slot: u16,
     sequence: u32,
     thread: u16,
@@ -81,142 +47,15 @@ const NOTIFY_BYTES: u64 = RESPONSE_RING_BYTES as u64 / 2;
 const PUBLISH_BYTES: u64 = 32 * 1024;
 /// A length of a response that the router treats as a violation: the worker reports one that it found with it.
 const BROKEN: u64 = u64::MAX;
-/// The longest sleep of a worker before it checks again.
-const CHECK_AGAIN: Duration = Duration::from_secs(1);
-
-// === impl WorkerChannel ===
-
-impl WorkerChannel {
-    /// Maps the channel. `bells` are the eventfds of the router's threads, in their order.
-    ///
-    /// # Errors
-    /// When the memory is not a channel of this geometry, or the number of bells is not the number of threads.
-    pub fn attach(memfd: impl AsFd, geometry: Geometry, bells: Vec<OwnedFd>) -> io::Result<WorkerChannel> {
-        if bells.len() != usize::from(geometry.threads) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not one eventfd for each router thread"));
-        }
-        Ok(WorkerChannel { view: Arc::new(View::map(memfd, geometry)?), bells: Arc::new(bells) })
-    }
-
-    /// The end of a worker of this name.
-    pub fn worker(&self, me: WorkerId) -> WorkerEnd {
-        WorkerEnd { channel: self.clone(), me, cannot_notify: AtomicBool::new(false) }
-    }
-}
-
-// === impl WorkerEnd ===
-
-impl WorkerEnd {
-    /// Waits for a request and claims it. `before_sleep` is called before the worker sleeps. While it returns `true` the
-    /// worker wakes after a second to call it again: there is something else to watch, such as children of PHP.
-    pub fn next(&self, mut before_sleep: impl FnMut() -> bool) -> Next<'_> {
-        let view = &*self.channel.view;
-        loop {
-            if self.must_stop() {
-                break;
-            }
-            if let Some(claim) = self.claim() {
-                return Next::Run(claim);
-            }
-            let timeout = before_sleep().then_some(CHECK_AGAIN);
-            let bell = view.doorbell(self.me.index);
-            let seen = bell.load(Ordering::Acquire);
-            view.idle().enter(self.me.index);
-            if !view.queue().has_hint() && !self.must_stop() {
-                doorbell::wait(bell, seen, timeout);
-            }
-            view.idle().leave(self.me.index);
-        }
-        // The wake-up of this worker may have been for a request: pass it on.
-        if view.queue().has_hint() {
-            view.wake_a_worker();
-        }
-        Next::Stop
-    }
-
-    /// Opens this worker's account: once, before the first request. From now on other workers may exit for replacements.
-    pub fn open_ledger(&self) -> Ledger<'_> {
-        self.channel.view.recycle().give_back(self.me);
-        Ledger::open(self.channel.view.account(self.me.index), self.me)
-    }
-
-    /// This worker's index.
-    pub fn index(&self) -> u16 {
-        self.me.index
-    }
-
-    /// Whether this worker can't notify the router, because a script closed its descriptors: it should exit. (The router
-    /// checks the slots of a dead worker.)
-    pub fn is_cut_off(&self) -> bool {
-        self.cannot_notify.load(Ordering::Relaxed)
-    }
-
-    /// Takes the turn to exit for a replacement. `false` when another worker has it.
-    pub fn may_recycle(&self, now: Duration) -> bool {
-        self.channel.view.recycle().take(self.me, now)
-    }
-
-    /// The orders to this worker's sampler. Call it once, before the first request: orders to the former worker with this
-    /// index are dropped.
-    pub fn sampler_words(&self) -> SamplerWords<'_> {
-        let view = &*self.channel.view;
-        let index = self.me.index;
-        view.end_word(index).store(0, Ordering::SeqCst);
-        SamplerWords { bell: view.sampler_bell(index), rate: view.profile_rate(), end: view.end_word(index) }
-    }
-
-    /// The number of the recording of memory to which each worker adds a record after each request; 0 without one. Any
-    /// worker of the application can write this word.
-    pub fn memory_recording(&self) -> u32 {
-        self.channel.view.memory_recording().load(Ordering::Relaxed)
-    }
-
-    /// Whether this worker was ordered to finish its request and exit.
-    pub fn must_stop(&self) -> bool {
-        let view = &*self.channel.view;
-        view.drain_word().load(Ordering::SeqCst) != 0
-            || view.stop_word(self.me.index).load(Ordering::SeqCst) == u32::from(self.me.incarnation) + 1
-    }
-
-    fn claim(&self) -> Option<Claim<'_>> {
-        let view = &*self.channel.view;
-        let queue = view.queue();
-        while let Some(hint) = queue.take() {
-            if hint.slot >= view.layout.geometry.slots {
-                continue;
-            }
-            let words = view.slot(hint.slot);
-            let word = words.state().load(Ordering::Acquire);
-            let (sequence, state) = unpack(word);
-            if state != Some(SlotState::Submitted) || sequence as u16 != hint.sequence {
-                continue;
-            }
-            let claimed = pack(sequence, SlotState::Claimed(self.me));
-            if words.state().compare_exchange(word, claimed, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                continue;
-            }
-            if queue.has_hint() {
-                view.wake_a_worker();
-            }
-            let thread = words.thread().load(Ordering::Relaxed).min(u32::from(view.layout.geometry.threads) - 1) as u16;
-            return Some(Claim {
-                end: self,
-                slot: hint.slot,
-                sequence,
-                thread,
-                written: 0,
-                published: 0,
-                notified: 0,
-                body_read: 0,
-            });
-        }
-        None
-    }
-}
 
 // === impl Claim ===
 
 impl<'w> Claim<'w> {
+    /// The request that this worker has claimed. Its progress is reported to this thread of the router.
+    pub(super) fn new(own: &'w Own, slot: u16, sequence: u32, thread: u16) -> Claim<'w> {
+        Claim { own, slot, sequence, thread, written: 0, published: 0, notified: 0, body_read: 0 }
+    }
+
     /// The name of the request: its slot, and the slot's sequence number.
     pub fn name(&self) -> (u16, u32) {
         (self.slot, self.sequence)
@@ -319,14 +158,26 @@ impl<'w> Claim<'w> {
         self.slot_view().flags().load(Ordering::Relaxed) & flags::CLIENT_GONE != 0
     }
 
+    /// Whether the request has taken longer than allowed: the router has answered it.
+    pub fn timed_out(&self) -> bool {
+        self.slot_view().flags().load(Ordering::Relaxed) & flags::TIMED_OUT != 0
+    }
+
+    /// There will be no response, or no rest of it: the router answers with an error, or cuts the response off. This worker
+    /// does not access the slot after this.
+    pub fn abandon(self) {
+        self.slot_view().abandoned().store(1, Ordering::Relaxed);
+        self.finish();
+    }
+
     /// The response is complete. This worker does not access the slot after this.
     pub fn finish(self) {
         let words = self.slot_view();
         words.response_written().store(self.written, Ordering::Release);
         // Fails only if another worker wrote the word; the router detects that, too.
         let _ = words.state().compare_exchange(
-            pack(self.sequence, SlotState::Claimed(self.end.me)),
-            pack(self.sequence, SlotState::Done(self.end.me)),
+            pack(self.sequence, SlotState::Claimed(self.own.me)),
+            pack(self.sequence, SlotState::Done(self.own.me)),
             Ordering::AcqRel,
             Ordering::Relaxed,
         );
@@ -334,7 +185,7 @@ impl<'w> Claim<'w> {
     }
 
     fn slot_view(&self) -> SlotView<'w> {
-        self.end.channel.view.slot(self.slot)
+        self.own.channel.view.slot(self.slot)
     }
 
     fn publish(&mut self) {
@@ -349,11 +200,11 @@ impl<'w> Claim<'w> {
     }
 
     fn notify_router(&self) {
-        if self.end.channel.view.mailbox(self.thread).post(self.slot) {
-            let written = rustix::io::write(&self.end.channel.bells[usize::from(self.thread)], &1u64.to_ne_bytes());
+        if self.own.channel.view.mailbox(self.thread).post(self.slot) {
+            let written = rustix::io::write(&self.own.channel.bells[usize::from(self.thread)], &1u64.to_ne_bytes());
             // EAGAIN means that the counter is full: the thread will wake anyway.
             if written.is_err_and(|error| error != Errno::AGAIN && error != Errno::INTR) {
-                self.end.cannot_notify.store(true, Ordering::Relaxed);
+                self.own.cannot_notify.store(true, Ordering::Relaxed);
             }
         }
     }
