@@ -60,6 +60,7 @@ class HowdahWorkerMode(Howdah):
     """Each site is an application of its own, whose workers keep it in memory: its script is worker.php."""
 
     name = "howdah-worker"
+    worker = {"script": "worker.php"}
 
     def php_workers(self):
         return [worker for site in self.ports for worker in process_tree.titled(self.roots, f'howdah: "{site}" worker')]
@@ -69,10 +70,17 @@ class HowdahWorkerMode(Howdah):
         return {
             "listeners": {f"127.0.0.1:{self.ports[site.name]}": {"pass": f"applications/{site.name}"} for site in sites},
             "applications": {
-                site.name: {**application, "root": str(site.worker_folder or site.root), "worker": {"script": "worker.php"}}
+                site.name: {**application, "root": str(site.worker_folder or site.root), "worker": self.worker}
                 for site in sites
             },
         }
+
+
+class HowdahAsyncMode(HowdahWorkerMode):
+    """The script async.php, which holds the requests of many clients in each worker."""
+
+    name = "howdah-async"
+    worker = {"script": "async.php", "concurrency": 500}
 
 
 def program(php_version):

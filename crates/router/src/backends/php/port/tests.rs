@@ -50,14 +50,28 @@ impl Setup {
     }
 
     fn with(spool_limits: SpoolLimits, spare_workers: Option<u32>) -> Setup {
-        let control = ControlEnd::create(GEOMETRY).unwrap();
-        let channel = RouterEnd::attach(control.memfd(), GEOMETRY).unwrap();
+        Setup::of(GEOMETRY, spool_limits, spare_workers, None)
+    }
+
+    /// With workers that run several requests at a time.
+    fn in_async_mode(spool_limits: SpoolLimits, timeout: Duration) -> Setup {
+        Setup::of(Geometry { claims: 8, ..GEOMETRY }, spool_limits, None, Some(timeout))
+    }
+
+    fn of(
+        geometry: Geometry,
+        spool_limits: SpoolLimits,
+        spare_workers: Option<u32>,
+        timeout: Option<Duration>,
+    ) -> Setup {
+        let control = ControlEnd::create(geometry).unwrap();
+        let channel = RouterEnd::attach(control.memfd(), geometry).unwrap();
         let boot = GenerationBoot {
             id: 1,
             application: "app".into(),
-            geometry: GEOMETRY,
+            geometry,
             spare_workers,
-            timeout_ms: None,
+            timeout_ms: timeout.map(|timeout| timeout.as_millis() as u64),
             queue_timeout_ms: QUEUE_TIMEOUT.as_millis() as u64,
             server_software: None,
             has_log: false,
@@ -72,7 +86,7 @@ impl Setup {
 
     fn worker(&self, index: u16) -> WorkerEnd {
         let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        WorkerChannel::attach(self.control.memfd(), GEOMETRY, vec![bell])
+        WorkerChannel::attach(self.control.memfd(), self.control.geometry(), vec![bell])
             .unwrap()
             .worker(WorkerId { index, incarnation: 0 })
     }
@@ -235,6 +249,71 @@ async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
     writer.join().unwrap();
     assert_eq!(body.len(), RESPONSE);
     assert!(body.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_with_other_requests_does_not_wait_for_a_client() {
+    let setup = Setup::in_async_mode(SpoolLimits { memory: 100, total: 1000 }, QUEUE_TIMEOUT);
+    LocalSet::new()
+        .run_until(async {
+            let worker = setup.worker(0);
+            let (slow, other) = (setup.submit().await.unwrap(), setup.submit().await.unwrap());
+            let mut claim = begin(&worker);
+            claim.write(&[b'x'; 5000]).unwrap();
+            claim.flush();
+            setup.port.drain();
+            assert!(slow.outcome.get() == Outcome::UnderWay, "the client may still read it");
+            claim.write(&[b'x'; 5000]).unwrap();
+            claim.flush();
+            setup.port.drain();
+            assert!(slow.outcome.get() == Outcome::Failed(Failure::BadGateway));
+            assert!(claim.client_gone());
+            claim.finish();
+            answer(&worker);
+            setup.port.drain();
+            assert!(other.outcome.get() == Outcome::Complete);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_takes_too_long_ends_and_its_worker_goes_on() {
+    let setup = Setup::in_async_mode(SPOOL_LIMITS, A_SECOND);
+    LocalSet::new()
+        .run_until(async {
+            let worker = setup.worker(0);
+            setup.port.generation.worker_started(WorkerId { index: 0, incarnation: 0 });
+            let long = setup.submit().await.unwrap();
+            let claim = begin(&worker);
+            setup.pass(A_SECOND / 2).await;
+            let other = setup.submit().await.unwrap();
+            let younger = begin(&worker);
+            setup.pass(A_SECOND / 2).await;
+            assert!(long.outcome.get() == Outcome::UnderWay && !claim.timed_out());
+            setup.pass(3 * A_SECOND / 4).await;
+            assert!(long.outcome.get() == Outcome::Failed(Failure::GatewayTimeout));
+            assert!(claim.timed_out() && !younger.timed_out());
+            claim.finish();
+            younger.finish();
+            setup.port.drain();
+            assert!(other.outcome.get() == Outcome::Complete);
+            setup.port.sweep();
+            assert_eq!(setup.port.generation.channel.free_slots(), SLOTS);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn an_abandoned_request_is_answered_500() {
+    let setup = Setup::in_async_mode(SPOOL_LIMITS, QUEUE_TIMEOUT);
+    LocalSet::new()
+        .run_until(async {
+            let running = setup.submit().await.unwrap();
+            setup.worker(0).try_next().unwrap().abandon();
+            setup.port.drain();
+            assert!(matches!(head(&setup.port, &running).await, Err(Failure::Internal)));
+        })
+        .await;
 }
 
 #[tokio::test]
