@@ -143,6 +143,55 @@ def test_limits_and_restarts_lose_no_request(start, preboot):
     assert "unanswered" not in site.server.stderr and "freed the object" not in site.server.stderr
 
 
+def test_a_worker_that_ends_is_not_taken_for_a_blocked_one(start):
+    # It does not watch the stream while it answers its last request.
+    site = start("$count = 0; serve(function (Request $request) use (&$count): void { $count++;"
+                 "later(4.5, function () use ($request, &$count): void { text($request, 'late'); $count--; }); });"
+                 "while ($count > 0) { usleep(10000); Timers::run(); }")
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(site.server.get, "/")
+        wait_for(lambda: site.server.api("GET", "/status/applications/app").json()["requests"]["active"] == 1, "the request")
+        assert site.server.api("POST", "/control/applications/app/restart").status == 200
+        assert late.result().text == "late"
+    assert "blocked" not in site.server.stderr
+
+
+def test_a_worker_that_keeps_too_much_is_replaced_without_a_lost_request(start):
+    site = start("$count = 0; serve(function (Request $request) use (&$count): void { $count++;"
+                 "$GLOBALS['kept'][] = str_repeat(random_bytes(1024), 2048);"
+                 "later(0.01, function () use ($request, &$count): void { $count--; text($request, (string) getmypid()); }); },"
+                 "function () use (&$count): bool { return $count > 0; });", limits={"memory": "32M"})
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: site.server.get("/"), range(60)))
+    assert [answer.status for answer in answers] == [200] * 60
+    assert len({answer.text for answer in answers}) >= 2
+    assert "MiB in" in site.server.stderr and "unanswered" not in site.server.stderr
+
+
+def test_each_worker_is_warmed_up(start):
+    site = start("serve(function (Request $request): void { if (isset($request->server()['HOWDAH_WARM_UP'])) {"
+                 "touch(SCRATCH . '/warm-' . getmypid()); echo \"warm\\n\"; } text($request, 'x'); });",
+                 processes=3, warm_up=["/warm"])
+    warm = {path.name for path in site.scratch.glob("warm-*")}
+    assert warm == {f"warm-{process.pid}" for process in site.server.workers(count=3)}
+
+
+def test_another_router_goes_on_with_the_workers(start):
+    site = start("serve(function (Request $request): void { if ($request->path() === '/hold') {"
+                 "$GLOBALS['held'] = $request; touch(SCRATCH . '/holds'); return; }"
+                 "text($request, json_encode([getmypid(), ($GLOBALS['held'] ?? $request)->isOpen()])); });")
+    pid = site.server.workers(count=1)[0].pid
+    with site.server.connect() as connection:
+        connection.send_request("GET", "/hold")
+        wait_for((site.scratch / "holds").exists, "a request")
+        assert site.server.get("/").json() == [pid, True]
+        router = site.server.router()
+        router.kill()
+        wait_for(lambda: not router.alive(), "its death")
+    wait_for(lambda: site.server.router(), "another router")
+    assert site.server.get("/").json() == [pid, False], "the client has lost its connection"
+
+
 def test_the_recordings_are_refused(start):
     site = start("serve(fn (Request $request) => text($request, 'x'));")
     for kind in ("profile", "leaks"):

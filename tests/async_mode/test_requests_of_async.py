@@ -152,6 +152,22 @@ def test_misuse_is_an_error_that_names_it(start):
         "(new ReflectionClass('howdah\\Async\\Request'))->newInstanceWithoutConstructor();")
 
 
+def test_a_header_whose_text_answers_other_requests_mixes_nothing_up(start):
+    site = start(
+        "final class Text { public function __construct(private Closure $text) { }"
+        "public function __toString(): string { return ($this->text)(); } }"
+        "$first = null; serve(function (Request $request) use (&$first): void {"
+        "if ($first === null) { $first = $request; return; }"
+        "$text = new Text(function () use ($first): string { $first->respond(200, ['X-First' => 'a'], 'first'); return 'b'; });"
+        "$request->respond(200, ['X-Second' => 'c', 'X-Text' => $text], 'second'); $first = null; });"
+    )
+    with ThreadPoolExecutor(2) as pool:
+        answers = {answer.text: answer for answer in pool.map(site.server.get, ["/", "/"])}
+    first, second = answers["first"], answers["second"]
+    assert (first.header("X-First"), first.header("X-Second"), first.header("X-Text")) == ("a", None, None)
+    assert (second.header("X-First"), second.header("X-Second"), second.header("X-Text")) == (None, "c", "b")
+
+
 def test_output_and_superglobals_belong_to_no_request(start):
     site = start("serve(function (Request $request): void { echo 'printed ', $request->path(), \"\\n\"; header('X-Left: 1');"
                  "text($request, json_encode([$_GET, $_POST, $_COOKIE, isset($_SERVER['REQUEST_METHOD'])])); });")

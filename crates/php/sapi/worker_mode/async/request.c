@@ -180,7 +180,7 @@ static bool is_value(const zend_string *value)
 	return true;
 }
 
-static bool add_line(const zend_string *name, zval *value)
+static bool add_line(zval *lines, const zend_string *name, zval *value)
 {
 	zend_string *temporary, *text = zval_try_get_tmp_string(value, &temporary);
 	smart_str line = { 0 };
@@ -196,30 +196,29 @@ static bool add_line(const zend_string *name, zval *value)
 	smart_str_append(&line, name);
 	smart_str_appends(&line, ": ");
 	smart_str_append(&line, text);
-	howdah_head_line(ZSTR_VAL(line.s), ZSTR_LEN(line.s));
-	smart_str_free(&line);
+	add_next_index_str(lines, smart_str_extract(&line));
 	zend_tmp_string_release(temporary);
 	return true;
 }
 
-static bool add_header(const zend_string *name, zval *value)
+static bool add_header(zval *lines, const zend_string *name, zval *value)
 {
 	zval *one;
 
 	ZVAL_DEREF(value);
 	if (Z_TYPE_P(value) != IS_ARRAY) {
-		return add_line(name, value);
+		return add_line(lines, name, value);
 	}
 	ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), one) {
-		if (!add_line(name, one)) {
+		if (!add_line(lines, name, one)) {
 			return false;
 		}
 	} ZEND_HASH_FOREACH_END();
 	return true;
 }
 
-/* Completes the head of the response in Rust. False with an exception. */
-static bool make_head(zend_long status, HashTable *headers, bool has_body)
+/* Adds the lines of the headers. False with an exception. */
+static bool add_headers(zval *lines, zend_long status, HashTable *headers, bool has_body)
 {
 	bool has_type = !has_body || status == 204 || status == 304;
 	zend_string *name;
@@ -229,14 +228,13 @@ static bool make_head(zend_long status, HashTable *headers, bool has_body)
 		zend_argument_value_error(1, "must be between 200 and 999");
 		return false;
 	}
-	howdah_head_begin((int) status, "", 0);
 	ZEND_HASH_FOREACH_STR_KEY_VAL(headers, name, value) {
 		if (!name || !is_name(name)) {
 			zend_argument_value_error(2, "must have names of headers as keys");
 			return false;
 		}
 		has_type = has_type || zend_string_equals_literal_ci(name, "content-type");
-		if (!add_header(name, value)) {
+		if (!add_header(lines, name, value)) {
 			return false;
 		}
 	} ZEND_HASH_FOREACH_END();
@@ -245,8 +243,7 @@ static bool make_head(zend_long status, HashTable *headers, bool has_body)
 		smart_str line = { 0 };
 		smart_str_appends(&line, "Content-Type: ");
 		smart_str_appends(&line, type);
-		howdah_head_line(ZSTR_VAL(line.s), ZSTR_LEN(line.s));
-		smart_str_free(&line);
+		add_next_index_str(lines, smart_str_extract(&line));
 		efree(type);
 	}
 	return true;
@@ -259,6 +256,25 @@ static bool must_be_unanswered(const struct request_object *object)
 	}
 	zend_throw_error(NULL, "The response of this request has begun already: it is written once");
 	return false;
+}
+
+/* Completes the head of the response in Rust. False with an exception. The texts of all values are made before that: a
+ * __toString() may answer other requests, and even this one. */
+static bool make_head(const struct request_object *object, zend_long status, HashTable *headers, bool has_body)
+{
+	zval lines, *line;
+
+	array_init(&lines);
+	bool is_valid = must_be_unanswered(object) && add_headers(&lines, status, headers, has_body)
+		&& must_be_unanswered(object);
+	if (is_valid) {
+		howdah_head_begin((int) status, "", 0);
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(lines), line) {
+			howdah_head_line(Z_STRVAL_P(line), Z_STRLEN_P(line));
+		} ZEND_HASH_FOREACH_END();
+	}
+	zval_ptr_dtor(&lines);
+	return is_valid;
 }
 
 static bool must_be_started(const struct request_object *object)
@@ -302,7 +318,7 @@ PHP_METHOD(howdah_async_request, respond)
 	ZEND_PARSE_PARAMETERS_END();
 	struct request_object *object = THIS;
 
-	if (!must_be_unanswered(object) || !make_head(status, headers, ZSTR_LEN(body) > 0)) {
+	if (!make_head(object, status, headers, ZSTR_LEN(body) > 0)) {
 		RETURN_THROWS();
 	}
 	if (howdah_forked) {
@@ -325,7 +341,7 @@ PHP_METHOD(howdah_async_request, start)
 	ZEND_PARSE_PARAMETERS_END();
 	struct request_object *object = THIS;
 
-	if (!must_be_unanswered(object) || !make_head(status, headers, true)) {
+	if (!make_head(object, status, headers, true)) {
 		RETURN_THROWS();
 	}
 	if (howdah_forked) {

@@ -226,7 +226,7 @@ impl HeldRequests {
         if !self.service.may_go_on(busy, now) && !self.is_over {
             self.is_over = true;
             self.service.end.withdraw();
-            self.watch.signal();
+            self.watch.ends();
         } else if was_full && self.takes_requests() && !self.service.end.announce_place() {
             self.watch.signal();
         }

@@ -5,7 +5,7 @@
 //! blocked: a handler waits, or computes. Then the thread passes the wake-up on to another worker, and after
 //! [`BLOCKED`] it logs the fact. While the script holds requests, the loop is asked for a turn once a second.
 //!
-//! PHP's thread writes atomics only. The thread has no lock that would stay taken in a fork of PHP's thread.
+//! The thread ends when the worker takes no more requests. PHP's thread writes atomics only. The thread has no lock that would stay taken in a fork of PHP's thread.
 
 #![allow(unsafe_code)] // calls C
 
@@ -37,6 +37,8 @@ struct Shared {
     oldest: RequestWords,
     /// The request that the script used last.
     last_used: RequestWords,
+    /// The script ends when it has answered its requests: it need not watch the descriptor any more.
+    is_over: AtomicBool,
     /// The thread wakes up by itself, too.
     is_timed: AtomicBool,
 }
@@ -87,6 +89,7 @@ impl LoopWatch {
             held: AtomicU64::new(0),
             oldest: RequestWords::default(),
             last_used: RequestWords::default(),
+            is_over: AtomicBool::new(false),
             is_timed: AtomicBool::new(false),
         }));
         let rings = end.rings();
@@ -128,6 +131,12 @@ impl LoopWatch {
         }
     }
 
+    /// The script ends when it has answered its requests. This is the last time that the descriptor becomes readable.
+    pub fn ends(&self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.signal();
+    }
+
     /// The script uses this request.
     pub fn uses(&self, request: Current) {
         self.0.last_used.set(request);
@@ -157,6 +166,11 @@ impl Shared {
                 self.limits.warn(&format!("runs its event loop again, which was blocked for {blocked:.1} s"));
             }
             let is_probe_due = now.saturating_sub(signalled) >= PROBE && self.held.load(Ordering::SeqCst) > 0;
+            if self.is_over.load(Ordering::SeqCst) || self.end.must_stop() {
+                self.signal();
+                self.end.pass_on();
+                return;
+            }
             if is_rung || (awaited.is_none() && is_probe_due) {
                 signalled = now;
                 let next = awaited.get_or_insert_with(|| Awaited::new(turns, now));
