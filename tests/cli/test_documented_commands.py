@@ -1,7 +1,7 @@
 """The commands in docs/ and README.md, as they are printed there.
 
 Each page's commands run in an own mount and network namespace, in which /srv/shop, the state directory and all ports are
-free. The current folder has what the pages name: the configurations FILE and shop.json, the folder DIR with worker.php, a
+free. The current folder has what the pages name: the configurations FILE and shop.json, the folder DIR with worker.php and server.php, a
 certificate.
 """
 
@@ -114,6 +114,14 @@ cp /srv/shop/public/index.php ~/shop
 cp /srv/shop/public/index.php DIR
 echo '<?php while (howdah\\handle_request(fn () => print("worker"))) { }' > DIR/worker.php
 cp DIR/worker.php /srv/shop/public
+cat > DIR/server.php <<'SCRIPT'
+<?php
+while (howdah\\Async\\is_running()) {
+    [$read, $none] = [[howdah\\Async\\stream()], null];
+    stream_select($read, $none, $none, 60);
+    while ($request = howdah\\Async\\accept()) { $request->respond(200, [], "async"); }
+}
+SCRIPT
 wait_for_line() { n=0; until grep -q "$1" "$2" 2>/dev/null; do n=$((n + 1)); [ "$n" -lt 600 ] || { cat "$2" >&2; exit 9; }; sleep 0.05; done; }
 """
 WITH_SERVER = """howdah run --config shop.json > first 2>&1 &

@@ -118,6 +118,9 @@ fn application(
     if options.preboot {
         application["worker"]["preboot"] = true.into();
     }
+    if let Some(concurrency) = options.concurrency {
+        application["worker"]["concurrency"] = concurrency.into();
+    }
     if let Some(script) = front_controller.filter(|_| worker.is_none()) {
         application["front_controller"] = script.into();
     }
@@ -191,6 +194,7 @@ mod tests {
             front_controller: None,
             worker: None,
             preboot: false,
+            concurrency: None,
             php_ini: None,
             ini: vec![("memory_limit".to_owned(), "1G".to_owned())],
             env: vec![("APP_ENV".to_owned(), "prod".to_owned())],
@@ -243,12 +247,14 @@ mod tests {
         std::fs::create_dir(folder.path().join("public")).unwrap();
         std::fs::write(folder.path().join("public/index.php"), "").unwrap();
         std::fs::write(folder.path().join("worker.php"), "").unwrap();
-        let options = ServeOptions { worker: Some("worker.php".to_owned()), preboot: true, ..options(folder.path()) };
+        let worker = Some("worker.php".to_owned());
+        let options =
+            ServeOptions { worker, preboot: true, concurrency: Some(9), slow_log: None, ..options(folder.path()) };
         let served = plan(&options).unwrap();
         let configuration = Configuration::parse(&served.configuration.to_string()).unwrap();
         let application = configuration.applications[NAME].as_php().unwrap();
         let worker = application.worker.as_ref().unwrap();
-        assert_eq!((worker.script.as_str(), worker.preboot), ("worker.php", true));
+        assert_eq!((worker.script.as_str(), worker.preboot, worker.concurrency), ("worker.php", true, Some(9)));
         assert_eq!(application.target(None).unwrap().root, folder.path());
         assert_eq!(served.configuration["routes"][1]["action"]["index"], json!(["index.html"]));
         assert!(served.description.ends_with(", worker script worker.php"), "{}", served.description);
