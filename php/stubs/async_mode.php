@@ -7,8 +7,9 @@ declare(strict_types=1);
 namespace howdah\Async;
 
 /**
- * A stream that is readable when accept() has something to do: a request waits, or the worker must end. Only watch it. The
- * first call ends the boot of the script.
+ * A stream that is readable when accept() has something to do: a request waits, or the worker must end.
+ *
+ * Only watch it. The first call ends the boot of the script.
  *
  *     $stream = howdah\Async\stream();
  *     while (howdah\Async\is_running()) {
@@ -28,8 +29,8 @@ function stream()
 }
 
 /**
- * The next request. null if none waits, or if the worker holds as many as "concurrency" allows: then the stream becomes
- * readable when that changes.
+ * The next request. null if none waits, or if the worker holds as many as "concurrency" allows: then the stream
+ * becomes readable when that changes.
  *
  * @throws \Error in a process that was forked
  */
@@ -47,7 +48,8 @@ function is_running(): bool
 }
 
 /**
- * A request and its response. An object that is freed before its response is complete answers 500, or cuts the response off.
+ * A request and its response. An object that is freed before its response is complete answers 500, or cuts the
+ * response off.
  */
 final class Request
 {

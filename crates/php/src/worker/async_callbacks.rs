@@ -24,7 +24,7 @@ extern "C" fn howdah_async_accept() -> i64 {
 
 #[unsafe(no_mangle)]
 extern "C" fn howdah_async_takes_requests() -> c_int {
-    with_held(0, |held| held.takes_requests().into())
+    with_held(0, |held| held.is_running().into())
 }
 
 /// The pointer is valid until the request is released.

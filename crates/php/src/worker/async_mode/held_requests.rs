@@ -72,6 +72,12 @@ impl HeldRequests {
         !self.is_over && !self.service.end.must_stop()
     }
 
+    /// The same, for the script. A script that ends may not watch the descriptor any more: places are given back here, too.
+    pub fn is_running(&mut self) -> bool {
+        self.release_overdue();
+        self.takes_requests()
+    }
+
     /// Takes a request, if one waits and a place is free. `None`: from now on the descriptor is readable when that changes.
     pub fn accept(&mut self) -> Option<u32> {
         self.watch.turn();
