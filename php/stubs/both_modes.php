@@ -1,6 +1,6 @@
 <?php
 
-/** Functions in both modes, classic and worker. They are those of PHP-FPM. */
+/** Functions in both modes, classic and worker. They are those of PHP-FPM, and headers_send(). */
 
 declare(strict_types=1);
 
@@ -37,5 +37,15 @@ function apache_request_headers(): array
  * @return array<string, string>
  */
 function apache_response_headers(): array
+{
+}
+
+/**
+ * Sends the headers now. A status below 200, such as 103 (Early Hints), sends them in a response before the response:
+ * they remain for the response, unless header_remove() removes them.
+ *
+ * @return int 0 if the headers were sent, another number if they were not
+ */
+function headers_send(int $status = 200): int
 {
 }

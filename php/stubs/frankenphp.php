@@ -48,15 +48,6 @@ function frankenphp_response_headers(): array
 }
 
 /**
- * Sends the headers now. Informational responses (100 to 199) are not sent: their headers remain for the response.
- *
- * @return int 0 if the headers were sent, another number if they were not
- */
-function headers_send(int $status = 200): int
-{
-}
-
-/**
  * Writes a line to the application's log.
  *
  * @param int $level one of FRANKENPHP_LOG_LEVEL_*, or a number between them

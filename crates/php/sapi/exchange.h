@@ -3,6 +3,7 @@
 #define HOWDAH_EXCHANGE_H
 
 #include "howdah_sapi.h"
+#include "SAPI.h"
 
 /* Makes this the current request, and fills PHP's information about it. The boot of a worker script is a request without a
  * client. */
@@ -20,6 +21,9 @@ int howdah_exchange_is_open(void);
 int howdah_exchange_lost_its_body(void);
 /* The script is over: from now on the body is read only to drop it. */
 void howdah_exchange_drops_body(void);
+
+/* Writes the head of a response, or of an interim one before it. The exchange is open. */
+void howdah_exchange_send_head(int status, const char *reason, sapi_headers_struct *headers);
 
 /* Runs the current request's script, in its folder. */
 void howdah_run_script(void);

@@ -209,6 +209,22 @@ static int parse_status(const char *text, const char **reason)
 	return status >= 200 && status <= 999 ? status : 0;
 }
 
+void howdah_exchange_send_head(int status, const char *reason, sapi_headers_struct *headers)
+{
+	zend_llist_position position;
+	sapi_header_struct *header;
+
+	howdah_head_begin(status, reason, strlen(reason));
+	for (header = zend_llist_get_first_ex(&headers->headers, &position); header;
+		header = zend_llist_get_next_ex(&headers->headers, &position)) {
+		if (header->header_len > 7 && strncasecmp(header->header, "Status:", 7) == 0) {
+			continue;
+		}
+		howdah_head_line(header->header, header->header_len);
+	}
+	howdah_head_end();
+}
+
 static int sapi_howdah_send_headers(sapi_headers_struct *headers)
 {
 	zend_llist_position position;
@@ -237,15 +253,7 @@ static int sapi_howdah_send_headers(sapi_headers_struct *headers)
 			}
 		}
 	}
-	howdah_head_begin(status, reason, strlen(reason));
-	for (header = zend_llist_get_first_ex(&headers->headers, &position); header;
-		header = zend_llist_get_next_ex(&headers->headers, &position)) {
-		if (header->header_len > 7 && strncasecmp(header->header, "Status:", 7) == 0) {
-			continue;
-		}
-		howdah_head_line(header->header, header->header_len);
-	}
-	howdah_head_end();
+	howdah_exchange_send_head(status, reason, headers);
 	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
 

@@ -90,6 +90,7 @@ long howdah_read_body(char *out, size_t len); /* 0: the end; -1: the rest will n
 int howdah_write(const char *bytes, size_t len); /* 0: the client is gone */
 void howdah_flush(void);
 int howdah_client_is_gone(void);
+#define HOWDAH_INTERIM 0x8000 /* in the status: the head of a response before the response (1xx) */
 void howdah_head_begin(int status, const char *reason, size_t len);
 void howdah_head_line(const char *line, size_t len);
 void howdah_head_end(void);

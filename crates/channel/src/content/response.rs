@@ -1,4 +1,5 @@
-//! The format of a response in a slot's ring: its head, then its body to the end.
+//! The format of a response in a slot's ring: its head, then its body to the end. Heads of interim responses (1xx) may come
+//! before it; their status has the bit [`INTERIM`].
 //!
 //! ```text
 //! length u32 | status u16 | reason length u16 | reason | header …      header: length u32 | "Name: value"
@@ -11,6 +12,10 @@ use crate::violation::Violation;
 /// The longest head that the router accepts: a megabyte of headers.
 pub const HEAD_LIMIT: usize = 1024 * 1024;
 
+/// The bit in the status of an interim response (RFC 9110, 15.2): another head follows. Without it, a body follows, whatever
+/// status the script has set.
+pub const INTERIM: u16 = 0x8000;
+
 /// Collects the head of a response. Reused from one request to the next.
 #[derive(Debug, Default)]
 pub struct ResponseHeadWriter {
@@ -22,6 +27,8 @@ pub struct ResponseHeadWriter {
 pub struct Head<'b> {
     /// The status code.
     pub status: u16,
+    /// Whether another head follows.
+    pub is_interim: bool,
     /// The reason phrase; empty for the usual one.
     pub reason: &'b [u8],
     headers: &'b [u8],
@@ -74,7 +81,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Head<'_>, usize)>, Violation> {
     while !rest.is_empty() {
         rest = split_header(rest).ok_or(Violation("a response's header leaves its head"))?.1;
     }
-    Ok(Some((Head { status, reason, headers }, 4 + len)))
+    let is_interim = status & INTERIM != 0;
+    Ok(Some((Head { status: status & !INTERIM, is_interim, reason, headers }, 4 + len)))
 }
 
 // === impl Head ===
@@ -112,9 +120,24 @@ mod tests {
         let (head, body) = parse(&bytes).unwrap().unwrap();
         assert_eq!((head.status, head.reason, body), (404, &b"Nowhere"[..], body_at));
         assert_eq!(head.headers().collect::<Vec<_>>(), [&b"Content-Type: text/html"[..], b"X-Empty:"]);
+        assert!(!head.is_interim);
         for cut in 0..body_at {
             assert_eq!(parse(&bytes[..cut]), Ok(None), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn an_interim_head_comes_before_another() {
+        let mut writer = ResponseHeadWriter::default();
+        writer.restart(103 | INTERIM, b"");
+        writer.header(b"Link: </a.css>");
+        let mut bytes = writer.finish().to_vec();
+        writer.restart(103, b"");
+        bytes.extend_from_slice(writer.finish());
+        let (first, end) = parse(&bytes).unwrap().unwrap();
+        assert_eq!((first.status, first.is_interim, first.headers().count()), (103, true, 1));
+        let (second, _) = parse(&bytes[end..]).unwrap().unwrap();
+        assert_eq!((second.status, second.is_interim), (103, false));
     }
 
     #[test]

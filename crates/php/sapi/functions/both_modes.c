@@ -10,6 +10,9 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_finish, 0, 0, _IS_BOOL, 0)
 ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers, 0, 0, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
+ZEND_END_ARG_INFO()
 
 PHP_FUNCTION(fastcgi_finish_request)
 {
@@ -85,10 +88,36 @@ PHP_FUNCTION(apache_response_headers)
 	}
 }
 
+/* FrankenPHP's name, which Symfony looks for. The headers of an interim response (1xx) remain for the response. */
+PHP_FUNCTION(headers_send)
+{
+	zend_long status = 200;
+
+	ZEND_PARSE_PARAMETERS_START(0, 1)
+		Z_PARAM_OPTIONAL
+		Z_PARAM_LONG(status)
+	ZEND_PARSE_PARAMETERS_END();
+	if (status < 100 || status > 999) {
+		zend_argument_value_error(1, "must be between 100 and 999");
+		RETURN_THROWS();
+	}
+	if (status >= 200) {
+		SG(sapi_headers).http_response_code = (int) status;
+		RETURN_LONG(sapi_send_headers());
+	}
+	if (SG(headers_sent) || SG(request_info).no_headers || !howdah_exchange_is_open()) {
+		RETURN_LONG(SAPI_HEADER_SEND_FAILED);
+	}
+	howdah_exchange_send_head((int) status | HOWDAH_INTERIM, "", &SG(sapi_headers));
+	howdah_flush();
+	RETURN_LONG(SUCCESS);
+}
+
 const zend_function_entry howdah_functions[] = {
 	PHP_FE(fastcgi_finish_request, arginfo_finish)
 	PHP_FE(getallheaders, arginfo_headers)
 	PHP_FALIAS(apache_request_headers, getallheaders, arginfo_headers)
 	PHP_FE(apache_response_headers, arginfo_headers)
+	PHP_FE(headers_send, arginfo_headers_send)
 	PHP_FE_END
 };

@@ -1,7 +1,5 @@
 /* FrankenPHP's functions, so that its worker scripts run unchanged. They exist in worker mode only: applications use
- * function_exists() to recognize the mode.
- *
- * headers_send() sends no informational response (1xx): the channel to the router has no room for one. */
+ * function_exists() to recognize the mode. */
 
 #include "exchange.h"
 #include "functions/frankenphp.h"
@@ -22,33 +20,11 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_finish_request, 0, 0, _IS_BOOL, 
 ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers, 0, 0, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
-	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
-ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_log, 0, 1, IS_VOID, 0)
 	ZEND_ARG_TYPE_INFO(0, message, IS_STRING, 0)
 	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, level, IS_LONG, 0, "0")
 	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, context, IS_ARRAY, 0, "[]")
 ZEND_END_ARG_INFO()
-
-static PHP_FUNCTION(headers_send)
-{
-	zend_long status = 200;
-
-	ZEND_PARSE_PARAMETERS_START(0, 1)
-		Z_PARAM_OPTIONAL
-		Z_PARAM_LONG(status)
-	ZEND_PARSE_PARAMETERS_END();
-	if (status < 100 || status > 999) {
-		zend_argument_value_error(1, "must be between 100 and 999");
-		RETURN_THROWS();
-	}
-	if (status < 200) {
-		RETURN_LONG(SAPI_HEADER_SEND_FAILED);
-	}
-	SG(sapi_headers).http_response_code = (int) status;
-	RETURN_LONG(sapi_send_headers());
-}
 
 static PHP_FUNCTION(frankenphp_log)
 {
@@ -79,7 +55,6 @@ static const zend_function_entry functions[] = {
 	ZEND_NAMED_FE(frankenphp_finish_request, zif_fastcgi_finish_request, arginfo_finish_request)
 	ZEND_NAMED_FE(frankenphp_request_headers, zif_getallheaders, arginfo_headers)
 	ZEND_NAMED_FE(frankenphp_response_headers, zif_apache_response_headers, arginfo_headers)
-	PHP_FE(headers_send, arginfo_headers_send)
 	PHP_FE(frankenphp_log, arginfo_log)
 	PHP_FE_END
 };

@@ -6,6 +6,7 @@ use crate::backends::php::{self, PhpBody, ScriptCall};
 use crate::backends::proxy::ProxyTarget;
 use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::view::View;
+use crate::http1::clock::Clock;
 use crate::report::OncePerMinute;
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::{LogContext, LoggedApplication};
@@ -37,6 +38,7 @@ pub async fn run(
     body: IncomingBody,
     name: &str,
     target: Option<&str>,
+    clock: &Clock,
 ) -> Answer<PhpBody> {
     let application = view.configuration().applications.get(name).and_then(Application::as_php);
     let application = application.ok_or(Failure::NotFound)?;
@@ -64,7 +66,7 @@ pub async fn run(
         }
     };
     let http = &view.configuration().settings.http;
-    let call = ScriptCall { script: &script, root: &target.root, retry: application.retry, http };
+    let call = ScriptCall { script: &script, root: &target.root, retry: application.retry, http, clock };
     php::run(port, subject, body, call).await
 }
 

@@ -166,7 +166,7 @@ async fn dispatch(
             response.map(|body| ResponseBody::source(ActionBody::RoadRunner(body)))
         }
         ChosenAction::Application(name, target) => {
-            let response = application::run(view, subject, body, &name, target.as_deref()).await?;
+            let response = application::run(view, subject, body, &name, target.as_deref(), clock).await?;
             let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;
             response.map(ResponseBody::source)
         }

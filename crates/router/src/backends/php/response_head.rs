@@ -7,10 +7,10 @@ use crate::backends::php::port::Started;
 use crate::response::application_head;
 use crate::response::failure::Failure;
 use bytes::Bytes;
-use howdah_channel::response;
+use howdah_channel::response::{self, Head};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
-use http::{Method, Response, Version};
+use http::{HeaderMap, Method, Response, StatusCode, Version};
 use hyper::ext::ReasonPhrase;
 
 /// The head of the response to this request, and the beginning of the body.
@@ -26,11 +26,7 @@ pub fn read(started: &Started, request: &Parts) -> Result<(Response<()>, Bytes),
     {
         response.extensions_mut().insert(reason);
     }
-    let fields = head.headers().filter_map(|line| {
-        let colon = line.iter().position(|byte| *byte == b':')?;
-        Some((&line[..colon], line[colon + 1..].trim_ascii()))
-    });
-    let declared = application_head::copy_headers(fields, &mut response)?;
+    let declared = application_head::copy_headers(fields(&head), &mut response)?;
     let first = started.bytes.slice(at..);
     if !started.complete {
         if request.version == Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH) {
@@ -42,6 +38,21 @@ pub fn read(started: &Started, request: &Parts) -> Result<(Response<()>, Bytes),
         response.headers_mut().remove(CONTENT_LENGTH);
     }
     Ok((response, first))
+}
+
+/// The status and the headers of an interim response; `None` for one that HTTP does not allow.
+pub fn read_interim(head: &Head<'_>) -> Option<(StatusCode, HeaderMap)> {
+    let mut response = Response::new(());
+    application_head::copy_headers(fields(head), &mut response).ok()?;
+    response.headers_mut().remove(CONTENT_LENGTH);
+    Some((StatusCode::from_u16(head.status).ok()?, std::mem::take(response.headers_mut())))
+}
+
+fn fields<'b>(head: &Head<'b>) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + Clone {
+    head.headers().filter_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    })
 }
 
 #[cfg(test)]

@@ -10,11 +10,13 @@ use crate::backends::php::port::{self, CancelOnDrop, GenerationPort, Remainder, 
 use crate::backends::php::response_body::PhpBody;
 use crate::backends::php::script::Script;
 use crate::backends::php::{cgi, response_head, retry};
+use crate::http1::clock::Clock;
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use bytes::Bytes;
 use howdah_channel::request::RequestHeadWriter;
+use howdah_channel::response::Head;
 use howdah_config::{Http, Retry};
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
@@ -34,6 +36,8 @@ pub struct ScriptCall<'a> {
     pub retry: Retry,
     /// `settings/http`.
     pub http: &'a Http,
+    /// The client's connection, for responses before the response.
+    pub clock: &'a Clock,
 }
 
 /// Runs a script, and returns its response.
@@ -62,16 +66,15 @@ pub async fn run(
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
     let software = &port.generation.server_software;
     let write_head = |head: &mut _| cgi::write(head, subject, software, call.root, call.script, body_len);
-    let spool_folder = call.http.body_temp_path.as_deref();
     let wait = port.admit(&parts.uri, kind).await?;
-    let mut answer = attempt(port, parts, &write_head, body, spool_folder, wait).await;
+    let mut answer = attempt(port, parts, call, &write_head, body, wait).await;
     if !has_body
         && matches!(answer, Err(Failure::WorkerDied { had_begun: false }))
         && retry::is_allowed(call.retry, &parts.method)
         && let Some(wait) = port.admit_again(wait)
     {
         log_death(port, parts, "run once more");
-        answer = attempt(port, parts, &write_head, BufferedBody::EMPTY, spool_folder, wait).await;
+        answer = attempt(port, parts, call, &write_head, BufferedBody::EMPTY, wait).await;
     }
     if matches!(answer, Err(Failure::WorkerDied { .. })) {
         log_death(port, parts, "answered 502");
@@ -94,16 +97,22 @@ pub fn kind_of(subject: &Subject<'_>, script: &Script) -> RequestKind {
 async fn attempt(
     port: &Rc<GenerationPort>,
     parts: &Parts,
+    call: ScriptCall<'_>,
     write_head: impl Fn(&mut RequestHeadWriter),
     body: BufferedBody,
-    spool_folder: Option<&Path>,
     wait: Wait,
 ) -> Answer<PhpBody> {
     let (memory, file) = body.into_parts();
     let remainder = file.map_or(Remainder::None, |(file, length)| Remainder::File(file, 0, length));
+    let spool_folder = call.http.body_temp_path.as_deref();
     let running = port::submit(port, write_head, &memory, remainder, spool_folder, wait).await?;
     let request = CancelOnDrop { port: Rc::clone(port), running };
-    let started = port::head(port, &request.running).await?;
+    let inform = |head: &Head<'_>| {
+        if let Some((status, headers)) = response_head::read_interim(head) {
+            call.clock.inform(status, &headers);
+        }
+    };
+    let started = port::head(port, &request.running, inform).await?;
     let (head, first) = response_head::read(&started, parts)?;
     if head.status() == StatusCode::RESET_CONTENT {
         // RFC 9110, 15.3.6: it has no content. A client that expects none would take a body for the next response.

@@ -211,7 +211,7 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<Wa
     let wait = port.admit(&parts.uri, kind_of(&subject, &script)).await?;
     let running = port::submit(port, write_head, b"", Remainder::None, None, wait).await?;
     let request = CancelOnDrop { port: Rc::clone(port), running };
-    let started = port::head(port, &request.running).await?;
+    let started = port::head(port, &request.running, |_| {}).await?;
     let (head, _) = response::parse(&started.bytes).ok().flatten().ok_or(Failure::BadGateway)?;
     let status = StatusCode::from_u16(head.status).map_err(|_| Failure::BadGateway)?;
     if !started.complete {

@@ -18,11 +18,15 @@ pub struct Started {
     pub complete: bool,
 }
 
-/// Waits for the head of the response.
+/// Waits for the head of the response. `inform` gets the heads of interim responses before it.
 ///
 /// # Errors
 /// The failure that is answered in its place.
-pub async fn head(port: &GenerationPort, running: &Rc<RunningRequest>) -> Result<Started, Failure> {
+pub async fn head(
+    port: &GenerationPort,
+    running: &Rc<RunningRequest>,
+    inform: impl Fn(&response::Head<'_>),
+) -> Result<Started, Failure> {
     let mut arrived = Vec::new();
     poll_fn(|context| {
         let bytes = port.take(running).map_err(|_| Failure::Internal)?;
@@ -33,6 +37,12 @@ pub async fn head(port: &GenerationPort, running: &Rc<RunningRequest>) -> Result
         }
         if running.is_overdue() {
             arrived.clear();
+        }
+        while let Ok(Some((head, end))) = response::parse(&arrived)
+            && head.is_interim
+        {
+            inform(&head);
+            arrived.drain(..end);
         }
         let more = running.spool.borrow().len() > 0;
         match (running.outcome.get(), response::parse(&arrived)) {

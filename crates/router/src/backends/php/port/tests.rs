@@ -174,7 +174,7 @@ async fn slots_of_clients_that_left_do_not_outlast_the_deadline_of_those_that_wa
             let running = client.await.unwrap().unwrap();
             took.join().unwrap();
             setup.pass(A_SECOND).await;
-            assert!(head(&setup.port, &running).await.unwrap().complete);
+            assert!(head(&setup.port, &running, |_| {}).await.unwrap().complete);
             assert_eq!(setup.port.generation.channel.free_slots(), SLOTS);
         })
         .await;
@@ -235,7 +235,7 @@ async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
         assert!(running.spool.borrow().len() < TOTAL + howdah_channel::RESPONSE_RING_BYTES as u64);
         assert!(!writer.is_finished());
     }
-    let mut body = head(&setup.port, &running).await.unwrap().bytes[8..].to_vec();
+    let mut body = head(&setup.port, &running, |_| {}).await.unwrap().bytes[8..].to_vec();
     while let Some(bytes) = poll_fn(|context| {
         setup.port.drain();
         let polled = poll_body(&setup.port, &running, context);
@@ -311,7 +311,7 @@ async fn an_abandoned_request_is_answered_500() {
             let running = setup.submit().await.unwrap();
             setup.worker(0).try_next().unwrap().abandon();
             setup.port.drain();
-            assert!(matches!(head(&setup.port, &running).await, Err(Failure::Internal)));
+            assert!(matches!(head(&setup.port, &running, |_| {}).await, Err(Failure::Internal)));
         })
         .await;
 }
@@ -326,7 +326,7 @@ async fn a_failure_before_the_client_has_a_status_is_an_error() {
     claim.flush();
     setup.port.drain();
     setup.port.worker_died(WorkerId { index: 7, incarnation: 0 }, None);
-    assert_eq!(head(&setup.port, &running).await.err(), Some(Failure::WorkerDied { had_begun: true }));
+    assert_eq!(head(&setup.port, &running, |_| {}).await.err(), Some(Failure::WorkerDied { had_begun: true }));
 }
 
 #[tokio::test(start_paused = true)]
