@@ -1,15 +1,96 @@
 //! The user at the other end of a connection over the loopback interface.
 //!
 //! The kernel's tables have both ends of such a connection. The peer's end has a user only while a process holds it: a
-//! connection that its process has closed counts as one of an unknown user. Reading the tables takes long if the
-//! machine has many connections: call it on a thread that may wait.
+//! connection that its process has closed counts as one of an unknown user.
+//!
+//! The kernel looks one connection up on a netlink socket (sock_diag(7)). Where it cannot, as in some sandboxes, its tables
+//! are read, which takes long if the machine has many connections: call it on a thread that may wait.
 
+use rustix::io::Errno;
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
+
+/// The type of a request for sockets of a family, and of the answer.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// The type of an answer that is an error.
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 1;
+const IPPROTO_TCP: u8 = 6;
+/// Of `struct nlmsghdr`.
+const HEADER_BYTES: usize = 16;
+/// The place of the addresses in an answer, and their length: ports, and room for IPv6.
+const ADDRESSES: std::ops::Range<usize> = HEADER_BYTES + 4..HEADER_BYTES + 4 + 36;
+/// The places of the user and the inode in an answer.
+const USER: usize = HEADER_BYTES + 64;
+const INODE: usize = HEADER_BYTES + 68;
 
 /// The user whose process holds the socket `peer` that is connected to our socket `own`.
 pub fn user_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
+    look_up(peer, own).unwrap_or_else(|_| read_tables(peer, own))
+}
+
+/// Asks the kernel for this connection.
+fn look_up(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
+    let request = request(peer, own);
+    sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut answer = [0; 1024];
+    // The answer is there when the request is sent.
+    let (_, length) = recv(&socket, &mut answer, RecvFlags::empty())?;
+    user_in_answer(&answer[..length.min(answer.len())], &request)
+}
+
+/// `struct nlmsghdr` and `struct inet_diag_req_v2`.
+fn request(peer: SocketAddr, own: SocketAddr) -> Vec<u8> {
+    let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let mut body = vec![family.as_raw() as u8, IPPROTO_TCP, 0, 0];
+    // All states.
+    body.extend(u32::MAX.to_ne_bytes());
+    body.extend([peer, own].iter().flat_map(|end| end.port().to_be_bytes()));
+    for end in [peer, own] {
+        let mut address = match end.ip() {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        };
+        address.resize(16, 0);
+        body.extend(address);
+    }
+    // Any interface, and no cookie.
+    body.extend(0_u32.to_ne_bytes());
+    body.extend([u8::MAX; 8]);
+    let mut message = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
+    message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    message.extend(NLM_F_REQUEST.to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+    message
+}
+
+/// The user in `struct inet_diag_msg`; `None` if there is no such connection, or no process has it.
+fn user_in_answer(answer: &[u8], request: &[u8]) -> io::Result<Option<u32>> {
+    let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+    let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
+    let kind = answer.get(4..6).ok_or_else(malformed)?;
+    if kind == NLMSG_ERROR.to_ne_bytes() {
+        let code = word(HEADER_BYTES).ok_or_else(malformed)?.cast_signed();
+        let error = Errno::from_raw_os_error(code.wrapping_neg());
+        return if error == Errno::NOENT { Ok(None) } else { Err(error.into()) };
+    }
+    let (Some(user), Some(inode), Some(found)) = (word(USER), word(INODE), answer.get(ADDRESSES)) else {
+        return Err(malformed());
+    };
+    // Without such a connection, the kernel returns a listener.
+    let wanted = &request[ADDRESSES.start + 4..ADDRESSES.end + 4];
+    let is_it = kind == SOCK_DIAG_BY_FAMILY.to_ne_bytes() && found == wanted;
+    Ok((is_it && inode != 0).then_some(user))
+}
+
+/// The same by the tables of all connections.
+fn read_tables(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
     ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().find_map(|table| {
         let lines = BufReader::new(File::open(table).ok()?).lines().map_while(Result::ok);
         lines.skip(1).find_map(|line| user_in(&line, peer, own))
@@ -54,7 +135,14 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (accepted, peer) = listener.accept().unwrap();
             let own = accepted.local_addr().unwrap();
-            assert_eq!(user_of(peer, own), Some(rustix::process::geteuid().as_raw()), "{loopback}");
+            let us = Some(rustix::process::geteuid().as_raw());
+            assert_eq!((user_of(peer, own), read_tables(peer, own)), (us, us), "{loopback}");
+            match look_up(peer, own) {
+                Ok(found) => assert_eq!(found, us, "{loopback}"),
+                Err(error) => eprintln!("this kernel has no sock_diag: {error}"),
+            }
+            let other = SocketAddr::new(peer.ip(), peer.port() ^ 1);
+            assert_eq!(user_of(own, other), None, "the listener is no connection");
             client.shutdown(std::net::Shutdown::Write).unwrap();
             assert!(user_of(peer, own).is_some(), "it still reads");
             drop(client);
