@@ -13,7 +13,7 @@ use howdah_channel::{
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1, claims: 1 };
+const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1, claims: 3 };
 const SLOTS: usize = 64;
 const HONEST: WorkerId = WorkerId { index: 1, incarnation: 1 };
 const MALLORY: WorkerId = WorkerId { index: 2, incarnation: 1 };
@@ -86,9 +86,12 @@ impl Stage {
     }
 
     fn step(&mut self, program: &mut Program<'_>) {
-        match program.byte() % 21 {
+        match program.byte() % 22 {
             0 | 1 => self.submit(program),
-            2 => self.exchange(program, |exchange, _, _| exchange.progress().and(exchange.check())),
+            2 => self.exchange(program, |exchange, _, _| {
+                exchange.is_abandoned();
+                exchange.progress().and(exchange.check())
+            }),
             3 | 4 => self.exchange(program, |exchange, _, out| {
                 out.clear();
                 let read = exchange.read(out);
@@ -143,6 +146,10 @@ impl Stage {
                 if self.control.check_orders().is_err() {
                     self.replace_workers();
                 }
+            }
+            20 if !self.exchanges.is_empty() => {
+                let n = usize::from(program.byte()) % self.exchanges.len();
+                self.exchanges.swap_remove(n).time_out();
             }
             _ => {
                 let at = program.u64() as usize % (self.memory.len() / 8) * 8;
@@ -219,11 +226,13 @@ impl Stage {
         if !self.a_hint_leads_to_a_request() {
             return; // it would sleep
         }
-        let (len, finishes) = (usize::from(program.u16()), program.byte() & 3 != 0);
+        let (len, end_of_request) = (usize::from(program.u16()), program.byte() & 7);
         let workers = self.workers.clone();
         let worker = std::thread::spawn(move || {
             let end = workers.worker(HONEST);
             let Next::Run(mut claim) = end.next(|| false) else { return };
+            let (slot, sequence) = claim.name();
+            assert!(end.head_of(slot, sequence).is_none_or(|head| head.len() <= REQUEST_HEAD_BYTES));
             let mut head = Vec::new();
             if claim.head(&mut head).is_ok() {
                 assert!(head.len() <= REQUEST_HEAD_BYTES);
@@ -232,8 +241,10 @@ impl Stage {
             // Less than a ring: it waits only if a step wrote the router's words. The router then wakes it.
             let _ = claim.write(&vec![3; len]);
             claim.flush();
-            if finishes {
-                claim.finish();
+            match end_of_request {
+                0 | 4 => {}
+                1 => claim.abandon(),
+                _ => claim.finish(),
             }
         });
         while !worker.is_finished() {

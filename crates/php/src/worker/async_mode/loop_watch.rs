@@ -5,7 +5,8 @@
 //! blocked: a handler waits, or computes. Then the thread passes the wake-up on to another worker, and after
 //! [`BLOCKED`] it logs the fact. While the script holds requests, the loop is asked for a turn once a second.
 //!
-//! The thread ends when the worker takes no more requests. PHP's thread writes atomics only. The thread has no lock that would stay taken in a fork of PHP's thread.
+//! The thread ends when the worker takes no more requests. PHP's thread writes atomics only. The thread has no lock that would
+//! stay taken in a fork of PHP's thread.
 
 #![allow(unsafe_code)] // calls C
 
