@@ -98,7 +98,12 @@ fn row(application: &str, worker: &Value) -> [String; COLUMNS.len()] {
     let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let request = match (text(worker, "method"), text(worker, "script")) {
         (method, _) if method.is_empty() => String::new(),
-        (method, script) => format!("{method} {}  ({script})", text(worker, "url")),
+        (method, script) => {
+            // In async mode a worker runs several requests.
+            let others = worker.get("running").and_then(Value::as_u64).filter(|running| *running > 1);
+            let others = others.map(|running| format!(", and {} more", running - 1)).unwrap_or_default();
+            format!("{method} {}  ({script}){others}", text(worker, "url"))
+        }
     };
     [
         plain(application),
@@ -132,13 +137,16 @@ mod tests {
     fn the_longest_running_come_first_and_text_is_escaped() {
         let all = json!({ "shop": { "workers": [
             { "pid": 9, "state": "idle", "method": null, "seconds": null, "cpu": 0.0, "memory": 2097152, "requests": 12 },
-            { "pid": 10, "state": "busy", "method": "GET", "url": "/a\u{1b}[2J", "script": "/s/a.php", "seconds": 12.34,
+            { "pid": 11, "state": "busy", "running": 37, "method": "GET", "url": "/b", "script": "/s/b.php", "seconds": 20.0,
+              "cpu": 0.5, "memory": 5242880, "requests": 8 },
+            { "pid": 10, "state": "busy", "running": 1, "method": "GET", "url": "/a\u{1b}[2J", "script": "/s/a.php", "seconds": 12.34,
               "cpu": 0.951, "memory": 5242880, "requests": 7 },
             { "pid": null, "state": "starting", "seconds": null, "cpu": null, "memory": null, "requests": null },
         ] } });
         assert_eq!(
             describe(all.as_object().unwrap()),
             "application  pid  state     seconds  CPU %   memory  requests  request\n\
+             shop          11  busy         20.0     50  5.0 MiB         8  GET /b  (/s/b.php), and 36 more\n\
              shop          10  busy         12.3     95  5.0 MiB         7  GET /a\\u{1b}[2J  (/s/a.php)\n\
              shop           -  starting        -      -        -         -\n\
              shop           9  idle            -      0  2.0 MiB        12\n"
