@@ -8,7 +8,7 @@ namespace Example;
  * A small client of RoadRunner's protocol (goridge over pipes or sockets, contexts in JSON), for this example and for
  * tests. It behaves as spiral/roadrunner-worker and spiral/roadrunner-http do, which applications use.
  */
-final class Worker
+class Worker
 {
     private const CONTROL = 0x01;
     private const ERROR = 0x40;
@@ -63,8 +63,7 @@ final class Worker
             if ($options === []) {
                 continue; // A PONG or a STOP that came too late.
             }
-            $context = json_decode(substr($payload, 0, $options[0]), true, 512, JSON_THROW_ON_ERROR);
-            return [$context, substr($payload, $options[0])];
+            return [$this->decodeContext(substr($payload, 0, $options[0])), substr($payload, $options[0])];
         }
     }
 
@@ -121,6 +120,23 @@ final class Worker
         $this->send(0, 0, strlen($context), $context);
     }
 
+    /** @return array<string, mixed> */
+    protected function decodeContext(string $context): array
+    {
+        return json_decode($context, true, 512, JSON_THROW_ON_ERROR);
+    }
+
+    /**
+     * The context of a response, and the flags of its frame.
+     *
+     * @param array<string, list<string>> $headers
+     * @return array{string, int}
+     */
+    protected function encodeContext(int $status, array $headers): array
+    {
+        return [json_encode(['status' => $status, 'headers' => (object) $headers], JSON_THROW_ON_ERROR), 0];
+    }
+
     private function isStopped(): bool
     {
         while ($this->awaitsPong) {
@@ -142,8 +158,8 @@ final class Worker
     private function sendResponse(int $stream, int $status, array $headers, string $body): void
     {
         $headers = array_map(static fn($value) => (array) $value, $headers);
-        $context = json_encode(['status' => $status, 'headers' => (object) $headers], JSON_THROW_ON_ERROR);
-        $this->send(0, $stream, strlen($context), $context . $body);
+        [$context, $flags] = $this->encodeContext($status, $headers);
+        $this->send($flags, $stream, strlen($context), $context . $body);
     }
 
     private function send(int $flags, int $stream, ?int $option, string $payload): void

@@ -144,6 +144,7 @@ EVERYTHING = {
             "processes": 2,
             "limits": {"timeout": 5, "requests": 5, "memory": 1073741824, "queue_timeout": 5},
             "relay": "tcp",
+            "codec": "proto",
             "raw_body": False,
             "working_directory": "/srv",
             "environment": {"E": "x"},

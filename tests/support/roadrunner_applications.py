@@ -10,6 +10,7 @@ from pathlib import Path
 from support.server import REPOSITORY
 
 WORKER = Path(__file__).parent / "roadrunner" / "worker.php"
+PROTO = WORKER.with_name("ProtoWorker.php")
 LIBRARY = REPOSITORY / "examples/roadrunner/Worker.php"
 HOSTILE = Path(__file__).parent / "roadrunner" / "hostile.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")
@@ -19,6 +20,7 @@ def roadrunner_application(folder, environment: dict[str, str] | None = None, **
     """The application with the worker, copied into the folder, where its user can read it."""
     script = folder.write("worker.php", WORKER.read_text())
     folder.write("Worker.php", LIBRARY.read_text())
+    folder.write("ProtoWorker.php", PROTO.read_text())
     return {
         "type": "roadrunner",
         "command": f"php {script}",

@@ -61,7 +61,7 @@ pub use application::program::Program;
 pub use application::program::command::{AddressVariable, ProgramCommand};
 pub use application::program::http::HttpApplication;
 pub use application::program::http::address::HttpAddress;
-pub use application::program::roadrunner::{Relay, RoadRunnerApplication};
+pub use application::program::roadrunner::{ContextCodec, Relay, RoadRunnerApplication};
 pub use configuration::Configuration;
 pub use document::answer::Refusal;
 pub use document::path::DocumentPath;

@@ -4,7 +4,7 @@
 //! first final status is the head. Later contexts of a stream repeat it, and those before it are of informational
 //! responses (103): both are dropped. An error frame is the whole answer. Bytes after the end are left in the buffer.
 
-use crate::frame::{FrameHeader, HEADER_BYTES, OPTION_BYTES, Violation, flag, quoted, stream};
+use crate::frame::{FrameHeader, HEADER_BYTES, OPTION_BYTES, Violation, flag, stream};
 use crate::response::ResponseContext;
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -178,10 +178,11 @@ impl AnswerReader {
             self.state = State::Ended;
             return Ok(Some(AnswerPiece::Restart));
         }
-        if header.flags & flag::PROTO != 0 {
-            return Err(Violation(format!("its response is not JSON, as its request was, but {}", quoted(context))));
-        }
-        let context = ResponseContext::from_json(context)?;
+        // Libraries answer in the encoding of the request. Each response names its own.
+        let context = match header.flags & flag::PROTO {
+            0 => ResponseContext::from_json(context)?,
+            _ => ResponseContext::from_proto(context)?,
+        };
         if (100..200).contains(&context.status) {
             return Ok(None);
         }
@@ -241,6 +242,8 @@ mod tests {
             (frame(0, 0, r#"{"stop":true}"#, ""), "<Restart>"),
             (error("no database"), r#"<Error("no database")>"#),
             (error(""), r#"<Error("")>"#),
+            (frame(flag::PROTO, 0, "\x08\x01", "a"), "<1>a<End>"),
+            ([frame(flag::PROTO, more, "\x08\x67", ""), frame(flag::PROTO, 0, "\x08\x01", "a")].concat(), "<1>a<End>"),
         ];
         for (bytes, expected) in cases {
             for portion in [1, 5, bytes.len()] {
@@ -269,7 +272,7 @@ mod tests {
             (frame(0, 0, "", "x"), "its response has no status"),
             (frame(0, 0, r#"{"status":103}"#, ""), "its response has no status"),
             (frame(0, 0, r#"{"stop":true}"#, "x"), "its response begins with"),
-            (frame(flag::PROTO, 0, "\x08\x01", ""), "its response is not JSON"),
+            (frame(flag::PROTO, 0, OK, ""), "its response is not the protobuf message"),
             (error(&"x".repeat(MAX_ERROR_TEXT as usize + 1)), "its error frame is"),
             ([frame(0, stream::MORE, OK, ""), error("x")].concat(), "its error frame is within a response"),
         ];

@@ -10,6 +10,7 @@
 //! - [`tree`]: forms and uploads with names as in PHP: `a[b][]`
 //! - [`answer`]: a worker's frames become a response
 //! - [`response`]: the context of a response
+//! - `proto`: the encoding of protobuf, in which both contexts may be
 //!
 //! Nothing here reads or writes a descriptor. A worker is not trusted: each length is checked before memory is taken for
 //! it, and bytes that are not a valid frame are a [`Violation`](frame::Violation).
@@ -19,6 +20,7 @@
 pub mod answer;
 pub mod frame;
 pub mod handshake;
+mod proto;
 pub mod request;
 pub mod response;
 pub mod tree;

@@ -1,6 +1,7 @@
 //! The context of a response: its status and its headers.
 
 use crate::frame::{Violation, quoted, shortened};
+use crate::proto::{Fields, Malformed, Value};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -38,6 +39,37 @@ impl ResponseContext {
             let (beginning, error) = (quoted(json), shortened(&error.to_string()));
             Violation(format!("its response begins with {beginning}, which is not the JSON of a response: {error}"))
         })
+    }
+
+    /// The context in this message of protobuf:
+    ///
+    /// ```text
+    /// message Response { int64 status = 1; map<string, HeaderValue> headers = 2; }
+    /// message HeaderValue { repeated bytes value = 1; }
+    /// ```
+    ///
+    /// # Errors
+    /// When the bytes are not such a message, or there are too many headers.
+    pub fn from_proto(message: &[u8]) -> Result<ResponseContext, Violation> {
+        let malformed = |_| Violation("its response is not the protobuf message of a response".to_owned());
+        let (mut context, mut length) = (ResponseContext::default(), 0);
+        let mut fields = Fields(message);
+        while let Some(field) = fields.next().map_err(malformed)? {
+            match field {
+                (1, Value::Number(status)) => context.status = status.cast_signed(),
+                (2, Value::Bytes(entry)) => {
+                    read_entry(entry, &mut context.headers, &mut length).map_err(malformed)?;
+                    if length > MAX_HEADER_BYTES {
+                        return Err(Violation(format!(
+                            "its response has headers of more than {MAX_HEADER_BYTES} bytes"
+                        )));
+                    }
+                }
+                (1 | 2, _) => return Err(malformed(Malformed)),
+                _ => {}
+            }
+        }
+        Ok(context)
     }
 }
 
@@ -113,9 +145,39 @@ impl<'de> Deserialize<'de> for Values {
     }
 }
 
+/// Adds the values of a header, and their length. Stops when they are too long.
+fn read_entry(entry: &[u8], headers: &mut ResponseFields, length: &mut usize) -> Result<(), Malformed> {
+    let (mut name, mut values) = (&b""[..], &b""[..]);
+    let mut fields = Fields(entry);
+    while let Some(field) = fields.next()? {
+        match field {
+            (1, Value::Bytes(key)) => name = key,
+            (2, Value::Bytes(value)) => values = value,
+            (1 | 2, _) => return Err(Malformed),
+            _ => {}
+        }
+    }
+    let mut fields = Fields(values);
+    while let Some(field) = fields.next()? {
+        match field {
+            (1, Value::Bytes(value)) => {
+                *length += name.len() + value.len() + 1;
+                if *length > MAX_HEADER_BYTES {
+                    return Ok(());
+                }
+                headers.0.push((String::from_utf8_lossy(name).into_owned(), value.to_vec()));
+            }
+            (1, _) => return Err(Malformed),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::write_message;
 
     #[test]
     fn a_context_has_a_status_and_headers() {
@@ -140,5 +202,54 @@ mod tests {
         for wrong in ["", "{}", "[]", "<html>", r#"{"status":"x"}"#, r#"{"status":1,"headers":["x"]}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_context_in_protobuf_is_read() {
+        let bytes: [&[u8]; 4] = [
+            // These two lines are a recording.
+            b"\x08\xc8\x01",
+            b"\x12\x22\x0a\x0cContent-Type\x12\x12\x0a\x10application/json",
+            b"\x12\x0c\x0a\x01B\x12\x07\x0a\x011\x0a\x02\xff2",
+            // Fields of another version: a number, bytes, and numbers of fixed lengths.
+            b"\x98\x06\x01\x7a\x01x\x7d1234\x7912345678",
+        ];
+        let context = ResponseContext::from_proto(&bytes.concat()).expect("a response");
+        let field = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
+        let fields = vec![field("Content-Type", b"application/json"), field("B", b"1"), field("B", b"\xff2")];
+        assert_eq!(context, ResponseContext { status: 200, headers: ResponseFields(fields) });
+        let negative =
+            ResponseContext::from_proto(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01").expect("a response");
+        assert_eq!(negative.status, -1);
+        assert_eq!(ResponseContext::from_proto(b"").expect("a response").status, 0);
+    }
+
+    #[test]
+    fn other_bytes_than_protobuf_are_a_violation() {
+        let wrong: [&[u8]; 9] = [
+            b"{\"status\":200}",
+            b"\x08",
+            b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            b"\x0a\x01x",
+            b"\x10\x01",
+            b"\x12\x05x",
+            b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x",
+            b"\x12\x04\x12\x02\x08\x01",
+            b"\x0b\x0c",
+        ];
+        for bytes in wrong {
+            let violation = ResponseContext::from_proto(bytes).expect_err("no response");
+            assert_eq!(violation.0, "its response is not the protobuf message of a response", "{bytes:?}");
+        }
+        // Each value counts with its name: the message is shorter than its headers.
+        let headers = |values: usize| {
+            let (mut entry, mut bytes) = (Vec::new(), vec![8, 1]);
+            write_message(&mut entry, 1, &[b'x'; 1000]);
+            write_message(&mut entry, 2, &[0x0a, 0].repeat(values));
+            write_message(&mut bytes, 2, &entry);
+            ResponseContext::from_proto(&bytes)
+        };
+        assert_eq!(headers(261).expect("a response").headers.0.len(), 261);
+        assert!(headers(262).expect_err("too many").0.contains("headers of more than 262144 bytes"));
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 use howdah_goridge::answer::{AnswerPiece, AnswerReader, MAX_CONTEXT};
-use howdah_goridge::frame::FrameHeader;
+use howdah_goridge::frame::{FrameHeader, flag};
 use howdah_goridge::handshake::HandshakeAnswer;
 use proptest::prelude::*;
 
@@ -12,12 +12,15 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         Just(r#"{"status":200,"headers":{"A":["b"]}}"#.to_owned()),
         Just(r#"{"stop":true}"#.to_owned()),
         Just(String::new()),
+        // Status 200, and a header, as protobuf.
+        Just("\x08\x48\x12\x08\x0a\x01A\x12\x03\x0a\x01b".to_owned()),
         "\\PC{0,20}",
+        "[\\x00-\\x1a]{0,20}",
     ];
     let frame = (any::<u8>(), any::<u8>(), 0_u8..4, context, prop::collection::vec(any::<u8>(), 0..50), any::<u8>());
     let frame = frame.prop_map(|(flags, stream, options, context, body, kind)| {
         // Most frames are nearly right.
-        let (flags, stream) = (if kind < 200 { 0 } else { flags }, stream & 0x0f);
+        let (flags, stream) = (if kind < 200 { flags & flag::PROTO } else { flags }, stream & 0x0f);
         let options = if kind < 220 { 1 } else { options };
         let payload = if kind < 240 { (context.len() + body.len()) as u32 } else { u32::from(kind) << 24 };
         let header = FrameHeader { options, flags, stream, payload }.encode();

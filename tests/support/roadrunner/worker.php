@@ -1,9 +1,10 @@
 <?php
-// The worker of the tests: a page for each behaviour. The test copies Worker.php of examples/roadrunner beside it.
+// The worker of the tests: a page for each behaviour. The test copies Worker.php of examples/roadrunner and ProtoWorker.php beside it.
 
 declare(strict_types=1);
 
 require __DIR__ . '/Worker.php';
+require __DIR__ . '/ProtoWorker.php';
 
 if (getenv('BOOT_FAILS') !== false) {
     fwrite(STDERR, "no database\nat boot\n");
@@ -25,7 +26,7 @@ if (getenv('FIRST_REFUSES') !== false && @mkdir(getenv('FIRST_REFUSES'))) {
     $refuses = true;
 }
 
-$worker = new Example\Worker();
+$worker = getenv('UNDERSTANDS_PROTO') === false ? new Example\Worker() : new ProtoWorker();
 $requests = 0;
 $leak = [];
 
@@ -54,7 +55,10 @@ while ($request = $worker->waitRequest()) {
                 'uid' => posix_geteuid(), 'cwd' => getcwd(), 'mode' => getenv('RR_MODE'), 'relay' => getenv('RR_RELAY')]));
             break;
         case '/context':
-            $worker->respond(200, json_encode(['context' => $context, 'body' => base64_encode($body)]));
+            $worker->respond(200, json_encode(
+                ['context' => $context, 'body' => base64_encode($body), 'raw' => base64_encode(serialize($context))],
+                JSON_INVALID_UTF8_SUBSTITUTE
+            ));
             break;
         case '/uploads':
             $contents = [];

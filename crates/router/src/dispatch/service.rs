@@ -162,7 +162,8 @@ async fn dispatch(
     let mut response = match action {
         ChosenAction::Worker(generation, application) => {
             let http = &view.configuration().settings.http;
-            let response = roadrunner::run(generation, subject, body, application.raw_body, http).await?;
+            let options = roadrunner::RequestOptions::of(application);
+            let response = roadrunner::run(generation, subject, body, options, http).await?;
             response.map(|body| ResponseBody::source(ActionBody::RoadRunner(body)))
         }
         ChosenAction::Application(name, target) => {

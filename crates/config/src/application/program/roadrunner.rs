@@ -13,6 +13,7 @@ pub(crate) const OPTIONS: Options = Options {
         "processes",
         "limits",
         "relay",
+        "codec",
         "raw_body",
         "working_directory",
         "environment",
@@ -38,6 +39,8 @@ pub struct RoadRunnerApplication {
     pub limits: Limits,
     /// How its processes get requests.
     pub relay: Relay,
+    /// The encoding of the contexts of its requests.
+    pub codec: ContextCodec,
     /// Whether forms and uploads are passed on as they came.
     pub raw_body: bool,
 }
@@ -54,6 +57,16 @@ pub enum Relay {
     Unix,
 }
 
+/// The encoding of the context of a request: its method, URL and headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContextCodec {
+    /// All libraries understand it.
+    #[default]
+    Json,
+    /// Messages of protobuf.
+    Proto,
+}
+
 // === impl RoadRunnerApplication ===
 
 impl RoadRunnerApplication {
@@ -66,6 +79,7 @@ impl RoadRunnerApplication {
             program: Program::read(&object, TYPE, &command, no_address)?,
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),
             relay: object.read("relay", Relay::read)?.unwrap_or_default(),
+            codec: object.read("codec", read_codec)?.unwrap_or_default(),
             raw_body: object.read("raw_body", Node::boolean)?.unwrap_or(false),
         })
     }
@@ -83,6 +97,10 @@ impl Relay {
         }
         node.one_of(&[("pipes", Self::Pipes), ("tcp", Self::Tcp), ("unix", Self::Unix)])
     }
+}
+
+fn read_codec(node: &Node<'_>) -> Result<ContextCodec, Error> {
+    node.one_of(&[("json", ContextCodec::Json), ("proto", ContextCodec::Proto)])
 }
 
 /// The advice for an option of PHP applications.
@@ -115,21 +133,21 @@ mod tests {
         let application = parse(r#""command": "php worker.php""#).expect("application");
         assert_eq!(application.program.command.words(|_| String::new()), ["php", "worker.php"]);
         assert_eq!((application.program.processes, application.raw_body), (None, false));
-        assert_eq!(application.relay, Relay::Pipes);
+        assert_eq!((application.relay, application.codec), (Relay::Pipes, ContextCodec::Json));
         assert_eq!(application.limits, Limits::default());
     }
 
     #[test]
     fn every_option_is_read() {
         let application = parse(
-            r#""command": ["php", "worker.php"], "processes": 3, "raw_body": true, "relay": "unix", "working_directory": "/srv",
+            r#""command": ["php", "worker.php"], "processes": 3, "raw_body": true, "relay": "unix", "codec": "proto", "working_directory": "/srv",
                "limits": {"timeout": 30, "requests": 1000, "memory": "128M", "queue_timeout": 5}, "user": "u",
                "group": "g", "stderr": "/e", "environment": {"A": "1"}, "inherit_environment": true,
                "isolation": {"cgroup": {"path": "shop"}}, "stop_timeout": 10"#,
         )
         .expect("application");
-        let RoadRunnerApplication { program, limits, relay, raw_body } = application;
-        assert_eq!(relay, Relay::Unix);
+        let RoadRunnerApplication { program, limits, relay, codec, raw_body } = application;
+        assert_eq!((relay, codec), (Relay::Unix, ContextCodec::Proto));
         let settings = program.process_settings;
         assert!(raw_body && settings.inherit_environment && settings.environment["A"] == "1");
         assert_eq!((program.processes, program.stop_timeout), (Some(3), Duration::from_secs(10)));
@@ -150,6 +168,7 @@ mod tests {
             (r#""command": "x", "address": "unix""#, "address: there is no such option"),
             (r#""command": "x", "relay": "unix:///run/rr.sock""#, "relay: howdah chooses the address, because old"),
             (r#""command": "x", "relay": "udp""#, "\"udp\" is not possible here; write \"pipes\", \"tcp\" or \"unix\""),
+            (r#""command": "x", "codec": "msgpack""#, "\"msgpack\" is not possible here; write \"json\" or \"proto\""),
             (r#""command": "x", "limits": {"shm": 1}"#, "limits/shm: "),
             (r#""command": "x", "isolation": {"rootfs": "/x"}"#, "\"roadrunner\" can only have its own \"cgroup\""),
         ];

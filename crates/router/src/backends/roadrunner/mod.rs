@@ -25,6 +25,7 @@ mod upload;
 mod worker;
 
 pub use generation::RoadRunnerGeneration;
+pub use request::RequestOptions;
 pub use response::RoadRunnerBody;
 
 use crate::request::incoming::IncomingBody;
@@ -41,7 +42,7 @@ use std::sync::Arc;
 /// The number of workers that may refuse a request.
 const MAX_REFUSALS: u32 = 3;
 
-/// Sends a request to a worker, and returns its response. Forms are passed on unparsed if `raw_body` is set.
+/// Sends a request to a worker, and returns its response.
 ///
 /// # Errors
 /// The failure that is answered in place of a response.
@@ -49,7 +50,7 @@ pub async fn run(
     generation: &Arc<RoadRunnerGeneration>,
     subject: &Subject<'_>,
     body: IncomingBody,
-    raw_body: bool,
+    options: RequestOptions,
     http: &Http,
 ) -> Answer<RoadRunnerBody> {
     let parts = subject.parts;
@@ -59,7 +60,7 @@ pub async fn run(
     if !body.is_end_stream() {
         generation.reject_early().await?;
     }
-    let request = WorkerRequest::read(subject, body, raw_body, &generation.upload_folder, http).await?;
+    let request = WorkerRequest::read(subject, body, options, &generation.upload_folder, http).await?;
     let request = Rc::new(request);
     let admitted = generation.admit().await?;
     let mut refusals = 0;

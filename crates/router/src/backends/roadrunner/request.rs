@@ -6,8 +6,8 @@ use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use bytes::Bytes;
-use howdah_config::{Http, cookies, decode_query};
-use howdah_goridge::request::{Cookies, Fields, RequestContext, canonical_name};
+use howdah_config::{ContextCodec, Http, RoadRunnerApplication, cookies, decode_query};
+use howdah_goridge::request::{Codec, Cookies, Headers, RequestContext, canonical_name};
 use http::header::{COOKIE, HOST};
 use http::{Method, Version};
 use hyper::body::Body;
@@ -29,10 +29,32 @@ pub struct WorkerRequest {
     files: Vec<TempPath>,
 }
 
+/// How an application gets its requests.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestOptions {
+    /// Forms are passed on unparsed.
+    pub is_raw: bool,
+    /// The encoding of contexts.
+    pub codec: Codec,
+}
+
 /// The body of a request, as the worker gets it.
 enum WorkerBody {
     Raw(BufferedBody),
     Form(Form),
+}
+
+// === impl RequestOptions ===
+
+impl RequestOptions {
+    /// The options of this application.
+    pub fn of(application: &RoadRunnerApplication) -> RequestOptions {
+        let codec = match application.codec {
+            ContextCodec::Json => Codec::Json,
+            ContextCodec::Proto => Codec::Proto,
+        };
+        RequestOptions { is_raw: application.raw_body, codec }
+    }
 }
 
 // === impl WorkerRequest ===
@@ -45,7 +67,7 @@ impl WorkerRequest {
     pub async fn read(
         subject: &Subject<'_>,
         body: IncomingBody,
-        is_raw: bool,
+        RequestOptions { is_raw, codec }: RequestOptions,
         folder: &Path,
         http: &Http,
     ) -> Result<WorkerRequest, Failure> {
@@ -73,7 +95,7 @@ impl WorkerRequest {
             uploads: form.as_ref().and_then(|form| form.uploads.as_deref()),
             ..context(subject)
         };
-        let head = context.frame(length).ok_or(Failure::BodyTooLarge)?;
+        let head = context.frame(codec, length).ok_or(Failure::BodyTooLarge)?;
         Ok(WorkerRequest { head, body, file, files: form.map(|form| form.files).unwrap_or_default() })
     }
 }
@@ -94,15 +116,15 @@ fn context<'a>(subject: &'a Subject<'_>) -> RequestContext<'a> {
     for name in parts.headers.keys() {
         // The host is a part of the URL. Programs take HTTP_PROXY for their own setting (CVE-2016-5385).
         if *name != HOST && name != "proxy" {
-            let values = parts.headers.get_all(name).iter().map(|value| text(value.as_bytes()));
+            let values = parts.headers.get_all(name).iter().map(|value| value.as_bytes());
             headers.push((canonical_name(name.as_str()), values.collect()));
         }
     }
     let jar = parts.headers.get_all(COOKIE).iter().flat_map(|header| cookies(header.as_bytes()));
     let cookie = |(name, value): (&'a [u8], &'a [u8])| {
         let value = match std::str::from_utf8(value) {
-            Ok(value) => Cow::Owned(String::from_utf8_lossy(&decode_query(value)).into_owned()),
-            Err(_) => text(value),
+            Ok(value) => decode_query(value),
+            Err(_) => Cow::Borrowed(value),
         };
         (text(name), value)
     };
@@ -111,7 +133,7 @@ fn context<'a>(subject: &'a Subject<'_>) -> RequestContext<'a> {
         protocol: if parts.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" },
         method: parts.method.as_str(),
         uri: format!("{}://{host}{}", subject.origin.scheme.as_str(), subject.target()).into(),
-        headers: Fields(headers),
+        headers: Headers(headers),
         cookies: Cookies(jar.filter(|(name, _)| !name.is_empty()).map(cookie).collect()),
         raw_query: Cow::Borrowed(subject.raw_query()),
         parsed: false,
