@@ -76,8 +76,16 @@ def test_a_wrong_answer_is_answered_502_and_the_worker_is_killed(server, name):
 def test_an_early_hint_is_not_the_response(server):
     answer = frame(context=b'{"status":103,"headers":{"Link":["</x>"]}}', stream=1) + frame(body=b"final")
     response = server.post("/", answer)
-    assert (response.status, response.body, response.all("Link")) == (200, b"final", [])
+    assert (response.status, response.interim, response.body, response.all("Link")) == (200, [103], b"final", [])
     assert is_healthy(server)
+
+
+def test_an_early_hint_arrives_before_the_response(server):
+    hint = frame(context=b'{"status":103,"headers":{"Link":["</x>"]}}', stream=1)
+    with server.connect() as connection:
+        connection.send_request("POST", "/hang", body=hint)
+        head = connection.head()
+        assert (head.status, head.headers) == (103, [("Link", "</x>")])
 
 
 def test_a_body_that_breaks_off_closes_the_connection(server):

@@ -1,8 +1,8 @@
 //! A worker's frames become a response.
 //!
 //! The reader takes bytes as they come, and returns pieces: a head, the bytes of the body, the end. The context of the
-//! first final status is the head. Later contexts of a stream repeat it, and those before it are of informational
-//! responses (103): both are dropped. An error frame is the whole answer. Bytes after the end are left in the buffer.
+//! first final status is the head. Later contexts of a stream repeat it, and are dropped. Those before it are of interim
+//! responses (103). An error frame is the whole answer. Bytes after the end are left in the buffer.
 
 use crate::frame::{FrameHeader, HEADER_BYTES, OPTION_BYTES, Violation, flag, stream};
 use crate::response::ResponseContext;
@@ -13,6 +13,8 @@ use bytes::{Buf, Bytes, BytesMut};
 pub enum AnswerPiece {
     /// The status and the headers.
     Head(ResponseContext),
+    /// The status, below 200, and the headers of an interim response. The head follows.
+    Interim(ResponseContext),
     /// Bytes of the body. They follow the head.
     Body(Bytes),
     /// The worker wants a `PONG`.
@@ -184,7 +186,7 @@ impl AnswerReader {
             _ => ResponseContext::from_proto(context)?,
         };
         if (100..200).contains(&context.status) {
-            return Ok(None);
+            return Ok(Some(AnswerPiece::Interim(context)));
         }
         self.has_head = true;
         Ok(Some(AnswerPiece::Head(context)))
@@ -217,6 +219,7 @@ mod tests {
             loop {
                 match reader.next(&mut buffer) {
                     Ok(Some(AnswerPiece::Body(bytes))) => text.push_str(&String::from_utf8_lossy(&bytes)),
+                    Ok(Some(AnswerPiece::Interim(head))) => text.push_str(&format!("({})", head.status)),
                     Ok(Some(AnswerPiece::Head(head))) => text.push_str(&format!("<{}>", head.status)),
                     Ok(Some(piece)) => text.push_str(&format!("<{piece:?}>")),
                     Ok(None) => break,
@@ -238,12 +241,15 @@ mod tests {
                 "<200>a<Ping>bc<End>",
             ),
             ([frame(0, more, OK, "a"), frame(0, more, OK, "b"), frame(0, 0, OK, "")].concat(), "<200>ab<End>"),
-            ([frame(0, more, r#"{"status":103}"#, "x"), frame(0, 0, OK, "y")].concat(), "<200>y<End>"),
+            ([frame(0, more, r#"{"status":103}"#, "x"), frame(0, 0, OK, "y")].concat(), "(103)<200>y<End>"),
             (frame(0, 0, r#"{"stop":true}"#, ""), "<Restart>"),
             (error("no database"), r#"<Error("no database")>"#),
             (error(""), r#"<Error("")>"#),
             (frame(flag::PROTO, 0, "\x08\x01", "a"), "<1>a<End>"),
-            ([frame(flag::PROTO, more, "\x08\x67", ""), frame(flag::PROTO, 0, "\x08\x01", "a")].concat(), "<1>a<End>"),
+            (
+                [frame(flag::PROTO, more, "\x08\x67", ""), frame(flag::PROTO, 0, "\x08\x01", "a")].concat(),
+                "(103)<1>a<End>",
+            ),
         ];
         for (bytes, expected) in cases {
             for portion in [1, 5, bytes.len()] {

@@ -26,6 +26,15 @@ struct Values(Vec<String>);
 /// The most bytes of all headers. A name with many values counts once for each: the JSON of them is shorter.
 const MAX_HEADER_BYTES: usize = 256 * 1024;
 
+// === impl ResponseFields ===
+
+impl ResponseFields {
+    /// The names and the values, without space around them.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        self.0.iter().map(|(name, value)| (name.as_bytes(), value.trim_ascii()))
+    }
+}
+
 // === impl ResponseContext ===
 
 impl ResponseContext {

@@ -38,6 +38,7 @@ fn read(bytes: &[u8], portion: usize) {
             match reader.next(&mut buffer) {
                 Ok(Some(AnswerPiece::Head(_))) => heads += 1,
                 Ok(Some(AnswerPiece::Body(_))) => assert!(heads == 1 && !has_ended, "a body before its head"),
+                Ok(Some(AnswerPiece::Interim(_))) => assert!(heads == 0, "an interim response after the head"),
                 Ok(Some(AnswerPiece::Ping)) => {}
                 Ok(Some(AnswerPiece::Error(_) | AnswerPiece::Restart | AnswerPiece::End)) => has_ended = true,
                 Ok(None) => break,

@@ -141,7 +141,7 @@ fn target(parts: &Parts) -> Result<(String, RequestPath<'_>), Failure> {
 async fn dispatch(
     dispatcher: &Dispatcher,
     view: &View,
-    clock: &Clock,
+    clock: &Rc<Clock>,
     subject: &mut Subject<'_>,
     body: IncomingBody,
 ) -> Answer<ResponseBody<ActionBody>> {
@@ -163,7 +163,7 @@ async fn dispatch(
         ChosenAction::Worker(generation, application) => {
             let http = &view.configuration().settings.http;
             let options = roadrunner::RequestOptions::of(application);
-            let response = roadrunner::run(generation, subject, body, options, http).await?;
+            let response = roadrunner::run(generation, subject, body, options, http, clock).await?;
             response.map(|body| ResponseBody::source(ActionBody::RoadRunner(body)))
         }
         ChosenAction::Application(name, target) => {

@@ -227,6 +227,7 @@ impl Clock {
     pub fn inform(&self, status: StatusCode, headers: &HeaderMap) {
         if self.is_busy() && self.flushed.get() && self.write_blocked_since.get().is_none() {
             self.interim.queue(status, headers);
+            self.wake();
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::response::failure::Failure;
 use crate::response::header_case;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 
 /// The most headers of a response: no browser accepts as many, and the router's memory for one response has a limit.
 pub const MAX_HEADERS: usize = 1000;
@@ -24,6 +24,18 @@ pub fn status(code: i64) -> Result<StatusCode, Failure> {
         tracing::warn!(status = code, "a script set a status that no response can end with: answered 502");
         Failure::BadGateway
     })
+}
+
+/// The status and the headers of an application's interim response; `None` for one that HTTP does not allow.
+pub fn interim<'f>(
+    code: i64,
+    fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone,
+) -> Option<(StatusCode, HeaderMap)> {
+    let mut response = Response::new(());
+    copy_headers(fields, &mut response).ok()?;
+    let mut headers = std::mem::take(response.headers_mut());
+    headers.remove(CONTENT_LENGTH);
+    Some((StatusCode::from_u16(u16::try_from(code).ok()?).ok()?, headers))
 }
 
 /// Copies an application's headers, except for those that only the server can know. Returns the declared length.

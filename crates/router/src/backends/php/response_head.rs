@@ -42,10 +42,7 @@ pub fn read(started: &Started, request: &Parts) -> Result<(Response<()>, Bytes),
 
 /// The status and the headers of an interim response; `None` for one that HTTP does not allow.
 pub fn read_interim(head: &Head<'_>) -> Option<(StatusCode, HeaderMap)> {
-    let mut response = Response::new(());
-    application_head::copy_headers(fields(head), &mut response).ok()?;
-    response.headers_mut().remove(CONTENT_LENGTH);
-    Some((StatusCode::from_u16(head.status).ok()?, std::mem::take(response.headers_mut())))
+    application_head::interim(head.status.into(), fields(head))
 }
 
 fn fields<'b>(head: &Head<'b>) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + Clone {

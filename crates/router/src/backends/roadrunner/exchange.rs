@@ -19,7 +19,9 @@ use crate::backends::roadrunner::answer::{Answer, AnswerBody};
 use crate::backends::roadrunner::generation::{RoadRunnerGeneration, RunningRequest};
 use crate::backends::roadrunner::request::WorkerRequest;
 use crate::backends::roadrunner::worker::{RequestPipes, Worker, WorkerStatus};
+use crate::http1::clock::Clock;
 use crate::request::log_context::LogContext;
+use crate::response::application_head;
 use crate::response::failure::Failure;
 use bytes::BytesMut;
 use howdah_goridge::answer::{AnswerPiece, AnswerReader};
@@ -62,6 +64,7 @@ pub enum NoAnswer {
 struct Start {
     sender: Option<oneshot::Sender<Result<StartedAnswer, NoAnswer>>>,
     answer: Rc<Answer>,
+    clock: Rc<Clock>,
 }
 
 /// How an exchange ends.
@@ -115,11 +118,12 @@ pub async fn send(
     worker: Worker,
     running: RunningRequest,
     request: Rc<WorkerRequest>,
+    clock: &Rc<Clock>,
     spool_folder: Option<&Path>,
 ) -> Result<StartedAnswer, NoAnswer> {
     let (sender, started) = oneshot::channel();
     let answer = Rc::new(Answer::new(Spool::new(SPOOL_LIMITS, spool_folder)));
-    let start = Start { sender: Some(sender), answer };
+    let start = Start { sender: Some(sender), answer, clock: Rc::clone(clock) };
     let generation = Arc::clone(generation);
     let context = LogContext::current();
     spawn_local(async move {
@@ -188,6 +192,7 @@ async fn exchange(worker: &mut Worker, request: &WorkerRequest, start: &mut Star
     loop {
         while let Some(piece) = reader.next(&mut buffer).map_err(Trouble::Violation)? {
             match piece {
+                AnswerPiece::Interim(head) => start.inform(&head),
                 AnswerPiece::Head(head) => held = Some(head),
                 AnswerPiece::Body(bytes) => answer.push(&bytes).map_err(Trouble::Disk)?,
                 AnswerPiece::Ping if answer.has_client() => pipes.try_write(&frame::pong_frame()),
@@ -279,6 +284,16 @@ impl Start {
         match &mut self.sender {
             Some(sender) => sender.closed().await,
             None => std::future::pending().await,
+        }
+    }
+
+    /// Sends an interim response to a client that waits for the answer.
+    fn inform(&self, head: &ResponseContext) {
+        if !self.has_begun()
+            && self.has_client()
+            && let Some((status, headers)) = application_head::interim(head.status, head.headers.fields())
+        {
+            self.clock.inform(status, &headers);
         }
     }
 
@@ -413,12 +428,14 @@ mod tests {
         }
         let name = RoadRunnerWorker { index: 0, start: 1 };
         generation.worker_ready(name, [requests, answers].into_iter()).expect("its pipes");
+        let clock = Rc::new(Clock::new(Arc::default(), 1, false));
         let exchange = async {
             let admitted = generation.admit().await.expect("an idle worker");
             let (worker, running) = generation.acquire(admitted).await.expect("a worker");
             let request = Rc::new(WorkerRequest::of_head(b"a request".to_vec()));
             // The client leaves at once.
-            let _ = tokio::time::timeout(Duration::ZERO, send(&generation, worker, running, request, None)).await;
+            let sent = send(&generation, worker, running, request, &clock, None);
+            let _ = tokio::time::timeout(Duration::ZERO, sent).await;
             settle().await;
             advance(ABANDONED_TIMEOUT * 2).await;
             let context = r#"{"status":200,"headers":{}}"#;

@@ -28,6 +28,7 @@ pub use generation::RoadRunnerGeneration;
 pub use request::RequestOptions;
 pub use response::RoadRunnerBody;
 
+use crate::http1::clock::Clock;
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
@@ -52,6 +53,7 @@ pub async fn run(
     body: IncomingBody,
     options: RequestOptions,
     http: &Http,
+    clock: &Rc<Clock>,
 ) -> Answer<RoadRunnerBody> {
     let parts = subject.parts;
     if parts.headers.contains_key(TRANSFER_ENCODING) && !http.chunked_transform {
@@ -67,7 +69,7 @@ pub async fn run(
     loop {
         let (worker, running) = generation.acquire(admitted).await?;
         let folder = http.body_temp_path.as_deref();
-        match exchange::send(generation, worker, running, Rc::clone(&request), folder).await {
+        match exchange::send(generation, worker, running, Rc::clone(&request), clock, folder).await {
             Ok(started) => return response::of(started, parts),
             Err(NoAnswer::Failed(failure)) => return Err(failure),
             Err(NoAnswer::NotRun) => {}

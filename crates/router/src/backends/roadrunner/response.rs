@@ -30,8 +30,7 @@ pub fn of(started: StartedAnswer, request: &Parts) -> Answer<RoadRunnerBody> {
     let StartedAnswer { head, length, body } = started;
     let mut response = Response::new(());
     *response.status_mut() = application_head::status(head.status)?;
-    let fields = head.headers.0.iter().map(|(name, value)| (name.as_bytes(), value.trim_ascii()));
-    let declared = application_head::copy_headers(fields, &mut response)?;
+    let declared = application_head::copy_headers(head.headers.fields(), &mut response)?;
     if response.status() == StatusCode::RESET_CONTENT {
         // RFC 9110, 15.3.6: it has no content. A client that expects none would take a body for the next response.
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
