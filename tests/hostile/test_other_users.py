@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.machine import free_port
+from support.roadrunner_applications import PYTHON
 from support.server import EXECUTABLE
 from support.waiting import wait_for
 
@@ -78,3 +79,23 @@ def test_run_does_not_take_the_configuration_of_another_user(place):
         assert process.returncode == 1 and "belongs to" in (place / "output").read_text()
     finally:
         end(process)
+
+
+def test_a_command_sends_nothing_to_a_howdah_of_another_user(place):
+    base = owned(place / "howdah", ATTACKER)
+    base.chmod(0o777)
+    listen = "import socket; s = socket.socket(socket.AF_UNIX); s.bind(%r); s.listen(); print(flush=True)\n" % str(base / "control.sock")
+    receive = "while True:\n  c, _ = s.accept(); c.settimeout(1); data = c.recv(100); data and print(data, flush=True)"
+    attacker = ["setpriv", f"--reuid={ATTACKER}", f"--regid={ATTACKER}", "--clear-groups", PYTHON, "-c", listen + receive]
+    with subprocess.Popen(attacker, stdout=subprocess.PIPE) as attacker:
+        try:
+            attacker.stdout.readline()
+            (base / "control.sock").chmod(0o777)
+            (place / "new.json").write_text('{"secret": 1}')
+            process = start(place, "config", "put", str(place / "new.json"))
+            wait_for(lambda: process.poll() is not None, "its end", timeout=5)
+            assert process.returncode == 1 and f"user id {ATTACKER} runs the howdah" in (place / "output").read_text()
+        finally:
+            process.kill()
+            attacker.kill()
+        assert attacker.stdout.read() == b""

@@ -12,6 +12,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, ETAG, HOST, IF_MATCH};
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
@@ -169,11 +170,19 @@ fn serving(folder: &Path) -> Result<String, String> {
     })
 }
 
-/// The control API of `howdah run`, or else of the only `howdah serve`, or of the one that serves the current folder.
+/// The control API of `howdah run`, or else of the only `howdah serve`, or of the one that serves the current folder. A
+/// stranger who listens in place of this user's howdah would get the configurations that this user sends.
 fn default_address(of_run: String) -> Result<String, String> {
-    let has_listener = of_run.strip_prefix("unix:").is_some_and(|path| StdUnixStream::connect(path).is_ok());
-    if has_listener {
-        return Ok(of_run);
+    let listener = of_run.strip_prefix("unix:").and_then(|path| StdUnixStream::connect(path).ok());
+    if let Some(listener) = listener {
+        let user = socket_peercred(&listener).map_err(|error| format!("cannot check who runs {of_run}: {error}"))?.uid;
+        return match user.is_root() || user == rustix::process::geteuid() {
+            true => Ok(of_run),
+            false => Err(format!(
+                "user id {} runs the howdah on {of_run}; if you trust that user, choose it with --control",
+                user.as_raw()
+            )),
+        };
     }
     let serves = ServeFolders::of_this_user();
     let running = serves.running(None);
