@@ -145,6 +145,8 @@ EVERYTHING = {
             "limits": {"timeout": 5, "requests": 5, "memory": 1073741824, "queue_timeout": 5},
             "relay": "tcp",
             "codec": "proto",
+            "ttl": 3600,
+            "idle_ttl": 60,
             "raw_body": False,
             "working_directory": "/srv",
             "environment": {"E": "x"},

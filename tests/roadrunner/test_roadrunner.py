@@ -269,6 +269,42 @@ def test_a_worker_that_grows_is_replaced(workers):
     assert "exited" not in server.stderr
 
 
+def test_old_workers_are_replaced_one_at_a_time(workers):
+    server = workers(processes=3, ttl=1)
+    before = pids(server)
+    states = "/status/applications/app/processes"
+
+    def check(client, _):
+        response = client.get("/")
+        return response.status != 200 and response.status
+
+    with Load(server, check, clients=3) as load:
+
+        def replaced() -> bool:
+            ready = [worker for worker in server.api("GET", states).json()["workers"] if worker["state"] == "ready"]
+            assert len(ready) >= 2
+            return not {worker["pid"] for worker in ready} & set(before)
+
+        wait_for(replaced, "other workers")
+    load.assert_flawless()
+    assert "exited" not in server.stderr
+
+
+def test_a_worker_that_is_idle_for_too_long_is_replaced(workers):
+    server = workers(processes=2, idle_ttl=1)
+    before = pids(server)
+    wait_until_gone(*before)
+    wait_for(lambda: len(pids(server)) == 2, "other workers")
+    assert server.get("/").json()["requests"] == 1 and not set(pids(server)) & set(before)
+    # A worker that has requests is not idle.
+    server = workers(processes=1, idle_ttl=2)
+    [busy] = pids(server)
+    for number in range(30):
+        page = server.get("/sleep?ms=100")
+        assert page.text == f"1 {busy}", number
+    assert "exited" not in server.stderr
+
+
 def test_a_request_that_takes_too_long_is_answered_504(workers):
     server = workers(limits={"timeout": 1})
     [before] = pids(server)

@@ -164,6 +164,8 @@ pub struct RoadRunnerGenerationBoot {
     pub queue_timeout_ms: u64,
     /// The number of requests after which a worker is replaced.
     pub requests: Option<u32>,
+    /// The time without requests after which a worker is replaced, in milliseconds.
+    pub idle_ttl_ms: Option<u64>,
     /// The folder for uploaded files. The router writes there, and the application's user reads.
     pub upload_folder: PathBuf,
 }

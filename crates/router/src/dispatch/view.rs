@@ -67,6 +67,11 @@ impl View {
         self.snapshot.roadrunner_generations.get(application)
     }
 
+    /// The generations of all RoadRunner applications.
+    pub fn roadrunner_generations(&self) -> impl Iterator<Item = &Arc<RoadRunnerGeneration>> {
+        self.snapshot.roadrunner_generations.values()
+    }
+
     /// Where the links of its shares lead.
     pub fn pins(&self) -> &Pins {
         &self.snapshot.pins

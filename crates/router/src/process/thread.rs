@@ -75,7 +75,7 @@ struct Thread {
     supervisor: SupervisorLink,
 }
 
-/// The index of the thread that checks the servers of upstreams: no server is checked by two.
+/// The index of the thread that checks the servers of upstreams and idle workers of RoadRunner: nothing is checked by two.
 const CHECKING_THREAD: usize = 0;
 /// How often a draining thread checks whether its connections are closed.
 const DRAIN_CHECK: Duration = Duration::from_millis(20);
@@ -170,6 +170,9 @@ async fn sweep(thread: Rc<Thread>) {
         thread.ports.sweep();
         thread.dispatcher.proxy.sweep();
         let view = thread.dispatcher.views.active();
+        if thread.index == CHECKING_THREAD {
+            view.roadrunner_generations().for_each(|generation| generation.retire_idle(Instant::now().into()));
+        }
         thread.connections.check(&view.configuration().settings.http);
     }
 }

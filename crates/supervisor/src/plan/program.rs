@@ -60,6 +60,10 @@ pub enum InterfacePlan {
         limits: Limits,
         /// Their relay, which carries requests.
         relay: Relay,
+        /// The age at which a process is replaced.
+        ttl: Option<Duration>,
+        /// The time without requests after which a process is replaced.
+        idle_ttl: Option<Duration>,
         /// The user and the group of the router, which writes uploaded files; `None`: howdah's own.
         router: Option<(u32, u32)>,
     },
@@ -81,6 +85,14 @@ impl ProgramPlan {
         match &self.interface {
             InterfacePlan::Http { drain_timeout, .. } => *drain_timeout,
             InterfacePlan::RoadRunner { .. } => None,
+        }
+    }
+
+    /// The age at which a worker of RoadRunner is replaced, and the time without requests.
+    pub fn ttls(&self) -> (Option<Duration>, Option<Duration>) {
+        match self.interface {
+            InterfacePlan::RoadRunner { ttl, idle_ttl, .. } => (ttl, idle_ttl),
+            InterfacePlan::Http { .. } => (None, None),
         }
     }
 
@@ -116,8 +128,13 @@ pub fn plan_roadrunner(
     application: &RoadRunnerApplication,
     defaults: &Defaults,
 ) -> Result<ProgramPlan, String> {
-    let (limits, relay) = (application.limits, application.relay);
-    let interface = InterfacePlan::RoadRunner { limits, relay, router: defaults.router };
+    let interface = InterfacePlan::RoadRunner {
+        limits: application.limits,
+        relay: application.relay,
+        ttl: application.ttl,
+        idle_ttl: application.idle_ttl,
+        router: defaults.router,
+    };
     let one_for_each_processor = |confined: &Confined| confined.machine().cores().ceil().clamp(1.0, 256.0) as u16;
     plan(name, &application.program, one_for_each_processor, interface, defaults)
 }

@@ -4,7 +4,10 @@
 use crate::application::limits::Limits;
 use crate::application::program::{self, Program};
 use crate::error::Error;
+use crate::read::duration;
 use crate::read::node::{Node, Options};
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &[
@@ -14,6 +17,8 @@ pub(crate) const OPTIONS: Options = Options {
         "limits",
         "relay",
         "codec",
+        "ttl",
+        "idle_ttl",
         "raw_body",
         "working_directory",
         "environment",
@@ -27,6 +32,8 @@ pub(crate) const OPTIONS: Options = Options {
     unsupported: &[],
 };
 
+/// `ttl` and `idle_ttl`, in seconds.
+const AGES: RangeInclusive<f64> = 1.0..=31_536_000.0;
 /// Its `type`.
 pub(crate) const TYPE: &str = "roadrunner";
 
@@ -41,6 +48,10 @@ pub struct RoadRunnerApplication {
     pub relay: Relay,
     /// The encoding of the contexts of its requests.
     pub codec: ContextCodec,
+    /// The age at which a process is replaced.
+    pub ttl: Option<Duration>,
+    /// The time without requests after which a process is replaced.
+    pub idle_ttl: Option<Duration>,
     /// Whether forms and uploads are passed on as they came.
     pub raw_body: bool,
 }
@@ -80,6 +91,8 @@ impl RoadRunnerApplication {
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),
             relay: object.read("relay", Relay::read)?.unwrap_or_default(),
             codec: object.read("codec", read_codec)?.unwrap_or_default(),
+            ttl: object.read("ttl", |node| duration::seconds(node, AGES))?,
+            idle_ttl: object.read("idle_ttl", |node| duration::seconds(node, AGES))?,
             raw_body: object.read("raw_body", Node::boolean)?.unwrap_or(false),
         })
     }
@@ -117,7 +130,6 @@ fn advice(option: &str) -> &'static str {
 mod tests {
     use super::*;
     use crate::{Application, Configuration};
-    use std::time::Duration;
 
     fn parse(options: &str) -> Result<RoadRunnerApplication, String> {
         let text = format!(r#"{{"applications": {{"x": {{"type": "roadrunner", {options}}}}}}}"#);
@@ -140,13 +152,14 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let application = parse(
-            r#""command": ["php", "worker.php"], "processes": 3, "raw_body": true, "relay": "unix", "codec": "proto", "working_directory": "/srv",
+            r#""command": ["php", "worker.php"], "processes": 3, "raw_body": true, "relay": "unix", "codec": "proto", "ttl": "1h", "idle_ttl": 60, "working_directory": "/srv",
                "limits": {"timeout": 30, "requests": 1000, "memory": "128M", "queue_timeout": 5}, "user": "u",
                "group": "g", "stderr": "/e", "environment": {"A": "1"}, "inherit_environment": true,
                "isolation": {"cgroup": {"path": "shop"}}, "stop_timeout": 10"#,
         )
         .expect("application");
-        let RoadRunnerApplication { program, limits, relay, codec, raw_body } = application;
+        let RoadRunnerApplication { program, limits, relay, codec, ttl, idle_ttl, raw_body } = application;
+        assert_eq!((ttl, idle_ttl), (Some(Duration::from_secs(3600)), Some(Duration::from_secs(60))));
         assert_eq!((relay, codec), (Relay::Unix, ContextCodec::Proto));
         let settings = program.process_settings;
         assert!(raw_body && settings.inherit_environment && settings.environment["A"] == "1");
@@ -168,6 +181,7 @@ mod tests {
             (r#""command": "x", "address": "unix""#, "address: there is no such option"),
             (r#""command": "x", "relay": "unix:///run/rr.sock""#, "relay: howdah chooses the address, because old"),
             (r#""command": "x", "relay": "udp""#, "\"udp\" is not possible here; write \"pipes\", \"tcp\" or \"unix\""),
+            (r#""command": "x", "ttl": 0"#, "ttl: 0 is out of range; write 1 to 31536000 seconds"),
             (r#""command": "x", "codec": "msgpack""#, "\"msgpack\" is not possible here; write \"json\" or \"proto\""),
             (r#""command": "x", "limits": {"shm": 1}"#, "limits/shm: "),
             (r#""command": "x", "isolation": {"rootfs": "/x"}"#, "\"roadrunner\" can only have its own \"cgroup\""),

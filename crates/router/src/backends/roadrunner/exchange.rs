@@ -417,6 +417,7 @@ mod tests {
             timeout_ms: None,
             queue_timeout_ms: 1000,
             requests: None,
+            idle_ttl_ms: None,
             upload_folder: PathBuf::from("/tmp"),
         };
         let link = SupervisorLink::new(Arc::new(ours)).expect("a link");

@@ -28,6 +28,9 @@ pub struct RoadRunnerGeneration {
     pub upload_folder: PathBuf,
     /// The number of requests after which a worker is replaced.
     max_requests: Option<u32>,
+    /// The number of workers, and the time without requests after which one is replaced.
+    processes: u64,
+    idle_ttl: Option<Duration>,
     /// Which requests may wait, and which are rejected.
     gate: Gate,
     /// The idle workers, and the requests that wait for one.
@@ -70,6 +73,8 @@ impl RoadRunnerGeneration {
             timeout: boot.timeout_ms.map(Duration::from_millis),
             upload_folder: boot.upload_folder,
             max_requests: boot.requests,
+            processes: boot.processes.into(),
+            idle_ttl: boot.idle_ttl_ms.map(Duration::from_millis),
             line: Line::default(),
             workers: Mutex::default(),
             waiting: 0.into(),
@@ -115,6 +120,17 @@ impl RoadRunnerGeneration {
             status.must_retire.store(true, Ordering::Relaxed);
         }
         if let Some(worker) = self.line.remove(name) {
+            self.release(&worker, ReleaseReason::Retired);
+        }
+    }
+
+    /// Replaces a worker that is idle for too long. It is the only one at a time: all others must be there.
+    pub fn retire_idle(&self, now: Instant) {
+        let Some(ttl) = self.idle_ttl else { return };
+        if self.arrival().workers == self.processes
+            && let Some(worker) = self.line.remove_idle(ttl, now)
+        {
+            lock(&self.workers).retain(|status| status.name != worker.status.name);
             self.release(&worker, ReleaseReason::Retired);
         }
     }
@@ -303,6 +319,7 @@ mod tests {
             timeout_ms: None,
             queue_timeout_ms: 50,
             requests,
+            idle_ttl_ms: Some(1000),
             upload_folder: PathBuf::from("/tmp"),
         };
         let generation = Arc::new(RoadRunnerGeneration::new(boot, &supervisor));
@@ -361,6 +378,18 @@ mod tests {
         assert_eq!((worker.status.name, worker.requests), (name(1), 1));
         generation.finished(worker);
         assert!(acquire(&generation).await.is_err(), "it has had two requests");
+    }
+
+    #[tokio::test]
+    async fn workers_that_are_idle_for_too_long_retire_one_at_a_time() {
+        let (generation, _pipes) = generation(2, None);
+        let now = Instant::now();
+        generation.retire_idle(now);
+        assert_eq!(generation.arrival().workers, 2);
+        generation.retire_idle(now + Duration::from_secs(2));
+        generation.retire_idle(now + Duration::from_secs(2));
+        assert_eq!(generation.arrival().workers, 1, "the next one waits for another worker");
+        assert!(acquire(&generation).await.is_ok() && acquire(&generation).await.is_err());
     }
 
     #[tokio::test]

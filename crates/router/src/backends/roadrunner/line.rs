@@ -95,6 +95,7 @@ impl Line {
                 Err(refused) => worker = refused,
             }
         }
+        worker.idle_since = Instant::now();
         state.idle.push(worker);
         None
     }
@@ -104,6 +105,13 @@ impl Line {
         let mut state = self.lock();
         let index = state.idle.iter().position(|worker| worker.status.name == name)?;
         Some(state.idle.remove(index))
+    }
+
+    /// Takes out the worker that is idle for the longest time, if that is `ttl` or more.
+    pub fn remove_idle(&self, ttl: Duration, now: Instant) -> Option<Worker> {
+        let mut state = self.lock();
+        let (index, worker) = state.idle.iter().enumerate().min_by_key(|(_, worker)| worker.idle_since)?;
+        (worker.idle_since + ttl <= now).then(|| state.idle.remove(index))
     }
 
     /// The state is complete at any time.

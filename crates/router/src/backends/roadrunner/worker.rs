@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
 
 /// A worker without a request, or with the request of its holder.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Worker {
     answers: Answers,
     /// How many requests it has answered.
     pub requests: u32,
+    /// Since when it waits for a request.
+    pub idle_since: Instant,
 }
 
 /// The supervisor's reports of a worker, and its name.
@@ -79,7 +82,7 @@ impl Worker {
     pub fn new(name: RoadRunnerWorker, requests: Option<OwnedFd>, answers: OwnedFd) -> Worker {
         let status = WorkerStatus { name, is_gone: false.into(), must_retire: false.into() };
         let answers = Answers::Unregistered(answers);
-        Worker { status: Arc::new(status), requests_pipe: requests, answers, requests: 0 }
+        Worker { status: Arc::new(status), requests_pipe: requests, answers, requests: 0, idle_since: Instant::now() }
     }
 
     /// Its pipes. The event loop of this thread watches its answers.

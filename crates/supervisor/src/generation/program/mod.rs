@@ -8,8 +8,9 @@
 //! - [`process`]: a process: its start, its checks, its death and its end
 //! - `interface`: how a process gets requests: of an HTTP server, in `http`, or of a worker of RoadRunner, in
 //!   `roadrunner`
-//! - `memory_watch`: `limits/memory`
+//! - `memory_watch`: `limits/memory`; `age_watch`: `ttl`
 
+mod age_watch;
 mod http;
 mod interface;
 mod memory_watch;
@@ -22,6 +23,7 @@ use crate::os::identity::UserAccount;
 use crate::os::processes::process::Process;
 use crate::plan::php_application::Release;
 use crate::plan::program::{InterfacePlan, ProgramPlan};
+use age_watch::AgeWatch;
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::router::{
     HttpGenerationBoot, ReleaseReason, RoadRunnerGenerationBoot, RoadRunnerWorker, ToRouter,
@@ -48,6 +50,8 @@ pub struct ProgramGeneration {
     is_proven: bool,
     /// The start of each process that was ready at the last notice to the router.
     announced: Vec<Option<u32>>,
+    /// The workers of RoadRunner that reach their age.
+    ages: Option<AgeWatch>,
     /// The folder for uploaded files of a RoadRunner application.
     upload_folder: Option<UploadFolder>,
     cpu_shares: CpuShares,
@@ -81,6 +85,7 @@ impl ProgramGeneration {
         Ok(ProgramGeneration {
             id,
             announced: vec![None; processes.len()],
+            ages: plan.ttls().0.map(|ttl| AgeWatch::new(ttl, now)),
             upload_folder,
             plan,
             born: now,
@@ -197,6 +202,7 @@ impl ProgramGeneration {
                 timeout_ms: limits.timeout.map(|timeout| timeout.as_millis() as u64),
                 queue_timeout_ms: limits.queue_timeout.as_millis() as u64,
                 requests: limits.requests,
+                idle_ttl_ms: self.plan.ttls().1.map(|ttl| ttl.as_millis() as u64),
                 upload_folder: folder.path().to_owned(),
             };
             messages.push((ToRouter::AddRoadRunnerGeneration(boot), Vec::new()));
@@ -261,6 +267,10 @@ impl ProgramGeneration {
                 notices.push((ToRouter::HttpProcess { generation, index, is_ready }, Vec::new()));
             }
         }
+        if let Some(worker) = self.ages.as_mut().and_then(AgeWatch::take_aged) {
+            let generation = self.id;
+            notices.push((ToRouter::RetireRoadRunnerWorker { generation, worker }, Vec::new()));
+        }
         notices
     }
 
@@ -317,7 +327,12 @@ impl ProgramGeneration {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.processes.iter().filter_map(ProgramProcess::next_deadline).chain(self.drained_at).min()
+        self.processes
+            .iter()
+            .filter_map(ProgramProcess::next_deadline)
+            .chain(self.drained_at)
+            .chain(self.ages.as_ref().map(AgeWatch::deadline))
+            .min()
     }
 
     /// Starts, checks and kills processes.
@@ -331,6 +346,13 @@ impl ProgramGeneration {
         }
         for process in &mut self.processes {
             process.on_time(&self.plan, self.is_proven, now);
+        }
+        if let Some(ages) = &mut self.ages {
+            let starts = self.processes.iter().zip(&self.announced).map(|(process, announced)| {
+                let is_known = process.ready_start().is_some() && process.ready_start() == *announced;
+                process.ready_start().zip(process.running_since()).filter(|_| is_known)
+            });
+            ages.on_time(starts, now);
         }
     }
 

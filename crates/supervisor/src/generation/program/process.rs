@@ -148,6 +148,11 @@ impl ProgramProcess {
         self.running().map(|running| running.pid)
     }
 
+    /// When it was started, while it runs.
+    pub fn running_since(&self) -> Option<Instant> {
+        self.running().map(|running| running.since)
+    }
+
     fn running(&self) -> Option<&RunningProcess> {
         match &self.state {
             ProcessState::Up(running) => Some(running),
