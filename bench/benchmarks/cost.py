@@ -8,7 +8,8 @@ The bar, for `hello`: at most 10 system calls in the worker and 4 in the router;
 most 0.25 of nginx + PHP-FPM's, and 0.6 of NGINX Unit's.
 
 The bar of worker mode (`--servers howdah,howdah-worker,nginx-fpm`), for `hello` and `json`: at most 0.7 of the CPU of classic
-mode, and five times the requests per second of nginx + PHP-FPM; for `symfony`: five times those of classic mode. For `hello`: not
+mode, and five times the requests per second of nginx + PHP-FPM; for `symfony`: five times those of classic mode,
+and 1.3 times with a kernel that is booted again after each request (`howdah-worker-reboot`). For `hello`: not
 above the CPU of Swoole with a dispatching process (`swoole-process`, if SWOOLE names its extension). RoadRunner's workers
 (`howdah-roadrunner`): 1.5 times the requests per second of nginx + PHP-FPM.
 """
@@ -26,13 +27,14 @@ from lib.workbench import Workbench
 
 MOST_CALLS = {"router": 4, "worker": 10}
 MOST_CPU = {"nginx-fpm": 0.25, "unit": 0.6}
-SERVERS = ["howdah", "howdah-worker", "howdah-roadrunner", "nginx-fpm", "unit", "swoole-process", "swoole-base"]
+SERVERS = ["howdah", "howdah-worker", "howdah-worker-reboot", "howdah-roadrunner", "nginx-fpm", "unit", "swoole-process", "swoole-base"]
 # Resident applications against another server: (server, page, other server, figure, bar).
 RESIDENT = [
     ("howdah-worker", "hello", "howdah", "CPU", 0.7), ("howdah-worker", "hello", "nginx-fpm", "requests per second", 5),
     ("howdah-worker", "hello", "swoole-process", "CPU", 1),
     ("howdah-worker", "json", "howdah", "CPU", 0.7), ("howdah-worker", "json", "nginx-fpm", "requests per second", 5),
     ("howdah-worker", "symfony", "howdah", "requests per second", 5),
+    ("howdah-worker-reboot", "symfony", "howdah", "requests per second", 1.3),
     ("howdah-roadrunner", "hello", "nginx-fpm", "requests per second", 1.5),
     ("howdah-roadrunner", "json", "nginx-fpm", "requests per second", 1.5),
 ]

@@ -76,6 +76,15 @@ class HowdahWorkerMode(Howdah):
         }
 
 
+class HowdahWorkerReboot(HowdahWorkerMode):
+    """The same, with a Symfony kernel that is booted again after each request."""
+
+    name = "howdah-worker-reboot"
+
+    def _config(self, sites, php, processes, environment):
+        return super()._config(sites, php, processes, {**environment, "HOWDAH_AFTER_REQUEST": "reboot-kernel"})
+
+
 class HowdahAsyncMode(HowdahWorkerMode):
     """The script async.php, which holds the requests of many clients in each worker."""
 

@@ -8,6 +8,8 @@ require __DIR__ . '/config/bootstrap.php';
 
 $kernel = new Kernel($_SERVER['APP_ENV'] ?? 'prod', (bool) ($_SERVER['APP_DEBUG'] ?? false));
 $kernel->boot();
+// As in howdah/runtime: all services are new for each request.
+$reboots = ($_SERVER['HOWDAH_AFTER_REQUEST'] ?? '') === 'reboot-kernel';
 
 do {
     $isComplete = false;
@@ -18,8 +20,8 @@ do {
         $kernel->terminate($request, $response);
         $isComplete = true;
     });
-    if ($hasRequest && !$isComplete) {
-        // A controller has called exit(): its request is still on the kernel's stack.
+    // A controller that has called exit() leaves its request on the kernel's stack.
+    if ($hasRequest && ($reboots || !$isComplete)) {
         $kernel->shutdown();
         $kernel->boot();
     }
