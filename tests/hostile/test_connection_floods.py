@@ -103,3 +103,21 @@ def test_an_upstream_with_endless_interim_responses_does_not_stop_others(run, ap
         assert server.get("/flood").status == 502
         server.wait_for_log_line("interim responses are too long")
         assert server.get("/").text == "here"
+
+
+@pytest.mark.load
+def test_a_script_with_endless_interim_responses_does_not_stop_others(folder, run, application):
+    script = "header_remove(); ini_set('default_mimetype', ''); $end = time() + 6; while (time() < $end) headers_send(102);"
+    folder.php("hints.php", script)
+    other = {"match": {"uri": "/other"}, "action": {"return": 200}}
+    routes = [other, {"action": {"pass": "applications/app"}}]
+    server = run({"applications": {"app": application}, "routes": routes, "settings": {"listen_threads": 1}})
+    with server.connect() as first, server.connect() as second:
+        for connection in (first, second):
+            connection.send_request("GET", "/hints.php", ())
+        longest, until = 0.0, time.monotonic() + 5
+        while time.monotonic() < until:
+            began = time.monotonic()
+            assert server.get("/other").status == 200
+            longest = max(longest, time.monotonic() - began)
+    assert longest < 0.5, longest

@@ -33,6 +33,8 @@ pub struct AnswerReader {
     state: State,
     /// Whether the head was returned.
     has_head: bool,
+    /// How many bytes the frames of interim responses have had.
+    interim: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +53,8 @@ enum State {
 
 /// The most bytes of a context.
 pub const MAX_CONTEXT: u32 = 256 * 1024;
+/// The most bytes of the frames of all interim responses: without a limit, an answer might never begin.
+const MAX_INTERIM: usize = 256 * 1024;
 /// The most bytes of the text of an error.
 const MAX_ERROR_TEXT: u32 = 64 * 1024;
 /// The context by which a worker requests its end.
@@ -176,6 +180,7 @@ impl AnswerReader {
         if self.has_head || context.is_empty() {
             return Ok(None);
         }
+        let length = context.len();
         if context == RESTART && self.state == State::Body(0, false) {
             self.state = State::Ended;
             return Ok(Some(AnswerPiece::Restart));
@@ -186,6 +191,10 @@ impl AnswerReader {
             _ => ResponseContext::from_proto(context)?,
         };
         if (100..200).contains(&context.status) {
+            self.interim += HEADER_BYTES + OPTION_BYTES + length;
+            if self.interim > MAX_INTERIM {
+                return Err(Violation(format!("its interim responses have more than {MAX_INTERIM} bytes")));
+            }
             return Ok(Some(AnswerPiece::Interim(context)));
         }
         self.has_head = true;
@@ -277,6 +286,7 @@ mod tests {
             (control_frame(r#"{"pid":1}"#), "it sent a control frame"),
             (frame(0, 0, "", "x"), "its response has no status"),
             (frame(0, 0, r#"{"status":103}"#, ""), "its response has no status"),
+            (frame(flag::PROTO, stream::MORE, "\x08\x67", "").repeat(20_000), "its interim responses have more than"),
             (frame(0, 0, r#"{"stop":true}"#, "x"), "its response begins with"),
             (frame(flag::PROTO, 0, OK, ""), "its response is not the protobuf message"),
             (error(&"x".repeat(MAX_ERROR_TEXT as usize + 1)), "its error frame is"),

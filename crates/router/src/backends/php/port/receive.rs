@@ -18,6 +18,9 @@ pub struct Started {
     pub complete: bool,
 }
 
+/// The most bytes of all interim responses to a request. Further ones are dropped, at less cost.
+const MAX_INTERIM_BYTES: usize = 256 * 1024;
+
 /// Waits for the head of the response. `inform` gets the heads of interim responses before it.
 ///
 /// # Errors
@@ -28,6 +31,7 @@ pub async fn head(
     inform: impl Fn(&response::Head<'_>),
 ) -> Result<Started, Failure> {
     let mut arrived = Vec::new();
+    let mut interim_bytes = 0_usize;
     poll_fn(|context| {
         let bytes = port.take(running).map_err(|_| Failure::Internal)?;
         if arrived.is_empty() && !bytes.is_empty() {
@@ -38,12 +42,18 @@ pub async fn head(
         if running.is_overdue() {
             arrived.clear();
         }
-        while let Ok(Some((head, end))) = response::parse(&arrived)
+        let mut passed = 0;
+        while let Ok(Some((head, length))) = response::parse(&arrived[passed..])
             && head.is_interim
         {
-            inform(&head);
-            arrived.drain(..end);
+            interim_bytes = length.saturating_add(interim_bytes);
+            if interim_bytes <= MAX_INTERIM_BYTES {
+                inform(&head);
+            }
+            passed += length;
         }
+        // Once for all of them: a script can write thousands at a time.
+        arrived.drain(..passed);
         let more = running.spool.borrow().len() > 0;
         match (running.outcome.get(), response::parse(&arrived)) {
             // Nothing has been sent yet: an error is better than a beginning without an end.
