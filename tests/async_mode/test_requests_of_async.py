@@ -168,6 +168,17 @@ def test_a_header_whose_text_answers_other_requests_mixes_nothing_up(start):
     assert (second.header("X-First"), second.header("X-Second"), second.header("X-Text")) == (None, "c", "b")
 
 
+def test_a_header_whose_text_replaces_the_list_of_its_values_is_written_as_given(start):
+    site = start(
+        "final class Text { public function __construct(private Closure $text) { }"
+        "public function __toString(): string { return ($this->text)(); } }"
+        "serve(function (Request $request): void { $others = []; $text = new Text(function () use (&$list, &$others): string {"
+        "$list = null; for ($i = 0; $i < 10; $i++) { $others[] = array_fill(0, 3, 'other'); } return 'a'; });"
+        "$list = [$text, str_repeat('b', 3), str_repeat('c', 3)]; $request->respond(200, ['X-Text' => &$list], 'x'); });"
+    )
+    assert site.server.get("/").all("X-Text") == ["a", "bbb", "ccc"]
+
+
 def test_output_and_superglobals_belong_to_no_request(start):
     site = start("serve(function (Request $request): void { echo 'printed ', $request->path(), \"\\n\"; header('X-Left: 1');"
                  "text($request, json_encode([$_GET, $_POST, $_COOKIE, isset($_SERVER['REQUEST_METHOD'])])); });")

@@ -203,18 +203,20 @@ static bool add_line(zval *lines, const zend_string *name, zval *value)
 
 static bool add_header(zval *lines, const zend_string *name, zval *value)
 {
-	zval *one;
+	zval kept, *one;
+	bool is_valid = true;
 
-	ZVAL_DEREF(value);
-	if (Z_TYPE_P(value) != IS_ARRAY) {
-		return add_line(lines, name, value);
+	/* A __toString() may replace a value that is a reference. */
+	ZVAL_COPY_DEREF(&kept, value);
+	if (Z_TYPE(kept) != IS_ARRAY) {
+		is_valid = add_line(lines, name, &kept);
+	} else {
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(kept), one) {
+			is_valid = is_valid && add_line(lines, name, one);
+		} ZEND_HASH_FOREACH_END();
 	}
-	ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), one) {
-		if (!add_line(lines, name, one)) {
-			return false;
-		}
-	} ZEND_HASH_FOREACH_END();
-	return true;
+	zval_ptr_dtor(&kept);
+	return is_valid;
 }
 
 /* Adds the lines of the headers. False with an exception. */
