@@ -197,3 +197,15 @@ def test_the_recordings_are_refused(start):
     for kind in ("profile", "leaks"):
         answer = howdah(kind, "app", "--seconds", "1", "--control", f"unix:{site.server.control}")
         assert answer.returncode != 0 and "runs several requests at a time" in answer.stdout + answer.stderr
+
+
+def test_a_worker_whose_script_does_not_end_at_its_limits_is_ended_and_replaced(start):
+    # The script of the first worker does not look at is_running().
+    site = start("$is_first = !file_exists(SCRATCH . '/first'); touch(SCRATCH . '/first'); $stream = howdah\\Async\\stream();"
+                 "while ($is_first || howdah\\Async\\is_running()) { $read = [$stream]; $none = null;"
+                 "stream_select($read, $none, $none, 60);"
+                 "while ($request = howdah\\Async\\accept()) { text($request, (string) getmypid()); } }",
+                 limits={"requests": 3})
+    pids = [site.server.get("/").text for _ in range(4)]
+    assert len(set(pids[:3])) == 1 and pids[3].isdigit() and pids[3] != pids[0]
+    site.server.wait_for_log_line("event loop must end when howdah\\Async\\is_running() is false")

@@ -5,12 +5,14 @@
 //! blocked: a handler waits, or computes. Then the thread passes the wake-up on to another worker, and after
 //! [`BLOCKED`] it logs the fact. While the script holds requests, the loop is asked for a turn once a second.
 //!
-//! The thread ends when the worker takes no more requests. PHP's thread writes atomics only. The thread has no lock that would
+//! When the worker takes no more requests, the script must end. A script that does not look at `is_running()` would run on
+//! without requests, in the place of the next worker: the thread ends the worker then. PHP's thread writes atomics only. The thread has no lock that would
 //! stay taken in a fork of PHP's thread.
 
 #![allow(unsafe_code)] // calls C
 
 use crate::sapi;
+use crate::worker::callbacks;
 use crate::worker::service::WorkerLimits;
 use howdah_channel::WorkerEnd;
 use howdah_channel::account::{Current, monotonic};
@@ -68,6 +70,8 @@ const PASS_ON: Duration = Duration::from_millis(2);
 const BLOCKED: Duration = Duration::from_secs(1);
 /// The time after which a loop with requests is asked for a turn.
 const PROBE: Duration = Duration::from_secs(1);
+/// The time that a script has after its last request, when the worker has reached its limits.
+const LONGEST_END: Duration = Duration::from_secs(5);
 /// Times are rounded: without this, the thread could wake up too early again and again.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 const STACK_BYTES: usize = 256 * 1024;
@@ -170,7 +174,7 @@ impl Shared {
             if self.is_over.load(Ordering::SeqCst) || self.end.must_stop() {
                 self.signal();
                 self.end.pass_on();
-                return;
+                return self.watch_end();
             }
             if is_rung || (awaited.is_none() && is_probe_due) {
                 signalled = now;
@@ -181,6 +185,26 @@ impl Shared {
             if let Some(awaited) = awaited.as_mut() {
                 self.look_at(awaited, now);
             }
+        }
+    }
+
+    /// The worker has reached its limits. Ends it if its script does not end. A worker that must stop has a deadline of the
+    /// supervisor.
+    fn watch_end(&self) {
+        let mut since = monotonic();
+        while !self.end.must_stop() {
+            let now = monotonic();
+            if self.held.load(Ordering::SeqCst) > 0 {
+                since = now;
+            } else if now.saturating_sub(since) >= LONGEST_END {
+                self.limits.warn(&format!(
+                    "is ended: it has reached its limits, and its script has not ended within {} s after its last request; its \
+                     event loop must end when howdah\\Async\\is_running() is false",
+                    LONGEST_END.as_secs()
+                ));
+                callbacks::exit(0);
+            }
+            thread::sleep(PROBE);
         }
     }
 
