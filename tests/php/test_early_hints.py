@@ -65,7 +65,7 @@ def test_any_request_gets_them(folder, serve, method, body):
 
 def test_a_script_that_sends_very_many_or_wrong_ones_harms_itself_only(folder, serve):
     folder.php("many.php", "header('X: ' . str_repeat('x', 1000)); for ($i = 0; $i < 5000; $i++) headers_send(103); echo 'end';")
-    folder.php("wrong.php", "header('Content-Length: 3'); header('Transfer-Encoding: chunked'); header('Connection: close'); header('X-A: 1'); headers_send(103); header_remove(); echo 'four';")
+    folder.php("wrong.php", "header('Content-Length: 3'); header('Transfer-Encoding: chunked'); header('Connection: close'); header('X-Sendfile: /srv/a'); header('X-Accel-Redirect: /a'); header('X-A: 1'); headers_send(103); header_remove(); echo 'four';")
     folder.php("only.php", "headers_send(103); exit;")
     folder.php("switch.php", "headers_send(101); headers_send(100); headers_send(199); echo 'end';")
     folder.php("dies.php", "headers_send(103); posix_kill(getmypid(), 9);")

@@ -35,6 +35,10 @@ pub fn interim<'f>(
     copy_headers(fields, &mut response).ok()?;
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(CONTENT_LENGTH);
+    // They are for the server, in the final response.
+    for name in ["x-sendfile", "x-accel-redirect"] {
+        headers.remove(name);
+    }
     Some((StatusCode::from_u16(u16::try_from(code).ok()?).ok()?, headers))
 }
 
