@@ -98,6 +98,8 @@ async fn over_connection(
     let mut accepting = Accepting::begin(listener, peer).map_err(failed)?;
     loop {
         let Accepted { socket, mut writer, mut reader, is_proven } = accepting.next().await.map_err(failed)?;
+        // Only what the last connection sent explains a failure.
+        lock(&received).clear();
         match shake_hands(&mut writer, &mut reader, "connection", &received).await {
             Ok(pid) if is_proven || accepting.is_process(pid) => {
                 connection.keep(socket);
