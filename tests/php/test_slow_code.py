@@ -367,13 +367,15 @@ def test_a_profile_blocks_only_other_profiles(site):
         assert (answer.status, answer.json()["detail"]) == (400, "rate: 0 is not a whole number from 1 to 1000, of samples a second")
 
 
-def test_a_profile_ends_when_its_client_disconnects(site):
+def test_a_profile_ends_when_its_client_disconnects(site, tmp_path):
     with Howdah.run(application(site, processes=1)) as server:
-        client = subprocess.Popen([EXECUTABLE, "profile", "app", "--seconds", "60", "--control", f"unix:{server.control}"])
+        arguments = ["profile", "app", "--seconds", "60", "--control", f"unix:{server.control}"]
+        client = subprocess.Popen([EXECUTABLE, *arguments], cwd=tmp_path)
         ask = lambda: server.api("POST", "/control/applications/app/profile", {"seconds": 0}).status
         wait_for(lambda: ask() == 409, "it profiles")
         client.terminate()
         client.wait()
+        assert not [path for path in tmp_path.iterdir() if path.is_file()]
         wait_for(lambda: ask() == 400, "its end", 20)
 
 

@@ -1,7 +1,7 @@
 //! A file with a result, in a folder that another user may own: root often profiles in the folder of an application.
 //!
 //! The file is made under a name that no other user can know, and renamed when it is complete. A link in place of the file
-//! is replaced, and not followed.
+//! is replaced, and not followed. A command that is interrupted before it has a result leaves nothing.
 //!
 //! Fails if the folder cannot be written.
 
@@ -12,12 +12,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// The file. Without [`Self::write`], nothing is left of it.
+/// The path of the file, which can be written.
 #[derive(Debug)]
-pub struct ResultFile {
-    path: PathBuf,
-    file: NamedTempFile,
-}
+pub struct ResultFile(PathBuf);
 
 /// As for any new file: the umask applies.
 const MODE: u32 = 0o666;
@@ -25,31 +22,36 @@ const MODE: u32 = 0o666;
 // === impl ResultFile ===
 
 impl ResultFile {
-    /// The file with this path, which is empty until it is written.
+    /// The file with this path. Its folder is tried now: a user does not wait for a result that cannot be written.
     ///
     /// # Errors
     /// A sentence.
     pub fn create(path: &Path) -> Result<ResultFile, String> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut builder = tempfile::Builder::new();
-        let file = builder.prefix(".howdah-").permissions(Permissions::from_mode(MODE)).tempfile_in(folder);
-        let file = file.map_err(|error| unwritable(path, &error))?;
-        Ok(ResultFile { path: path.to_owned(), file })
+        temporary_beside(path).map(|_tried| ResultFile(path.to_owned()))
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.0
     }
 
     /// Writes it, in place of a former one.
     ///
     /// # Errors
     /// A sentence.
-    pub fn write(mut self, content: &[u8]) -> Result<(), String> {
-        self.file.write_all(content).map_err(|error| unwritable(&self.path, &error))?;
-        self.file.persist(&self.path).map(drop).map_err(|error| unwritable(&self.path, &error.error))
+    pub fn write(self, content: &[u8]) -> Result<(), String> {
+        let mut file = temporary_beside(&self.0)?;
+        file.write_all(content).map_err(|error| unwritable(&self.0, &error))?;
+        file.persist(&self.0).map(drop).map_err(|error| unwritable(&self.0, &error.error))
     }
+}
+
+/// An empty file in the same folder, which is removed when it is dropped.
+fn temporary_beside(path: &Path) -> Result<NamedTempFile, String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    let file = builder.prefix(".howdah-").permissions(Permissions::from_mode(MODE)).tempfile_in(folder);
+    file.map_err(|error| unwritable(path, &error))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> String {
