@@ -20,7 +20,7 @@ pub struct WatchedApplication {
 }
 
 /// A change that a thread has noticed.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub enum DeployNotice {
     /// The paths of these applications lead elsewhere, or lead somewhere again, with where they lead.
     Swapped(Vec<(String, Vec<PinnedLink>)>),

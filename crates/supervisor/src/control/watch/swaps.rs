@@ -15,6 +15,7 @@ use crate::plan::resolution::resolve;
 use howdah_config::PhpApplication;
 use howdah_protocol::messages::generation_paths::PinnedLink;
 use howdah_protocol::test_time::divided;
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
@@ -68,6 +69,14 @@ enum Finding {
     Lost(String),
 }
 
+/// The findings of a round.
+#[derive(Default)]
+struct News {
+    /// The applications whose paths lead elsewhere, with their last answers.
+    swapped: BTreeMap<String, Vec<PinnedLink>>,
+    lost: Vec<DeployNotice>,
+}
+
 /// Runs until the supervisor ends.
 pub fn run(orders: &Receiver<Vec<WatchedApplication>>, notices: &UnboundedSender<DeployNotice>) {
     let mut all: Vec<Followed> = Vec::new();
@@ -105,37 +114,36 @@ fn follow(mut all: Vec<Followed>, applications: Vec<WatchedApplication>, last_nu
 }
 
 /// Asks for all applications, and waits a moment for the answers.
+///
+/// A link may be swapped between the answers for two applications behind it. After a swap all applications are therefore
+/// asked again, until no further swap is found: what one swap moved is reported together.
 fn round(
     all: &mut [Followed],
     sender: &Sender<ResolverAnswer>,
     answers: &Receiver<ResolverAnswer>,
 ) -> Vec<DeployNotice> {
-    let began = Instant::now();
-    let mut findings = Vec::new();
+    let deadline = Instant::now() + ROUND_TIMEOUT;
+    let mut news = News::default();
     while let Ok(answer) = answers.try_recv() {
-        findings.extend(accept(all, answer));
+        news.add(accept(all, answer));
     }
-    for followed in all.iter_mut() {
-        findings.extend(followed.check_timeout(began).map(|finding| (followed.watched.name.clone(), finding)));
-        followed.resolver.ask(&followed.watched.application, sender, began);
-    }
-    // A question of an earlier round is not waited for.
-    while all.iter().any(|followed| followed.resolver.asked == Some(began))
-        && let Ok(answer) = answers.recv_timeout((began + ROUND_TIMEOUT).saturating_duration_since(Instant::now()))
-    {
-        findings.extend(accept(all, answer));
-    }
-    let (mut notices, mut swapped) = (Vec::new(), Vec::new());
-    for (application, finding) in findings {
-        match finding {
-            Finding::Elsewhere(led_to) => swapped.push((application, led_to)),
-            Finding::Lost(problem) => notices.push(DeployNotice::Lost { application, problem }),
+    loop {
+        let began = Instant::now();
+        for followed in all.iter_mut() {
+            news.add(followed.check_timeout(began).map(|finding| (followed.watched.name.clone(), finding)));
+            followed.resolver.ask(&followed.watched.application, sender, began);
+        }
+        let mut found_swap = false;
+        // A question of an earlier round is not waited for.
+        while all.iter().any(|followed| followed.resolver.asked == Some(began))
+            && let Ok(answer) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            found_swap |= news.add(accept(all, answer));
+        }
+        if !found_swap || Instant::now() >= deadline {
+            return news.into_notices();
         }
     }
-    if !swapped.is_empty() {
-        notices.push(DeployNotice::Swapped(swapped));
-    }
-    notices
 }
 
 /// Takes an answer. It may be one for a generation that is not followed any more.
@@ -144,6 +152,31 @@ fn accept(all: &mut [Followed], (number, resolved): ResolverAnswer) -> Option<(S
     followed.resolver.asked = None;
     let finding = followed.judge(resolved, Instant::now())?;
     Some((followed.watched.name.clone(), finding))
+}
+
+// === impl News ===
+
+impl News {
+    /// Returns whether paths lead elsewhere.
+    fn add(&mut self, found: Option<(String, Finding)>) -> bool {
+        match found {
+            Some((application, Finding::Elsewhere(led_to))) => {
+                self.swapped.insert(application, led_to);
+                true
+            }
+            Some((application, Finding::Lost(problem))) => {
+                self.lost.push(DeployNotice::Lost { application, problem });
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn into_notices(self) -> Vec<DeployNotice> {
+        let is_any_swapped = !self.swapped.is_empty();
+        let swapped = is_any_swapped.then(|| DeployNotice::Swapped(self.swapped.into_iter().collect()));
+        self.lost.into_iter().chain(swapped).collect()
+    }
 }
 
 // === impl Followed ===
@@ -318,6 +351,42 @@ mod tests {
         let [DeployNotice::Swapped(swapped)] = &notices[..] else { panic!("{notices:?}") };
         assert_eq!(swapped[..], [("y".to_owned(), vec![PinnedLink { link: root.clone(), leads_to: root }])]);
         assert!(all[0].resolver.asked.is_some() && all[1].resolver.asked.is_none());
+    }
+
+    /// An application whose resolver answers as written, its last answer again and again.
+    fn scripted(name: &str, number: u64, script: &'static [&str], answers: &Sender<ResolverAnswer>) -> Followed {
+        let mut followed = Followed::new(WatchedApplication { name: name.to_owned(), ..watched() }, number);
+        let (sender, questions) = channel();
+        followed.resolver = Resolver { number, questions: Some(sender), asked: None };
+        let answers = answers.clone();
+        let answer_each = move || {
+            for (question, ()) in questions.into_iter().enumerate() {
+                let to = script.get(question).or(script.last()).expect("a script is not empty");
+                if answers.send((number, leads(to))).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::spawn(answer_each);
+        followed
+    }
+
+    #[test]
+    fn applications_behind_one_link_are_reported_together_although_it_was_swapped_between_their_answers() {
+        let (sender, answers) = channel();
+        let mut all = [scripted("x", 1, &["2"], &sender), scripted("y", 2, &["1", "2"], &sender)];
+        let notices = round(&mut all, &sender, &answers);
+        let swapped = |name: &str| (name.to_owned(), leads("2").unwrap());
+        assert_eq!(notices, [DeployNotice::Swapped(vec![swapped("x"), swapped("y")])]);
+        assert_eq!(round(&mut all, &sender, &answers), []);
+    }
+
+    #[test]
+    fn an_application_that_is_swapped_twice_in_one_round_is_reported_once() {
+        let (sender, answers) = channel();
+        let mut all = [scripted("x", 1, &["2", "3"], &sender)];
+        let swapped = vec![("x".to_owned(), leads("3").unwrap())];
+        assert_eq!(round(&mut all, &sender, &answers), [DeployNotice::Swapped(swapped)]);
     }
 
     #[test]
