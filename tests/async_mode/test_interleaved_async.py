@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.waiting import wait_for
+from support.worker_site import failures_of_killed_workers
 
 REQUESTS = int(os.environ.get("HOWDAH_INTERLEAVED_REQUESTS", 10_000))
 CLIENTS = 40
@@ -81,25 +81,6 @@ def test_killed_workers_cost_only_their_own_requests(start):
     concurrency = 10
     site = start("serve(fn (Request $request) => later(0.02, fn () => text($request, $request->query()['m'])));",
                  processes=3, concurrency=concurrency)
-    failed = []
-
-    def client(number: int) -> None:
-        for turn in range(150):
-            answer = site.server.get(f"/?m={number}-{turn}")
-            if answer.status == 200:
-                assert answer.text == f"{number}-{turn}"
-            else:
-                failed.append(answer.status)
-
-    kills = 0
-    with ThreadPoolExecutor(21) as pool:
-        clients = [pool.submit(client, number) for number in range(20)]
-        while kills < 10 and not all(client.done() for client in clients):
-            victim = random.choice(wait_for(site.server.workers, "a worker"))
-            victim.kill()
-            wait_for(lambda: not victim.alive(), "its death")
-            kills += 1
-        for client in clients:
-            client.result()
+    failed, kills = failures_of_killed_workers(site.server, clients=20, requests=150)
     assert set(failed) <= {502} and 0 < len(failed) <= kills * concurrency, (kills, failed)
     assert len(site.server.workers(count=3)) == 3

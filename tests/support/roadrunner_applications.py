@@ -53,3 +53,17 @@ def frame(context: bytes = b'{"status":200,"headers":{}}', body: bytes = b"", **
     checksum = header.get("checksum", zlib.crc32(start))
     head = start + struct.pack("<IBB", checksum, header.get("stream", 0), 0)
     return head + b"".join(struct.pack("<I", option) for option in options) + payload
+
+
+def assert_context_of_get(context: dict, server, path: str, query: str) -> None:
+    """`context` is that of a GET request of this machine, without a body."""
+    names = ("remoteAddr", "protocol", "method", "uri", "rawQuery", "parsed", "uploads")
+    assert {name: context[name] for name in names} == {
+        "remoteAddr": "127.0.0.1",
+        "protocol": "HTTP/1.1",
+        "method": "GET",
+        "uri": f"http://127.0.0.1:{server.port}{path}?{query}",
+        "rawQuery": query,
+        "parsed": False,
+        "uploads": None,
+    }

@@ -2,10 +2,13 @@
 
 import itertools
 import json
+import random
+from concurrent.futures import ThreadPoolExecutor
 
 from support.folders import Folder
 from support.http.client import Response
 from support.server import Howdah
+from support.waiting import wait_for
 
 LOOP = """
 $handler = static function (): void { require __DIR__ . parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH); };
@@ -44,3 +47,29 @@ class WorkerSite(Folder):
     def worker(self) -> int:
         """The process that answers; with one process, always the same unless it was replaced."""
         return self.value("getmypid()")
+
+
+def failures_of_killed_workers(server: Howdah, clients: int, requests: int) -> tuple[list[int], int]:
+    """Kills up to ten workers, one after the other, while clients send requests to a page that repeats its parameter `m`.
+    Returns the statuses of the failed requests, and the number of kills."""
+    failed = []
+
+    def client(number: int) -> None:
+        for turn in range(requests):
+            answer = server.get(f"/?m={number}-{turn}")
+            if answer.status == 200:
+                assert answer.text == f"{number}-{turn}"
+            else:
+                failed.append(answer.status)
+
+    kills = 0
+    with ThreadPoolExecutor(clients) as pool:
+        all_clients = [pool.submit(client, number) for number in range(clients)]
+        while kills < 10 and not all(one.done() for one in all_clients):
+            victim = random.choice(wait_for(server.workers, "a worker"))
+            victim.kill()
+            wait_for(lambda victim=victim: not victim.alive(), "its death")
+            kills += 1
+        for one in all_clients:
+            one.result()
+    return failed, kills

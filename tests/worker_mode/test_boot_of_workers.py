@@ -43,6 +43,7 @@ def test_a_boot_that_fails_is_answered_with_the_error_and_its_stack(folder, empt
 def test_a_script_without_a_loop_is_an_error_that_explains_itself(folder, empty):
     detail = answer_of(folder, empty(), "echo \"I am a classic script\\n\";")
     assert "I am a classic script" in detail and "must call howdah\\handle_request() in a loop" in detail
+    assert "howdah\\Async needs \"concurrency\"" in detail
 
 
 @pytest.mark.parametrize("preboot", [False, True])

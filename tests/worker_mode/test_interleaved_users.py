@@ -10,7 +10,7 @@ import random
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from support.waiting import wait_for
+from support.worker_site import failures_of_killed_workers
 
 REQUESTS = int(os.environ.get("HOWDAH_INTERLEAVED_REQUESTS", 3000))
 CLIENTS = 8
@@ -93,27 +93,7 @@ def test_no_request_sees_another(worker_site):
 
 def test_killed_workers_cost_only_their_own_requests(start_worker):
     site = start_worker(processes=2, loop="while (howdah\\handle_request(fn () => print($_GET['m']))) { }")
-    failed = []
-
-    def client(number: int) -> None:
-        for turn in range(200):
-            answer = site.server.get(f"/?m={number}-{turn}")
-            if answer.status == 200:
-                assert answer.text == f"{number}-{turn}"
-            else:
-                failed.append(answer.status)
-
-    kills = 10
-    with ThreadPoolExecutor(5) as pool:
-        clients = [pool.submit(client, number) for number in range(4)]
-        for _ in range(kills):
-            if all(client.done() for client in clients):
-                break
-            victim = wait_for(site.server.workers, "a worker")[0]
-            victim.kill()
-            wait_for(lambda: not victim.alive(), "its death")
-        for client in clients:
-            client.result()
+    failed, kills = failures_of_killed_workers(site.server, clients=4, requests=200)
     assert set(failed) <= {502} and len(failed) <= kills, failed
 
 

@@ -55,7 +55,7 @@ pub use application::php::send_file::{SendFile, SentFile};
 pub use application::php::slow_log::SlowLog;
 pub use application::php::target::{ScriptTarget, Targets};
 pub use application::php::warm_up::WarmUp;
-pub use application::php::worker_mode::WorkerMode;
+pub use application::php::worker_mode::{MAX_CONCURRENCY, WorkerMode};
 pub use application::process_settings::ProcessSettings;
 pub use application::program::Program;
 pub use application::program::command::{AddressVariable, ProgramCommand};

@@ -46,7 +46,7 @@ impl WorkerEnd {
             if self.must_stop() {
                 break;
             }
-            if let Some(claim) = self.claim() {
+            if let Some(claim) = self.try_next() {
                 return Next::Run(claim);
             }
             let timeout = before_sleep().then_some(CHECK_AGAIN);
@@ -58,10 +58,8 @@ impl WorkerEnd {
             }
             view.idle().leave(self.own.me.index);
         }
-        // The wake-up of this worker may have been for a request: pass it on.
-        if view.queue().has_hint() {
-            view.wake_a_worker();
-        }
+        // The wake-up of this worker may have been for a request.
+        self.pass_on();
         Next::Stop
     }
 
@@ -109,8 +107,8 @@ impl WorkerEnd {
             || view.stop_word(self.own.me.index).load(Ordering::SeqCst) == u32::from(self.own.me.incarnation) + 1
     }
 
-    /// Claims a request, if one waits.
-    pub(super) fn claim(&self) -> Option<Claim<'_>> {
+    /// Claims a request, if one waits. It does not wait for one.
+    pub fn try_next(&self) -> Option<Claim<'_>> {
         let view = &*self.own.channel.view;
         let queue = view.queue();
         while let Some(hint) = queue.take() {

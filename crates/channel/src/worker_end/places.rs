@@ -6,7 +6,6 @@
 //! readable that the loop watches. The loop may be blocked at that time. Then that thread passes the wake-up on to another
 //! worker.
 
-use super::claim::Claim;
 use super::end::WorkerEnd;
 use crate::memory::doorbell;
 use crate::memory::layout::REQUEST_HEAD_BYTES;
@@ -17,11 +16,6 @@ use std::time::Duration;
 // === impl WorkerEnd ===
 
 impl WorkerEnd {
-    /// Claims a request, if one waits. It does not wait for one.
-    pub fn try_next(&self) -> Option<Claim<'_>> {
-        self.claim()
-    }
-
     /// This worker has a free place and found no request: from now on its doorbell is rung for one. `false` if a request
     /// waits already.
     ///

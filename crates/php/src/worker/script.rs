@@ -61,7 +61,10 @@ pub fn boot_and_serve(script: &WorkerScript, worker: Worker) -> c_int {
 pub fn ended_without_a_request(script: &WorkerScript) -> String {
     let advice = match script.concurrency {
         Some(_) => "howdah\\Async\\stream(), and run an event loop that calls howdah\\Async\\accept()",
-        None => "howdah\\handle_request() in a loop",
+        None => {
+            "howdah\\handle_request() in a loop; an event loop with howdah\\Async needs \"concurrency\" in the \
+             application's \"worker\", or --concurrency"
+        }
     };
     format!(
         "the worker script {} ended before it asked for a request; it must call {advice}",

@@ -12,8 +12,8 @@ use crate::plan::readable;
 use crate::plan::resolution;
 use crate::plan::slow_log;
 use crate::policy::pool::PoolPolicy;
-use howdah_channel::{MAX_SLOTS, MAX_WORKERS};
-use howdah_config::{Limits, PhpApplication, PhpOptions, Scheme, WarmUp, WorkerMode};
+use howdah_channel::{MAX_CLAIMS, MAX_SLOTS, MAX_WORKERS};
+use howdah_config::{Limits, MAX_CONCURRENCY, PhpApplication, PhpOptions, Scheme, WarmUp, WorkerMode};
 use howdah_protocol::messages::generation_paths::{GenerationPaths, PinnedLink};
 use howdah_protocol::messages::prototype::{RequiredPath, WorkerScript};
 use howdah_protocol::messages::warm_up::WarmUpRequest;
@@ -150,6 +150,9 @@ pub fn plan(
         slow_log,
     })
 }
+
+// A valid configuration has a channel.
+const _: () = assert!(MAX_CONCURRENCY <= MAX_CLAIMS);
 
 /// The most workers that run `concurrency` requests at a time, each of which takes a slot of the channel.
 fn most_workers(processes: Option<u32>, concurrency: Option<u16>) -> Result<usize, String> {

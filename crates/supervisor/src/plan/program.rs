@@ -88,11 +88,19 @@ impl ProgramPlan {
         }
     }
 
-    /// The age at which a worker of RoadRunner is replaced, and the time without requests.
-    pub fn ttls(&self) -> (Option<Duration>, Option<Duration>) {
+    /// The age at which a worker of RoadRunner is replaced.
+    pub fn ttl(&self) -> Option<Duration> {
         match self.interface {
-            InterfacePlan::RoadRunner { ttl, idle_ttl, .. } => (ttl, idle_ttl),
-            InterfacePlan::Http { .. } => (None, None),
+            InterfacePlan::RoadRunner { ttl, .. } => ttl,
+            InterfacePlan::Http { .. } => None,
+        }
+    }
+
+    /// The time without requests after which a worker of RoadRunner is replaced.
+    pub fn idle_ttl(&self) -> Option<Duration> {
+        match self.interface {
+            InterfacePlan::RoadRunner { idle_ttl, .. } => idle_ttl,
+            InterfacePlan::Http { .. } => None,
         }
     }
 

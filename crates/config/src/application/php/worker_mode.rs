@@ -15,12 +15,12 @@ pub struct WorkerMode {
     pub script: String,
     /// The script boots once in each generation, before its workers are forked.
     pub preboot: bool,
-    /// Async mode: the most requests that each worker runs at a time, from 2 to 4096. `None`: one.
+    /// Async mode: the most requests that each worker runs at a time, from 2 to [`MAX_CONCURRENCY`]. `None`: one.
     pub concurrency: Option<u16>,
 }
 
-/// The largest `concurrency`.
-const MAX_CONCURRENCY: u16 = 4096;
+/// The largest [`WorkerMode::concurrency`].
+pub const MAX_CONCURRENCY: u16 = 4096;
 
 // === impl WorkerMode ===
 

@@ -31,7 +31,7 @@ pub struct ServeOptions {
     #[arg(long, requires = "worker")]
     pub preboot: bool,
     /// Async mode: the worker script runs an event loop, and each worker holds this number of requests at a time, 2 to 4096.
-    #[arg(long, value_name = "N", requires = "worker", conflicts_with = "slow_log", value_parser = clap::value_parser!(u16).range(2..=4096))]
+    #[arg(long, value_name = "N", requires = "worker", conflicts_with = "slow_log", value_parser = clap::value_parser!(u16).range(2..=i64::from(howdah_config::MAX_CONCURRENCY)))]
     pub concurrency: Option<u16>,
     /// A php.ini that replaces the distribution's.
     #[arg(long, value_name = "FILE")]

@@ -355,15 +355,9 @@ PHP_METHOD(howdah_async_request, start)
 	RETURN_BOOL(is_written);
 }
 
-PHP_METHOD(howdah_async_request, write)
+/* Writes part of the body. */
+static void write_part(zval *return_value, struct request_object *object, const zend_string *bytes, bool is_last)
 {
-	zend_string *bytes;
-
-	ZEND_PARSE_PARAMETERS_START(1, 1)
-		Z_PARAM_STR(bytes)
-	ZEND_PARSE_PARAMETERS_END();
-	struct request_object *object = THIS;
-
 	if (!must_be_started(object)) {
 		RETURN_THROWS();
 	}
@@ -371,8 +365,22 @@ PHP_METHOD(howdah_async_request, write)
 		RETURN_FALSE;
 	}
 	bool is_written = write_bytes(object, bytes);
-	howdah_async_flush(object->number);
+	if (is_last) {
+		finish(object);
+	} else {
+		howdah_async_flush(object->number);
+	}
 	RETURN_BOOL(is_written);
+}
+
+PHP_METHOD(howdah_async_request, write)
+{
+	zend_string *bytes;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_STR(bytes)
+	ZEND_PARSE_PARAMETERS_END();
+	write_part(return_value, THIS, bytes, false);
 }
 
 PHP_METHOD(howdah_async_request, end)
@@ -383,17 +391,7 @@ PHP_METHOD(howdah_async_request, end)
 		Z_PARAM_OPTIONAL
 		Z_PARAM_STR(bytes)
 	ZEND_PARSE_PARAMETERS_END();
-	struct request_object *object = THIS;
-
-	if (!must_be_started(object)) {
-		RETURN_THROWS();
-	}
-	if (howdah_forked) {
-		RETURN_FALSE;
-	}
-	bool is_written = write_bytes(object, bytes);
-	finish(object);
-	RETURN_BOOL(is_written);
+	write_part(return_value, THIS, bytes, true);
 }
 
 /* ---- the class ---- */

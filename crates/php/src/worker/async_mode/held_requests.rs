@@ -31,8 +31,6 @@ pub struct HeldRequests {
     places: BTreeSet<(Duration, u32)>,
     /// When the last request ended.
     last_end: Duration,
-    /// No other request follows.
-    is_over: bool,
 }
 
 /// The exit code of a worker without the means to run: EX_OSERR of sysexits.h.
@@ -58,7 +56,6 @@ impl HeldRequests {
             free: Vec::new(),
             places: BTreeSet::new(),
             last_end: Duration::ZERO,
-            is_over: false,
         }
     }
 
@@ -69,7 +66,7 @@ impl HeldRequests {
 
     /// Whether the worker takes more requests. `false`: the script must end when it has answered those that it holds.
     pub fn takes_requests(&self) -> bool {
-        !self.is_over && !self.service.end.must_stop()
+        !self.watch.is_over() && !self.service.end.must_stop()
     }
 
     /// The same, for the script. A script that ends may not watch the descriptor any more: places are given back here, too.
@@ -229,8 +226,7 @@ impl HeldRequests {
         // The time of requests that were held together counts once.
         let busy = now.saturating_sub(began.max(self.last_end));
         self.last_end = now;
-        if !self.service.may_go_on(busy, now) && !self.is_over {
-            self.is_over = true;
+        if !self.service.may_go_on(busy, now) && !self.watch.is_over() {
             self.service.end.withdraw();
             self.watch.ends();
         } else if was_full && self.takes_requests() && !self.service.end.announce_place() {

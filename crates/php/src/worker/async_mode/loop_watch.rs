@@ -6,8 +6,8 @@
 //! [`BLOCKED`] it logs the fact. While the script holds requests, the loop is asked for a turn once a second.
 //!
 //! When the worker takes no more requests, the script must end. A script that does not look at `is_running()` would run on
-//! without requests, in the place of the next worker: the thread ends the worker then. PHP's thread writes atomics only. The thread has no lock that would
-//! stay taken in a fork of PHP's thread.
+//! without requests, in the place of the next worker: the thread ends the worker then. PHP's thread writes atomics only.
+//! The thread has no lock that would stay taken in a fork of PHP's thread.
 
 #![allow(unsafe_code)] // calls C
 
@@ -140,6 +140,11 @@ impl LoopWatch {
     pub fn ends(&self) {
         self.0.is_over.store(true, Ordering::SeqCst);
         self.0.signal();
+    }
+
+    /// Whether [`Self::ends`] was called.
+    pub fn is_over(&self) -> bool {
+        self.0.is_over.load(Ordering::SeqCst)
     }
 
     /// The script uses this request.

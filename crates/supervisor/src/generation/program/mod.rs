@@ -85,7 +85,7 @@ impl ProgramGeneration {
         Ok(ProgramGeneration {
             id,
             announced: vec![None; processes.len()],
-            ages: plan.ttls().0.map(|ttl| AgeWatch::new(ttl, now)),
+            ages: plan.ttl().map(|ttl| AgeWatch::new(ttl, now)),
             upload_folder,
             plan,
             born: now,
@@ -202,7 +202,7 @@ impl ProgramGeneration {
                 timeout_ms: limits.timeout.map(|timeout| timeout.as_millis() as u64),
                 queue_timeout_ms: limits.queue_timeout.as_millis() as u64,
                 requests: limits.requests,
-                idle_ttl_ms: self.plan.ttls().1.map(|ttl| ttl.as_millis() as u64),
+                idle_ttl_ms: self.plan.idle_ttl().map(|ttl| ttl.as_millis() as u64),
                 upload_folder: folder.path().to_owned(),
             };
             messages.push((ToRouter::AddRoadRunnerGeneration(boot), Vec::new()));

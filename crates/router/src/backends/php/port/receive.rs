@@ -43,30 +43,33 @@ pub async fn head(
             arrived.clear();
         }
         let mut passed = 0;
-        while let Ok(Some((head, length))) = response::parse(&arrived[passed..])
-            && head.is_interim
-        {
-            interim_bytes = length.saturating_add(interim_bytes);
-            if interim_bytes <= MAX_INTERIM_BYTES {
-                inform(&head);
+        let has_head = loop {
+            match response::parse(&arrived[passed..]) {
+                Ok(Some((head, length))) if head.is_interim => {
+                    interim_bytes = length.saturating_add(interim_bytes);
+                    if interim_bytes <= MAX_INTERIM_BYTES {
+                        inform(&head);
+                    }
+                    passed += length;
+                }
+                parsed => break parsed.map(|head| head.is_some()),
             }
-            passed += length;
-        }
+        };
         // Once for all of them: a script can write thousands at a time.
         arrived.drain(..passed);
         let more = running.spool.borrow().len() > 0;
-        match (running.outcome.get(), response::parse(&arrived)) {
+        match (running.outcome.get(), has_head) {
             // Nothing has been sent yet: an error is better than a beginning without an end.
             (Outcome::Failed(Failure::WorkerDied { .. }), _) if !arrived.is_empty() => {
                 Poll::Ready(Err(Failure::WorkerDied { had_begun: true }))
             }
             (Outcome::Failed(failure), _) => Poll::Ready(Err(failure)),
-            (outcome, Ok(Some(_))) => {
+            (outcome, Ok(true)) => {
                 running.begun.set(true);
                 let complete = outcome == Outcome::Complete && !more;
                 Poll::Ready(Ok(Started { bytes: std::mem::take(&mut arrived).into(), complete }))
             }
-            (Outcome::Complete, Ok(None)) if !more => {
+            (Outcome::Complete, Ok(false)) if !more => {
                 tracing::warn!("a worker finished a request without a response: answered 502");
                 Poll::Ready(Err(Failure::BadGateway))
             }
