@@ -53,7 +53,7 @@ EVERYTHING = {
                     "uri": ["/a", "!/b"],
                     "if": "$arg_x",
                 },
-                "action": {"pass": "applications/shop/index", "rewrite": "/new$uri", "response_headers": {"X-A": "$host"}, "rate_limit": {"requests": 5, "per": 2}, "connection_limit": 3, "basic_auth": {"realm": "x", "users": {"ann": HASH}, "user_file": "/etc/htpasswd"}},
+                "action": {"pass": "applications/shop/index", "rewrite": "/new$uri", "response_headers": {"X-A": "$host"}, "early_hints": ["</a>; rel=preload"], "rate_limit": {"requests": 5, "per": 2}, "connection_limit": 3, "basic_auth": {"realm": "x", "users": {"ann": HASH}, "user_file": "/etc/htpasswd"}},
             },
             {
                 "action": {

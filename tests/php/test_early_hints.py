@@ -86,3 +86,34 @@ def test_a_fork_sends_none(folder, serve):
     folder.php("index.php", "if (!($child = pcntl_fork())) { headers_send(103); exit; } pcntl_waitpid($child, $status); echo 'parent';")
     got = serve().get("/")
     assert (got.text, got.interim) == ("parent", [])
+
+
+def test_the_configuration_sends_hints_to_browsers_that_navigate(folder, run):
+    folder.php("index.php", """
+        if (isset($_GET['wait'])) { while (!file_exists(SCRATCH . '/go-on')) { usleep(1000); clearstatcache(); } }
+        http_response_code((int) ($_GET['status'] ?? 200));
+    """)
+    (folder.root / "a.css").write_text("a {}")
+    hints = ["</a.css>; rel=preload", "<https://cdn.example>; rel=preconnect"]
+    action = {"pass": "applications/app", "early_hints": hints}
+    server = run({
+        "listeners": {"127.0.0.1:{port}": {"pass": "routes"}},
+        "routes": [{"action": {"share": f"{folder.root}$uri", "types": ["!application/x-httpd-php"], "fallback": action}}],
+        "applications": {"app": {"type": "php", "root": str(folder.root), "script": "index.php", "processes": 1}},
+    })
+    with server.connect() as connection:
+        connection.send_request("GET", "/page?wait=1", headers={"Sec-Fetch-Mode": "navigate"})
+        hint = connection.head()
+        assert (hint.status, hint.all("Link"), len(hint.headers)) == (103, hints, 2)
+        (folder.scratch / "go-on").touch()
+        response = connection.response()
+        assert (response.status, response.all("Link")) == (200, hints)
+
+        for method, target, headers in (
+            ("POST", "/page", {}), ("GET", "/page", {"Sec-Fetch-Mode": "cors"}), ("GET", "/page?status=404", {"Sec-Fetch-Mode": "cors"}),
+        ):
+            connection.send_request(method, target, headers=headers)
+            head = connection.response(method)
+            assert head.status in (200, 404) and head.all("Link") == (hints if head.status == 200 else [])
+        connection.send_request("GET", "/a.css")
+        assert connection.response().all("Link") == []

@@ -9,6 +9,7 @@ use crate::read::percent;
 use crate::read::scope::Scope;
 use crate::routing::basic_auth::BasicAuth;
 use crate::routing::connection_limit::ConnectionLimit;
+use crate::routing::early_hints;
 use crate::routing::pass::Pass;
 use crate::routing::proxy::settings::{self, ProxySettings};
 use crate::routing::proxy::tls::{NEEDS_SERVER_NAME, ProxyTls};
@@ -26,6 +27,7 @@ pub(crate) const OPTIONS: Options = Options {
         "return",
         "rewrite",
         "response_headers",
+        "early_hints",
         "index",
         "types",
         "chroot",
@@ -55,6 +57,9 @@ const KINDS: [(&str, &[&str]); 4] = [
     ("return", &["location"]),
 ];
 
+/// The kinds whose response may take a while: hints help the client in the meantime.
+const KINDS_THAT_WAIT: [&str; 2] = ["pass", "proxy"];
+
 /// The port of an `https://` address that has none.
 const HTTPS_PORT: u16 = 443;
 
@@ -68,6 +73,8 @@ pub struct Action {
     pub kind: ActionKind,
     /// `response_headers`: the changes to the headers of the response, in this order. Each name appears once.
     pub response_headers: Vec<HeaderChange>,
+    /// `early_hints`: values of `Link` headers that the client gets at once, and with the response.
+    pub early_hints: Vec<String>,
     /// `rate_limit`: how many requests each client may send to this action.
     pub rate_limit: Option<RateLimit>,
     /// `connection_limit`: how many requests of each client this action answers at the same time.
@@ -114,7 +121,10 @@ impl Action {
             return Err(node.error(advice));
         };
         let strays = OPTIONS.known.iter().filter(|key| *key != kind);
-        let mut strays = strays.filter(|key| !companions.contains(key) && !COMPANIONS.contains(key));
+        let mut strays = strays.filter(|key| {
+            let is_hint = **key == "early_hints" && KINDS_THAT_WAIT.contains(kind);
+            !companions.contains(key) && !COMPANIONS.contains(key) && !is_hint
+        });
         if let Some(stray) = strays.find_map(|key| object.get(key)) {
             return Err(stray.error(format_args!("this option cannot be combined with {kind:?}; remove it")));
         }
@@ -122,6 +132,7 @@ impl Action {
             rewrite: object.read("rewrite", read_rewrite)?,
             kind: ActionKind::read(&object, scope)?,
             response_headers: object.read("response_headers", response_headers::read_all)?.unwrap_or_default(),
+            early_hints: object.read("early_hints", early_hints::read)?.unwrap_or_default(),
             rate_limit: object.read("rate_limit", |node| RateLimit::read(node, scope))?,
             connection_limit: object.read("connection_limit", |node| ConnectionLimit::read(node, scope))?,
             basic_auth: object.read("basic_auth", BasicAuth::read)?,
@@ -263,6 +274,7 @@ mod tests {
                 rewrite: None,
                 kind: expected,
                 response_headers: Vec::new(),
+                early_hints: Vec::new(),
                 rate_limit: None,
                 connection_limit: None,
                 basic_auth: None,
@@ -374,6 +386,16 @@ mod tests {
             (
                 r#"{"return": 200, "rewrite": null}"#,
                 "/rewrite: expected a string, found null; remove the option to get its default".into(),
+            ),
+            (
+                r#"{"return": 200, "early_hints": "</a>; rel=preload"}"#,
+                "/early_hints: this option cannot be combined with \"return\"; remove it".into(),
+            ),
+            (
+                r#"{"proxy": "http://127.0.0.1:80", "early_hints": ["/a.css"]}"#,
+                "/early_hints/0: \"/a.css\" is not the value of a \"Link\" header; write one such as \
+                 \"</app.css>; rel=preload; as=style\""
+                    .into(),
             ),
             (
                 r#"{"return": 200, "response_headers": {"X": 1}}"#,

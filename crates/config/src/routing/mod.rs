@@ -4,6 +4,7 @@ pub(crate) mod action;
 pub(crate) mod basic_auth;
 mod circles;
 pub(crate) mod connection_limit;
+pub(crate) mod early_hints;
 pub(crate) mod pass;
 pub(crate) mod password_hash;
 pub(crate) mod proxy;

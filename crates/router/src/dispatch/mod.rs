@@ -7,7 +7,7 @@
 //! 2. `routing`: the steps of the routes lead to a `ChosenAction`; `share` looks for files on the way
 //! 3. `service` carries the action out: `application` finds the script and hands it to [`php`](crate::backends::php); the other
 //!    actions are in [`proxy`](crate::backends::proxy), [`static_files`](crate::static_files) and
-//!    [`response`](crate::response)
+//!    [`response`](crate::response). `early_hints` are sent before that
 //! 4. `response_headers`: the action's changes to the response's headers; `framing`: those that hyper adds, for the log
 //!
 //! A request keeps the [`View`] of the configuration that it started with. An action that cannot be carried out is a
@@ -16,6 +16,7 @@
 mod action_body;
 mod application;
 mod dispatcher;
+mod early_hints;
 mod framing;
 mod https;
 mod pins;

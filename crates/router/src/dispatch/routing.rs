@@ -38,6 +38,8 @@ pub struct RoutedRequest<'v> {
     pub action: ChosenAction<'v>,
     /// Changes to the response's headers: those of the last action on the way, as in NGINX Unit.
     pub response_headers: &'v [HeaderChange],
+    /// Links that the client gets before the response, of the same action.
+    pub early_hints: &'v [String],
 }
 
 /// Passes with variables, and passes that rewrite the path, may lead in a circle.
@@ -61,21 +63,26 @@ pub async fn choose<'v>(
     };
     let configuration = view.configuration();
     if let Some((status, location)) = https::redirect(listener, subject)? {
-        return Ok(RoutedRequest { action: ChosenAction::Return(status, Some(location)), response_headers: &[] });
+        return Ok(RoutedRequest {
+            action: ChosenAction::Return(status, Some(location)),
+            response_headers: &[],
+            early_hints: &[],
+        });
     }
     let logs_route = configuration.settings.http.log_route;
     let mut pass = listener.pass.as_ref().ok_or(Failure::NotFound)?;
     let mut response_headers: &[HeaderChange] = &[];
+    let mut early_hints: &[String] = &[];
     for _ in 0..MAX_PASSES {
         let destination = configuration.destination(pass, subject).ok_or(Failure::NotFound)?;
         let mut action = match destination {
             Cow::Borrowed(Destination::Application { name, target }) => {
                 let action = ChosenAction::Application(name.into(), target.as_deref().map(Cow::Borrowed));
-                return Ok(RoutedRequest { action, response_headers });
+                return Ok(RoutedRequest { action, response_headers, early_hints });
             }
             Cow::Owned(Destination::Application { name, target }) => {
                 let action = ChosenAction::Application(name.into(), target.map(Cow::Owned));
-                return Ok(RoutedRequest { action, response_headers });
+                return Ok(RoutedRequest { action, response_headers, early_hints });
             }
             destination => match &*destination {
                 Destination::Routes(name) => {
@@ -89,13 +96,13 @@ pub async fn choose<'v>(
                 Destination::Upstream(name) => {
                     let balancer = view.balancers.get(name).ok_or(Failure::Internal)?;
                     let action = ChosenAction::Proxy(ProxyTarget::Upstream(balancer));
-                    return Ok(RoutedRequest { action, response_headers });
+                    return Ok(RoutedRequest { action, response_headers, early_hints });
                 }
                 Destination::Application { .. } => unreachable!("matched above"),
             },
         };
         pass = loop {
-            response_headers = &action.response_headers;
+            (response_headers, early_hints) = (&action.response_headers, &action.early_hints);
             if let Some(limit) = &action.rate_limit {
                 view.rate_limits().count(limit, &subject.origin.address)?;
             }
@@ -109,6 +116,7 @@ pub async fn choose<'v>(
                     return Ok(RoutedRequest {
                         action: ChosenAction::AskForPassword(&basic_auth.realm),
                         response_headers,
+                        early_hints,
                     });
                 }
             }
@@ -143,7 +151,7 @@ pub async fn choose<'v>(
                     }
                 }
             };
-            return Ok(RoutedRequest { action: chosen, response_headers });
+            return Ok(RoutedRequest { action: chosen, response_headers, early_hints });
         };
     }
     tracing::error!(uri = subject.path.text(), "a request was passed on {MAX_PASSES} times and is given up");

@@ -5,7 +5,7 @@ use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::routing::{self, ChosenAction};
 use crate::dispatch::view::View;
-use crate::dispatch::{application, framing, response_headers, send_file};
+use crate::dispatch::{application, early_hints, framing, response_headers, send_file};
 use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
 use crate::product;
@@ -159,6 +159,9 @@ async fn dispatch(
         }
         action => action,
     };
+    let waits = !matches!(action, ChosenAction::File(_) | ChosenAction::Return(..) | ChosenAction::AskForPassword(_));
+    let early_hints = if waits { routed.early_hints } else { &[] };
+    early_hints::send(early_hints, subject.parts, clock);
     let mut response = match action {
         ChosenAction::Worker(generation, application) => {
             let http = &view.configuration().settings.http;
@@ -188,6 +191,7 @@ async fn dispatch(
             response.map(ResponseBody::bytes)
         }
     };
+    early_hints::add_to(&mut response, early_hints);
     response_headers::change(&mut response, routed.response_headers, subject);
     Ok(response)
 }
