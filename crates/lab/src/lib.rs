@@ -1,13 +1,11 @@
-//! The lab: load and measurements for howdah and other servers. It knows no howdah, only HTTP.
+//! The lab: races servers of PHP applications against each other. It knows howdah only as one of these servers.
 //!
-//! - [`schedule`]: the time and the page of each request
-//! - [`load`]: sends the requests at their times, whatever the server does
-//! - [`tally`]: counts the outcomes and their times
-//! - [`results`]: what a lab measured, as results.json holds it
+//! - [`load`]: sends requests, by a schedule or by a number of clients, and measures the responses
+//! - [`results`]: all that a lab measured, as results.json holds it
+//! - [`constant_rates`]: the engine of `howdah-load`
 
 #![forbid(unsafe_code)]
 
+pub mod constant_rates;
 pub mod load;
 pub mod results;
-pub mod schedule;
-pub mod tally;

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use howdah_lab::load::{Load, run};
-use howdah_lab::schedule::{Page, RateStep};
+use howdah_lab::constant_rates::load::{Load, run};
+use howdah_lab::constant_rates::schedule::{Page, RateStep};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;

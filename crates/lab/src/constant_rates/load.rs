@@ -5,8 +5,8 @@
 //! the moment at which a connection was free. Connections are reused, the last used first. If none is free, a new one is
 //! opened, up to a limit; at the limit requests wait here, and the wait counts.
 
-use crate::schedule::{Page, RateStep, choose, moments};
-use crate::tally::{Outcome, Tally};
+use super::schedule::{Page, RateStep, choose, moments};
+use super::tally::{Outcome, Tally};
 use bytes::Bytes;
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Empty};
