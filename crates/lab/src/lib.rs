@@ -1,6 +1,8 @@
 //! The lab: races servers of PHP applications against each other. It knows howdah only as one of these servers.
 //!
 //! - [`load`]: sends requests, by a schedule or by a number of clients, and measures the responses
+//! - [`measure`]: CPU, memory, threads and context switches of a process tree
+//! - [`statistics`]: intervals, comparisons, the verdict's inputs
 //! - [`results`]: all that a lab measured, as results.json holds it
 //! - [`constant_rates`]: the engine of `howdah-load`
 
@@ -8,4 +10,6 @@
 
 pub mod constant_rates;
 pub mod load;
+pub mod measure;
 pub mod results;
+pub mod statistics;
