@@ -53,7 +53,7 @@ def test_a_loop_that_is_blocked_is_reported_and_killed_at_the_timeout(start):
     report = next(line for line in site.server.stderr.splitlines() if "blocked event loop" in line)
     assert "no howdah\\Async\\accept() for 1." in report and "requests: 4" in report
     assert "used last: GET /block, for" in report and "oldest: GET /wait, for" in report
-    assert "usleep" in report and "server.php" in report and f"(pid {pid})" in report
+    assert "await" in report and "server.php" in report and f"(pid {pid})" in report
     assert site.server.get("/").text != str(pid)
 
 

@@ -254,7 +254,8 @@ def test_the_time_of_a_request_begins_with_its_first_byte(scripts, run, tmp_path
         connection.send(b"Host: x\r\n\r\n")
         assert connection.response().status == 200
     line = wait_for(log.read_text, "its line")
-    assert 0.3 <= float(line) < 30
+    # On a busy machine the first byte is seen late; without it the time is that of PHP, some milliseconds.
+    assert 0.15 <= float(line) < 30
 
 
 def test_a_head_sent_byte_by_byte_times_out(scripts, run):
