@@ -71,3 +71,20 @@ def test_a_path_with_many_names_of_scripts_takes_no_longer_than_others(run, fold
 
     seconds("/a.txt")
     assert seconds("/a.php") < 10 * seconds("/a.txt") + 0.1
+
+
+@pytest.mark.load
+def test_a_connection_header_with_many_options_takes_no_longer_than_another_header(run):
+    upstream = run({"routes": [{"action": {"return": 200}}]})
+    server = run({"routes": [{"action": {"proxy": f"http://127.0.0.1:{upstream.port}"}}]})
+    headers = [(f"h{number}", "x") for number in range(240)]
+
+    def seconds(name: str) -> float:
+        began = time.monotonic()
+        with server.connect() as connection:
+            for _ in range(20):
+                assert connection.request("GET", "/", [*headers, (name, "aa," * 19_000)]).status == 200
+        return time.monotonic() - began
+
+    seconds("X-Options")
+    assert seconds("Connection") < 10 * seconds("X-Options") + 0.1

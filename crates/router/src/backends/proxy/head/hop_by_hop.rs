@@ -5,19 +5,23 @@ use http::header::{
     CONNECTION, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
     UPGRADE,
 };
+use std::collections::HashSet;
 
 /// The headers of a message that belong to its connection: those of certain kinds, and those that `Connection` names.
-pub struct ConnectionHeaders(Vec<HeaderName>);
+///
+/// `Connection` may have thousands of options. Only those that name a header of the message are kept.
+pub struct ConnectionHeaders(HashSet<HeaderName>);
 
 // === impl ConnectionHeaders ===
 
 impl ConnectionHeaders {
     /// Reads the `Connection` headers. An option that is not a valid header name is ignored.
     pub fn of(headers: &HeaderMap) -> ConnectionHeaders {
-        ConnectionHeaders(options(headers).filter_map(|option| HeaderName::from_bytes(option).ok()).collect())
+        let names = options(headers).filter_map(|option| HeaderName::from_bytes(option).ok());
+        ConnectionHeaders(names.filter(|name| headers.contains_key(name)).collect())
     }
 
-    /// Whether a header is not passed on: because of its kind, or because `Connection` names it.
+    /// Whether a header of the message is not passed on: because of its kind, or because `Connection` names it.
     ///
     /// `Host` is passed on with every request, even if `Connection` names it.
     pub fn contains(&self, name: &HeaderName) -> bool {
@@ -107,6 +111,16 @@ mod tests {
             headers.extend(connection.iter().map(|value| ("connection", *value)));
             assert_eq!(left_of(&headers), expected, "{connection:?}");
         }
+    }
+
+    #[test]
+    fn options_without_a_header_are_not_kept() {
+        let mut headers = HeaderMap::new();
+        let options = (0..9000).map(|number| format!("o{number}")).chain(std::iter::repeat_n("x-a".into(), 9000));
+        let options = options.collect::<Vec<_>>().join(",");
+        headers.insert(CONNECTION, HeaderValue::from_str(&options).expect("ASCII"));
+        headers.insert("x-a", HeaderValue::from_static("1"));
+        assert_eq!(ConnectionHeaders::of(&headers).0.len(), 1);
     }
 
     #[test]
