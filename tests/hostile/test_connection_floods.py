@@ -1,15 +1,18 @@
 """Clients that connect without a pause, and workers and upstreams that write without one: others must have their turn."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.roadrunner_applications import frame, hostile_application
+from support.http_applications import configuration
+from support.roadrunner_applications import frame, hostile_application, roadrunner_application
 from support.waiting import wait_for
 
 FLOOD = """
@@ -121,3 +124,42 @@ def test_a_script_with_endless_interim_responses_does_not_stop_others(folder, ru
             assert server.get("/other").status == 200
             longest = max(longest, time.monotonic() - began)
     assert longest < 0.5, longest
+
+
+RELAY_FLOOD = """
+import os, socket, sys
+os.setuid(65534)
+address, connections = ("127.0.0.1", int(sys.argv[1])), []
+print("begins", flush=True)
+while True:
+    client = socket.socket()
+    client.setblocking(False)
+    client.connect_ex(address)
+    connections.append(client)
+    if len(connections) > 900:
+        connections.pop(0).close()
+"""
+
+
+@pytest.mark.load
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_another_user_does_not_keep_a_worker_from_its_relay(run, folder):
+    server = run(configuration(roadrunner_application(folder)))
+    waits = folder.scratch / "waits"
+    application = roadrunner_application(folder, {"BOOT_WAITS": str(waits)}, relay="tcp")
+    with ThreadPoolExecutor() as pool:
+        changed = pool.submit(server.api, "PUT", "/config/applications/app", application)
+        relay = wait_for(lambda: waits.exists() and waits.read_text(), "the worker")
+        command = [sys.executable, "-c", RELAY_FLOOD, relay.rpartition(":")[2]]
+        floods = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
+        try:
+            for flood in floods:
+                flood.stdout.readline()
+            server.wait_for_log_line("refused a connection of", "user id 65534")
+            waits.with_suffix(".end").touch()
+            assert changed.result().status == 200, changed.result().text
+        finally:
+            for flood in floods:
+                flood.kill()
+                flood.communicate()
+    assert server.get("/").json()["relay"] == relay

@@ -109,8 +109,9 @@ impl Accepting {
                         let copy = net::TcpStream::from_std(socket.try_clone()?)?;
                         return Ok(Accepted::new(socket.into(), copy, false));
                     }
+                    // Without a pause: any user may connect, and would fill the backlog, so that the worker cannot connect.
                     let user = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user id {user}"));
-                    self.refuse(&format!("{user} at {peer}")).await;
+                    self.warn(&format!("{user} at {peer}"));
                 }
             }
         }
@@ -123,6 +124,11 @@ impl Accepting {
 
     /// After a connection of another process. It is closed.
     pub async fn refuse(&mut self, process: &str) {
+        self.warn(process);
+        sleep(PAUSE).await;
+    }
+
+    fn warn(&mut self, process: &str) {
         if !std::mem::replace(&mut self.has_warned, true) {
             let WorkerPeer { user, leader, address } = &self.peer;
             let leader = leader.as_raw_pid();
@@ -131,7 +137,6 @@ impl Accepting {
                  may connect"
             );
         }
-        sleep(PAUSE).await;
     }
 }
 

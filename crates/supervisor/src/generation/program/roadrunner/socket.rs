@@ -12,6 +12,7 @@ use howdah_goridge::frame;
 use howdah_protocol::sockets::refused_descriptors::close_elsewhere;
 #[cfg(doc)]
 use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
+use rustix::net::listen;
 use rustix::process::Pid;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -41,6 +42,9 @@ enum Place {
     Tcp(SocketAddr),
 }
 
+/// The kernel's own limit may be lower.
+const TCP_BACKLOG: i32 = 4096;
+
 // === impl WorkerSocket ===
 
 impl WorkerSocket {
@@ -69,6 +73,8 @@ impl WorkerSocket {
             Place::Tcp(address) => {
                 // The kernel chooses another port for each worker.
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                // Users of the machine may connect, too, and take places of the backlog.
+                listen(&listener, TCP_BACKLOG)?;
                 listener.set_nonblocking(true)?;
                 *address = listener.local_addr()?;
                 Listener::Tcp(listener)
