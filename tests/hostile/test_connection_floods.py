@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from support.async_site import LOOP
 from support.http_applications import configuration
 from support.roadrunner_applications import frame, hostile_application, roadrunner_application
 from support.waiting import wait_for
@@ -163,3 +164,55 @@ def test_another_user_does_not_keep_a_worker_from_its_relay(run, folder):
                 flood.kill()
                 flood.communicate()
     assert server.get("/").json()["relay"] == relay
+
+
+MAILBOX_FLOOD = r"""
+serve(function (Request $request) {
+    static $held = [];
+    if ($request->path() === '/hold') {
+        $held[] = $request;
+        return;
+    }
+    // The bits of all slots in the mailbox of the first thread: see Layout in crates/channel.
+    $map = preg_grep('/ rw-s .*memfd:howdah-channel/', file('/proc/self/maps'));
+    $bits = hexdec(strtok(reset($map), '-')) + 128 + 128 + 1024 * 128 + 128;
+    $c = FFI::cdef('int fork(void); void *memset(void *, int, size_t); int getppid(void);');
+    $parent = getmypid();
+    if ($c->fork() === 0) {
+        while ($c->getppid() === $parent) { $c->memset(FFI::cast('char *', $bits), 255, 16384 / 8); }
+        posix_kill(getmypid(), 9);
+    }
+    text($request, 'begins');
+});
+"""
+
+
+@pytest.mark.load
+def test_a_worker_that_fills_its_mailbox_does_not_stop_others(run, folder):
+    folder.php("server.php", LOOP + MAILBOX_FLOOD)
+    application = {
+        "type": "php",
+        "root": str(folder.root),
+        "processes": {"max": 16, "spare": 1},
+        "worker": {"script": "server.php", "concurrency": 1000},
+        "options": {"admin": {"ffi.enable": "1"}},
+    }
+    routes = [{"match": {"uri": "/other"}, "action": {"return": 200}}, {"action": {"pass": "applications/app"}}]
+    server = run({"applications": {"app": application}, "routes": routes, "settings": {"listen_threads": 1}})
+    with contextlib.ExitStack() as clients:
+        for _ in range(900):
+            clients.enter_context(server.connect()).send_request("GET", "/hold")
+        wait_for(lambda: server.api("GET", "/status/applications/app/requests/active").json() == 900, "the requests")
+    # Their clients have left, and their slots are watched until the worker has finished them.
+    router = server.router()
+    flood = server.get("/flood")
+    if flood.status != 200:
+        pytest.skip("this PHP has no FFI")
+    assert flood.text == "begins"
+    longest, until = 0.0, time.monotonic() + 2
+    with server.connect() as other:
+        while time.monotonic() < until:
+            began = time.monotonic()
+            assert other.request("GET", "/other").status == 200
+            longest = max(longest, time.monotonic() - began)
+    assert longest < 1 and server.router() == router

@@ -124,7 +124,9 @@ impl GenerationPort {
     pub(super) fn take(&self, running: &Rc<RunningRequest>) -> io::Result<Bytes> {
         let bytes = running.spool.borrow_mut().take().inspect_err(|error| self.disk_failed(running, error))?;
         if running.held_back.get() && running.spool.borrow().has_room() {
-            running.slot().into_iter().for_each(|slot| self.service_slot(slot));
+            running.slot().into_iter().for_each(|slot| {
+                self.service_slot(slot);
+            });
         }
         Ok(bytes)
     }
@@ -132,7 +134,12 @@ impl GenerationPort {
     /// Moves the bytes of each slot in the thread's mailbox.
     pub fn drain(&self) {
         self.script_files.forget();
-        self.generation.channel.drain(self.thread, |slot| self.service_slot(slot));
+        let mut has_unowned = false;
+        self.generation.channel.drain(self.thread, |slot| has_unowned |= !self.service_slot(slot));
+        if has_unowned {
+            // Once for all of them: a hostile worker can put all slots into the mailbox.
+            self.repair();
+        }
     }
 
     /// Announces in the mailbox that the thread is about to sleep; `false` if the mailbox is not empty.
@@ -230,10 +237,10 @@ impl GenerationPort {
         self.end(slot, running, Outcome::Failed(Failure::BadGateway));
     }
 
-    /// Moves the bytes of a slot, and ends its request if the response is complete.
-    fn service_slot(&self, slot: u16) {
-        // A slot without a request: its client left, and its worker has finished.
-        let Some(running) = self.active.get(slot) else { return self.repair() };
+    /// Moves the bytes of a slot, and ends its request if the response is complete. `false` for a slot without a request: its
+    /// client left, and its worker has finished.
+    fn service_slot(&self, slot: u16) -> bool {
+        let Some(running) = self.active.get(slot) else { return false };
         match running.advance() {
             // A worker that runs other requests, too, must not wait for a client.
             Ok(Moved::UnderWay) if running.held_back.get() && self.generation.is_async() => {
@@ -265,6 +272,7 @@ impl GenerationPort {
                 self.end(slot, &running, Outcome::Failed(Failure::Internal));
             }
         }
+        true
     }
 
     /// Reports a request that takes longer than `limits/timeout`: the supervisor ends it.
