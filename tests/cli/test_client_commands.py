@@ -434,7 +434,7 @@ def test_a_certificate_is_put_listed_and_removed(ask, fail, bundle, name):
     listed = ask("certificate", "list")
     assert json.loads(listed)[name] == json.loads(ask("certificate", "list", name))
     assert "shop.example" in listed and "PRIVATE" not in listed
-    assert fail("certificate", "put", name, "-", stdin=bundle.read_bytes()).startswith("Certificate already exists.")
+    assert ask("certificate", "put", name, bundle) == "Certificate chain uploaded.\n", "it is replaced"
     assert ask("certificate", "delete", name) == "Certificate deleted.\n"
     assert json.loads(ask("certificate", "list")) == {}
 

@@ -34,6 +34,15 @@ EVERYTHING = {
         },
         "*:8301": {"pass": "upstreams/backends", "client_ip": {"header": "X-Real-IP", "source": "127.0.0.1", "recursive": False}},
         "*:8302": {"redirect": "https"},
+        "*:8303": {
+            "pass": "routes/main",
+            "tls": {
+                "certificate": "bundle",
+                "client_ca": ["bundle"],
+                "client_verify": "optional",
+                "hsts": {"max_age": 31536000, "include_subdomains": True, "preload": True},
+            },
+        },
         "unix:@x": {"pass": "routes/main"},
         "unix:/run/x.sock": {"pass": "routes/main", "socket": {"user": "root", "group": "root", "mode": "0660"}},
     },

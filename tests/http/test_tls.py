@@ -363,8 +363,7 @@ def test_a_rejected_certificate_names_its_error(run, authority, bundles):
     assert server.api("DELETE", "/certificates/x").status == 404
     # Any order of the parts is accepted.
     put(server, "x", key + middle + leaf)
-    again = server.api("PUT", "/certificates/x", bundles["shop"])
-    assert (again.status, again.json()["error"]) == (400, "Certificate already exists.")
+    put(server, "x", bundles["shop"])
 
 
 def test_a_listener_names_certificates_that_exist(start, client):
@@ -442,6 +441,35 @@ def test_a_certificate_is_renewed_without_losing_a_request(start, client, author
         done.set()
         [thread.join() for thread in threads]
     assert not failures
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_certificate_is_replaced_under_its_name(start, client, authority, tmp_path, full):
+    """All threads of the router use it for new connections, and old connections stay. Its file is replaced whole: a state
+    directory without space keeps the old one."""
+    server = start({"certificate": ["shop", "blog"], "hsts": {}})
+    with client(server).connect() as waiting:
+        assert waiting.request("GET", "/").header("Strict-Transport-Security") == "max-age=31536000"
+        stored = tmp_path / "state/certs/shop"
+        old = stored.read_text()
+        new = authority.bundle("new.example", "shop.example")
+        if full:
+            (tmp_path / "state/certs/.shop.new").mkdir()
+            answer = server.api("PUT", "/certificates/shop", new)
+            assert (answer.status, answer.json()["error"]) == (500, "Failed to store certificate."), answer.text
+            assert stored.read_text() == old and client(server).common_name() == "shop.example"
+        else:
+            put(server, "shop", new)
+            # The router has several threads.
+            wait_for(lambda: [client(server).common_name() for _ in range(20)] == 20 * ["new.example"])
+            assert stored.read_text() != old and client(server, "blog.example").common_name() == "blog.example"
+            authority_only = (authority.folder / "root.pem").read_text()
+            answer = server.api("PUT", "/certificates/shop", authority_only)
+            assert answer.status == 400 and "its private key is needed" in answer.json()["detail"]
+            server.router().kill(signal.SIGKILL)
+            assert client(server).common_name() == "new.example", "a new router has the new one"
+            return
+        assert waiting.request("GET", "/").status == 200
 
 
 def test_private_keys_are_never_returned(start, client, bundles, tmp_path):

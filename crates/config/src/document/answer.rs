@@ -27,8 +27,6 @@ pub mod text {
     pub const INVALID_CERTIFICATE_NAME: &str = "Invalid certificate name.";
     /// 400: the body is not a certificate chain with its key.
     pub const INVALID_CERTIFICATE: &str = "Invalid certificate.";
-    /// 400: an uploaded certificate cannot be replaced; it must be deleted first.
-    pub const CERTIFICATE_EXISTS: &str = "Certificate already exists.";
     /// 400: a listener names the certificate.
     pub const CERTIFICATE_IN_USE: &str = "Certificate is used in the configuration.";
     /// 404: the path does not exist in the configuration or in the API.

@@ -131,7 +131,7 @@ mod tests {
             ),
             (
                 r#"{"*:80": {"pass": "routes", "tls": true}}"#,
-                "listeners/*:80/tls: expected an object, found true; its options are \"certificate\", \"conf_commands\", \"session\"",
+                "listeners/*:80/tls: expected an object, found true; its options are \"certificate\", \"conf_commands\", \"session\", \"client_ca\", \"client_verify\", \"hsts\"",
             ),
             (
                 r#"{"*:80": {"pass": "routes"}, "0.0.0.0:80": {"pass": "routes"}}"#,

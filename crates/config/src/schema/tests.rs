@@ -165,6 +165,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("listener: client_ip", crate::listener::forwarded::CLIENT_IP_OPTIONS),
         ("listener: tls", crate::tls::OPTIONS),
         ("listener: tls: session", crate::tls::SESSION_OPTIONS),
+        ("listener: tls: hsts", crate::tls::hsts::OPTIONS),
         ("step", crate::routing::step::OPTIONS),
         ("step: match", crate::matching::condition::OPTIONS),
         ("step: action", crate::routing::action::OPTIONS),

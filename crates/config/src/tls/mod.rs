@@ -1,8 +1,10 @@
 //! `tls`: the certificates of a listener, its TLS policy, and how clients resume sessions.
 
+pub(crate) mod clients;
 pub(crate) mod conf_commands;
+pub(crate) mod hsts;
+pub(crate) mod names;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,13 +12,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::document::secrets;
-use crate::error::{Error, did_you_mean, quoted};
+use crate::error::Error;
 use crate::read::duration;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
+use crate::tls::clients::ClientCertificates;
 use crate::tls::conf_commands::TlsPolicy;
+use crate::tls::hsts::Hsts;
+use crate::tls::names::read_certificate;
 
-pub(crate) const OPTIONS: Options = Options { known: &["certificate", "conf_commands", "session"], unsupported: &[] };
+pub(crate) const OPTIONS: Options = Options {
+    known: &["certificate", "conf_commands", "session", "client_ca", "client_verify", "hsts"],
+    unsupported: &[],
+};
 pub(crate) const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], unsupported: &[] };
 
 const MAX_CACHED_SESSIONS: u64 = 10_000_000;
@@ -33,6 +41,10 @@ pub struct Tls {
     pub policy: TlsPolicy,
     /// How clients resume their sessions.
     pub session: TlsSession,
+    /// The certificates of clients; `None`: clients are not asked for one.
+    pub clients: Option<ClientCertificates>,
+    /// `Strict-Transport-Security`; `None`: no such header is added.
+    pub hsts: Option<Hsts>,
 }
 
 /// How clients resume TLS sessions.
@@ -82,43 +94,28 @@ impl Tls {
         if certificates.is_empty() {
             return Err(certificate.error("the array is empty; add the name of a certificate"));
         }
+        let session = object.read("session", TlsSession::read)?.unwrap_or_default();
+        let clients = ClientCertificates::read(&object, scope)?;
+        if let Some(node) = object.get("client_ca").filter(|_| matches!(session.tickets, Tickets::Keys(_))) {
+            return Err(node.error(
+                "a session with a shared key could begin on a listener that asks for no certificate; with \"client_ca\", \
+                 write \"tickets\": true",
+            ));
+        }
         Ok(Self {
             certificates,
             policy: object.read("conf_commands", TlsPolicy::read)?.unwrap_or_default(),
-            session: object.read("session", TlsSession::read)?.unwrap_or_default(),
+            session,
+            clients,
+            hsts: object.read("hsts", Hsts::read)?,
         })
     }
-}
 
-/// Reads the name of a stored certificate that has a key.
-pub(crate) fn read_certificate(node: &Node<'_>, scope: &Scope<'_>) -> Result<String, Error> {
-    let name = node.nonempty_string()?;
-    match scope.context.certificates {
-        Some(known) if known.with_key.contains(&name) => Ok(name),
-        Some(known) if known.authorities.contains(&name) => Err(node.error(format_args!(
-            "{} was uploaded without a private key; upload it again under another name: cat chain.pem key.pem",
-            quoted(&name)
-        ))),
-        Some(known) => Err(unknown_certificate(node, &name, &known.with_key)),
-        None => Ok(name),
+    /// The names of all certificates that a handshake uses: its own, and those of the authorities of clients.
+    pub fn all_certificates(&self) -> impl Iterator<Item = &str> {
+        let authorities = self.clients.iter().flat_map(|clients| &clients.authorities);
+        self.certificates.iter().chain(authorities).map(String::as_str)
     }
-}
-
-/// Reads the name of stored certificates, with a key or without.
-pub(crate) fn read_authority(node: &Node<'_>, scope: &Scope<'_>) -> Result<String, Error> {
-    let name = node.nonempty_string()?;
-    match scope.context.certificates {
-        Some(known) if !known.authorities.contains(&name) && !known.with_key.contains(&name) => {
-            Err(unknown_certificate(node, &name, &known.authorities))
-        }
-        _ => Ok(name),
-    }
-}
-
-fn unknown_certificate(node: &Node<'_>, name: &str, known: &BTreeSet<String>) -> Error {
-    let similar = did_you_mean(name, known.iter().map(String::as_str));
-    let otherwise = if similar.is_empty() { "; upload it first: howdah certificate put" } else { &similar };
-    node.error(format_args!("there is no certificate {}{otherwise}", quoted(name)))
 }
 
 // === impl TlsSession ===
@@ -242,12 +239,53 @@ mod tests {
     }
 
     #[test]
+    fn clients_are_asked_for_certificates() {
+        let clients = |options: &str| parse(&format!(r#"{{"certificate": "shop"{options}}}"#)).map(|tls| tls.clients);
+        let expected = |authorities: &[&str], required| {
+            let authorities = authorities.iter().map(|name| (*name).to_owned()).collect();
+            Ok(Some(ClientCertificates { authorities, required }))
+        };
+        assert_eq!(clients(""), Ok(None));
+        assert_eq!(clients(r#", "client_ca": "internal""#), expected(&["internal"], true));
+        let optional = r#", "client_ca": ["internal", "blog", "internal"], "client_verify": "optional""#;
+        assert_eq!(clients(optional), expected(&["internal", "blog"], false));
+        let tls = parse(&format!(r#"{{"certificate": "shop"{optional}}}"#)).expect("TLS");
+        assert_eq!(tls.all_certificates().collect::<Vec<_>>(), ["shop", "internal", "blog"]);
+    }
+
+    #[test]
+    fn hsts_is_a_header() {
+        for (json, expected) in [
+            ("{}", "max-age=31536000"),
+            (r#"{"max_age": 60, "include_subdomains": true}"#, "max-age=60; includeSubDomains"),
+            (r#"{"include_subdomains": true, "preload": true}"#, "max-age=31536000; includeSubDomains; preload"),
+            (r#"{"max_age": 0, "preload": false}"#, "max-age=0"),
+        ] {
+            let hsts = parse(&format!(r#"{{"certificate": "shop", "hsts": {json}}}"#)).expect(json).hsts;
+            assert_eq!(hsts.expect(json).header, expected);
+        }
+    }
+
+    #[test]
     fn a_key_is_not_shown() {
         let key = TicketKey::Aes128([7; 48]);
         assert_eq!(format!("{:?}", Tickets::Keys(vec![key])), "Keys([Aes128(..)])");
         let almost = format!(r#"{{"tickets": "{}"}}"#, STANDARD.encode([7; 47]));
         let error = session(&almost).expect_err("47 bytes");
         assert!(!error.contains("BwcH") && error.contains("the key has 47 bytes; write 48 or 80 random"), "{error}");
+    }
+
+    #[test]
+    fn shared_keys_of_sessions_do_not_bypass_certificates_of_clients() {
+        let key = STANDARD.encode([7; 80]);
+        let with = |tickets: &str| {
+            parse(&format!(
+                r#"{{"certificate": "shop", "client_ca": "internal", "session": {{"tickets": {tickets}}}}}"#
+            ))
+        };
+        let error = with(&format!("[\"{key}\"]")).expect_err("a shared key");
+        assert!(error.contains("/client_ca: a session with a shared key") && !error.contains(&key), "{error}");
+        assert!(with("true").is_ok());
     }
 
     #[test]
@@ -261,6 +299,30 @@ mod tests {
                 "/certificate/1: there is no certificate \"other\"; upload it first: howdah certificate put",
             ),
             (r#"{"certificate": "shop", "key": "x"}"#, "/key: there is no such option; remove it"),
+            (
+                r#"{"certificate": "shop", "client_ca": []}"#,
+                "/client_ca: the array is empty; add the name of the uploaded authorities",
+            ),
+            (
+                r#"{"certificate": "shop", "client_ca": "interna"}"#,
+                "/client_ca: there is no certificate \"interna\"; did you mean \"internal\"?",
+            ),
+            (
+                r#"{"certificate": "shop", "client_verify": "optional"}"#,
+                "/client_verify: \"client_ca\" is missing; add the name of the uploaded authorities",
+            ),
+            (
+                r#"{"certificate": "shop", "client_ca": "internal", "client_verify": "maybe"}"#,
+                "/client_verify: \"maybe\" is not possible here; write \"required\" or \"optional\"",
+            ),
+            (
+                r#"{"certificate": "shop", "hsts": {"preload": true}}"#,
+                "/hsts/preload: browsers accept this only with \"include_subdomains\": true and a \"max_age\" of at least 31536000",
+            ),
+            (
+                r#"{"certificate": "shop", "hsts": {"max_age": -1}}"#,
+                "/hsts/max_age: -1 is out of range; write 0 to 315360000 seconds",
+            ),
             (
                 r#"{"certificate": "shop", "session": {"cache_size": -1}}"#,
                 "/session/cache_size: -1 is out of range; write 0 to 10000000 sessions",

@@ -70,6 +70,9 @@ pub enum ToRouter {
     /// Serve with this configuration from now on. Descriptors: its text; the certificates, a JSON object of names and PEM
     /// bundles; the access log, if there is one.
     Configure(RouterConfiguration),
+    /// Use these certificates for new connections of the listeners. Descriptors: the certificates, as in
+    /// [`ToRouter::Configure`].
+    ReplaceCertificates,
     /// A worker is started: it may claim requests. Sent for each living worker after the `AddGeneration` of its
     /// generation, and for each later start.
     WorkerStarted {

@@ -1,13 +1,15 @@
-//! A listener's redirect to HTTPS: the same URL with another scheme.
+//! The duties of a listener for HTTPS before and after the routes: its redirect to HTTPS, the same URL with another scheme;
+//! its demand for a certificate of the client; and `Strict-Transport-Security`.
 //!
 //! A certificate authority asks for `/.well-known/acme-challenge/` over plain HTTP: those requests are passed on, if the
 //! listener has a destination for them.
 
+use crate::net::peer::Peer;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use howdah_config::Listener;
-use http::header::HeaderValue;
-use http::{Method, StatusCode};
+use http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
+use http::{HeaderMap, Method, StatusCode};
 
 const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
@@ -33,4 +35,30 @@ pub fn redirect(listener: &Listener, subject: &Subject<'_>) -> Result<Option<(St
     let location = HeaderValue::from_str(&format!("https://{}{port}{target}", subject.host));
     let location = location.map_err(|_| Failure::BadRequest("the URL cannot be a Location header"))?;
     Ok(Some((status, location)))
+}
+
+/// Refuses the requests of a connection that is older than `client_ca`: its client showed no certificate.
+///
+/// # Errors
+/// 403.
+pub fn check_certificate(listener: &Listener, peer: &Peer) -> Result<(), Failure> {
+    let is_required =
+        listener.tls.as_ref().and_then(|tls| tls.clients.as_ref()).is_some_and(|clients| clients.required);
+    if is_required && peer.tls.as_ref().is_none_or(|tls| tls.client.is_none()) {
+        tracing::info!(
+            "the connection is older than \"client_ca\", and its client showed no certificate: answered 403"
+        );
+        return Err(Failure::Forbidden);
+    }
+    Ok(())
+}
+
+/// Adds `Strict-Transport-Security`, unless the application has chosen its own.
+pub fn add_hsts(listener: &Listener, peer: &Peer, headers: &mut HeaderMap) {
+    if let Some(hsts) = listener.tls.as_ref().and_then(|tls| tls.hsts.as_ref())
+        && peer.tls.is_some()
+        && let Ok(value) = HeaderValue::from_str(&hsts.header)
+    {
+        headers.entry(STRICT_TRANSPORT_SECURITY).or_insert(value);
+    }
 }

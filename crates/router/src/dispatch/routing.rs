@@ -62,6 +62,7 @@ pub async fn choose<'v>(
         return Err(Failure::Unavailable { retry_after: 1 });
     };
     let configuration = view.configuration();
+    https::check_certificate(listener, subject.peer)?;
     if let Some((status, location)) = https::redirect(listener, subject)? {
         return Ok(RoutedRequest {
             action: ChosenAction::Return(status, Some(location)),

@@ -5,7 +5,7 @@ use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::routing::{self, ChosenAction};
 use crate::dispatch::view::View;
-use crate::dispatch::{application, early_hints, framing, response_headers, send_file};
+use crate::dispatch::{application, early_hints, framing, https, response_headers, send_file};
 use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
 use crate::product;
@@ -110,6 +110,9 @@ async fn respond(
     if parts.version == Version::HTTP_10 && closes(&response) {
         // Otherwise hyper would announce that it keeps the connection.
         *response.version_mut() = Version::HTTP_10;
+    }
+    if let Some(listener) = view.listener(peer.listener) {
+        https::add_hsts(listener, &peer, response.headers_mut());
     }
     let server = if http.server_version { product::SOFTWARE } else { product::NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));

@@ -6,7 +6,8 @@ use crate::net::accept::{Entrance, Listening};
 use crate::net::transport::Accepted;
 use crate::report::ReportOnDrop;
 use howdah_channel::WorkerId;
-use std::collections::BTreeMap;
+use rustls::ServerConfig;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub enum ThreadCommand {
     Serve(Accepted, Entrance),
     /// Make this configuration the active one.
     Configure(Reconfiguration),
+    /// Use these TLS settings for the connections that these listeners accept from now on.
+    SetTls(Arc<HashMap<u64, Arc<ServerConfig>>>),
     /// Send a generation, which no configuration names yet, its first requests.
     WarmUp(WarmUpOrder),
     /// No configuration will name this generation.

@@ -48,6 +48,8 @@ struct RouterProcess {
     loads: Arc<[Arc<Load>]>,
     listeners: BTreeMap<u64, Arc<Listening>>,
     tls: TlsConfigs,
+    /// The listeners with TLS of the active configuration, in its order.
+    tls_listeners: Vec<u64>,
     upstream_tls: UpstreamTlsConfigs,
     upstream_health: HealthStates,
     /// Whether the threads have a configuration already.
@@ -141,6 +143,7 @@ impl RouterProcess {
             loads,
             listeners: BTreeMap::new(),
             tls: TlsConfigs::default(),
+            tls_listeners: Vec::new(),
             upstream_tls: UpstreamTlsConfigs::default(),
             upstream_health: HealthStates::default(),
             has_configuration: false,
@@ -192,6 +195,7 @@ impl RouterProcess {
                 self.send_to_all(|| ThreadCommand::Forget(generation));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
+            ToRouter::ReplaceCertificates => self.replace_certificates(next(&mut descriptors)?)?,
             ToRouter::WorkerStarted { generation, worker } => {
                 self.each_generation()
                     .filter(|known| known.id == generation)
@@ -312,7 +316,9 @@ impl RouterProcess {
                 return Ok(());
             }
         };
-        let tls = new.listeners.iter().zip(tls).filter_map(|(id, config)| Some((*id, config?))).collect();
+        let tls: Vec<_> = new.listeners.iter().zip(tls).filter_map(|(id, config)| Some((*id, config?))).collect();
+        self.tls_listeners = tls.iter().map(|(id, _)| *id).collect();
+        let tls = tls.into_iter().collect();
         self.listeners.retain(|id, _| new.listeners.contains(id));
         let (mut generations, mut http_generations) = (BTreeMap::new(), BTreeMap::new());
         let mut roadrunner_generations = BTreeMap::new();
@@ -362,6 +368,19 @@ impl RouterProcess {
         self.http_generations.retain(|generation| generation.strong_count() > 0);
         self.roadrunner_arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
         self.roadrunner_generations.retain(|generation| generation.strong_count() > 0);
+        Ok(())
+    }
+
+    /// Passes the listeners' settings with other certificates on to the threads. Connections keep theirs.
+    fn replace_certificates(&mut self, certificates: OwnedFd) -> io::Result<()> {
+        let certificates: CertificatePems = serde_json::from_str(&read(certificates)?)?;
+        match self.tls.replace_certificates(&certificates) {
+            Ok(configs) => {
+                let configs = Arc::new(self.tls_listeners.iter().copied().zip(configs).collect());
+                self.send_to_all(|| ThreadCommand::SetTls(Arc::clone(&configs)));
+            }
+            Err(reason) => tracing::error!("{reason}; the listeners keep the former certificates"),
+        }
         Ok(())
     }
 

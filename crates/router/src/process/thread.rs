@@ -225,6 +225,11 @@ impl Thread {
         match command {
             ThreadCommand::Serve(accepted, entrance) => self.spawn(accepted, entrance),
             ThreadCommand::Configure(reconfiguration) => self.configure(&reconfiguration),
+            ThreadCommand::SetTls(configs) => {
+                let accepting = self.accepting.borrow();
+                let known = configs.iter().filter_map(|(id, config)| Some((accepting.get(id)?, config)));
+                known.for_each(|(accepting, config)| accepting.set_tls(Some(Arc::clone(config))));
+            }
             ThreadCommand::WarmUp(order) => {
                 let (id, port) = (order.generation.id, self.ports.port(&order.generation));
                 self.warming.borrow_mut().insert(id, Warming::begin(port, order));

@@ -5,6 +5,7 @@ use crate::api::request::ControlRequest;
 use crate::control::Control;
 use crate::store::certificates;
 use howdah_config::{Document, DocumentPath, Refusal, answer};
+use std::time::Instant;
 
 /// All certificates, one of them, or a part of one.
 pub fn get(path: &str, control: &Control) -> Result<ApiAnswer, Refusal> {
@@ -19,8 +20,8 @@ pub fn get(path: &str, control: &Control) -> Result<ApiAnswer, Refusal> {
         .map_err(|refusal| Refusal { error: answer::text::INVALID_PATH.to_owned(), ..refusal })
 }
 
-/// Adds or removes a certificate.
-pub fn change(path: &str, request: &ControlRequest, control: &mut Control) -> Result<ApiAnswer, Refusal> {
+/// Adds, replaces or removes a certificate. New connections get a replaced one as soon as the router has it.
+pub fn change(path: &str, request: &ControlRequest, control: &mut Control, now: Instant) -> Result<ApiAnswer, Refusal> {
     let path = DocumentPath::parse(path)?;
     let detail = "PUT or DELETE /certificates/NAME";
     let name = match path.segments() {
@@ -31,8 +32,13 @@ pub fn change(path: &str, request: &ControlRequest, control: &mut Control) -> Re
     let certificates = &mut control.runtime.certificates;
     match request.method.as_str() {
         "PUT" => {
-            certificates.put(name, &request.body)?;
-            tracing::info!("the certificate {name:?} was uploaded");
+            let used_with_key = certificates::used_with_key(&control.changes.active().configuration);
+            if certificates.put(name, &request.body, &used_with_key)? {
+                tracing::info!("the certificate {name:?} was replaced");
+                control.send_replaced_certificate(name, now);
+            } else {
+                tracing::info!("the certificate {name:?} was uploaded");
+            }
             Ok(ApiAnswer::success(answer::text::CERTIFICATE_UPLOADED))
         }
         "DELETE" => {

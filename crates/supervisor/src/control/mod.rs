@@ -31,6 +31,7 @@ use crate::generation::{Generation, GenerationEvent};
 use crate::os::processes::reap;
 use crate::os::system_error::error_text;
 use crate::plan::planning::Planned;
+use crate::store::certificates;
 use active::ActiveConfiguration;
 use changes::{Changes, Configured};
 use deploys::Deploys;
@@ -256,6 +257,25 @@ impl Control {
     /// Whether the configuration was only to be checked, and that is done.
     pub fn is_checked(&self) -> bool {
         self.changes.is_checked()
+    }
+
+    // Certificates
+
+    /// The router gets the certificate that was replaced under this name, if the configuration uses it. Listeners only
+    /// use it for new connections; the connections to servers need the whole configuration again.
+    pub fn send_replaced_certificate(&mut self, name: &str, now: Instant) {
+        let Control { changes, runtime, .. } = self;
+        let active = changes.active();
+        let sent = if certificates::used_by_proxy(&active.configuration).contains(name) {
+            runtime.configure_router(active, now)
+        } else if certificates::used(&active.configuration).contains(name) {
+            runtime.send_certificates(active)
+        } else {
+            Ok(())
+        };
+        if let Err(error) = sent {
+            tracing::error!("the router uses the former certificate {name:?}: {}; upload it again", error_text(&error));
+        }
     }
 
     // Time

@@ -5,8 +5,9 @@ use crate::control::hand_over::{HandOver, Known};
 use crate::control::router::RouterHandle;
 use crate::control::stage::Stage;
 use crate::generation::generations::Generations;
+use crate::os::files::memory_file::memory_file;
 use crate::os::listen::Listeners;
-use crate::store::certificates::Certificates;
+use crate::store::certificates::{self, Certificates};
 use howdah_protocol::messages::router::ToRouter;
 use std::collections::BTreeSet;
 use std::io;
@@ -49,6 +50,18 @@ impl Runtime {
         }
         let hand_over = self.hand_over(self.router.known(), active)?;
         self.router.configure(hand_over, now)
+    }
+
+    /// Sends the router, if there is one, the certificates of this configuration, which it serves already.
+    ///
+    /// # Errors
+    /// When that cannot be sent: the router goes on with the former ones.
+    pub fn send_certificates(&mut self, active: &ActiveConfiguration) -> io::Result<()> {
+        if self.router.is_running() {
+            let certificates = self.certificates.for_router(certificates::used(&active.configuration));
+            self.router.send(ToRouter::ReplaceCertificates, vec![memory_file(certificates.as_bytes())?]);
+        }
+        Ok(())
     }
 
     /// Has the router warm up these generations, which no configuration names yet. While howdah boots there is no router

@@ -6,7 +6,7 @@ use crate::address::is_host_name;
 use crate::error::{Error, quoted};
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
-use crate::tls::{read_authority, read_certificate};
+use crate::tls::names::{read_authority, read_certificate};
 
 pub(crate) const OPTIONS: Options =
     Options { known: &["ca", "server_name", "client_certificate", "verify"], unsupported: &[] };

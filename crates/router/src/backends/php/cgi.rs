@@ -57,6 +57,10 @@ pub fn write(
     if let Some(tls) = &peer.tls {
         head.named(b"SSL_PROTOCOL", tls.protocol.as_bytes());
         head.named(b"SSL_CIPHER", tls.cipher.as_bytes());
+        match &tls.client {
+            Some(client) => client.each_variable(|name, value| head.named(name.as_bytes(), value.as_bytes())),
+            None => head.named(b"SSL_CLIENT_VERIFY", b"NONE"),
+        }
     }
     head.known(code::GATEWAY_INTERFACE, b"CGI/1.1");
     head.known(code::REDIRECT_STATUS, b"200");

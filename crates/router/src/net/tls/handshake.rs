@@ -2,6 +2,7 @@
 //!
 //! A client that sends HTTP without TLS gets a 400 with an explanation. Every other failure closes the connection.
 
+use crate::net::tls::clients::ClientIdentity;
 use crate::net::transport::Transport;
 use crate::product;
 use howdah_config::CipherSuite;
@@ -14,12 +15,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// The agreed protocol and cipher suite, under OpenSSL's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// SSL_PROTOCOL.
     pub protocol: &'static str,
     /// SSL_CIPHER.
     pub cipher: &'static str,
+    /// SSL_CLIENT_*; `None` if the client showed no certificate, or was not asked for one.
+    pub client: Option<Box<ClientIdentity>>,
 }
 
 /// Why there is no encrypted stream.
@@ -78,7 +81,9 @@ impl Negotiated {
         };
         let suite = connection.negotiated_cipher_suite();
         let known = CipherSuite::ALL.iter().copied().find(|known| Some(super::suite(*known)) == suite);
-        Negotiated { protocol, cipher: known.map_or("", CipherSuite::as_str) }
+        let shown = connection.peer_certificates().and_then(|chain| chain.first());
+        let client = shown.and_then(|certificate| ClientIdentity::of(certificate)).map(Box::new);
+        Negotiated { protocol, cipher: known.map_or("", CipherSuite::as_str), client }
     }
 }
 

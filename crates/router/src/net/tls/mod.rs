@@ -1,35 +1,34 @@
 //! TLS of listeners: turns the configuration and the certificates into the settings of a handshake.
 //!
 //! - `server_name`: which certificate a client gets
+//! - `certificates`: chains and keys, from PEM
+//! - `clients`, `distinguished_name`: certificates of clients (mTLS)
 //! - `sessions`, `tickets`: how clients resume their sessions
 //! - `handshake`: from an accepted socket to an encrypted stream
 //!
 //! The supervisor has read the configuration and checked the certificates before, so that nothing is expected to fail
 //! here. An error is a sentence that names the listener and the certificate.
 
+mod certificates;
+mod clients;
+mod distinguished_name;
 mod handshake;
 mod server_name;
 mod sessions;
 mod tickets;
 
+pub use certificates::{CertificatePems, certified_key};
 pub use handshake::{HandshakeError, Negotiated, handshake};
 
 use howdah_config::{CipherSuite, Configuration, KeyExchangeGroup, Tickets, Tls, TlsPolicy, TlsVersions};
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring as provider};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
-use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 use server_name::CertificateResolver;
 use sessions::SessionCache;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use tickets::SessionTickets;
-
-/// PEM texts by the name of the certificate: a chain, which begins with the certificate of the key, and the key.
-pub type CertificatePems = BTreeMap<String, String>;
 
 /// A digest of certificates.
 pub type Digest = [u8; SHA256_OUTPUT_LEN];
@@ -72,21 +71,45 @@ impl TlsConfigs {
                 continue;
             };
             let problem = |problem| format!("listeners/{}/tls: {problem}", listener.address);
-            let texts = tls.certificates.iter().filter_map(|name| certificates.get(name));
-            let digest = digest(texts.map(String::as_bytes));
-            let known = active.iter().chain(&self.active).find(|known| known.tls == *tls && known.digest == digest);
-            let entry = match known {
-                Some(known) => known.clone(),
-                None => {
-                    let config = server_config(tls, certificates).map_err(problem)?;
-                    ListenerTls { tls: tls.clone(), digest, config: Arc::new(config) }
-                }
-            };
+            let known = active.iter().chain(&self.active);
+            let entry = ListenerTls::find_or_make(tls, certificates, known).map_err(problem)?;
             configs.push(Some(Arc::clone(&entry.config)));
             active.push(entry);
         }
         self.active = active;
         Ok(configs)
+    }
+
+    /// The settings of the listeners with TLS, in the order of the configuration, with other certificates.
+    ///
+    /// # Errors
+    /// As for [`Self::update`].
+    pub fn replace_certificates(&mut self, certificates: &CertificatePems) -> Result<Vec<Arc<ServerConfig>>, String> {
+        let mut active: Vec<ListenerTls> = Vec::new();
+        for ListenerTls { tls, .. } in &self.active {
+            active.push(ListenerTls::find_or_make(tls, certificates, active.iter().chain(&self.active))?);
+        }
+        self.active = active;
+        Ok(self.active.iter().map(|entry| Arc::clone(&entry.config)).collect())
+    }
+}
+
+// === impl ListenerTls ===
+
+impl ListenerTls {
+    /// The one of `known` with the same settings and certificates, or a new one.
+    fn find_or_make<'k>(
+        tls: &Tls,
+        certificates: &CertificatePems,
+        mut known: impl Iterator<Item = &'k ListenerTls>,
+    ) -> Result<ListenerTls, String> {
+        let texts = tls.all_certificates().filter_map(|name| certificates.get(name));
+        let digest = digest(texts.map(String::as_bytes));
+        if let Some(known) = known.find(|known| known.tls == *tls && known.digest == digest) {
+            return Ok(known.clone());
+        }
+        let config = Arc::new(server_config(tls, certificates)?);
+        Ok(ListenerTls { tls: tls.clone(), digest, config })
     }
 }
 
@@ -110,9 +133,14 @@ fn server_config(tls: &Tls, certificates: &CertificatePems) -> Result<ServerConf
         let key = certified_key(text, &provider);
         keys.push(Arc::new(key.map_err(|problem| format!("the certificate {name:?} cannot be used: {problem}"))?));
     }
-    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions(tls.policy.versions));
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_protocol_versions(versions(tls.policy.versions));
     let builder = builder.map_err(|error| format!("conf_commands: {error}; remove some"))?;
-    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(CertificateResolver::new(keys)?));
+    let builder = match &tls.clients {
+        Some(clients) => builder.with_client_cert_verifier(clients::verifier(clients, certificates, provider)?),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(CertificateResolver::new(keys)?));
     config.ignore_client_order = tls.policy.prefers_server_order;
     config.alpn_protocols = vec![HTTP_1_1.to_vec()];
     config.session_storage = match tls.session.cache_size {
@@ -125,17 +153,6 @@ fn server_config(tls: &Tls, certificates: &CertificatePems) -> Result<ServerConf
         Tickets::Keys(keys) => config.ticketer = Arc::new(SessionTickets::with_keys(keys, tls.session.timeout)),
     }
     Ok(config)
-}
-
-/// A chain and its key, from PEM.
-///
-/// # Errors
-/// The problem, as a phrase.
-pub fn certified_key(text: &str, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-    let chain = chain.map_err(|_| "its chain cannot be read; upload it again")?;
-    let key = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| "its key cannot be read; upload it again")?;
-    CertifiedKey::from_der(chain, key, provider).map_err(|error| format!("{error}; upload it again"))
 }
 
 fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {

@@ -4,7 +4,8 @@ use super::*;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConnection, Resumption};
-use rustls::pki_types::{ServerName, UnixTime};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, HandshakeKind, ProtocolVersion, ServerConnection, SignatureScheme};
 use std::io::{Read, Write};
 
@@ -297,4 +298,35 @@ fn data_goes_both_ways() {
     server.reader().read_exact(&mut request).unwrap();
     assert_eq!(&request, b"GET /");
     assert!(server.wants_read());
+}
+
+#[test]
+fn only_what_names_a_replaced_certificate_changes() {
+    let text = r#"{"routes": [], "listeners": {
+        "*:1": {"pass": "routes", "tls": {"certificate": "shop"}}, "*:2": {"pass": "routes"},
+        "*:3": {"pass": "routes", "tls": {"certificate": "blog"}}}}"#;
+    let mut certificates = shop_only();
+    certificates.insert("blog".to_owned(), ecdsa(&["blog.example"], "blog"));
+    let mut configs = TlsConfigs::default();
+    let before = configs.update(&Configuration::parse(text).unwrap(), &certificates).unwrap();
+    certificates.insert("blog".to_owned(), ecdsa(&["blog.example"], "new"));
+    let after = configs.replace_certificates(&certificates).unwrap();
+    assert_eq!(after.len(), 2);
+    assert!(Arc::ptr_eq(before[0].as_ref().unwrap(), &after[0]), "its sessions and tickets stay");
+    assert!(!Arc::ptr_eq(before[2].as_ref().unwrap(), &after[1]));
+    certificates.remove("shop");
+    assert!(configs.replace_certificates(&certificates).is_err());
+    assert!(
+        Arc::ptr_eq(
+            &after[1],
+            &configs
+                .replace_certificates(&{
+                    let mut all = shop_only();
+                    all.insert("blog".to_owned(), certificates["blog"].clone());
+                    all
+                })
+                .unwrap()[1]
+        ),
+        "a failure changes nothing"
+    );
 }

@@ -14,7 +14,7 @@ mod storage;
 
 use bundle::Bundle;
 use howdah_config::answer::text;
-use howdah_config::{CertificateNames, Configuration, Document, ProxyTls, Refusal};
+use howdah_config::{CertificateNames, Configuration, Document, ProxyTls, Refusal, Tls};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use storage::Storage;
@@ -64,23 +64,25 @@ impl Certificates {
         names
     }
 
-    /// Adds a certificate: a chain and its private key, or certificates of authorities, as PEM, in any order.
+    /// Adds or replaces a certificate: a chain and its private key, or certificates of authorities, as PEM, in any order.
+    /// `used_with_key` holds the names that the configuration uses with their key. Returns whether it replaced another
+    /// certificate.
     ///
     /// # Errors
-    /// 400 for an invalid name or bundle, and for a name that exists; 500 if it cannot be stored.
-    pub fn put(&mut self, name: &str, pem: &[u8]) -> Result<(), Refusal> {
+    /// 400 for an invalid name or bundle, and for a missing key; 500 if it cannot be stored. The former certificate is
+    /// unchanged then.
+    pub fn put(&mut self, name: &str, pem: &[u8], used_with_key: &BTreeSet<&str>) -> Result<bool, Refusal> {
         check_name(name)?;
-        if self.by_name.contains_key(name) {
-            let detail = "upload it with another name, name that in \"certificate\", and delete this one";
-            return Err(Refusal::new(400, text::CERTIFICATE_EXISTS, detail));
-        }
         let bundle = Bundle::parse(pem).map_err(|reason| Refusal::new(400, text::INVALID_CERTIFICATE, reason))?;
+        if !bundle.has_key() && used_with_key.contains(name) {
+            let detail = "the configuration uses the certificate of this name, so its private key is needed: cat chain.pem key.pem";
+            return Err(Refusal::new(400, text::INVALID_CERTIFICATE, detail));
+        }
         if let Some(storage) = &self.storage {
             storage.write(name, bundle.pem()).map_err(not_stored)?;
         }
         warn_of_expiry(name, &bundle);
-        self.by_name.insert(name.to_owned(), bundle);
-        Ok(())
+        Ok(self.by_name.insert(name.to_owned(), bundle).is_some())
     }
 
     /// Removes a certificate. `used` holds the names that the configuration uses.
@@ -133,9 +135,23 @@ impl Certificates {
 /// The names of the certificates that listeners, upstreams and the action `proxy` use.
 pub fn used(configuration: &Configuration) -> BTreeSet<&str> {
     let listeners = configuration.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let mut names = used_by_proxy(configuration);
+    names.extend(listeners.flat_map(Tls::all_certificates));
+    names
+}
+
+/// The names of the certificates that upstreams and the action `proxy` use.
+pub fn used_by_proxy(configuration: &Configuration) -> BTreeSet<&str> {
+    let of_servers = configuration.proxy_settings().filter_map(|settings| settings.tls.as_ref());
+    of_servers.flat_map(ProxyTls::certificates).collect()
+}
+
+/// The names of the certificates that are used together with their keys.
+pub fn used_with_key(configuration: &Configuration) -> BTreeSet<&str> {
+    let listeners = configuration.listeners.iter().filter_map(|listener| listener.tls.as_ref());
     let of_listeners = listeners.flat_map(|tls| &tls.certificates).map(String::as_str);
     let of_servers = configuration.proxy_settings().filter_map(|settings| settings.tls.as_ref());
-    of_listeners.chain(of_servers.flat_map(ProxyTls::certificates)).collect()
+    of_listeners.chain(of_servers.filter_map(|tls| tls.client_certificate.as_deref())).collect()
 }
 
 /// A name is a file name that is not hidden: hidden files are those that are being written.
@@ -197,7 +213,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut certificates = Certificates::load(folder.path()).unwrap();
         for name in ["shop", "blog 2026", "shop.new"] {
-            certificates.put(name, bundle(name).as_bytes()).unwrap();
+            certificates.put(name, bundle(name).as_bytes(), &BTreeSet::new()).unwrap();
         }
         let file = folder.path().join("certs/shop");
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -218,10 +234,10 @@ mod tests {
         let mut certificates = Certificates::load(&folder.path().join("state")).unwrap();
         let pem = bundle("x");
         for name in ["", ".", "..", "../x", "a/b", "/x", ".x", "a\0b", &"x".repeat(241)] {
-            let refusal = certificates.put(name, pem.as_bytes()).unwrap_err();
+            let refusal = certificates.put(name, pem.as_bytes(), &BTreeSet::new()).unwrap_err();
             assert_eq!((refusal.status, refusal.error.as_str()), (400, text::INVALID_CERTIFICATE_NAME), "{name:?}");
         }
-        certificates.put(&"x".repeat(240), pem.as_bytes()).unwrap();
+        certificates.put(&"x".repeat(240), pem.as_bytes(), &BTreeSet::new()).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -229,15 +245,17 @@ mod tests {
     fn invalid_requests_are_refused() {
         let mut certificates = Certificates::default();
         let pem = bundle("x");
-        certificates.put("shop", pem.as_bytes()).unwrap();
+        certificates.put("shop", pem.as_bytes(), &BTreeSet::new()).unwrap();
         let refused = |result: Result<(), Refusal>| {
             let refusal = result.unwrap_err();
             assert!(!refusal.to_string().contains(pem.lines().rev().nth(1).unwrap()));
             (refusal.status, refusal.error)
         };
+        let authority = pem.split_inclusive("-----END CERTIFICATE-----\n").next().unwrap().to_owned();
+        let used = BTreeSet::from(["shop"]);
         let cases = [
-            (certificates.put("shop", pem.as_bytes()), 400, text::CERTIFICATE_EXISTS),
-            (certificates.put("blog", b"x"), 400, text::INVALID_CERTIFICATE),
+            (certificates.put("shop", authority.as_bytes(), &used).map(drop), 400, text::INVALID_CERTIFICATE),
+            (certificates.put("blog", b"x", &used).map(drop), 400, text::INVALID_CERTIFICATE),
             (certificates.delete("blog", &BTreeSet::new()), 404, text::NO_SUCH_CERTIFICATE),
             (certificates.delete("shop", &BTreeSet::from(["shop"])), 400, text::CERTIFICATE_IN_USE),
             (certificates.describe("blog").map(drop), 404, text::NO_SUCH_CERTIFICATE),
@@ -249,11 +267,25 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_is_replaced_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut certificates = Certificates::load(folder.path()).unwrap();
+        let (old, new) = (bundle("old").replace('\r', ""), bundle("new").replace('\r', ""));
+        assert_eq!(certificates.put("shop", old.as_bytes(), &BTreeSet::new()), Ok(false));
+        assert!(certificates.put("shop", b"half", &BTreeSet::new()).is_err());
+        let file = folder.path().join("certs/shop");
+        assert_eq!(fs::read_to_string(&file).unwrap(), old);
+        assert_eq!(certificates.put("shop", new.as_bytes(), &BTreeSet::new()), Ok(true));
+        assert_eq!(fs::read_to_string(&file).unwrap(), new);
+        assert!(certificates.for_router(["shop"]).contains(new.lines().nth(1).unwrap()));
+    }
+
+    #[test]
     fn a_certificate_that_cannot_be_stored_does_not_exist() {
         let folder = tempfile::tempdir().unwrap();
         let mut certificates = Certificates::load(folder.path()).unwrap();
         fs::create_dir(folder.path().join("certs/shop")).unwrap();
-        let refusal = certificates.put("shop", bundle("x").as_bytes()).unwrap_err();
+        let refusal = certificates.put("shop", bundle("x").as_bytes(), &BTreeSet::new()).unwrap_err();
         assert_eq!((refusal.status, refusal.error.as_str()), (500, text::CERTIFICATE_NOT_STORED));
         assert!(names(&certificates).is_empty());
     }
@@ -262,8 +294,8 @@ mod tests {
     fn only_a_router_gets_keys() {
         let mut certificates = Certificates::default();
         let pem = bundle("x").replace('\r', "");
-        certificates.put("shop", pem.as_bytes()).unwrap();
-        certificates.put("blog", bundle("y").as_bytes()).unwrap();
+        certificates.put("shop", pem.as_bytes(), &BTreeSet::new()).unwrap();
+        certificates.put("blog", bundle("y").as_bytes(), &BTreeSet::new()).unwrap();
         let sent: BTreeMap<String, String> = serde_json::from_str(&certificates.for_router(["shop", "gone"])).unwrap();
         assert_eq!(sent, BTreeMap::from([("shop".to_owned(), pem)]));
         let shown = format!("{certificates:?}{}", certificates.describe_all().pretty());
