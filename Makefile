@@ -1,6 +1,6 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint quick-checks clippy packages test-packages build-ci unit-build unit loom e2e fuzz stress sanitize miri
+.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz stress sanitize miri
 
 # Clippy and the unit tests compile crates/php against this one.
 export HOWDAH_PHP_CONFIG ?= php-config8.2
@@ -35,6 +35,11 @@ quick-checks:
 	scripts/check-words
 	scripts/check-links
 	scripts/check-dependencies
+	scripts/check-ui
+
+# The dashboard's page, which is part of the executable: ui/dist is in git, so that a build needs no Node.js.
+ui:
+	cd ui && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 clippy:
 	@scripts/check-rust

@@ -23,7 +23,8 @@ PAGES = [*sorted((REPOSITORY / "docs").rglob("*.md")), REPOSITORY / "README.md"]
 COMMAND = re.compile(r"(\$ )?(howdah [a-z]|target/release/howdah [a-z]|curl |cat .*\| curl |etag=)")
 # Commands that run until a signal ends them.
 SERVERS = ("howdah run", "howdah serve", "target/release/howdah serve")
-WATCHES = ("howdah top",)
+# The same for clients, and a line that shows that they work.
+WATCHES = {"howdah top": "shop", "howdah dashboard": "^dashboard http"}
 # Commands about an application in worker mode.
 WORKER_MODE = ("howdah leaks",)
 # The synopsis of a command is not a command.
@@ -138,10 +139,10 @@ load=$!
 
 def client(command: str) -> str:
     shown = f"echo '+' {shlex.quote(command)} >&2\n"
-    if command.startswith(WATCHES):
+    if watched := [line for name, line in WATCHES.items() if command.startswith(name)]:
         # A shell without a terminal makes background commands ignore SIGINT.
         return (
-            f"{shown}(exec {command}\n) > watch 2>&1 &\nwatch=$!\nwait_for_line 'shop' watch\n"
+            f"{shown}(exec {command}\n) > watch 2>&1 &\nwatch=$!\nwait_for_line '{watched[0]}' watch\n"
             'kill "$watch"; wait "$watch" || true\n'
         )
     if command.startswith(WORKER_MODE):

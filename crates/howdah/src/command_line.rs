@@ -4,8 +4,8 @@
 //! error and exit code 1.
 
 use crate::commands::{
-    CertificateCommand, ConfigCommand, LeaksOptions, ProfileOptions, RestartOptions, RunOptions, ServeOptions,
-    SlowOptions, StatusOptions, TopOptions,
+    CertificateCommand, ConfigCommand, DashboardOptions, LeaksOptions, ProfileOptions, RestartOptions, RunOptions,
+    ServeOptions, SlowOptions, StatusOptions, TopOptions,
 };
 use crate::php_versions;
 use crate::terminal::output;
@@ -44,6 +44,8 @@ enum Command {
     Profile(ProfileOptions),
     /// Find the routes of an application in worker mode that keep memory with each request.
     Leaks(LeaksOptions),
+    /// Serve a page for a browser on this machine: all of the above, with its history.
+    Dashboard(DashboardOptions),
     /// Restart an application without losing a request.
     Restart(RestartOptions),
     /// Upload, delete and list certificates.
@@ -75,6 +77,7 @@ pub fn main() -> ExitCode {
         Some(Command::Slow(options)) => options.run(),
         Some(Command::Profile(options)) => options.run(),
         Some(Command::Leaks(options)) => options.run(),
+        Some(Command::Dashboard(options)) => options.run(),
         Some(Command::Restart(options)) => options.run(),
         Some(Command::Certificate(command)) => command.run(),
         None => Err("no command was given; see `howdah --help`".to_owned()),

@@ -13,9 +13,11 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, ETAG, HOST, IF_MATCH};
 use hyper_util::rt::TokioIo;
 use rustix::net::sockopt::socket_peercred;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -70,6 +72,11 @@ impl ControlApi {
         Ok(ControlApi { address: text.parse().map_err(|error| format!("--control: {error}"))? })
     }
 
+    /// Its address, as for `--control`.
+    pub fn address(&self) -> &Endpoint {
+        &self.address
+    }
+
     /// Sends a GET request; see [`Self::request`].
     ///
     /// # Errors
@@ -89,6 +96,23 @@ impl ControlApi {
         if_match: Option<&str>,
         body: Vec<u8>,
     ) -> Result<ApiResponse, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.map_err(|error| format!("cannot create the connection: {error}"))?;
+        runtime.block_on(self.send(method, path, if_match, body))
+    }
+
+    /// The same on a runtime of the caller. If the result is no longer awaited, the connection is closed: howdah then ends
+    /// a recording, but completes a change.
+    ///
+    /// # Errors
+    /// There is no response.
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        if_match: Option<&str>,
+        body: Vec<u8>,
+    ) -> Result<ApiResponse, String> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -99,23 +123,20 @@ impl ControlApi {
         }
         let request =
             request.body(Full::new(body.into())).map_err(|error| format!("cannot request {path}: {error}"))?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        runtime.map_err(|error| format!("cannot create the connection: {error}"))?.block_on(async {
-            let connected = match &self.address {
-                Endpoint::Tcp(address) => {
-                    let stream = TcpStream::connect(address).await.map_err(|error| self.unreachable(&error))?;
-                    return self.exchange(stream, request).await;
-                }
-                Endpoint::Name { host, port } => {
-                    let connected = TcpStream::connect((host.as_str(), *port)).await;
-                    return self.exchange(connected.map_err(|error| self.unreachable(&error))?, request).await;
-                }
-                Endpoint::Unix(path) => UnixStream::connect(path).await,
-                Endpoint::Abstract(name) => UnixStream::connect(format!("\0{name}")).await,
-            };
-            let stream = connected.map_err(|error| self.unreachable(&error))?;
-            self.exchange(stream, request).await
-        })
+        let connected = match &self.address {
+            Endpoint::Tcp(address) => {
+                let stream = TcpStream::connect(address).await.map_err(|error| self.unreachable(&error))?;
+                return self.exchange(stream, request).await;
+            }
+            Endpoint::Name { host, port } => {
+                let connected = TcpStream::connect((host.as_str(), *port)).await;
+                return self.exchange(connected.map_err(|error| self.unreachable(&error))?, request).await;
+            }
+            Endpoint::Unix(path) => UnixStream::connect(path).await,
+            Endpoint::Abstract(name) => UnixStream::connect(format!("\0{name}")).await,
+        };
+        let stream = connected.map_err(|error| self.unreachable(&error))?;
+        self.exchange(stream, request).await
     }
 
     async fn exchange(
@@ -130,10 +151,20 @@ impl ControlApi {
             )
         };
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ended)?;
-        // Its errors are errors of the request, too.
-        tokio::spawn(connection);
-        let (head, body) = sender.send_request(request).await.map_err(ended)?.into_parts();
-        let body = body.collect().await.map_err(ended)?.to_bytes();
+        let exchanged = async {
+            let (head, body) = sender.send_request(request).await.map_err(ended)?.into_parts();
+            Ok::<_, String>((head, body.collect().await.map_err(ended)?.to_bytes()))
+        };
+        // Beside each other in one task: the connection is closed with the last of both.
+        let mut connection = pin!(connection);
+        let mut exchanged = pin!(exchanged);
+        let mut is_closed = false;
+        let (head, body) = poll_fn(|cx| {
+            // Its errors are errors of the request, too.
+            is_closed = is_closed || connection.as_mut().poll(cx).is_ready();
+            exchanged.as_mut().poll(cx)
+        })
+        .await?;
         Ok(ApiResponse {
             status: head.status,
             etag: head.headers.get(ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned),

@@ -51,6 +51,11 @@ impl ApiResponse {
             .map_err(|_| "the response is not JSON: this is not howdah's control API".to_owned())
     }
 
+    /// Its status.
+    pub fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+
     /// Whether the configuration has changed since the ETag of the request.
     pub fn is_precondition_failed(&self) -> bool {
         self.status == StatusCode::PRECONDITION_FAILED

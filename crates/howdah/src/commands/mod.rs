@@ -6,6 +6,7 @@
 
 mod certificate;
 mod config;
+mod dashboard;
 mod leaks;
 mod profile;
 mod restart;
@@ -18,6 +19,7 @@ mod top;
 
 pub use certificate::CertificateCommand;
 pub use config::ConfigCommand;
+pub use dashboard::DashboardOptions;
 pub use leaks::LeaksOptions;
 pub use profile::ProfileOptions;
 pub use restart::RestartOptions;

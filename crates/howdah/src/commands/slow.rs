@@ -53,6 +53,13 @@ impl SlowOptions {
     }
 }
 
+/// The last requests of a log, the latest first: for each its lines.
+pub fn last_requests(log: &[u8], last: usize) -> Vec<Vec<Value>> {
+    let mut requests = requests(log);
+    requests.sort_by_key(SlowRequest::time);
+    requests.into_iter().rev().take(last).map(|request| request.lines).collect()
+}
+
 fn print(mut requests: Vec<SlowRequest>, last: usize, json: bool) {
     requests.sort_by_key(SlowRequest::time);
     let requests = &requests[requests.len().saturating_sub(last)..];

@@ -9,7 +9,7 @@ mod source;
 
 use howdah_config::{DocumentPath, Error};
 use locate::locate;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use source::SourceText;
 
@@ -82,6 +82,13 @@ impl Rejection {
         described
     }
 
+    /// For a program: `error`, and, if they are known, `detail` and the `line` and `column` in the text that was sent.
+    pub fn json_in(&self, text: &str) -> Value {
+        let position = self.position.or_else(|| self.position_of_detail(text, &DocumentPath::default()));
+        let (line, column) = position.map(|position| (position.line, position.column)).unzip();
+        json!({ "error": self.error, "detail": self.detail, "line": line, "column": column })
+    }
+
     /// The position of the option whose path starts the detail, if the text has it.
     fn position_of_detail(&self, text: &str, path: &DocumentPath) -> Option<TextPosition> {
         let (wrong, _) = self.detail.as_ref()?.split_once(": ")?;
@@ -141,6 +148,18 @@ mod tests {
         let shown = described("{\"listeners\": {}, // a comment\n  \"rutes\": []}");
         assert!(shown.starts_with("Invalid configuration. f:2:3: rutes: there is no such option"), "{shown}");
         assert!(shown.ends_with("\n  2 |   \"rutes\": []}\n    |   ^"), "{shown}");
+    }
+
+    #[test]
+    fn a_program_gets_the_position_as_numbers() {
+        let text = "{\"listeners\": {}, // a comment\n  \"rutes\": []}";
+        let value = Rejection::from(Configuration::parse(text).unwrap_err()).json_in(text);
+        assert_eq!(
+            (&value["error"], &value["line"], &value["column"]),
+            (&json!("Invalid configuration."), &json!(2), &json!(3))
+        );
+        assert!(value["detail"].as_str().unwrap().starts_with("rutes: there is no such option"));
+        assert_eq!(Rejection::new("E.".to_owned()).json_in("")["line"], Value::Null);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::api::{ApiOptions, ControlApi, name_segment};
 use crate::terminal::output;
 use clap::Args;
 use records::Records;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::ops::RangeInclusive;
 
 /// The options of `howdah leaks`.
@@ -67,6 +67,12 @@ impl LeaksOptions {
         });
         Ok(())
     }
+}
+
+/// The report of the response of the control API; `None` if too few requests ran.
+pub fn report_of(bytes: &[u8]) -> Option<Value> {
+    let records = Records::read(bytes);
+    (!records.routes.is_empty()).then(|| report::json(&records, bytes.len() >= FULL_BYTES))
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

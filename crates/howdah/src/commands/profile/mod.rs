@@ -8,7 +8,7 @@
 
 mod flame_graph;
 mod result_file;
-mod samples;
+pub mod samples;
 mod speedscope;
 
 use crate::api::{ApiOptions, ControlApi, name_segment};
@@ -44,7 +44,7 @@ const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
 /// The rates that the supervisor accepts, in samples per second.
 const RATES: RangeInclusive<i64> = 1..=1000;
 /// The size at which the samplers stop.
-const FULL_BYTES: usize = 16 << 20;
+pub const FULL_BYTES: usize = 16 << 20;
 
 // === impl ProfileOptions ===
 

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 /// The samples of a profile.
 #[derive(Debug, Default, PartialEq)]
 pub struct Samples {
-    pub(super) frames: Vec<Frame>,
+    /// Every function once.
+    pub frames: Vec<Frame>,
     /// The samples of each worker, by its pid. A sample has indexes of `frames`, outermost first.
     pub(super) workers: BTreeMap<u32, Vec<Vec<usize>>>,
 }
@@ -20,7 +21,19 @@ pub struct Samples {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     pub(super) name: String,
-    pub(super) file: String,
+    /// Empty for functions in C.
+    pub file: String,
+}
+
+/// A frame of one sample.
+#[derive(Debug, PartialEq)]
+pub struct StackFrame {
+    /// The function, or a system call in brackets.
+    pub name: String,
+    /// Empty for functions in C.
+    pub file: String,
+    /// 0 for functions in C.
+    pub line: u32,
 }
 
 /// Separates the frames of a line.
@@ -33,6 +46,15 @@ const BUSIEST: usize = 5;
 // === impl Samples ===
 
 impl Samples {
+    /// The number of samples of each stack. A stack has indexes of `frames`, outermost first.
+    pub fn folded(&self) -> BTreeMap<&[usize], usize> {
+        let mut folded = BTreeMap::new();
+        for sample in self.all() {
+            *folded.entry(sample.as_slice()).or_default() += 1;
+        }
+        folded
+    }
+
     /// Reads the samplers' lines.
     pub fn read(bytes: &[u8]) -> Samples {
         let mut samples = Samples::default();
@@ -99,6 +121,19 @@ impl Samples {
     }
 }
 
+/// The last stack of a worker, innermost first; `None` if the samplers' lines have none.
+pub fn last_stack(bytes: &[u8], worker: u32) -> Option<Vec<StackFrame>> {
+    let worker = worker.to_string();
+    let of_worker = |line: &&[u8]| line.split(|byte| *byte == FRAME_SEPARATOR).next() == Some(worker.as_bytes());
+    let line = bytes.split(|byte| *byte == b'\n').rfind(of_worker)?;
+    let frames = line.split(|byte| *byte == FRAME_SEPARATOR).skip(1).map(|field| {
+        let mut parts = field.split(|byte| *byte == PART_SEPARATOR).map(String::from_utf8_lossy);
+        let mut next = || parts.next().map(|part| plain(&part)).unwrap_or_default();
+        StackFrame { name: next(), file: next(), line: next().parse().unwrap_or_default() }
+    });
+    Some(frames.collect())
+}
+
 // === impl Frame ===
 
 impl Frame {
@@ -127,5 +162,20 @@ pub mod tests {
         assert_eq!(samples.workers.keys().copied().collect::<Vec<_>>(), [7, 8]);
         assert_eq!(samples.busiest_functions(), " 66.7 %  sleep\n 33.3 %  A;b::c\n");
         assert_eq!(Samples::read(b"\xff\x1f\n").count(), 0);
+    }
+
+    #[test]
+    fn equal_stacks_are_counted_together() {
+        let samples =
+            Samples::read(b"7\x1fsleep\x1e\x1e0\x1f{main}\x1e/a\x1e3\n8\x1fsleep\x1e\x1e0\x1f{main}\x1e/a\x1e3\n");
+        assert_eq!(samples.folded(), BTreeMap::from([(&[1, 0][..], 2)]));
+    }
+
+    #[test]
+    fn the_last_stack_of_a_worker_has_lines() {
+        let frame = |name: &str, file: &str, line| StackFrame { name: name.into(), file: file.into(), line };
+        assert_eq!(last_stack(SAMPLES, 7), Some(vec![frame("A;b::c", "/s/b.php", 9), frame("{main}", "/s/a.php", 4)]));
+        assert_eq!(last_stack(SAMPLES, 9), None);
+        assert_eq!(last_stack(b"7\x1f\xff\x1b\x1ea", 7), Some(vec![frame("\u{fffd}\\u{1b}", "a", 0)]));
     }
 }

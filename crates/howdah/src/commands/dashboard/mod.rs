@@ -1,0 +1,95 @@
+//! `howdah dashboard`: a page about a running howdah, for a browser on this machine.
+//!
+//! It is a client of the control socket, like all commands: no browser ever talks to the supervisor.
+//!
+//! - [`access`]: which requests are answered
+//! - [`server`]: HTTP, the page, the list of requests
+//! - [`calls`]: what each request does with the control API
+//! - [`answer`]: an answer, with its security headers
+//!
+//! Fails if it cannot listen, or if the address is not of this machine and that is not allowed. A howdah that does not
+//! run is no failure: the page shows it, and recovers.
+
+mod access;
+mod answer;
+mod calls;
+mod server;
+
+use crate::api::{ApiOptions, ControlApi};
+use crate::terminal::output;
+use access::sessions::Sessions;
+use calls::howdah::Howdah;
+use calls::now::Now;
+use clap::Args;
+use server::listening;
+use server::service::Service;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The options of `howdah dashboard`.
+#[derive(Debug, Args)]
+pub struct DashboardOptions {
+    #[command(flatten)]
+    api: ApiOptions,
+    /// The address of the page. Port 0 is any free port.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8088")]
+    listen: SocketAddr,
+    /// Allow an address in --listen that other machines reach. The connection is not encrypted: prefer a tunnel
+    /// (ssh -L 8088:127.0.0.1:8088 HOST).
+    #[arg(long)]
+    allow_remote: bool,
+    /// A name in the browser's URL beside localhost and IP addresses, for a proxy with TLS. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// Change nothing: no configuration, no restart.
+    #[arg(long)]
+    read_only: bool,
+}
+
+// === impl DashboardOptions ===
+
+impl DashboardOptions {
+    /// Serves the page until a signal.
+    ///
+    /// # Errors
+    /// It cannot listen, or the options name no howdah.
+    pub fn run(self) -> Result<(), String> {
+        let is_remote = !self.listen.ip().is_loopback();
+        if is_remote && !self.allow_remote {
+            return Err(format!(
+                "--listen {}: other machines reach this address, and the connection is not encrypted; use 127.0.0.1 and a \
+                 tunnel (ssh -L {port}:127.0.0.1:{port} HOST), or add --allow-remote",
+                self.listen,
+                port = self.listen.port()
+            ));
+        }
+        let service = Arc::new(Service {
+            howdah: Howdah::new(ControlApi::new(&self.api)?),
+            sessions: Sessions::new()?,
+            allowed_hosts: self.allow_host,
+            read_only: self.read_only,
+            now: Now::default(),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|error| format!("cannot start the dashboard: {error}"))?.block_on(async {
+            let listener = listening::listen(self.listen).await?;
+            let address = listener.local_addr().map_err(|error| format!("cannot listen: {error}"))?;
+            let signals = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+            let (mut interrupt, mut terminate) = (signals(SignalKind::interrupt())?, signals(SignalKind::terminate())?);
+            if is_remote {
+                tracing::warn!(
+                    "other machines reach the dashboard on {address}, and its connections are not encrypted"
+                );
+            }
+            // The token is a fragment: a browser sends it to no server, and no log has it.
+            output::print(&format!("dashboard http://{address}/#{}\n", service.sessions.token()));
+            tokio::select! {
+                () = listening::serve(listener, service) => {}
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! The listening socket and its connections.
+
+use crate::commands::dashboard::server::service::Service;
+use howdah_supervisor::system_error::error_text;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// How many connections are open. Further ones wait in the backlog.
+const MAX_CONNECTIONS: usize = 64;
+/// How long a browser may take for a head, and keep an idle connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait when there are no descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens.
+///
+/// # Errors
+/// One sentence, with what to do.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "port {} is in use by another program; choose another with --listen, as in --listen {}",
+            address.port(),
+            SocketAddr::new(address.ip(), 0)
+        ),
+        _ => format!("cannot listen on {address}: {}; choose another address with --listen", error_text(&error)),
+    })
+}
+
+/// Accepts and serves without end.
+pub async fn serve(listener: TcpListener, service: Arc<Service>) {
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(turn) = Arc::clone(&connections).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let _ = stream.set_nodelay(true);
+                let service = Arc::clone(&service);
+                tokio::spawn(async move {
+                    let answer = service_fn(|request| {
+                        let service = Arc::clone(&service);
+                        async move { Ok::<_, Infallible>(service.answer(request).await.into_response()) }
+                    });
+                    let served = hyper::server::conn::http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(HEAD_TIMEOUT)
+                        .serve_connection(TokioIo::new(stream), answer)
+                        .await;
+                    if let Err(error) = served {
+                        tracing::debug!("a connection ended early: {error}");
+                    }
+                    drop(turn);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("the dashboard cannot accept a connection: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+"""`howdah dashboard`: what it answers, and to which browsers."""
+
+import json
+import threading
+
+import pytest
+
+from support.command_line import error_of, howdah
+from support.dashboard import Dashboard
+from support.folders import Folder, readable
+from support.server import Howdah, stop_all
+from support.waiting import wait_for
+
+pytestmark = pytest.mark.xdist_group("dashboard")
+HOSTILE = "<script>alert(1)</script>"
+
+
+PAGE = """
+function wait_here(string $end) {
+    while (!file_exists($end)) { usleep(1000); clearstatcache(); }
+}
+usleep(1000 * (int) ($_GET['ms'] ?? 0));
+if (isset($_GET['q'])) { wait_here(__DIR__ . '/release'); }
+echo 'shop';
+"""
+
+
+class Shop:
+    """A server with an application that waits, and its dashboard."""
+
+    def __init__(self, path):
+        folder = Folder(path)
+        folder.php("index.php", PAGE)
+        self.release = folder.root / "release"
+        application = {"type": "php", "root": str(folder.root), "processes": 3, "script": "index.php"}
+        slow = {**application, "slow_log": {"threshold": 0.05}}
+        self.config = {"applications": {"shop": slow, HOSTILE: application}}
+        self.config["listeners"] = {"127.0.0.1:{port}": {"pass": "applications/shop"}}
+        self.server = Howdah.run(self.config)
+        self.dashboard = Dashboard("--control", f"unix:{self.server.control}")
+        self.page = self.dashboard.log_in()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    shop = Shop(readable(tmp_path_factory.mktemp("shop")))
+    yield shop
+    with shop.dashboard:
+        stop_all([shop.server])
+
+
+@pytest.fixture
+def held(shop):
+    """A request that runs for the time of the test."""
+    with shop.server.connect() as connection:
+        connection.send_request("GET", f"/?q={HOSTILE}")
+        yield
+        shop.release.touch()
+        assert connection.response().status == 200
+        shop.release.unlink()
+
+
+def test_the_page_is_complete_and_strict(shop):
+    for path, kind in (("/", "text/html"), ("/app.js", "text/javascript"), ("/app.css", "text/css"), ("/icon.svg", "image/svg+xml")):
+        response = shop.dashboard.request("GET", path)
+        assert response.status == 200 and response.header("Content-Type").startswith(kind) and response.body, path
+        policy = response.header("Content-Security-Policy")
+        assert policy.startswith("default-src 'none'; script-src 'self'; ") and "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy and response.header("X-Content-Type-Options") == "nosniff"
+
+
+def test_data_needs_the_token(shop):
+    dashboard, page = shop.dashboard, shop.page
+    (_, cookie), (_, key) = page.headers[1:]
+    for headers in ([], [("Cookie", cookie)], [("X-Howdah-Key", key)], [("Cookie", cookie), ("X-Howdah-Key", cookie)]):
+        for path in ("now", "config", "about", "certificates", "applications/shop/slow"):
+            response = dashboard.request("GET", f"/api/{path}", headers)
+            assert response.status == 401 and "howdah dashboard" in response.json()["error"], path
+    origin = [("Origin", page.origin)]
+    for wrong in ("", "0" * 64, dashboard.token[:-1]):
+        assert dashboard.request("POST", "/api/login", origin, wrong).status == 401
+    assert page.get("now").status == 200
+
+
+def test_other_pages_and_other_names_are_refused(shop):
+    dashboard, page = shop.dashboard, shop.page
+    secrets = page.headers[1:]
+    for headers in (
+        [("Host", "evil.example"), *secrets],
+        [("Host", f"evil.example:{dashboard.port}"), *secrets],
+        [*page.headers, ("Origin", "http://evil.example")],
+        [*page.headers, ("Origin", "null")],
+        [*page.headers, ("Origin", f"http://localhost:{dashboard.port}")],
+        [*page.headers, ("Sec-Fetch-Site", "cross-site")],
+        [*page.headers, ("Sec-Fetch-Site", "same-site")],
+    ):
+        assert dashboard.request("GET", "/api/now", headers).status == 403, headers
+        assert dashboard.request("POST", "/api/login", headers, dashboard.token).status == 403, headers
+    assert dashboard.request("GET", "/", [("Host", "evil.example")]).status == 403
+    # Without an Origin, nothing is changed.
+    assert dashboard.request("POST", "/api/applications/shop/restart", page.headers).status == 403
+
+
+def test_only_listed_requests_reach_howdah(shop):
+    for method, path in (("GET", "status"), ("GET", "config/applications"), ("PUT", "certificates/x"), ("GET", "../config"),
+                         ("GET", "applications/shop"), ("POST", "applications/shop/memory")):  # fmt: skip
+        assert shop.page.send(method, path).status == 404, path
+    for method, path in (("DELETE", "config"), ("POST", "now"), ("GET", "applications/shop/restart")):
+        assert shop.page.send(method, path).status == 405, path
+
+
+def test_running_requests_are_shown_with_their_stacks(shop, held):
+    def running(now):
+        return [worker for worker in now["workers"]["shop"] if worker["method"]]
+
+    (worker,) = shop.page.wait("now", running, "the request")
+    assert worker["url"] == "/?q=%3Cscript%3Ealert(1)%3C/script%3E"
+    stack = shop.page.send("POST", "applications/shop/stack", {"pid": worker["pid"]}).json()["frames"]
+    assert ["wait_here", "{main}"] == [frame["name"] for frame in stack][-2:], stack
+    assert stack[-1]["file"].endswith("/index.php") and stack[-1]["line"] > 0
+    absent = shop.page.send("POST", "applications/shop/stack", {"pid": 1})
+    assert absent.status == 404 and "ran no request" in absent.json()["error"]
+    assert shop.page.send("POST", "applications/shop/stack", {"pid": "x"}).status == 400
+
+
+def test_slow_requests_are_shown(shop):
+    assert shop.server.get("/?ms=120").status == 200
+    requests = shop.page.wait(
+        "applications/shop/slow", lambda log: [one for one in log["requests"] if one[-1]["event"] == "end"], "the slow request"
+    )
+    assert requests[0][-1]["elapsed"] >= 0.12 and requests[0][0]["backtrace"]
+    name = HOSTILE.replace("/", "%2F").replace("<", "%3C").replace(">", "%3E")
+    refused = shop.page.get(f"applications/{name}/slow")
+    assert refused.status == 404 and "slow_log is not set" in refused.json()["detail"]
+
+
+def test_a_profile_has_the_functions(shop, held):
+    profile = shop.page.send("POST", "applications/shop/profile", {"seconds": 0.5, "rate": 50}).json()
+    names = {frame["name"] for frame in profile["frames"]}
+    assert "wait_here" in names and profile["samples"] > 0 and profile["complete"], profile
+    assert sum(count for _, count in profile["stacks"]) == profile["samples"]
+    wrong = shop.page.send("POST", "applications/shop/profile", {"seconds": 0, "rate": 50})
+    assert wrong.status == 400 and wrong.json()["detail"].startswith("seconds: 0"), wrong
+
+
+def test_leaks_need_worker_mode(shop):
+    refused = shop.page.send("POST", "applications/shop/leaks", {"seconds": 0.2})
+    assert refused.status == 404 and "no worker script" in refused.json()["detail"]
+
+
+def test_the_configuration_is_checked_and_applied(shop):
+    page = shop.page
+    loaded = page.get("config").json()
+    config = json.loads(loaded["text"])
+    checked = page.send("POST", "config/check", '{\n  "rutes": []}').json()
+    assert (checked["valid"], checked["line"], checked["column"]) == (False, 2, 3) and "rutes" in checked["detail"]
+    assert page.send("POST", "config/check", loaded["text"]).json()["valid"]
+
+    config["settings"] = {"http": {"max_body_size": 1000}}
+    applied = page.send("PUT", "config", {"text": json.dumps(config), "etag": loaded["etag"]})
+    assert applied.status == 200 and applied.json()["success"], applied
+    assert json.loads(shop.server.api("GET", "/config/settings").text)["http"]["max_body_size"] == 1000
+
+    outdated = page.send("PUT", "config", {"text": loaded["text"], "etag": loaded["etag"]})
+    assert outdated.status == 412 and "was changed since" in outdated.json()["detail"]
+    etag = page.get("config").json()["etag"]
+    wrong = json.dumps({**config, "rutes": []}, indent=2)
+    refused = page.send("PUT", "config", {"text": wrong, "etag": etag})
+    assert refused.status == 400 and refused.json()["line"] == wrong.split("rutes")[0].count("\n") + 1
+    assert page.send("PUT", "config", {"text": loaded["text"]}).status == 400
+    assert page.send("PUT", "config", {"text": loaded["text"], "etag": etag}).status == 200
+
+
+def test_an_application_is_restarted(shop):
+    before = {worker.pid for worker in shop.server.workers("shop", count=3)}
+    restarted = shop.page.send("POST", "applications/shop/restart")
+    assert restarted.status == 200, restarted
+    wait_for(lambda: not before & {worker.pid for worker in shop.server.workers("shop")}, "new workers")
+    assert shop.page.send("POST", "applications/nothing/restart").status == 404
+
+
+def test_a_read_only_dashboard_changes_nothing(shop):
+    with Dashboard("--control", f"unix:{shop.server.control}", "--read-only") as dashboard:
+        page = dashboard.log_in()
+        assert page.get("about").json()["read_only"]
+        loaded = page.get("config").json()
+        for method, path in (("PUT", "config"), ("POST", "applications/shop/restart")):
+            refused = page.send(method, path, loaded)
+            assert refused.status == 403 and "--read-only" in refused.json()["error"]
+        assert page.send("POST", "config/check", loaded["text"]).json()["valid"]
+
+
+def test_the_dashboard_waits_for_a_howdah(folder, run):
+    folder.php("index.php", "echo 1;")
+    config = {"applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}}}
+    server = run(config)
+    with Dashboard("--control", f"unix:{server.control}") as dashboard:
+        page = dashboard.log_in()
+        page.wait("now", lambda now: now["reachable"])
+        # A router that dies is replaced; the dashboard goes on.
+        router = server.router()
+        router.kill()
+        wait_for(lambda: server.router().pid != router.pid, "a new router")
+        page.wait("now", lambda now: now["reachable"], "the status after the router's death")
+        control = server.control
+        server.stop()
+        gone = page.wait("now", lambda now: not now["reachable"] and now)
+        assert "no howdah listens on" in gone["reason"] and gone["since"] <= gone["time"]
+        assert page.get("config").status == 502
+        # Another howdah with the same socket.
+        control.parent.mkdir(exist_ok=True)
+        with run(config, "--state-dir", str(control.parent / "state"), "--control", f"unix:{control}"):
+            page.wait("now", lambda now: now["reachable"], "the new howdah")
+
+
+def test_an_address_of_other_machines_needs_an_option(shop):
+    control = ("--control", f"unix:{shop.server.control}")
+    refused = error_of(howdah("dashboard", "--listen", "0.0.0.0:0", *control))
+    assert "--allow-remote" in refused and "ssh -L" in refused
+    with Dashboard(*control, "--allow-remote", "--allow-host", "ops.example", listen="0.0.0.0:0") as dashboard:
+        assert "not encrypted" in dashboard.text
+        assert dashboard.request("GET", "/", [("Host", "ops.example")]).status == 200
+        assert dashboard.request("GET", "/", [("Host", "other.example")]).status == 403
+    in_use = error_of(howdah("dashboard", "--listen", f"127.0.0.1:{shop.dashboard.port}", *control))
+    assert f"port {shop.dashboard.port} is in use" in in_use and "--listen" in in_use
+
+
+def test_a_browser_that_asks_without_end_is_limited(shop):
+    """More connections than the dashboard serves wait; those that it serves are answered."""
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(shop.page.get("now").status)) for _ in range(100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [200] * 100
+    assert shop.page.send("POST", "config/check", b"x" * (10 << 20)).status == 413

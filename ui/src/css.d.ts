@@ -1,0 +1,2 @@
+// esbuild writes imported style sheets to app.css.
+declare module '*.css';

@@ -1,0 +1,49 @@
+// Numbers and texts for people.
+
+/** The text with its invisible characters as escapes: control characters, and marks of the writing direction. */
+export function visible(text: string): string {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, (character) =>
+    `\\u{${character.charCodeAt(0).toString(16)}}`,
+  );
+}
+
+export function bytes(count: number | null | undefined): string {
+  if (count == null) return '–';
+  const size = Math.abs(count);
+  if (size < 1024) return `${Math.round(count)} B`;
+  if (size < 1048576) return `${(count / 1024).toFixed(1)} KiB`;
+  if (size < 1073741824) return `${(count / 1048576).toFixed(1)} MiB`;
+  return `${(count / 1073741824).toFixed(2)} GiB`;
+}
+
+export function seconds(time: number | null | undefined): string {
+  if (time == null) return '–';
+  if (time < 0.9995) return `${Math.round(time * 1000)} ms`;
+  if (time < 120) return `${time.toFixed(1)} s`;
+  if (time < 7200) return `${Math.floor(time / 60)} min ${Math.floor(time % 60)} s`;
+  return `${Math.floor(time / 3600)} h ${Math.floor((time % 3600) / 60)} min`;
+}
+
+export function number(value: number | null | undefined, digits = 0): string {
+  if (value == null) return '–';
+  return value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** With as many digits as are useful for a rate. */
+export function rate(value: number | null | undefined): string {
+  if (value == null) return '–';
+  return number(value, value > 0 && value < 10 ? 1 : 0);
+}
+
+export function percent(share: number | null | undefined): string {
+  return share == null ? '–' : `${Math.round(share * 100)} %`;
+}
+
+export function clock(milliseconds: number): string {
+  return new Date(milliseconds).toLocaleTimeString('en-GB');
+}
+
+export function moment(milliseconds: number): string {
+  const date = new Date(milliseconds);
+  return `${date.toLocaleDateString('sv')} ${date.toLocaleTimeString('en-GB')}`;
+}

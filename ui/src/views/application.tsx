@@ -1,0 +1,101 @@
+// One application: its numbers, its workers, and what can be done with it.
+
+import { useState } from 'preact/hooks';
+import { bytes, number, percent, seconds } from '../model/format';
+import { usePolled } from '../model/polling';
+import { of, post } from '../model/session';
+import type { Now, Worker } from '../model/types';
+import { Problem, Success } from '../parts/notice';
+import { RunningTable } from '../parts/running';
+import { Table } from '../parts/table';
+import { Text } from '../parts/text';
+import { Tiles } from '../parts/tiles';
+import { Reason } from './now';
+
+interface ApplicationProps {
+  name: string;
+  now: Now | undefined;
+  isReadOnly: boolean;
+}
+
+export function ApplicationView({ name, now, isReadOnly }: ApplicationProps) {
+  const { value } = usePolled<{ workers: Worker[] }>(of(name, 'workers'), 1000);
+  const application = now?.reachable ? now.status.applications[name] : undefined;
+  const workers = value?.workers ?? [];
+  const argument = encodeURIComponent(name);
+  return (
+    <>
+      <h1><Text value={name} most={200} /></h1>
+      {now?.reachable && !application && <Problem>The configuration has no such application.</Problem>}
+      {application && (
+        <>
+          <Tiles
+            tiles={[
+              { label: 'running', value: number(application.requests.active) },
+              { label: 'in the queue', value: number(application.requests.waiting), isBad: (application.requests.waiting ?? 0) > 0 },
+              { label: 'refused', value: number(application.requests.refused), note: 'since the start' },
+              { label: 'processes', value: number(application.processes.running), note: `${application.processes.idle} idle` },
+              { label: 'memory', value: bytes(workers.reduce((sum, worker) => sum + (worker.memory ?? 0), 0)), note: 'without what is shared' },
+            ]}
+          />
+          <h2>Why this number of processes</h2>
+          <p><Reason application={application} /></p>
+        </>
+      )}
+      <div class="bar">
+        <a class="button" href={`#/slow/${argument}`}>Slow requests</a>
+        {!isReadOnly && <Restart name={name} />}
+      </div>
+      <section>
+        <h2>Requests that run</h2>
+        <RunningTable running={workers.filter((worker) => worker.method).map((worker) => ({ application: name, worker }))} withApplication={false} />
+      </section>
+      <section>
+        <h2>Workers</h2>
+        <Table
+          label="Workers"
+          empty="It has no worker."
+          rows={workers}
+          keyOf={(worker, index) => `${worker.pid ?? index}`}
+          columns={[
+            { title: 'pid', isNumber: true, cell: (worker) => worker.pid ?? '–' },
+            { title: 'state', cell: (worker) => worker.state },
+            { title: 'time', isNumber: true, cell: (worker) => seconds(worker.seconds) },
+            { title: 'CPU', isNumber: true, cell: (worker) => percent(worker.cpu) },
+            { title: 'memory', isNumber: true, cell: (worker) => bytes(worker.memory) },
+            { title: 'requests', isNumber: true, cell: (worker) => number(worker.requests) },
+            { title: 'script', cell: (worker) => <Text value={worker.script} /> },
+          ]}
+        />
+      </section>
+    </>
+  );
+}
+
+function Restart({ name }: { name: string }) {
+  const [state, setState] = useState<'ready' | 'sure' | 'busy'>('ready');
+  const [outcome, setOutcome] = useState<{ isGood: boolean; text: string } | null>(null);
+  const restart = async () => {
+    setState('busy');
+    try {
+      await post(of(name, 'restart'));
+      setOutcome({ isGood: true, text: 'The application has restarted. No request was lost.' });
+    } catch (error) {
+      setOutcome({ isGood: false, text: (error as Error).message });
+    }
+    setState('ready');
+  };
+  return (
+    <>
+      {state === 'ready' && <button type="button" onClick={() => { setOutcome(null); setState('sure'); }}>Restart…</button>}
+      {state === 'busy' && <button type="button" disabled>Restarting…</button>}
+      {state === 'sure' && (
+        <>
+          <button type="button" class="primary" onClick={() => void restart()}>Restart now</button>
+          <button type="button" onClick={() => setState('ready')}>Do not restart</button>
+        </>
+      )}
+      {outcome && (outcome.isGood ? <Success>{outcome.text}</Success> : <Problem><Text value={outcome.text} most={600} /></Problem>)}
+    </>
+  );
+}
