@@ -1,13 +1,18 @@
-"""Users of the machine who put folders and links where a howdah of another user will look."""
+"""Users of the machine who put folders, links and servers where a howdah of another user will look."""
 
+import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Iterator
 
 import pytest
 
+from support.http_applications import http_application
 from support.machine import free_port
 from support.roadrunner_applications import PYTHON
 from support.server import EXECUTABLE
@@ -99,3 +104,74 @@ def test_a_command_sends_nothing_to_a_howdah_of_another_user(place):
             process.kill()
             attacker.kill()
         assert attacker.stdout.read() == b""
+
+
+SERVER = """
+import os, pathlib, socket, sys, time
+place, port = pathlib.Path(sys.argv[1]), os.environ["PORT"]
+(place / "new").write_text(port)
+(place / "new").rename(place / "port")
+while not (place / "listen").exists():
+    time.sleep(0.01)
+with socket.create_server(("127.0.0.1", int(port))) as server:
+    server.settimeout(0.01)
+    while not (place / "close").exists():
+        try:
+            client, _ = server.accept()
+        except TimeoutError:
+            continue
+        with client:
+            if client.recv(10000):
+                client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 4\\r\\nConnection: close\\r\\n\\r\\nhere")
+(place / "closed").touch()
+time.sleep(1000)
+"""
+# It prints the bytes of each connection.
+THIEF = """
+import os, socket, sys
+os.setuid(65534)
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as server:
+    print("listens", flush=True)
+    while True:
+        client, _ = server.accept()
+        print(client.recv(10000), flush=True)
+        client.close()
+"""
+
+
+@contextlib.contextmanager
+def thief_at(port: str) -> Iterator[subprocess.Popen]:
+    """A server of another user."""
+    thief = subprocess.Popen([sys.executable, "-c", THIEF, port], stdout=subprocess.PIPE, text=True)
+    try:
+        assert thief.stdout.readline() == "listens\n"
+        yield thief
+    finally:
+        thief.kill()
+        thief.communicate()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
+def test_a_port_that_another_user_has_bound_gets_no_requests(run, folder):
+    place = folder.scratch
+    command = [PYTHON, str(folder.write("server.py", SERVER)), str(place)]
+    application = {"type": "http", "address": "port", "command": command, "stop_timeout": 0.5, "connect_timeout": 1}
+    routes = [{"match": {"uri": "/other"}, "action": {"return": 200}}, {"action": {"pass": "applications/app"}}]
+    server = run({"applications": {"app": http_application(folder)}, "routes": routes})
+    with ThreadPoolExecutor() as pool:
+        changed = pool.submit(server.api, "PUT", "/config/applications/app", application)
+        port = wait_for(lambda: (place / "port").exists() and (place / "port").read_text(), "the process")
+        with thief_at(port) as thief:
+            # The process is checked again and again: the other server is not taken for it.
+            for _ in range(3):
+                assert thief.stdout.readline() == "b''\n"
+            assert not changed.done()
+        (place / "listen").touch()
+        assert changed.result().status == 200, changed.result().text
+    assert server.get("/").text == "here"
+    (place / "close").touch()
+    wait_for((place / "closed").exists, "the end of the listener")
+    with thief_at(port) as thief:
+        assert server.get("/").status == 502
+        assert thief.stdout.readline() == "b''\n"
+    server.wait_for_log_line("user id 65534 listens there, and not")

@@ -145,8 +145,8 @@ pub struct GenerationBoot {
 pub struct HttpGenerationBoot {
     /// Its number, unique for the life of the supervisor.
     pub id: u64,
-    /// The user that listens on its Unix sockets. Their paths belong to the application, and could lead to the socket of
-    /// another one.
+    /// The user that listens at its addresses. Paths of Unix sockets belong to the application, and could lead to the socket
+    /// of another one; another user could bind a port.
     pub listening_user: Option<u32>,
     /// The address of each process, and whether it gets requests.
     pub processes: Vec<(String, bool)>,

@@ -1,7 +1,9 @@
-//! The sockets between the processes, and what every Unix socket refuses.
+//! The sockets between the processes, what every Unix socket refuses, and which user is at the other end of a TCP connection.
 //!
 //! - [`control_socket`]: one end of a control socket: JSON messages with descriptors
 //! - [`refused_descriptors`]: sockets whose peers cannot attach descriptors
+//! - [`tcp_peer`]: the user at the other end of a connection over the loopback interface
 
 pub mod control_socket;
 pub mod refused_descriptors;
+pub mod tcp_peer;

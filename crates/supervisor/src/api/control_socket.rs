@@ -6,9 +6,9 @@
 
 use crate::api::answer::ApiAnswer;
 use crate::api::request::ControlRequest;
-use crate::os::tcp_peer;
 use howdah_config::{Address, Refusal};
 use howdah_protocol::sockets::refused_descriptors::close_elsewhere;
+use howdah_protocol::sockets::tcp_peer;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN, SERVER};

@@ -8,4 +8,3 @@ pub mod machine;
 pub mod processes;
 pub mod resources;
 pub mod system_error;
-pub mod tcp_peer;

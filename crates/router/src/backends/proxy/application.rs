@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 pub struct HttpGeneration {
     /// Its number.
     pub id: u64,
-    /// The user that must listen on its Unix sockets.
+    /// The user that must listen at its addresses.
     listening_user: Option<u32>,
     processes: Vec<HttpProcess>,
     /// The process that had the last turn.

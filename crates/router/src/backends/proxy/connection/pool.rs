@@ -40,7 +40,7 @@ pub struct ConnectionPool {
     pub endpoint: Endpoint,
     /// TLS to it; `None`: without TLS.
     pub tls: Option<ServerTls>,
-    /// The user that must listen on a Unix socket.
+    /// The user that must listen there.
     pub listening_user: Option<u32>,
     idle: RefCell<Vec<UpstreamConnection>>,
     /// Of an endpoint with a host name.

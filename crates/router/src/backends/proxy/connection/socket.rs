@@ -5,6 +5,7 @@
 use super::line_ends::LineEnds;
 use crate::net::either_stream::{either_stream, with_either};
 use crate::net::transport::Transport;
+use howdah_protocol::sockets::tcp_peer::check_listening_user;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -77,15 +78,20 @@ impl SocketProgress {
 // === impl UpstreamSocket ===
 
 impl UpstreamSocket {
-    /// Checks that this user listens at the other end of a Unix socket.
+    /// Checks that this user listens at the other end.
     ///
     /// # Errors
     /// With the user that listens there.
     pub fn check_listening_user(&self, expected: u32) -> io::Result<()> {
-        let UpstreamTransport::Plain(Transport::Unix(socket)) = &self.stream else { return Ok(()) };
-        match socket.peer_cred()?.uid() {
-            user if user == expected => Ok(()),
-            user => Err(io::Error::other(format!("user id {user} listens there, and not {expected}"))),
+        match &self.stream {
+            UpstreamTransport::Plain(Transport::Unix(socket)) => match socket.peer_cred()?.uid() {
+                user if user == expected => Ok(()),
+                user => Err(io::Error::other(format!("user id {user} listens there, and not {expected}"))),
+            },
+            UpstreamTransport::Plain(Transport::Tcp(socket)) => {
+                check_listening_user(socket.peer_addr()?, socket.local_addr()?, expected)
+            }
+            UpstreamTransport::Tls(_) => Ok(()),
         }
     }
 

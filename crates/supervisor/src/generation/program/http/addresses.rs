@@ -1,7 +1,8 @@
 //! The addresses of the processes of a generation: each has its own, for its whole life, also through restarts.
 //!
-//! A port is chosen by the kernel, and free when it is chosen. Another program could take it before the process listens:
-//! Unix sockets have no such gap, because only the application's user can make files in their folder.
+//! A port is chosen by the kernel, and free when it is chosen. Another program could take it before the process listens.
+//! One of another user than root gets no requests, but the process cannot start then. Unix sockets have no such gap, because only the
+//! application's user can make files in their folder.
 
 use crate::os::files::socket_folder::SocketFolder;
 use crate::os::system_error::error_text;
@@ -23,7 +24,7 @@ pub struct ProcessAddress {
     pub endpoint: Endpoint,
     /// The socket that it gets from us.
     pub socket: Option<OwnedFd>,
-    /// The user that must listen on its Unix socket.
+    /// The user that must listen there.
     pub listening_user: Option<u32>,
     kind: HttpAddress,
     folder: Option<Arc<SocketFolder>>,
@@ -39,21 +40,23 @@ pub fn choose(
     kind: HttpAddress,
     router_group: Option<u32>,
 ) -> io::Result<Vec<ProcessAddress>> {
+    let ours = rustix::process::geteuid().as_raw();
+    let application_user = plan.account.ids.map_or(ours, |(user, _)| user);
     if kind == HttpAddress::Port {
+        let listening_user = Some(application_user);
         // All are bound at once, so that each gets another port.
         let bound: Vec<_> =
             (0..plan.processes).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<_>>()?;
         let address = |socket: TcpListener| {
             let endpoint = Endpoint::Tcp(socket.local_addr()?);
-            Ok(ProcessAddress { endpoint, socket: None, listening_user: None, kind, folder: None })
+            Ok(ProcessAddress { endpoint, socket: None, listening_user, kind, folder: None })
         };
         return bound.into_iter().map(address).collect();
     }
     let folder = Arc::new(SocketFolder::create(id, plan.account.ids, router_group)?);
-    let ours = rustix::process::geteuid().as_raw();
     let user = match kind {
         HttpAddress::ListenFds => ours,
-        HttpAddress::Unix | HttpAddress::Port => plan.account.ids.map_or(ours, |(user, _)| user),
+        HttpAddress::Unix | HttpAddress::Port => application_user,
     };
     let address = |number: u16| {
         let path = folder.socket(&format!("{number}.sock"));

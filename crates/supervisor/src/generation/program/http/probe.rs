@@ -4,6 +4,7 @@
 
 use howdah_config::{Endpoint, HealthCheck};
 use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
+use howdah_protocol::sockets::tcp_peer::check_listening_user;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -72,7 +73,15 @@ async fn probe(endpoint: &Endpoint, listening_user: Option<u32>, check: Option<&
                 )),
             }
         }
-        Endpoint::Tcp(address) => ask(TcpStream::connect(address).await.map_err(refused)?, endpoint, check).await,
+        Endpoint::Tcp(address) => {
+            let socket = TcpStream::connect(address).await.map_err(refused)?;
+            if let Some(expected) = listening_user {
+                let own = socket.local_addr().map_err(refused)?;
+                check_listening_user(*address, own, expected)
+                    .map_err(|error| format!("{endpoint} is not its address: {error}"))?;
+            }
+            ask(socket, endpoint, check).await
+        }
         Endpoint::Name { .. } | Endpoint::Abstract(_) => Err(format!("{endpoint} is not an address of a process")),
     }
 }

@@ -4,7 +4,7 @@
 //! There, the worker names its process in the handshake. The process must belong to the process group that howdah
 //! started.
 
-use crate::os::tcp_peer;
+use howdah_protocol::sockets::tcp_peer;
 use rustix::process::{Pid, getpgid};
 use std::io;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! The user at the other end of a connection over the loopback interface.
+//! The user at the other end of a connection over the loopback interface: of a client, or of a server.
 //!
 //! The kernel's tables have both ends of such a connection. The peer's end has a user only while a process holds it: a
 //! connection that its process has closed counts as one of an unknown user.
@@ -11,7 +11,7 @@ use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The type of a request for sockets of a family, and of the answer.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -21,6 +21,9 @@ const NLM_F_REQUEST: u16 = 1;
 const IPPROTO_TCP: u8 = 6;
 /// Of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
+/// The place of the state in an answer, and that of a listener.
+const STATE: usize = HEADER_BYTES + 1;
+const LISTEN: u8 = 10;
 /// The place of the addresses in an answer, and their length: ports, and room for IPv6.
 const ADDRESSES: std::ops::Range<usize> = HEADER_BYTES + 4..HEADER_BYTES + 4 + 36;
 /// The places of the user and the inode in an answer.
@@ -32,16 +35,48 @@ pub fn user_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
     look_up(peer, own).unwrap_or_else(|_| read_tables(peer, own))
 }
 
+/// Checks that only this user, or root, may have accepted the connection of our socket `own` to the listener `server`: another
+/// user may have bound the port before.
+///
+/// # Errors
+/// With the other user. Where the kernel cannot look connections up, every user passes.
+pub fn check_listening_user(server: SocketAddr, own: SocketAddr, expected: u32) -> io::Result<()> {
+    // The end of a listener resets the connections in its queue. Therefore this order: a connection that was not accepted
+    // after the first look-up belongs to that listener.
+    for found in [look_up_listener(server), look_up(server, own)] {
+        if let Ok(Some(user)) = found
+            && user != expected
+            && user != 0
+        {
+            return Err(io::Error::other(format!("user id {user} listens there, and not {expected}")));
+        }
+    }
+    Ok(())
+}
+
 /// Asks the kernel for this connection.
 fn look_up(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
+    let request = request(peer, own);
+    user_in_answer(&ask(&request)?, &request)
+}
+
+/// Asks the kernel for the listener of this address, which may listen on all addresses.
+fn look_up_listener(server: SocketAddr) -> io::Result<Option<u32>> {
+    let nowhere = match server.ip() {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    listener_in_answer(&ask(&request(server, SocketAddr::new(nowhere, 0)))?)
+}
+
+fn ask(request: &[u8]) -> io::Result<Vec<u8>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
-    let request = request(peer, own);
-    sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    sendto(&socket, request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0; 1024];
     // The answer is there when the request is sent.
     let (_, length) = recv(&socket, &mut answer, RecvFlags::empty())?;
-    user_in_answer(&answer[..length.min(answer.len())], &request)
+    Ok(answer[..length.min(answer.len())].to_vec())
 }
 
 /// `struct nlmsghdr` and `struct inet_diag_req_v2`.
@@ -72,6 +107,28 @@ fn request(peer: SocketAddr, own: SocketAddr) -> Vec<u8> {
 
 /// The user in `struct inet_diag_msg`; `None` if there is no such connection, or no process has it.
 fn user_in_answer(answer: &[u8], request: &[u8]) -> io::Result<Option<u32>> {
+    let user = socket_in_answer(answer)?;
+    // Without such a connection, the kernel returns a listener.
+    let wanted = &request[ADDRESSES.start + 4..ADDRESSES.end + 4];
+    let is_it = |found: &[u8]| found == wanted || found == mapped(wanted);
+    Ok(user.filter(|_| answer.get(ADDRESSES).is_some_and(is_it)))
+}
+
+/// The ports and addresses of IPv4 as those of a socket of IPv6.
+fn mapped(addresses: &[u8]) -> Vec<u8> {
+    let (ports, addresses) = addresses.split_at(4);
+    let mapped = addresses.chunks(16).flat_map(|address| [&[0; 10][..], &[0xff; 2], &address[..4]].concat());
+    ports.iter().copied().chain(mapped).collect()
+}
+
+/// The same for a listener.
+fn listener_in_answer(answer: &[u8]) -> io::Result<Option<u32>> {
+    let user = socket_in_answer(answer)?;
+    Ok(user.filter(|_| answer.get(STATE) == Some(&LISTEN)))
+}
+
+/// The user of the socket in an answer; `None` without a socket, and for a socket without a process.
+fn socket_in_answer(answer: &[u8]) -> io::Result<Option<u32>> {
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = answer.get(4..6).ok_or_else(malformed)?;
@@ -80,13 +137,9 @@ fn user_in_answer(answer: &[u8], request: &[u8]) -> io::Result<Option<u32>> {
         let error = Errno::from_raw_os_error(code.wrapping_neg());
         return if error == Errno::NOENT { Ok(None) } else { Err(error.into()) };
     }
-    let (Some(user), Some(inode), Some(found)) = (word(USER), word(INODE), answer.get(ADDRESSES)) else {
-        return Err(malformed());
-    };
-    // Without such a connection, the kernel returns a listener.
-    let wanted = &request[ADDRESSES.start + 4..ADDRESSES.end + 4];
-    let is_it = kind == SOCK_DIAG_BY_FAMILY.to_ne_bytes() && found == wanted;
-    Ok((is_it && inode != 0).then_some(user))
+    let (Some(user), Some(inode)) = (word(USER), word(INODE)) else { return Err(malformed()) };
+    let is_held = kind == SOCK_DIAG_BY_FAMILY.to_ne_bytes() && inode != 0;
+    Ok(is_held.then_some(user))
 }
 
 /// The same by the tables of all connections.
@@ -148,6 +201,32 @@ mod tests {
             drop(client);
             assert_eq!(user_of(peer, own), None);
             assert_eq!(user_of(own, peer), Some(rustix::process::geteuid().as_raw()), "our own end");
+        }
+    }
+
+    #[test]
+    fn the_user_who_listens_is_checked() {
+        let us = rustix::process::geteuid().as_raw();
+        for address in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.local_addr().unwrap().port());
+            let client = TcpStream::connect(server).unwrap();
+            let own = client.local_addr().unwrap();
+            match look_up_listener(server) {
+                Ok(found) => assert_eq!(found, Some(us), "{address}"),
+                Err(error) => return eprintln!("this kernel has no sock_diag: {error}"),
+            }
+            let check = |user| check_listening_user(server, own, user).is_ok();
+            // Root may serve for all users.
+            let is_checked = || check(us) && check(us + 1) == (us == 0);
+            assert!(is_checked(), "{address}: in the queue");
+            let accepted = listener.accept().unwrap();
+            assert!(is_checked(), "{address}: accepted");
+            drop(listener);
+            assert_eq!(look_up_listener(server).unwrap(), None);
+            assert_eq!(look_up(server, own).unwrap(), Some(us), "{address}: the listener has ended");
+            assert!(is_checked(), "{address}: the listener has ended");
+            drop(accepted);
         }
     }
 
