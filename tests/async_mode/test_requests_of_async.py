@@ -3,6 +3,8 @@
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from support.waiting import wait_for
 
 VALUES = """
@@ -211,3 +213,18 @@ def test_a_forked_process_cannot_answer(start):
     assert (site.scratch / "error").read_text() == (
         "howdah\\Async\\accept() cannot be called in a process that the worker has forked")
     assert len(site.server.workers(count=1)) == 1
+
+
+def test_an_object_that_an_extension_makes_is_an_empty_request(start):
+    """PDO makes objects of any class, without a constructor."""
+    site = start(r"""serve(function (Request $request): void {
+        if (!extension_loaded('pdo_sqlite')) { text($request, 'none'); return; }
+        $rows = (new PDO('sqlite::memory:'))->query("SELECT 'howdah\\Async\\Request'");
+        $made = $rows->fetchAll(PDO::FETCH_CLASS | PDO::FETCH_CLASSTYPE)[0];
+        text($request, json_encode([$made->method(), $made->uri(), $made->path(), $made->query(), $made->header('Host'),
+            $made->headers(), $made->server(), $made->isOpen(), $made->respond()]));
+    });""")
+    answer = site.server.get("/")
+    if answer.text == "none":
+        pytest.skip("this PHP has no pdo_sqlite")
+    assert answer.json() == ["", "", "", [], None, [], [], False, False]

@@ -39,7 +39,11 @@ static struct request_object *of(zend_object *object)
 
 static const struct howdah_request *request_of(const struct request_object *object)
 {
-	return howdah_async_request(object->number);
+	static const struct howdah_request none = { .method = "", .uri = "", .query_string = "" };
+	const struct howdah_request *request = howdah_async_request(object->number);
+
+	/* Extensions such as PDO (FETCH_CLASSTYPE) make objects of any class, without its constructor. */
+	return request ? request : &none;
 }
 
 PHP_METHOD(howdah_async_request, method)
