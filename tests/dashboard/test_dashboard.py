@@ -235,3 +235,48 @@ def test_a_browser_that_asks_without_end_is_limited(shop):
         thread.join()
     assert answers == [200] * 100
     assert shop.page.send("POST", "config/check", b"x" * (10 << 20)).status == 413
+
+
+def test_the_history_has_rates_and_marks_and_survives_a_restart(shop, tmp_path):
+    folder = tmp_path / "history"
+    control = ("--control", f"unix:{shop.server.control}", "--history", str(folder))
+
+    def kinds(history: dict) -> list[str]:
+        return [mark["kind"] for mark in history["marks"]]
+
+    with Dashboard(*control) as dashboard:
+        page = dashboard.log_in()
+        page.wait("history", lambda history: "configuration" in kinds(history), "the first reading")
+        assert page.get("about").json()["history"] == {"place": str(folder), "is_kept": True, "hours": 24}
+        for _ in range(20):
+            assert shop.server.get("/").status == 200
+        loaded = page.get("config").json()
+        config = json.loads(loaded["text"])
+        config["settings"] = {"http": {"max_body_size": 2000}}
+        assert page.send("PUT", "config", {"text": json.dumps(config), "etag": loaded["etag"]}).status == 200
+
+        def rates(history: dict):
+            return kinds(history).count("configuration") == 2 and any(history["series"]["finished"]) and history
+
+        history = page.wait("history?application=shop", rates, "the second reading")
+        changes = history["marks"][-1]["changes"]
+        assert changes == [{"path": "settings", "before": None, "after": '{"http":{"max_body_size":2000}}'}], changes
+        assert history["applications"][0]["name"] == "shop" and any(history["requests"])
+        assert history["series"]["processes"][-2] == 3 or 3 in history["series"]["processes"]
+        # A second dashboard of the same howdah does not write there.
+        with Dashboard(*control) as second:
+            about = second.log_in().get("about").json()["history"]
+            assert not about["is_kept"] and "another dashboard" in about["place"]
+    assert {path.name for path in folder.iterdir()} == {"history.jsonl", "lock"}
+    assert (folder / "history.jsonl").stat().st_mode & 0o077 == 0
+    with Dashboard(*control) as dashboard:
+        again = dashboard.log_in().get("history?application=shop").json()
+        assert any(again["series"]["finished"]) and kinds(again).count("dashboard") == 2
+
+
+def test_a_history_without_a_folder_is_in_memory(shop):
+    with Dashboard("--control", f"unix:{shop.server.control}", "--history", "/proc/none") as dashboard:
+        assert "the history is in memory only" in dashboard.text
+        page = dashboard.log_in()
+        assert not page.get("about").json()["history"]["is_kept"]
+        page.wait("history", lambda history: history["marks"])

@@ -23,10 +23,12 @@ URL = re.compile(r"^dashboard http://(\S+):(\d+)/#([0-9a-f]{64})$", re.M)
 
 
 class Dashboard:
-    """The process."""
+    """The process. Its history is in a folder of its own, unless an option names another one."""
 
     def __init__(self, *options: str, listen: str = "127.0.0.1:0"):
         self.place = tempfile.TemporaryDirectory(prefix="howdah-dashboard-")
+        if "--history" not in options:
+            options = (*options, "--history", f"{self.place.name}/history")
         self.output = Path(self.place.name) / "output"
         with open(self.output, "wb") as output:
             self.process = subprocess.Popen(

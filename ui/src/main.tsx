@@ -2,7 +2,7 @@
 
 import './app.css';
 import { render } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useErrorBoundary, useState } from 'preact/hooks';
 import { moment, visible } from './model/format';
 import { usePolled } from './model/polling';
 import { close, openFromUrl, Refused } from './model/session';
@@ -12,13 +12,19 @@ import { Problem } from './parts/notice';
 import { ApplicationView } from './views/application';
 import { CertificatesView } from './views/certificates';
 import { ConfigurationView } from './views/configuration';
+import { HistoryView } from './views/history';
+import { LeaksView } from './views/leaks';
 import { LoginView } from './views/login';
 import { NowView } from './views/now';
+import { ProfileView } from './views/profile';
 import { SlowView } from './views/slow';
 
 const PAGES: [name: string, title: string][] = [
   ['now', 'Now'],
+  ['history', 'History'],
   ['slow', 'Slow requests'],
+  ['profile', 'Flame graph'],
+  ['leaks', 'Leaks'],
   ['configuration', 'Configuration'],
   ['certificates', 'Certificates'],
 ];
@@ -26,6 +32,8 @@ const PAGES: [name: string, title: string][] = [
 function App() {
   const [page, argument] = useHash();
   const [theme, nextTheme] = useTheme();
+  const [problem, dismiss] = useErrorBoundary();
+  useEffect(() => dismiss(), [page]);
   const now = usePolled<Now>('now', 1000);
   const about = usePolled<About>('about', 0);
   const isRefused = now.error instanceof Refused && [401, 403].includes(now.error.status);
@@ -60,7 +68,11 @@ function App() {
           </Problem>
         )}
         {!now.value && !now.error && <p class="empty">Reading…</p>}
-        <View page={page} argument={argument} now={now.value} former={now.former} names={names} about={about.value} />
+        {problem ? (
+          <Problem>This page failed, which is a bug: please report it. {visible(String(problem))}</Problem>
+        ) : (
+          <View page={page} argument={argument} now={now.value} former={now.former} names={names} about={about.value} />
+        )}
       </main>
       <footer>
         {about.value && (
@@ -93,6 +105,12 @@ function View({ page, argument, now, former, names, about }: ViewProps) {
       return <CertificatesView />;
     case 'application':
       return <ApplicationView key={argument} name={argument ?? ''} now={now} isReadOnly={isReadOnly} />;
+    case 'history':
+      return known && <HistoryView key={argument} names={known} chosen={argument} about={about} />;
+    case 'profile':
+      return known && <ProfileView key={argument} names={known} chosen={argument} />;
+    case 'leaks':
+      return known && <LeaksView key={argument} names={known} chosen={argument} />;
     case 'slow':
       return known && <SlowView key={argument} names={known} chosen={argument} />;
     default:

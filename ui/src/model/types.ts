@@ -70,8 +70,7 @@ export interface SlowLine {
   memory?: number;
   memory_peak?: number;
   pid?: number;
-  native?: string | null;
-  waits_in?: string | null;
+  native?: { function?: string; waits_in?: string } | null;
   backtrace?: { function?: string; class?: string; file?: string; line?: number }[];
   counters?: Record<string, number>;
 }

@@ -1,7 +1,7 @@
 // Requests that run, the oldest first. The stack of each is a click away.
 
 import { useState } from 'preact/hooks';
-import { bytes, percent, seconds } from '../model/format';
+import { bytes, percent, seconds, visible } from '../model/format';
 import { of, post } from '../model/session';
 import type { Frame, Worker } from '../model/types';
 import { Problem } from './notice';
@@ -50,7 +50,7 @@ export function RunningTable({ running, withApplication }: { running: Running[];
           title: 'request',
           cell: ({ worker }) => (
             <span class="request">
-              <b>{worker.method}</b> <Text value={worker.url} />
+              <b>{visible(worker.method)}</b> <Text value={worker.url} />
               {(worker.running ?? 1) > 1 && <em> and {(worker.running ?? 1) - 1} more</em>}
             </span>
           ),

@@ -18,7 +18,7 @@ export function Stack({ frames }: { frames: StackEntry[] }) {
           {frame.file && (
             <span class="place">
               {visible(frame.file)}
-              {frame.line ? `:${frame.line}` : ''}
+              {typeof frame.line === 'number' && frame.line > 0 ? `:${frame.line}` : ''}
             </span>
           )}
         </li>

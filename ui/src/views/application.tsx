@@ -43,7 +43,10 @@ export function ApplicationView({ name, now, isReadOnly }: ApplicationProps) {
         </>
       )}
       <div class="bar">
+        <a class="button" href={`#/history/${argument}`}>History</a>
         <a class="button" href={`#/slow/${argument}`}>Slow requests</a>
+        <a class="button" href={`#/profile/${argument}`}>Flame graph</a>
+        <a class="button" href={`#/leaks/${argument}`}>Leaks</a>
         {!isReadOnly && <Restart name={name} />}
       </div>
       <section>

@@ -1,7 +1,7 @@
 // Slow requests with their stacks.
 
 import { useState } from 'preact/hooks';
-import { bytes, number, seconds } from '../model/format';
+import { bytes, number, seconds, visible } from '../model/format';
 import { usePolled } from '../model/polling';
 import { of, Refused } from '../model/session';
 import type { SlowLine } from '../model/types';
@@ -43,26 +43,27 @@ function SlowRequest({ lines }: { lines: SlowLine[] }) {
   const last = lines[lines.length - 1] ?? {};
   const isEnded = lines.some((line) => line.event === 'end');
   const isLimited = lines.some((line) => line.event === 'limit');
-  const samples = lines.filter((line) => line.backtrace || line.native);
+  const samples = lines.filter((line) => line.event === 'sample' || line.event === 'limit');
   const counters = Object.entries(last.counters ?? {}).filter(([, count]) => typeof count === 'number' && count > 0);
+  const url = visible(last.url);
   return (
     <li>
       <details>
         <summary>
-          <span class="when">{(first.time ?? '').replace('T', ' ').replace(/\.\d+Z$/, ' UTC')}</span>
+          <span class="when">{visible(first.time).replace('T', ' ').replace(/\.\d+Z$/, ' UTC')}</span>
           <b class="long">
             {isEnded ? '' : '≥ '}
             {seconds(last.elapsed)}
           </b>
           <span class="request">
-            <b>{last.method}</b> {String(last.url ?? '').length > 160 ? `${last.url?.slice(0, 160)}…` : <Text value={last.url} />}
+            <b>{visible(last.method)}</b> {url.length > 160 ? `${url.slice(0, 160)}…` : url}
           </span>
           {isLimited && <span class="badge bad">ended by limits/timeout</span>}
         </summary>
         <p>
-          <Text value={last.url} most={400} /> · <Text value={last.script} /> · worker {last.pid} · {seconds(last.cpu)} of CPU · memory{' '}
+          <Text value={last.url} most={400} /> · <Text value={last.script} /> · worker {visible(String(last.pid ?? '–'))} · {seconds(last.cpu)} of CPU · memory{' '}
           {bytes(last.memory)}, peak {bytes(last.memory_peak)}
-          {counters.map(([name, count]) => ` · ${name.replaceAll('_', ' ')} ${number(count)}`)}
+          {counters.map(([name, count]) => ` · ${visible(name).replaceAll('_', ' ')} ${number(count)}`)}
         </p>
         {samples.map((line, index) => (
           <section key={index}>
@@ -75,12 +76,13 @@ function SlowRequest({ lines }: { lines: SlowLine[] }) {
   );
 }
 
+/** The innermost function waits in a system call, if it is one of PHP's functions in C. */
 function framesOf(line: SlowLine) {
-  const native = line.native ? [{ name: line.waits_in ? `${line.native} in ${line.waits_in}` : line.native }] : [];
-  const frames = (Array.isArray(line.backtrace) ? line.backtrace : []).map((frame) => ({
-    name: [frame.class, frame.function].filter(Boolean).join('::') || '{main}',
-    file: frame.file,
-    line: frame.line,
+  const frames = Array.isArray(line.backtrace) ? line.backtrace : [];
+  const wait = line.native?.waits_in ? ` in ${line.native.waits_in}` : '';
+  return frames.map((frame, depth) => ({
+    name: ([frame?.class, frame?.function].filter(Boolean).join('::') || '{main}') + (depth === 0 ? wait : ''),
+    file: frame?.file,
+    line: frame?.line,
   }));
-  return [...native, ...frames];
 }

@@ -5,6 +5,7 @@
 //! - [`access`]: which requests are answered
 //! - [`server`]: HTTP, the page, the list of requests
 //! - [`calls`]: what each request does with the control API
+//! - [`history`]: the last hours
 //! - [`answer`]: an answer, with its security headers
 //!
 //! Fails if it cannot listen, or if the address is not of this machine and that is not allowed. A howdah that does not
@@ -13,18 +14,24 @@
 mod access;
 mod answer;
 mod calls;
+mod history;
 mod server;
 
 use crate::api::{ApiOptions, ControlApi};
+use crate::paths::absolute;
 use crate::terminal::output;
 use access::sessions::Sessions;
 use calls::howdah::Howdah;
 use calls::now::Now;
 use clap::Args;
+use history::place;
+use history::poller::{Poller, seconds};
+use history::store::{MAX_BYTES, Store};
 use server::listening;
 use server::service::Service;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The options of `howdah dashboard`.
@@ -45,6 +52,10 @@ pub struct DashboardOptions {
     /// Change nothing: no configuration, no restart.
     #[arg(long)]
     read_only: bool,
+    /// The folder of the history. Default: a folder for each howdah in /var/lib/howdah/dashboard for root, else in
+    /// ~/.local/state/howdah/dashboard.
+    #[arg(long, value_name = "DIR")]
+    history: Option<PathBuf>,
 }
 
 // === impl DashboardOptions ===
@@ -64,12 +75,20 @@ impl DashboardOptions {
                 port = self.listen.port()
             ));
         }
+        let howdah = Howdah::new(ControlApi::new(&self.api)?);
+        let folder = self.history.unwrap_or_else(|| place::of_howdah(&howdah.address()));
+        let folder = absolute(&folder).map_err(|reason| format!("--history: {reason}"));
+        let history = Store::open(folder, MAX_BYTES, seconds());
+        if let Err(reason) = history.place() {
+            tracing::warn!("the history is in memory only, and lost at the end: {reason}");
+        }
         let service = Arc::new(Service {
-            howdah: Howdah::new(ControlApi::new(&self.api)?),
+            howdah,
             sessions: Sessions::new()?,
             allowed_hosts: self.allow_host,
             read_only: self.read_only,
             now: Now::default(),
+            history: Mutex::new(history),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(|error| format!("cannot start the dashboard: {error}"))?.block_on(async {
@@ -84,8 +103,10 @@ impl DashboardOptions {
             }
             // The token is a fragment: a browser sends it to no server, and no log has it.
             output::print(&format!("dashboard http://{address}/#{}\n", service.sessions.token()));
+            let poller = Poller::new(&service.howdah, &service.history);
             tokio::select! {
-                () = listening::serve(listener, service) => {}
+                () = listening::serve(listener, Arc::clone(&service)) => {}
+                () = poller.run() => {}
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }

@@ -15,6 +15,8 @@ pub enum Call {
     About,
     /// The present state.
     Now,
+    /// The rates and marks of the last hours.
+    History,
     /// The workers of an application.
     Workers(String),
     /// Its slow requests.
@@ -62,6 +64,7 @@ impl Call {
             "logout" => (Method::POST, Call::LogOut),
             "about" => (Method::GET, Call::About),
             "now" => (Method::GET, Call::Now),
+            "history" => (Method::GET, Call::History),
             "config" if method == Method::PUT => (Method::PUT, Call::ApplyConfiguration),
             "config" => (Method::GET, Call::Configuration),
             "config/check" => (Method::POST, Call::CheckConfiguration),
@@ -92,6 +95,7 @@ impl Call {
         match self {
             Call::About
             | Call::Now
+            | Call::History
             | Call::Workers(_)
             | Call::Slow(_)
             | Call::Configuration

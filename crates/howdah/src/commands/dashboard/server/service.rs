@@ -6,6 +6,9 @@ use crate::commands::dashboard::answer::Answer;
 use crate::commands::dashboard::calls::howdah::Howdah;
 use crate::commands::dashboard::calls::now::Now;
 use crate::commands::dashboard::calls::{application, configuration, recordings};
+use crate::commands::dashboard::history::poller::seconds;
+use crate::commands::dashboard::history::query::Query;
+use crate::commands::dashboard::history::store::{MAX_SECONDS, Store};
 use crate::commands::dashboard::server::page;
 use crate::commands::dashboard::server::routes::{Call, NoCall};
 use http_body_util::{BodyExt, Limited};
@@ -14,6 +17,7 @@ use hyper::header::HeaderMap;
 use hyper::{Method, Request, StatusCode};
 use serde_json::json;
 use std::error::Error;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -30,6 +34,8 @@ pub struct Service {
     pub read_only: bool,
     /// The present state.
     pub now: Now,
+    /// The last hours.
+    pub history: Mutex<Store>,
 }
 
 /// The most bytes of a body: a configuration of 4 MiB, as a JSON string.
@@ -48,6 +54,7 @@ impl Service {
         let (head, body) = request.into_parts();
         match self.check(&head.method, head.uri.path(), &head.headers) {
             Ok(Checked::Page(answer)) => answer,
+            Ok(Checked::Call(Call::History)) => self.history(head.uri.query().unwrap_or_default()),
             Ok(Checked::Call(call)) => match read(body).await {
                 Ok(body) => self.call(call, &head.headers, &body).await.unwrap_or_else(|refusal| refusal),
                 Err(refusal) => refusal,
@@ -92,11 +99,8 @@ impl Service {
                 self.sessions.close(headers);
                 Ok(Answer::json(&json!({})))
             }
-            Call::About => Ok(Answer::json(&json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "control": howdah.address(),
-                "read_only": self.read_only,
-            }))),
+            Call::About => Ok(self.about()),
+            Call::History => Ok(self.history("")),
             Call::Now => Ok(Answer::json(&self.now.read(howdah).await)),
             Call::Workers(name) => application::workers(howdah, &name).await,
             Call::Slow(name) => application::slow(howdah, &name).await,
@@ -110,6 +114,25 @@ impl Service {
             Call::Schema => Ok(Answer::file("application/json", howdah_config::SCHEMA.as_bytes())),
             Call::Certificates => configuration::certificates(howdah).await,
         }
+    }
+
+    fn about(&self) -> Answer {
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let (place, is_kept) = match history.place() {
+            Ok(folder) => (folder.display().to_string(), true),
+            Err(reason) => (reason.to_owned(), false),
+        };
+        Answer::json(&json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "control": self.howdah.address(),
+            "read_only": self.read_only,
+            "history": { "place": place, "is_kept": is_kept, "hours": MAX_SECONDS / 3600 },
+        }))
+    }
+
+    fn history(&self, query: &str) -> Answer {
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        Answer::json(&Query::parse(query).answer(&history, seconds()))
     }
 
     fn log_in(&self, body: &[u8]) -> Result<Answer, Answer> {
@@ -163,6 +186,7 @@ mod tests {
             allowed_hosts: Vec::new(),
             read_only,
             now: Now::default(),
+            history: Mutex::new(Store::open(Err("none".to_owned()), 1000, 0)),
         }
     }
 

@@ -1,0 +1,19 @@
+//! The last hours: what the dashboard has seen while it ran.
+//!
+//! - [`record`]: the records: samples and marks
+//! - [`store`]: the records, in memory and in two files that are bounded
+//! - [`place`]: the folder of the files
+//! - [`rates`]: two readings of the control API become a sample
+//! - [`changes`]: the difference of two configurations
+//! - [`query`]: the records of a time become the points of a chart
+//! - [`poller`]: reads howdah every few seconds
+//!
+//! A folder that cannot be written is no failure: the history is then in memory only, and the page shows that.
+
+mod changes;
+pub mod place;
+pub mod poller;
+pub mod query;
+mod rates;
+mod record;
+pub mod store;

@@ -1,0 +1,154 @@
+//! The records. A record is one line of JSON with short names: there are thousands.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Record {
+    /// An event.
+    Mark(Mark),
+    /// An interval.
+    Sample(Sample),
+}
+
+/// An interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Its end, in seconds since 1970.
+    #[serde(rename = "t")]
+    pub time: u64,
+    /// Its length in seconds.
+    #[serde(rename = "s")]
+    pub seconds: f32,
+    /// The finished requests of all listeners; `None` if the router was replaced meanwhile.
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
+    /// The connections that were open at its end.
+    #[serde(rename = "c")]
+    pub connections: u64,
+    /// The applications.
+    #[serde(rename = "a")]
+    pub applications: BTreeMap<String, Numbers>,
+}
+
+/// An application during an interval. Numbers of processes and requests are those at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Numbers {
+    /// Its processes.
+    #[serde(rename = "p", default, skip_serializing_if = "is_zero")]
+    pub processes: u32,
+    /// Its running requests.
+    #[serde(rename = "a", default, skip_serializing_if = "is_zero")]
+    pub active: u32,
+    /// Its queue.
+    #[serde(rename = "w", default, skip_serializing_if = "is_zero")]
+    pub waiting: u32,
+    /// The requests that were refused.
+    #[serde(rename = "x", default, skip_serializing_if = "is_zero")]
+    pub refused: u32,
+    /// From its workers, if they were read in this interval.
+    #[serde(flatten)]
+    pub work: Option<Work>,
+}
+
+/// The work of the workers of an application since they were last read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// The requests that they finished, per second.
+    #[serde(rename = "f")]
+    pub finished: f32,
+    /// The processors that they used.
+    #[serde(rename = "u")]
+    pub cpu: f32,
+    /// Their memory in bytes.
+    #[serde(rename = "m")]
+    pub memory: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    /// When, in seconds since 1970.
+    pub time: u64,
+    /// Its kind.
+    pub kind: MarkKind,
+    /// The application that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<String>,
+    /// For a person.
+    pub text: String,
+    /// The ETag of the configuration from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// The changes of the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+}
+
+/// The kinds of marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MarkKind {
+    /// The dashboard was started.
+    Dashboard,
+    /// The configuration was changed.
+    Configuration,
+    /// All workers of an application are new.
+    Workers,
+    /// The router was replaced, or howdah was restarted.
+    Router,
+    /// howdah does not answer.
+    Lost,
+    /// howdah answers again.
+    Found,
+}
+
+/// One change in a configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Where.
+    pub path: String,
+    /// The value before, as JSON; `None` if there was none. Long values are cut.
+    pub before: Option<String>,
+    /// The value after.
+    pub after: Option<String>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_a_short_line() {
+        let work = Work { finished: 12.5, cpu: 0.5, memory: 1024 };
+        let numbers = Numbers { processes: 2, active: 1, work: Some(work), ..Numbers::default() };
+        let sample = Sample {
+            time: 7,
+            seconds: 5.0,
+            requests: Some(60),
+            connections: 3,
+            applications: [("a".to_owned(), numbers)].into(),
+        };
+        let text = serde_json::to_string(&Record::Sample(sample.clone())).unwrap();
+        assert_eq!(text, r#"{"t":7,"s":5.0,"r":60,"c":3,"a":{"a":{"p":2,"a":1,"f":12.5,"u":0.5,"m":1024}}}"#);
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), Record::Sample(sample));
+        let idle: Numbers = serde_json::from_str("{}").unwrap();
+        assert_eq!(idle, Numbers::default());
+        let mark = Mark {
+            time: 7,
+            kind: MarkKind::Lost,
+            application: None,
+            text: "x".to_owned(),
+            etag: None,
+            changes: Vec::new(),
+        };
+        let text = serde_json::to_string(&Record::Mark(mark.clone())).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), Record::Mark(mark));
+    }
+}
