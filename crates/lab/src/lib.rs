@@ -1,5 +1,7 @@
 //! The lab: races servers of PHP applications against each other. It knows howdah only as one of these servers.
 //!
+//! - [`plan`] reads lab.json
+//! - [`stacks`]: servers of PHP applications, as data: manifests, start, stop
 //! - [`load`]: sends requests, by a schedule or by a number of clients, and measures the responses
 //! - [`measure`]: CPU, memory, threads and context switches of a process tree
 //! - [`statistics`]: intervals, comparisons, the verdict's inputs
@@ -11,5 +13,7 @@
 pub mod constant_rates;
 pub mod load;
 pub mod measure;
+pub mod plan;
 pub mod results;
+pub mod stacks;
 pub mod statistics;

@@ -9,6 +9,7 @@
 //! - [`target`]: the requests and the checks of their responses; [`recorded`]: requests from an access log or a HAR
 //! - [`response`]: a parser of HTTP/1.1 responses; [`connection`]: one connection
 //! - [`worker`]: a thread with an event loop
+//! - [`single`]: one request, for checks
 //! - [`tally`]: counts outcomes and times; [`autostop`]: conditions that end a load before its time
 //! - [`generator`]: runs the threads of a load
 
@@ -19,6 +20,7 @@ pub mod generator;
 pub mod recorded;
 pub mod response;
 pub mod schedule;
+pub mod single;
 pub mod tally;
 pub mod target;
 pub mod worker;

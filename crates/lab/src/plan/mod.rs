@@ -1,0 +1,17 @@
+//! lab.json: a text becomes a plan in which a wrong lab cannot be written down.
+//!
+//! - [`file`]: the fields of lab.json
+//! - [`read`]: the whole plan; [`load`], [`application`], [`stack`]: its parts
+//!
+//! Fails with the path of the wrong value in the file, and what to write instead.
+
+pub mod application;
+pub mod file;
+pub mod load;
+pub mod read;
+pub mod stack;
+
+pub use application::Application;
+pub use load::LoadPlan;
+pub use read::{Plan, Service};
+pub use stack::{Source, StackPlan};

@@ -1,0 +1,167 @@
+//! Starts and stops the processes of a stack.
+//!
+//! Each process is in a process group of its own: Ctrl-C reaches the lab only, which stops everything in order. With
+//! util-linux's setpriv it also ends when the lab is killed.
+
+use super::detect::find;
+use crate::measure::process_tree::{self, Process};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How to start a process.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// Its words.
+    pub command: &'a [String],
+    /// Its whole environment.
+    pub environment: &'a BTreeMap<String, String>,
+    /// Its working folder.
+    pub folder: &'a Path,
+    /// The file for its output.
+    pub log: &'a Path,
+    /// Its user; `None`: the lab's.
+    pub user: Option<&'a str>,
+    /// Its cores; empty: all of the lab's.
+    pub cores: &'a [u32],
+}
+
+/// The time that a process has to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(10);
+
+/// Starts a process.
+///
+/// # Errors
+/// The program cannot be executed, or its user cannot be changed to.
+pub fn start(launch: &Launch) -> Result<Child, String> {
+    let [program, ..] = launch.command else { return Err("a process without a command".to_owned()) };
+    let output = log_file(launch.log).map_err(|error| format!("{}: {error}", launch.log.display()))?;
+    let mut words: Vec<String> = Vec::new();
+    match (find("setpriv"), launch.user) {
+        (Some(setpriv), user) => {
+            words.extend([setpriv.display().to_string(), "--pdeathsig".to_owned(), "TERM".to_owned()]);
+            if let Some(user) = user {
+                let group = format!("--regid={user}");
+                words.extend([format!("--reuid={user}"), group, "--init-groups".to_owned()]);
+            }
+        }
+        (None, Some(user)) => {
+            return Err(format!("setpriv is needed to start a process as {user}: apt-get install util-linux"));
+        }
+        (None, None) => {}
+    }
+    words.extend(launch.command.iter().cloned());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env_clear().envs(launch.environment).current_dir(launch.folder).stdin(Stdio::null());
+    command.stdout(output.try_clone().map_err(|error| error.to_string())?).stderr(output).process_group(0);
+    on_cores(launch.cores, || command.spawn().map_err(|error| format!("{program}: {error}")))?
+}
+
+/// Stops a process and what is left of its tree.
+pub fn stop(child: &mut Child) {
+    let family = process_tree::tree(&[child.id()]);
+    signal(child.id(), Signal::TERM);
+    let deadline = Instant::now() + PATIENCE;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+        std::thread::sleep(POLL);
+    }
+    let orphans = alive(&family);
+    for process in &orphans {
+        signal(process.pid, Signal::TERM);
+    }
+    while !orphans.is_empty() && !alive(&family).is_empty() && Instant::now() < deadline {
+        std::thread::sleep(POLL);
+    }
+    for process in alive(&family) {
+        signal(process.pid, Signal::KILL);
+    }
+    if matches!(child.try_wait(), Ok(None)) {
+        signal(child.id(), Signal::KILL);
+        let _ = child.wait();
+    }
+}
+
+/// Runs `f` while this thread is on these cores, which its children inherit.
+fn on_cores<T>(cores: &[u32], f: impl FnOnce() -> T) -> Result<T, String> {
+    if cores.is_empty() {
+        return Ok(f());
+    }
+    let before = sched_getaffinity(None).map_err(|error| format!("cores: {error}"))?;
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core as usize));
+    sched_setaffinity(None, &set).map_err(|error| format!("the cores {cores:?} cannot be used: {error}"))?;
+    let result = f();
+    let _ = sched_setaffinity(None, &before);
+    Ok(result)
+}
+
+fn log_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// The processes of the family that still run. A reused pid has another start time; a zombie has ended.
+fn alive(family: &[Process]) -> Vec<Process> {
+    let is_alive = |process: &&Process| {
+        process_tree::process(process.pid).is_some_and(|now| now.started == process.started && !now.is_zombie)
+    };
+    family.iter().filter(is_alive).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch<'a>(
+        command: &'a [String],
+        environment: &'a BTreeMap<String, String>,
+        folder: &'a Path,
+        log: &'a Path,
+    ) -> Launch<'a> {
+        Launch { command, environment, folder, log, user: None, cores: &[] }
+    }
+
+    #[test]
+    fn a_stopped_process_leaves_no_child_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let environment = BTreeMap::from([("A".to_owned(), "b".to_owned())]);
+        // SIGTERM ends the shell; its child would live on.
+        let command = ["sh", "-c", "sleep 600 & echo \"$A-$HOME\"; echo ready; wait"].map(str::to_owned);
+        let mut child = start(&launch(&command, &environment, folder.path(), &log)).unwrap();
+        while !std::fs::read_to_string(&log).unwrap().contains("ready") {
+            std::thread::sleep(POLL);
+        }
+        let family = process_tree::tree(&[child.id()]);
+        assert!(family.len() >= 2, "{family:?}");
+        stop(&mut child);
+        assert!(alive(&family).is_empty());
+        assert!(std::fs::read_to_string(&log).unwrap().starts_with("b-\n"), "a clean environment");
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_an_error_or_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let (environment, log) = (BTreeMap::new(), folder.path().join("log"));
+        match start(&launch(&["/no/such/program".to_owned()], &environment, folder.path(), &log)) {
+            Ok(mut child) => {
+                assert!(!child.wait().unwrap().success());
+                assert!(std::fs::read_to_string(&log).unwrap().contains("/no/such/program"));
+            }
+            Err(reason) => assert!(reason.contains("/no/such/program"), "{reason}"),
+        }
+    }
+}
