@@ -12,8 +12,9 @@ from typing import Iterator
 
 import pytest
 
-from support.http_applications import http_application
+from support.http_applications import http_application, pids
 from support.machine import free_port
+from support.processes import Process
 from support.roadrunner_applications import PYTHON
 from support.server import EXECUTABLE
 from support.waiting import wait_for
@@ -174,4 +175,10 @@ def test_a_port_that_another_user_has_bound_gets_no_requests(run, folder):
     with thief_at(port) as thief:
         assert server.get("/").status == 502
         assert thief.stdout.readline() == "b''\n"
-    server.wait_for_log_line("user id 65534 listens there, and not")
+        server.wait_for_log_line("user id 65534 listens there, and not")
+        # The next process gets another port.
+        for name in ("port", "close"):
+            (place / name).unlink()
+        Process.of(pids(server)[0]).kill()
+        wait_for(lambda: server.get("/").status == 200, "another process")
+        assert (place / "port").read_text() != port

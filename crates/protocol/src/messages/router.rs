@@ -16,12 +16,14 @@ pub enum ToRouter {
     AddGeneration(GenerationBoot),
     /// Prepare the generation of an HTTP application, which a configuration will name.
     AddHttpGeneration(HttpGenerationBoot),
-    /// Whether a process of an HTTP application gets requests.
+    /// Whether a process of an HTTP application gets requests, and where.
     HttpProcess {
         /// The generation it belongs to.
         generation: u64,
         /// Its index.
         index: u16,
+        /// Its address. The next process in its place may have another port.
+        address: String,
         /// Whether it gets requests.
         is_ready: bool,
     },

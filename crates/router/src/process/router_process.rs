@@ -167,9 +167,9 @@ impl RouterProcess {
                 self.http_generations.push(Arc::downgrade(&generation));
                 self.http_arriving.insert(generation.id, generation);
             }
-            ToRouter::HttpProcess { generation, index, is_ready } => {
-                let known = self.each_http_generation().filter(|known| known.id == generation);
-                known.for_each(|known| known.set_ready(index, is_ready));
+            ToRouter::HttpProcess { generation, index, address, is_ready } => {
+                let mut known = self.each_http_generation().filter(|known| known.id == generation);
+                known.try_for_each(|known| known.set_ready(index, &address, is_ready))?;
             }
             ToRouter::AddRoadRunnerGeneration(boot) => {
                 let generation = Arc::new(RoadRunnerGeneration::new(boot, &self.supervisor));

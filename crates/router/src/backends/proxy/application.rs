@@ -8,8 +8,8 @@ use crate::report::{ReportOnDrop, SupervisorLink};
 use howdah_config::Endpoint;
 use howdah_protocol::messages::router::{FromRouter, HttpGenerationBoot};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// A generation, as the router's threads share it.
@@ -33,7 +33,8 @@ pub struct HttpGeneration {
 
 #[derive(Debug)]
 struct HttpProcess {
-    endpoint: Endpoint,
+    /// It changes when the next process gets another port.
+    endpoint: Mutex<Arc<Endpoint>>,
     is_ready: AtomicBool,
     /// How many requests it has.
     requests: AtomicU64,
@@ -44,10 +45,16 @@ struct HttpProcess {
 pub struct ProcessRequest {
     generation: Arc<HttpGeneration>,
     process: usize,
+    endpoint: Arc<Endpoint>,
 }
 
 /// A request that is counted as long as it waits.
 struct Counted<'a>(&'a AtomicU64);
+
+/// The address of a process, from a message of the supervisor.
+fn endpoint(address: &str) -> io::Result<Endpoint> {
+    address.parse().map_err(|error| io::Error::other(format!("{address}: {error}")))
+}
 
 // === impl HttpGeneration ===
 
@@ -58,7 +65,7 @@ impl HttpGeneration {
     /// When an address is not valid.
     pub fn new(boot: &HttpGenerationBoot, supervisor: &SupervisorLink) -> io::Result<HttpGeneration> {
         let process = |(address, is_ready): &(String, bool)| {
-            let endpoint = address.parse().map_err(|error| io::Error::other(format!("{address}: {error}")))?;
+            let endpoint = Mutex::new(Arc::new(endpoint(address)?));
             Ok(HttpProcess { endpoint, is_ready: (*is_ready).into(), requests: 0.into() })
         };
         Ok(HttpGeneration {
@@ -72,12 +79,17 @@ impl HttpGeneration {
         })
     }
 
-    /// The supervisor reports whether a process gets requests.
-    pub fn set_ready(&self, process: u16, is_ready: bool) {
+    /// The supervisor reports whether a process gets requests, and its address.
+    ///
+    /// # Errors
+    /// When the address is not valid.
+    pub fn set_ready(&self, process: u16, address: &str, is_ready: bool) -> io::Result<()> {
         if let Some(process) = self.processes.get(usize::from(process)) {
+            *process.lock() = Arc::new(endpoint(address)?);
             process.is_ready.store(is_ready, Ordering::Release);
             self.changed.notify_waiters();
         }
+        Ok(())
     }
 
     /// Gives a request to the process with the fewest, besides those that were tried; `None` if no process is left.
@@ -89,7 +101,8 @@ impl HttpGeneration {
         let process = ready.min_by_key(|index| self.processes[*index].requests.load(Ordering::Relaxed))?;
         self.last.store(process, Ordering::Relaxed);
         self.processes[process].requests.fetch_add(1, Ordering::Relaxed);
-        Some(ProcessRequest { generation: Arc::clone(self), process })
+        let endpoint = Arc::clone(&self.processes[process].lock());
+        Some(ProcessRequest { generation: Arc::clone(self), process, endpoint })
     }
 
     /// Waits until a process is ready, and gives it the request.
@@ -117,6 +130,15 @@ impl HttpGeneration {
     }
 }
 
+// === impl HttpProcess ===
+
+impl HttpProcess {
+    /// The value is complete at any time.
+    fn lock(&self) -> MutexGuard<'_, Arc<Endpoint>> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 // === impl ProcessRequest ===
 
 impl ProcessRequest {
@@ -127,7 +149,7 @@ impl ProcessRequest {
 
     /// Where the process listens.
     pub fn endpoint(&self) -> &Endpoint {
-        &self.generation.processes[self.process].endpoint
+        &self.endpoint
     }
 
     /// The user that must listen there.
@@ -172,8 +194,9 @@ mod tests {
         assert_eq!(generation.active_requests(), 1);
         drop(busy);
         assert_eq!((generation.active_requests(), next(&[0, 1, 2])), (0, None));
-        generation.set_ready(3, true);
-        assert_eq!(next(&[0, 1, 2]), Some(3));
+        generation.set_ready(3, "127.0.0.1:81", true).expect("an address");
+        let request = generation.assign(&[0, 1, 2]).expect("a process");
+        assert_eq!((request.process(), &*request.endpoint().to_string()), (3, "127.0.0.1:81"));
     }
 
     #[tokio::test]
@@ -185,7 +208,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         assert_eq!(generation.waiting_requests(), 1);
-        generation.set_ready(0, true);
+        generation.set_ready(0, "unix:/run/0", true).expect("an address");
         assert_eq!(waiting.await.expect("a process"), 0);
         assert_eq!((generation.waiting_requests(), generation.active_requests()), (0, 0));
     }

@@ -50,13 +50,21 @@ const BOOT_INTERVAL: Duration = Duration::from_millis(20);
 // === impl ProcessInterface ===
 
 impl ProcessInterface {
-    /// Before a process starts: removes what a dead one left.
-    ///
-    /// # Errors
-    /// If another program uses its address.
-    pub fn clear(&mut self) -> io::Result<()> {
+    /// Removes what a dead process left.
+    pub fn clear(&mut self) {
         match self {
             ProcessInterface::Http(address) => address.clear(),
+            ProcessInterface::RoadRunner(relay) => relay.close(),
+        }
+    }
+
+    /// The same before a process with this name in messages starts, whose address must be free.
+    ///
+    /// # Errors
+    /// When there is no free address.
+    pub fn prepare(&mut self, process: &str) -> io::Result<()> {
+        match self {
+            ProcessInterface::Http(address) => address.prepare(process),
             ProcessInterface::RoadRunner(relay) => {
                 relay.close();
                 Ok(())

@@ -261,10 +261,12 @@ impl ProgramGeneration {
                 }
                 continue;
             }
-            let was_ready = std::mem::replace(&mut self.announced[position], start).is_some();
-            if was_ready != start.is_some() {
-                let is_ready = start.is_some();
-                notices.push((ToRouter::HttpProcess { generation, index, is_ready }, Vec::new()));
+            let former = std::mem::replace(&mut self.announced[position], start);
+            if former != start
+                && let ProcessInterface::Http(address) = self.processes[position].interface()
+            {
+                let (address, is_ready) = (address.endpoint.to_string(), start.is_some());
+                notices.push((ToRouter::HttpProcess { generation, index, address, is_ready }, Vec::new()));
             }
         }
         if let Some(worker) = self.ages.as_mut().and_then(AgeWatch::take_aged) {

@@ -239,8 +239,7 @@ impl ProgramProcess {
             true => String::new(),
             false => self.interface.last_output(running.check.as_ref()),
         };
-        // A port that is not free yet is an error when the next process starts.
-        let _ = self.interface.clear();
+        self.interface.clear();
         if running.leaving == Some(Leaving::Ended) {
             return true;
         }
@@ -346,7 +345,8 @@ impl ProgramProcess {
 
     fn start(&mut self, plan: &ProgramPlan, is_proven: bool, now: Instant) {
         self.starts = self.starts.wrapping_add(1);
-        match self.interface.clear().and_then(|()| self.launch(plan)) {
+        let title = self.title(plan);
+        match self.interface.prepare(&title).and_then(|()| self.launch(plan)) {
             Ok((pid, output)) => {
                 self.state = ProcessState::Up(Box::new(RunningProcess {
                     pid,
@@ -366,7 +366,6 @@ impl ProgramProcess {
             }
             Err(error) if is_proven => {
                 let pause = self.backoff.after_death(Duration::ZERO, false).max(START_PAUSE);
-                let title = self.title(plan);
                 tracing::error!("{title} cannot be started: {error}; trying again in {} ms", pause.as_millis());
                 self.state = ProcessState::Down(now + pause);
             }

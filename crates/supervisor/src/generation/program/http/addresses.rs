@@ -1,8 +1,8 @@
-//! The addresses of the processes of a generation: each has its own, for its whole life, also through restarts.
+//! The addresses of the processes of a generation: each has its own, also through restarts.
 //!
 //! A port is chosen by the kernel, and free when it is chosen. Another program could take it before the process listens.
-//! One of another user than root gets no requests, but the process cannot start then. Unix sockets have no such gap, because only the
-//! application's user can make files in their folder.
+//! One of another user than root gets no requests, and the next process gets another port. Unix sockets have no such gap,
+//! because only the application's user can make files in their folder.
 
 use crate::os::files::socket_folder::SocketFolder;
 use crate::os::system_error::error_text;
@@ -94,26 +94,36 @@ impl ProcessAddress {
         variables.map(|variable| (variable.name().to_owned(), self.value(variable))).collect()
     }
 
-    /// Before a process starts: removes the socket that a dead one left, which would prevent another one from listening.
+    /// Removes the socket that a dead process left, which would prevent another one from listening.
+    pub fn clear(&self) {
+        if let (Endpoint::Unix(path), None) = (&self.endpoint, &self.socket) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Before a process starts. A port that another program uses is replaced by another one: the program may be a process
+    /// that left the group of a dead one, or one of another user. It must neither get the requests, nor keep the process from
+    /// its start.
     ///
     /// # Errors
-    /// If another program listens on its port. It may be a process that left the group of a dead one; it must not get the
-    /// requests.
-    pub fn clear(&self) -> io::Result<()> {
-        match &self.endpoint {
-            Endpoint::Unix(path) if self.socket.is_none() => {
-                let _ = std::fs::remove_file(path);
+    /// When no port is free.
+    pub fn prepare(&mut self, process: &str) -> io::Result<()> {
+        self.clear();
+        let Endpoint::Tcp(address) = self.endpoint else { return Ok(()) };
+        match is_free(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+                let (port, next) = (address.port(), other.port());
+                tracing::warn!("another program uses port {port}, which {process} had; it gets port {next}");
+                self.endpoint = Endpoint::Tcp(other);
+                Ok(())
             }
-            Endpoint::Tcp(address) => is_free(*address).map_err(|error| {
-                let reason = match error.kind() {
-                    io::ErrorKind::AddrInUse => "another program uses it",
-                    _ => &error_text(&error),
-                };
-                io::Error::other(format!("its port {} is not free: {reason}", address.port()))
-            })?,
-            _ => {}
+            Err(error) => {
+                let (port, reason) = (address.port(), error_text(&error));
+                Err(io::Error::other(format!("its port {port} is not free: {reason}")))
+            }
+            Ok(()) => Ok(()),
         }
-        Ok(())
     }
 
     /// Lets the router connect, when the process has made its socket.
