@@ -6,6 +6,7 @@
 //! - [`RouterEnd`] and [`Exchange`] (`router_end/`), [`WorkerChannel`] (`worker_end/`), [`ControlEnd`] (`control_end`): the
 //!   ends of the router, the workers and the supervisor
 //! - [`SlotState`] (`slot_state`): the slot's word, and the table of its transitions
+//! - [`Counters`] (`counters`): numbers that the router adds up, and the supervisor reads
 //! - `content/`: the bytes that a slot carries: [`request`], [`response`]
 //! - `worker_record/`: each worker's [`account`], its sampler's orders ([`sampling`]), and the turn to be replaced
 //! - `lock_free/`: the submission queue, the idle set and the mailbox, each explored by loom
@@ -21,6 +22,8 @@
 mod content;
 #[cfg(not(loom))]
 mod control_end;
+#[cfg(not(loom))]
+mod counters;
 // Its users are not built under loom, and the explorations need only a part of it.
 #[cfg_attr(loom, allow(dead_code))]
 mod lock_free;
@@ -44,6 +47,7 @@ mod worker_record;
 mod interface {
     pub use crate::content::{request, response};
     pub use crate::control_end::ControlEnd;
+    pub use crate::counters::Counters;
     pub use crate::memory::layout::{
         BODY_RING_BYTES, Geometry, MAX_CLAIMS, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES,
         RESPONSE_RING_BYTES,
@@ -51,7 +55,7 @@ mod interface {
     #[doc(hidden)]
     pub use crate::memory::offsets;
     pub use crate::router_end::end::{Refused, RouterEnd};
-    pub use crate::router_end::exchange::{Exchange, Progress};
+    pub use crate::router_end::exchange::{Exchange, Progress, WorkerTimes};
     pub use crate::slot_state::{SlotState, WorkerId};
     pub use crate::violation::Violation;
     pub use crate::worker_end::{BodyError, Claim, ClientGone, Next, WorkerChannel, WorkerEnd};

@@ -167,6 +167,15 @@ impl<'m> SlotView<'m> {
     pub fn abandoned(&self) -> &'m AtomicU32 {
         self.memory.u32(self.start + control::ABANDONED)
     }
+    pub fn began(&self) -> &'m AtomicU64 {
+        self.memory.u64(self.start + control::BEGAN)
+    }
+    pub fn ran(&self) -> &'m AtomicU64 {
+        self.memory.u64(self.start + control::RAN)
+    }
+    pub fn cpu(&self) -> &'m AtomicU64 {
+        self.memory.u64(self.start + control::CPU)
+    }
     pub fn body(&self) -> Ring<'m> {
         Ring::new(self.memory.u64s(self.body, BODY_RING_BYTES / 8))
     }

@@ -95,6 +95,10 @@ pub(crate) mod control {
     pub const BODY_READ: usize = 72;
     pub const WAITING: usize = 80;
     pub const ABANDONED: usize = 84;
+    /// When the request began, and the time that it took, in nanoseconds; its processor time, plus one.
+    pub const BEGAN: usize = 88;
+    pub const RAN: usize = 96;
+    pub const CPU: usize = 104;
 }
 
 /// Bits of a slot's flags, all set by the router.

@@ -10,9 +10,10 @@ use crate::memory::doorbell;
 use crate::memory::layout::{BODY_RING_BYTES, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, flags};
 use crate::memory::ring::{readable, writable};
 use crate::slot_state::{SlotState, WorkerId, pack, unpack};
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::violation::Violation;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,17 @@ pub enum Progress {
     Running(WorkerId),
     /// The response is complete (and may still be in the ring).
     Done(WorkerId),
+}
+
+/// The times of a request, as its worker reports them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerTimes {
+    /// When PHP began to run it, by [`monotonic`](crate::account::monotonic).
+    pub began: Duration,
+    /// How long PHP ran it.
+    pub ran: Duration,
+    /// The processor time that it took, if that is known.
+    pub cpu: Option<Duration>,
 }
 
 /// A request in the channel. To drop it gives the slot back, as soon as that is safe.
@@ -199,6 +211,16 @@ impl Exchange {
         self.flags |= flag;
         self.shared.view.slot(self.slot).flags().fetch_or(flag, Ordering::Release);
         self.wake_waiting_worker();
+    }
+
+    /// The times that the worker reports, once it is done; `None` if it reports none. A worker can write any value: they
+    /// are for numbers only, and the caller limits them to what is possible.
+    pub fn times(&self) -> Option<WorkerTimes> {
+        let words = self.shared.view.slot(self.slot);
+        let read = |word: &AtomicU64| Duration::from_nanos(word.load(Ordering::Relaxed));
+        let (began, ran) = (read(words.began()), read(words.ran()));
+        let cpu = words.cpu().load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos);
+        (!began.is_zero()).then_some(WorkerTimes { began, ran, cpu })
     }
 
     /// Whether the worker has given the request up, once it is done: what is in the ring is no response, or a part of one.

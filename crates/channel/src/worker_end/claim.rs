@@ -9,7 +9,9 @@ use crate::slot_state::{SlotState, pack};
 use crate::sync::{Ordering, fence};
 use crate::view::SlotView;
 use crate::violation::Violation;
+use crate::worker_record::account::{monotonic, nanoseconds};
 use rustix::io::Errno;
+use std::time::Duration;
 
 /// A request that this worker runs. It must be finished: a claim that is only dropped leaves the slot claimed.
 #[derive(Debug)]
@@ -25,6 +27,10 @@ pub struct Claim<'w> {
     /// The bytes that the router was notified of.
     notified: u64,
     body_read: u64,
+    /// When PHP began to run it, by [`monotonic`].
+    began: Option<Duration>,
+    /// The processor time that it took.
+    cpu: Option<Duration>,
 }
 
 /// The client is gone: the router discards the response.
@@ -53,7 +59,33 @@ const BROKEN: u64 = u64::MAX;
 impl<'w> Claim<'w> {
     /// The request that this worker has claimed. Its progress is reported to this thread of the router.
     pub(super) fn new(own: &'w Own, slot: u16, sequence: u32, thread: u16) -> Claim<'w> {
-        Claim { own, slot, sequence, thread, written: 0, published: 0, notified: 0, body_read: 0 }
+        Claim {
+            own,
+            slot,
+            sequence,
+            thread,
+            written: 0,
+            published: 0,
+            notified: 0,
+            body_read: 0,
+            began: None,
+            cpu: None,
+        }
+    }
+
+    /// PHP begins to run the request at this time, by [`monotonic`].
+    pub fn set_began(&mut self, began: Duration) {
+        self.began = Some(began);
+    }
+
+    /// When PHP began to run the request, by [`monotonic`].
+    pub fn began(&self) -> Option<Duration> {
+        self.began
+    }
+
+    /// The processor time that the request took.
+    pub fn set_cpu(&mut self, cpu: Duration) {
+        self.cpu = Some(cpu);
     }
 
     /// The name of the request: its slot, and the slot's sequence number.
@@ -173,6 +205,11 @@ impl<'w> Claim<'w> {
     /// The response is complete. This worker does not access the slot after this.
     pub fn finish(self) {
         let words = self.slot_view();
+        // For numbers only: the state is stored after these.
+        let ran = self.began.map(|began| monotonic().saturating_sub(began));
+        words.began().store(self.began.map_or(0, nanoseconds), Ordering::Relaxed);
+        words.ran().store(ran.map_or(0, nanoseconds), Ordering::Relaxed);
+        words.cpu().store(self.cpu.map_or(0, |cpu| nanoseconds(cpu).saturating_add(1)), Ordering::Relaxed);
         words.response_written().store(self.written, Ordering::Release);
         // Fails only if another worker wrote the word; the router detects that, too.
         let _ = words.state().compare_exchange(

@@ -15,6 +15,8 @@ pub struct RouteStep {
     pub condition: Condition,
     /// `action`: what is done with them.
     pub action: Action,
+    /// Its path in the configuration: `routes/main/0`.
+    pub path: String,
 }
 
 // === impl RouteStep ===
@@ -24,6 +26,6 @@ impl RouteStep {
         let object = node.object(&OPTIONS)?;
         let condition = object.read("match", |node| Condition::read(node, scope))?.unwrap_or_default();
         let action = object.require("action", "what to do, as in \"action\": {\"pass\": \"applications/NAME\"}")?;
-        Ok(Self { condition, action: Action::read(&action, scope)? })
+        Ok(Self { condition, action: Action::read(&action, scope)?, path: node.to_string() })
     }
 }

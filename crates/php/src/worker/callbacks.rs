@@ -5,7 +5,9 @@
 
 #![allow(unsafe_code)] // called from C with pointers
 
+use super::cpu_meter::RequestCpu;
 use crate::log;
+use howdah_channel::account::monotonic;
 use howdah_channel::response::ResponseHeadWriter;
 use howdah_channel::{BodyError, Claim, Violation};
 use std::cell::RefCell;
@@ -24,6 +26,7 @@ pub enum CurrentRequest {
 
 thread_local! {
     static CURRENT: RefCell<Option<CurrentRequest>> = const { RefCell::new(None) };
+    static REQUEST_CPU: RefCell<RequestCpu> = RefCell::new(RequestCpu::begin());
     static HEAD: RefCell<ResponseHeadWriter> = RefCell::new(ResponseHeadWriter::default());
 }
 
@@ -108,7 +111,11 @@ extern "C" fn howdah_head_end() {
 
 #[unsafe(no_mangle)]
 extern "C" fn howdah_finish() {
-    if let Some(CurrentRequest::Channel(claim)) = CURRENT.with_borrow_mut(Option::take) {
+    if let Some(CurrentRequest::Channel(mut claim)) = CURRENT.with_borrow_mut(Option::take) {
+        let ran = claim.began().map(|began| monotonic().saturating_sub(began));
+        if let Some(ran) = ran {
+            claim.set_cpu(REQUEST_CPU.with_borrow_mut(|meter| meter.of_request(ran)));
+        }
         claim.finish();
     }
 }

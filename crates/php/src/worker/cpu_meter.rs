@@ -3,6 +3,8 @@
 //! The clock of a process is a system call. It is read when requests have run for a millisecond since the last reading, and
 //! before the worker sleeps: the account of a busy worker is behind by less than a millisecond of work, and the account of an
 //! idle worker is exact.
+//!
+//! The same holds for one request: one that ran for less than a millisecond counts as computing for all of that time.
 
 use howdah_channel::account::process_cpu_time;
 use std::time::Duration;
@@ -13,6 +15,15 @@ pub struct CpuMeter {
     /// The processor time before the first request.
     at_start: Duration,
     /// The time that requests ran since the last reading.
+    unread: Duration,
+}
+
+/// The processor time of each request.
+#[derive(Debug)]
+pub struct RequestCpu {
+    /// The processor time at the last reading.
+    last: Duration,
+    /// The time that requests ran since then.
     unread: Duration,
 }
 
@@ -44,6 +55,27 @@ impl CpuMeter {
     }
 }
 
+// === impl RequestCpu ===
+
+impl RequestCpu {
+    /// Before the first request.
+    pub fn begin() -> RequestCpu {
+        RequestCpu { last: process_cpu_time(), unread: Duration::ZERO }
+    }
+
+    /// The processor time of a request that ran for this time.
+    pub fn of_request(&mut self, ran: Duration) -> Duration {
+        if ran < INTERVAL {
+            self.unread += ran;
+            return ran;
+        }
+        let now = process_cpu_time();
+        let spent = now.saturating_sub(self.last).saturating_sub(self.unread);
+        (self.last, self.unread) = (now, Duration::ZERO);
+        spent.min(ran)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +99,17 @@ mod tests {
         while process_cpu_time().saturating_sub(before) < 3 * INTERVAL {}
         let spent = meter.after_request(INTERVAL).expect("a millisecond of work is read");
         assert!(spent >= 3 * INTERVAL, "{spent:?}");
+    }
+
+    #[test]
+    fn a_request_that_waits_uses_no_processor_and_a_short_one_counts_as_computing() {
+        let mut meter = RequestCpu::begin();
+        assert_eq!(meter.of_request(INTERVAL / 2), INTERVAL / 2);
+        std::thread::sleep(5 * INTERVAL);
+        assert!(meter.of_request(5 * INTERVAL) < 4 * INTERVAL, "it slept");
+        let before = process_cpu_time();
+        while process_cpu_time().saturating_sub(before) < 3 * INTERVAL {}
+        let spent = meter.of_request(3 * INTERVAL);
+        assert!(spent >= 2 * INTERVAL && spent <= 3 * INTERVAL, "{spent:?}");
     }
 }

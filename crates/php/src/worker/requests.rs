@@ -61,11 +61,12 @@ impl Requests {
             service.before_sleep();
             children == Children::Reap && reap_children()
         };
-        let Next::Run(claim) = end.next(before_sleep) else { return None };
+        let Next::Run(mut claim) = end.next(before_sleep) else { return None };
         if let Err(violation) = self.buffers.read(&claim) {
             callbacks::exit_after_violation(&violation);
         }
         self.began = monotonic();
+        claim.set_began(self.began);
         let for_php = self.buffers.for_php(&self.c_names, self.began);
         let (slot, sequence) = claim.name();
         self.service.ledger.begin(slot, sequence, self.began);

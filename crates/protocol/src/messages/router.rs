@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// From the supervisor to the router.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToRouter {
-    /// Become a user, and start the threads. The first message.
+    /// Become a user, and start the threads. The first message. Descriptors: the memory that the threads count in.
     Boot(RouterBoot),
     /// Prepare a generation that a configuration will name. Descriptors: its channel's memory, the text of its
     /// [`GenerationPaths`](crate::messages::generation_paths::GenerationPaths), then one eventfd for each thread.

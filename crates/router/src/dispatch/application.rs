@@ -14,6 +14,7 @@ use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::redirect::{folder_location, redirect};
 use howdah_config::{Application, RoadRunnerApplication};
+use howdah_metrics::labels::Cause;
 use howdah_protocol::messages::generation_paths::TargetPaths;
 use http::StatusCode;
 use std::ffi::OsStr;
@@ -42,8 +43,7 @@ pub async fn run(
 ) -> Answer<PhpBody> {
     let application = view.configuration().applications.get(name).and_then(Application::as_php);
     let application = application.ok_or(Failure::NotFound)?;
-    // The supervisor tries again to start an application that does not start.
-    let port = view.ports.get(name).ok_or(Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER })?;
+    let port = view.ports.get(name).ok_or_else(|| not_started(name))?;
     LogContext::set_application(Rc::clone(&port.application));
     let paths = &port.generation.paths;
     let target = paths.target(target).ok_or(Failure::NotFound)?;
@@ -77,9 +77,9 @@ pub async fn run(
 pub fn http_target<'v>(view: &'v View, name: &str) -> Option<Result<ProxyTarget<'v>, Failure>> {
     let application = view.configuration().applications.get(name).and_then(Application::as_http)?;
     let generation = view.http_generation(name);
-    let generation = generation.ok_or(Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER });
+    let generation = generation.ok_or_else(|| not_started(name));
     Some(generation.map(|generation| {
-        LogContext::set_application(Rc::new(LoggedApplication { name: name.to_owned(), log: None }));
+        LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
         ProxyTarget::Application(generation, &application.proxy)
     }))
 }
@@ -95,11 +95,18 @@ pub fn roadrunner_application<'v>(
 ) -> Option<Result<(&'v Arc<RoadRunnerGeneration>, &'v RoadRunnerApplication), Failure>> {
     let application = view.configuration().applications.get(name).and_then(Application::as_roadrunner)?;
     let generation = view.roadrunner_generation(name);
-    let generation = generation.ok_or(Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER });
+    let generation = generation.ok_or_else(|| not_started(name));
     Some(generation.map(|generation| {
-        LogContext::set_application(Rc::new(LoggedApplication { name: name.to_owned(), log: None }));
+        LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
         (generation, application)
     }))
+}
+
+/// The application does not start. The supervisor tries again to start it.
+fn not_started(name: &str) -> Failure {
+    LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
+    LogContext::refuse(Cause::NotStarted);
+    Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER }
 }
 
 /// The file that would have answered this path: the script that it names, or the index of the folder.

@@ -7,10 +7,12 @@ use crate::dispatch::https;
 use crate::dispatch::share;
 use crate::dispatch::view::View;
 use crate::http1::clock::Clock;
+use crate::request::numbers::RequestNumbers;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use crate::static_files::FileBody;
 use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, RoadRunnerApplication, Route, RouteStep};
+use howdah_metrics::labels::Responder;
 use http::header::HeaderValue;
 use http::{Response, StatusCode};
 use std::borrow::Cow;
@@ -30,6 +32,21 @@ pub enum ChosenAction<'v> {
     Return(StatusCode, Option<HeaderValue>),
     /// 401, which asks for a user and a password of this realm.
     AskForPassword(&'v str),
+}
+
+// === impl ChosenAction ===
+
+impl ChosenAction<'_> {
+    /// The part of howdah that answers the request, for its numbers.
+    pub fn responder(&self) -> Responder {
+        match self {
+            ChosenAction::Application(..) | ChosenAction::Worker(..) => Responder::Application,
+            ChosenAction::Proxy(_) => Responder::Proxy,
+            ChosenAction::File(_) => Responder::File,
+            ChosenAction::Return(..) => Responder::Return,
+            ChosenAction::AskForPassword(_) => Responder::Howdah,
+        }
+    }
 }
 
 /// The result of routing.
@@ -56,6 +73,7 @@ pub async fn choose<'v>(
     view: &'v View,
     clock: &Clock,
     subject: &mut Subject<'_>,
+    numbers: &RequestNumbers,
 ) -> Result<RoutedRequest<'v>, Failure> {
     let Some(listener) = view.listener(subject.peer.listener) else {
         tracing::info!("the listener was removed since the connection came: answered 503");
@@ -92,7 +110,9 @@ pub async fn choose<'v>(
                     if logs_route {
                         log_steps(subject, name.as_deref(), route, step);
                     }
-                    &step.ok_or(Failure::NotFound)?.action
+                    let step = step.ok_or(Failure::NotFound)?;
+                    numbers.set_route(&step.path);
+                    &step.action
                 }
                 Destination::Upstream(name) => {
                     let balancer = view.balancers.get(name).ok_or(Failure::Internal)?;

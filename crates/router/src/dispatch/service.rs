@@ -13,6 +13,7 @@ use crate::report::{OncePerMinute, Panicked, contained, inject};
 use crate::request::authority;
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::LogContext;
+use crate::request::numbers::RequestNumbers;
 use crate::request::path::RequestPath;
 use crate::request::subject::{Origin, Subject};
 use crate::request::unsafe_fields;
@@ -21,6 +22,7 @@ use crate::response::compression;
 use crate::response::failure::{Answer, Failure};
 use crate::response::log_entry::LogSink;
 use crate::response::redirect::{ask_for_password, redirect};
+use howdah_metrics::labels::Cause;
 use http::header::{CONNECTION, HeaderValue, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
@@ -83,11 +85,12 @@ async fn respond(
     let answer = match refused {
         Some(failure) => Err(failure),
         None => Rc::clone(&context)
-            .wrap(pin!(dispatch(&dispatcher, &view, &clock, &mut subject, body)))
+            .wrap(pin!(dispatch(&dispatcher, &view, &clock, &mut subject, body, &context.numbers)))
             .await
             .and_then(|response| context.scope(|| compression::apply(&http.compression, &parts, response))),
     };
     let mut response = answer.unwrap_or_else(|failure| {
+        failure.cause().into_iter().for_each(|cause| context.numbers.refuse(cause));
         if let Failure::BadRequest(reason) = failure
             && BAD_REQUESTS.is_due((origin.address.to_string(), reason))
         {
@@ -117,6 +120,7 @@ async fn respond(
     let server = if http.server_version { product::SOFTWARE } else { product::NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
     unanswered.request = None;
+    context.count(response.status(), origin.since);
     let entry = log.and_then(|log| match refusal {
         Some(_) => log.entry_without_request(&peer.remote_addr, response.status()),
         None if log.skips(|| as_sent(&subject), response.status()) => None,
@@ -147,8 +151,10 @@ async fn dispatch(
     clock: &Rc<Clock>,
     subject: &mut Subject<'_>,
     body: IncomingBody,
+    numbers: &RequestNumbers,
 ) -> Answer<ResponseBody<ActionBody>> {
-    let routed = routing::choose(dispatcher, view, clock, subject).await?;
+    let routed = routing::choose(dispatcher, view, clock, subject, numbers).await?;
+    numbers.set_responder(routed.action.responder());
     let action = match routed.action {
         ChosenAction::Application(name, target) => {
             if let Some(processes) = application::http_target(view, &name) {
@@ -231,10 +237,12 @@ impl Drop for Unanswered<'_> {
         if is_bug {
             self.context.scope(|| tracing::error!("a bug of howdah: answering 500"));
         }
+        let status = if is_bug { StatusCode::INTERNAL_SERVER_ERROR.as_u16() } else { CLIENT_LEFT };
+        self.context.numbers.refuse(if is_bug { Cause::Internal } else { Cause::ClientLeft });
+        StatusCode::from_u16(status).into_iter().for_each(|status| self.context.count(status, origin.since));
         if let Some(log) = self.log {
             let path = RequestPath::normalise(parts.uri.path()).unwrap_or_else(|_| RequestPath::root());
             let subject = Subject::new(parts, peer, origin, host, path);
-            let status = if is_bug { StatusCode::INTERNAL_SERVER_ERROR.as_u16() } else { CLIENT_LEFT };
             let entry = StatusCode::from_u16(status)
                 .ok()
                 .filter(|status| !log.skips(|| as_sent(&subject), *status))

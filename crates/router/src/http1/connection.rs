@@ -15,15 +15,16 @@ use crate::net::peer::Peer;
 use crate::net::socket::Socket;
 use crate::net::tls::{self, HandshakeError, Negotiated};
 use crate::net::transport::Transport;
-use crate::report::OncePerMinute;
+use crate::report::{OncePerMinute, count};
 use bytes::Bytes;
+use howdah_metrics::layout::Scalar;
 use http::{StatusCode, Version};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::{self, Parts};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use rustls::ServerConfig;
+use rustls::{HandshakeKind, ServerConfig};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -76,7 +77,12 @@ where
         // In a box: a connection keeps the memory of its largest part for as long as it lives.
         Some(config) => match Box::pin(shake_hands(&clock, transport, config, &peer)).await {
             Ok(stream) => {
-                peer.tls = Some(Negotiated::of(stream.get_ref().1));
+                let negotiated = Negotiated::of(stream.get_ref().1);
+                count(if negotiated.protocol == "TLSv1.2" { Scalar::Tls12 } else { Scalar::Tls13 });
+                if stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed) {
+                    count(Scalar::TlsResumed);
+                }
+                peer.tls = Some(negotiated);
                 Socket::Tls(Box::new(stream))
             }
             Err(status) => return status,
@@ -203,6 +209,7 @@ async fn shake_hands(
         }
         None => ("it took too long".to_owned(), None),
     };
+    count(Scalar::TlsFailed);
     let client = &peer.remote_addr;
     tracing::debug!(%client, port = peer.remote_port, reason, "a TLS handshake failed");
     if let Some(status) = status {

@@ -19,7 +19,7 @@ use crate::process::thread::{self, Setup};
 use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
 use crate::request::application_log::ApplicationLog;
 use crate::response::error_pages::LoadedErrorPages;
-use howdah_channel::RouterEnd;
+use howdah_channel::{Counters, RouterEnd};
 use howdah_config::Configuration;
 use howdah_protocol::child::inherited::CONTROL_FD;
 use howdah_protocol::child::inherited::take_inherited;
@@ -75,14 +75,16 @@ type Descriptors = std::vec::IntoIter<OwnedFd>;
 pub fn run() -> io::Result<()> {
     let control = Arc::new(ControlSocket::from(take_inherited(CONTROL_FD)?));
     die_with_supervisor(&control)?;
-    let Some((ToRouter::Boot(boot), _)) = receive(&control)? else {
+    let Some((ToRouter::Boot(boot), descriptors)) = receive(&control)? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     boot.identity.assume(boot.user.as_deref(), boot.added_group)?;
     die_with_supervisor(&control)?;
-    let mut process = RouterProcess::start(&control, &boot, most)?;
+    let memory = next(&mut descriptors.into_iter())?;
+    let counters = Arc::new(Counters::map(memory, howdah_metrics::layout::words(boot.threads))?);
+    let mut process = RouterProcess::start(&control, &boot, most, &counters)?;
     while let Some((message, descriptors)) = receive(&control)? {
         if matches!(message, ToRouter::Drain) {
             process.send_to_all(|| ThreadCommand::Drain);
@@ -108,7 +110,12 @@ fn receive(control: &ControlSocket) -> io::Result<Option<(ToRouter, Vec<OwnedFd>
 // === impl RouterProcess ===
 
 impl RouterProcess {
-    fn start(control: &Arc<ControlSocket>, boot: &RouterBoot, descriptors: u64) -> io::Result<RouterProcess> {
+    fn start(
+        control: &Arc<ControlSocket>,
+        boot: &RouterBoot,
+        descriptors: u64,
+        counters: &Arc<Counters>,
+    ) -> io::Result<RouterProcess> {
         let limit = ConnectionLimit::of_descriptors(descriptors);
         let supervisor = SupervisorLink::new(Arc::clone(control))?;
         let count = boot.threads.max(1);
@@ -123,6 +130,7 @@ impl RouterProcess {
                 loads: Arc::clone(&loads),
                 limit: Arc::clone(&limit),
                 descriptors,
+                counters: Arc::clone(counters),
                 supervisor: supervisor.clone(),
                 commands: receiver,
             };

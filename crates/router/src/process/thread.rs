@@ -19,8 +19,13 @@ use crate::net::transport::{Accepted, Transport};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::connections::Connections;
 use crate::process::ports::Ports;
-use crate::report::{ReportOnDrop, SupervisorLink, inject, spawn_essential};
+use crate::report::{ReportOnDrop, SupervisorLink, count, count_with, inject, spawn_essential};
 use crate::request::incoming::IncomingBody;
+use crate::request::numbers::RequestNumbers;
+use howdah_channel::Counters;
+use howdah_metrics::labels::{Cause, NameId};
+use howdah_metrics::layout::Scalar;
+use howdah_metrics::recorder::Recorder;
 use howdah_protocol::messages::router::FromRouter;
 use nix::sys::resource::{Resource, getrlimit};
 use rustix::io::Errno;
@@ -45,6 +50,8 @@ pub struct Setup {
     pub limit: Arc<ConnectionLimit>,
     /// The limit of descriptors that the process has set for itself.
     pub descriptors: u64,
+    /// The memory that it counts in.
+    pub counters: Arc<Counters>,
     /// Receives reports of the thread.
     pub supervisor: SupervisorLink,
     /// Its commands.
@@ -74,6 +81,9 @@ struct Thread {
     shortage: Cell<Option<Shortage>>,
     supervisor: SupervisorLink,
 }
+
+/// Counts an event when it is dropped.
+struct CountsOnDrop(Scalar);
 
 /// The index of the thread that checks the servers of upstreams and idle workers of RoadRunner: nothing is checked by two.
 const CHECKING_THREAD: usize = 0;
@@ -110,6 +120,7 @@ fn with_current(act: impl FnOnce(&Thread)) {
 }
 
 async fn serve(setup: Setup) {
+    count_with(Recorder::new(Arc::clone(&setup.counters), setup.index));
     let thread = Rc::new(Thread {
         index: setup.index.into(),
         dispatcher: Rc::default(),
@@ -192,6 +203,9 @@ async fn serve_connection(thread: &Rc<Thread>, accepted: Accepted, entrance: Ent
         dispatch::answer(Rc::clone(dispatcher), peer, clock, request)
     };
     if let Some(status) = connection::serve(clock, transport, peer, tls, answer).await {
+        let bad_request = RequestNumbers::default();
+        bad_request.refuse(Cause::BadRequest);
+        bad_request.count(NameId::NONE, "", status, Instant::now());
         let view = dispatcher.views.active();
         let log = dispatcher.log_sink(view.configuration());
         if let Some(entry) = log.and_then(|log| log.entry_without_request(&remote_addr, status)) {
@@ -217,6 +231,8 @@ impl Thread {
         let thread = Rc::clone(self);
         spawn_local(async move {
             let _open = open;
+            count(Scalar::Accepted);
+            let _closed = CountsOnDrop(Scalar::Closed);
             serve_connection(&thread, accepted, entrance).await;
         });
     }
@@ -290,6 +306,12 @@ impl Thread {
         if !self.ports.prepare_to_sleep() {
             self.stay_awake.notify_one();
         }
+    }
+}
+
+impl Drop for CountsOnDrop {
+    fn drop(&mut self) {
+        count(self.0);
     }
 }
 

@@ -1,15 +1,18 @@
 //! The reports of the router: to the log, and to the supervisor.
 //!
+//! - `counting`: the numbers of the thread
 //! - `once_per_minute`: log lines that could come with each request
 //! - `panics`: bugs of howdah are contained
 //! - `supervisor_link`: messages to the supervisor
 //! - `throttle`: one message in each pause
 
+mod counting;
 mod once_per_minute;
 mod panics;
 mod supervisor_link;
 mod throttle;
 
+pub use counting::{count, count_with, with_recorder};
 pub use once_per_minute::OncePerMinute;
 pub use panics::{AbortOnPanic, Panicked, contained, inject, spawn_essential, write_last_lines};
 pub use supervisor_link::{ReportOnDrop, SupervisorLink};

@@ -4,20 +4,25 @@
 //! A thread polls one future at a time, so the current request is a thread-local value, set for the time of each poll.
 
 use crate::request::application_log::ApplicationLog;
-use http::{Method, Uri};
+use crate::request::numbers::RequestNumbers;
+use howdah_metrics::labels::{Cause, NameId};
+use http::{Method, StatusCode, Uri};
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 /// The application of a log line.
 #[derive(Debug)]
 pub struct LoggedApplication {
     /// Its name.
-    pub name: String,
+    name: String,
+    /// The same for its numbers.
+    id: NameId,
     /// Its own log, for the lines that its scripts cause.
-    pub log: Option<Arc<ApplicationLog>>,
+    log: Option<Arc<ApplicationLog>>,
 }
 
 /// The request of a log line.
@@ -29,6 +34,8 @@ pub struct LogContext {
     pub uri: Uri,
     /// The client's address.
     pub client: Rc<str>,
+    /// Its numbers.
+    pub numbers: RequestNumbers,
     /// The application that answers it, when that is known.
     application: RefCell<Option<Rc<LoggedApplication>>>,
 }
@@ -47,12 +54,21 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<LogContext>>> = const { RefCell::new(None) };
 }
 
+// === impl LoggedApplication ===
+
+impl LoggedApplication {
+    /// The application with this name.
+    pub fn new(name: String, log: Option<Arc<ApplicationLog>>) -> Rc<LoggedApplication> {
+        Rc::new(LoggedApplication { id: NameId::of(&name), name, log })
+    }
+}
+
 // === impl LogContext ===
 
 impl LogContext {
     /// The context of a request, whose application is not known yet.
     pub fn new(method: Method, uri: Uri, client: Rc<str>) -> Rc<LogContext> {
-        Rc::new(LogContext { method, uri, client, application: RefCell::default() })
+        Rc::new(LogContext { method, uri, client, numbers: RequestNumbers::default(), application: RefCell::default() })
     }
 
     /// The context of the current request; `None` outside of requests.
@@ -67,6 +83,17 @@ impl LogContext {
                 context.application.replace(Some(application));
             }
         });
+    }
+
+    /// Notes why the current request is refused.
+    pub fn refuse(cause: Cause) {
+        CURRENT.with_borrow(|current| current.iter().for_each(|context| context.numbers.refuse(cause)));
+    }
+
+    /// Counts the request, which came at `since` and is answered now.
+    pub fn count(&self, status: StatusCode, since: Instant) {
+        let application = self.application.borrow().as_ref().map_or(NameId::NONE, |application| application.id);
+        self.numbers.count(application, self.method.as_str(), status, since);
     }
 
     /// Calls `act` while this is the context of the thread's log lines.
@@ -125,7 +152,7 @@ mod tests {
     async fn lines_have_the_request_whose_future_is_polled() {
         let context = |uri: &str| LogContext::new(Method::GET, uri.parse().unwrap(), "127.0.0.1".into());
         let fields = |name: &'static str| async move {
-            LogContext::set_application(Rc::new(LoggedApplication { name: name.to_owned(), log: None }));
+            LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
             tokio::task::yield_now().await;
             current_request_fields()
         };

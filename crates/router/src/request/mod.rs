@@ -4,6 +4,7 @@
 //! - `authority`, `path`: its host and its path, validated; `target`: a rewritten path, encoded again
 //! - `unsafe_fields`: headers that are dropped
 //! - `log_context`: the request of a log line; `application_log`: the file of the lines that an application causes
+//! - `numbers`: what is counted of it
 //! - `forwarded`: the client behind a trusted proxy; `incoming`: its body; `local_time`: `$time_local`
 
 pub mod application_log;
@@ -12,6 +13,7 @@ pub mod forwarded;
 pub mod incoming;
 pub mod local_time;
 pub mod log_context;
+pub mod numbers;
 pub mod path;
 pub mod subject;
 pub mod target;

@@ -124,6 +124,9 @@ impl<S: Source> Body for ResponseBody<S> {
         {
             entry.body_bytes += data.map_or(0, Bytes::len) as u64;
         }
+        if let (Some(context), Some(Ok(frame))) = (&self.context, &frame) {
+            context.numbers.add_body_bytes(frame.data_ref().map_or(0, Bytes::len));
+        }
         Poll::Ready(frame)
     }
 
@@ -141,6 +144,7 @@ impl<S> Drop for ResponseBody<S> {
         if let Some(entry) = self.log.take() {
             entry.write();
         }
+        self.context.iter().for_each(|context| context.numbers.end());
         if let Some(clock) = self.clock.take() {
             clock.request_ended();
         }

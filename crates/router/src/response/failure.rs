@@ -4,6 +4,7 @@ use crate::file_access::FilesUnavailable;
 use crate::http1::strictness::HeadRefusal;
 use crate::request::authority::BadAuthority;
 use bytes::Bytes;
+use howdah_metrics::labels::Cause;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 
@@ -86,6 +87,28 @@ impl Failure {
             Failure::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Failure::GatewayTimeout => StatusCode::GATEWAY_TIMEOUT,
             Failure::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// Why the request is refused, for its numbers; `None` for an answer that is no refusal.
+    pub fn cause(self) -> Option<Cause> {
+        match self {
+            Failure::BadRequest(_)
+            | Failure::MethodNotAllowed
+            | Failure::RequestTimeout
+            | Failure::LengthRequired
+            | Failure::BodyTooLarge
+            | Failure::TargetTooLong
+            | Failure::HeadTooLarge
+            | Failure::NotImplemented
+            | Failure::VersionNotSupported => Some(Cause::BadRequest),
+            Failure::Internal => Some(Cause::Internal),
+            Failure::BadGateway => Some(Cause::BadGateway),
+            Failure::WorkerDied { .. } => Some(Cause::WorkerDied),
+            Failure::Unavailable { .. } => Some(Cause::Queue),
+            Failure::GatewayTimeout => Some(Cause::Timeout),
+            Failure::TooManyRequests { .. } => Some(Cause::Limit),
+            Failure::NotFound | Failure::Forbidden | Failure::NotAcceptable => None,
         }
     }
 

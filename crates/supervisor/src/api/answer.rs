@@ -1,6 +1,7 @@
 //! An answer of the control API.
 
 use howdah_config::{Document, Refusal, answer};
+use howdah_metrics::exposition::Format;
 
 /// An answer: JSON, or bytes of an application.
 #[derive(Debug)]
@@ -9,8 +10,8 @@ pub struct ApiAnswer {
     pub status: u16,
     /// The body.
     pub body: Vec<u8>,
-    /// Whether the body is JSON.
-    pub is_json: bool,
+    /// The `Content-Type` of the body.
+    pub content_type: &'static str,
     /// The configuration's ETag.
     pub etag: Option<String>,
 }
@@ -30,7 +31,12 @@ impl ApiAnswer {
 
     /// Bytes of an application.
     pub fn bytes(body: Vec<u8>) -> ApiAnswer {
-        ApiAnswer { status: 200, body, is_json: false, etag: None }
+        ApiAnswer { status: 200, body, content_type: "application/octet-stream", etag: None }
+    }
+
+    /// The text of an exposition.
+    pub fn exposition(text: String, format: Format) -> ApiAnswer {
+        ApiAnswer { status: 200, body: text.into_bytes(), content_type: format.content_type(), etag: None }
     }
 
     /// The same with an ETag.
@@ -39,7 +45,7 @@ impl ApiAnswer {
     }
 
     fn json(status: u16, body: String) -> ApiAnswer {
-        ApiAnswer { status, body: body.into_bytes(), is_json: true, etag: None }
+        ApiAnswer { status, body: body.into_bytes(), content_type: "application/json", etag: None }
     }
 }
 
@@ -56,6 +62,6 @@ pub fn no_such_application(name: &str) -> Refusal {
 
 /// The control API has no such path.
 pub fn no_such_path() -> Refusal {
-    let detail = "howdah answers below /config, /certificates, /status and /control/applications";
+    let detail = "howdah answers below /config, /certificates, /status, /metrics and /control/applications";
     Refusal::new(404, answer::text::NO_SUCH_VALUE, detail)
 }

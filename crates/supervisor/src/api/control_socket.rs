@@ -7,11 +7,12 @@
 use crate::api::answer::ApiAnswer;
 use crate::api::request::ControlRequest;
 use howdah_config::{Address, Refusal};
+use howdah_metrics::exposition::Format;
 use howdah_protocol::sockets::refused_descriptors::close_elsewhere;
 use howdah_protocol::sockets::tcp_peer;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN, SERVER};
+use hyper::header::{ACCEPT, CONNECTION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN, SERVER};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -230,6 +231,7 @@ async fn answer(
         method: head.method.as_str().to_owned(),
         path: head.uri.path().to_owned(),
         if_match: if_match(&head.headers),
+        format: Format::accepted(&accept(&head.headers)),
         body,
         reply: sender,
     };
@@ -292,12 +294,17 @@ fn if_match(headers: &HeaderMap) -> Option<String> {
     values.map(String::from).reduce(|all, value| format!("{all}, {value}"))
 }
 
+/// The header `Accept`, all of them together.
+fn accept(headers: &HeaderMap) -> String {
+    let values: Vec<_> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    values.join(",")
+}
+
 fn response(answer: ApiAnswer) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(answer.body.into()));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    let kind = if answer.is_json { "application/json" } else { "application/octet-stream" };
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
     headers.insert(SERVER, HeaderValue::from_static(concat!("howdah/", env!("CARGO_PKG_VERSION"))));
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     if let Some(etag) = answer.etag.and_then(|etag| HeaderValue::from_str(&etag).ok()) {

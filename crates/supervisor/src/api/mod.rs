@@ -4,6 +4,7 @@
 //! - `/certificates…`: GET, and PUT and DELETE of one [certificate](certificates)
 //! - `/status…`: GET, the [status]; below `/applications/NAME`, `/processes` has [each worker](processes), and `/slow` is
 //!   the [slow log](slow_log)
+//! - `/metrics`: GET, the [numbers](metrics) for Prometheus
 //! - `/control/applications/NAME/restart`: GET, as in Unit, or POST
 //! - `/control/applications/NAME/profile` and `/memory`: POST, a [recording]
 //! - `/`: GET, all of it
@@ -18,6 +19,7 @@ pub mod answer;
 mod certificates;
 mod configuration;
 pub mod control_socket;
+mod metrics;
 mod processes;
 mod recording;
 pub mod reply;

@@ -3,6 +3,7 @@
 use crate::api::answer::ApiAnswer;
 use crate::api::reply::Reply;
 use howdah_config::{DocumentPath, Refusal};
+use howdah_metrics::exposition::Format;
 use tokio::sync::oneshot;
 
 /// A request.
@@ -14,6 +15,8 @@ pub struct ControlRequest {
     pub path: String,
     /// The header `If-Match`.
     pub if_match: Option<String>,
+    /// The format of an exposition that it accepts.
+    pub format: Format,
     /// Its body.
     pub body: Vec<u8>,
     /// Gets the reply.

@@ -1,6 +1,7 @@
 //! Which path and method does what, and the requests that wait: for the change before them, or for the router's load.
 
 use crate::api::answer::{ApiAnswer, no_such_application, no_such_path};
+use crate::api::metrics::{self, MetricsMemory};
 use crate::api::request::ControlRequest;
 use crate::api::{certificates, configuration, processes, recording, slow_log, status};
 use crate::control::Control;
@@ -19,6 +20,8 @@ pub struct Api {
     changes: VecDeque<ControlRequest>,
     /// Requests for the status, each with the time of its arrival.
     status: Vec<(Instant, ControlRequest)>,
+    /// The memory of `GET /metrics`.
+    metrics: MetricsMemory,
 }
 
 /// How many requests for changes may wait. Each may be as long as a configuration.
@@ -72,9 +75,15 @@ impl Api {
     }
 
     /// Answers requests for the status whose router does not report its load.
-    pub fn on_time(&mut self, now: Instant) {
+    pub fn on_time(&mut self, control: &Control, now: Instant) {
         let expired = self.status.iter().take_while(|(since, _)| *since + router_timeouts::STATUS <= now).count();
         for (_, request) in self.status.drain(..expired) {
+            if request.below("metrics").is_some() {
+                let text = metrics::text(control, &mut self.metrics, request.format, false);
+                let format = request.format;
+                request.answer(ApiAnswer::exposition(text, format));
+                continue;
+            }
             let detail = "the router does not answer; it may be overloaded, or stopped: ask again";
             request.answer(Refusal::new(500, answer::text::NO_STATUS, detail));
         }
@@ -82,6 +91,16 @@ impl Api {
 
     /// Answers the requests for the status: the router has reported its load, or there is no router.
     pub fn on_load(&mut self, control: &mut Control) {
+        if self.status.is_empty() {
+            return;
+        }
+        let is_up = control.runtime.router.is_running();
+        let is_scrape = |(_, request): &mut (Instant, ControlRequest)| request.below("metrics").is_some();
+        for (_, request) in self.status.extract_if(.., is_scrape).collect::<Vec<_>>() {
+            let format = request.format;
+            let text = metrics::text(control, &mut self.metrics, format, is_up);
+            request.answer(ApiAnswer::exposition(text, format));
+        }
         if self.status.is_empty() {
             return;
         }
@@ -117,7 +136,7 @@ impl Api {
                 Ok(reply) => return drop(request.reply.send(reply)),
                 Err(refusal) => Err(refusal),
             }
-        } else if request.below("status").is_some() || request.path == "/" {
+        } else if request.below("status").is_some() || request.path == "/metrics" || request.path == "/" {
             self.status.push((now, request));
             if control.runtime.router.is_running() {
                 control.runtime.router.send(ToRouter::ReportLoad, Vec::new());
@@ -145,7 +164,7 @@ fn change(request: ControlRequest, control: &mut Control, now: Instant) {
             Ok(_) => request.answer(no_such_path()),
             Err(refusal) => request.answer(refusal.clone()),
         }
-    } else if request.path == "/" || request.below("status").is_some() {
+    } else if request.path == "/" || request.path == "/metrics" || request.below("status").is_some() {
         request.answer(Refusal::new(405, answer::text::INVALID_METHOD, "only GET is possible here"));
     } else {
         request.answer(no_such_path());

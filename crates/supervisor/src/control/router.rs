@@ -16,6 +16,7 @@ use crate::os::system_error::error_text;
 use crate::policy::pace::router_timeouts;
 use crate::policy::pace::{Backoff, Beat, Heartbeat, StoppedTime, heartbeat};
 use howdah_channel::WorkerId;
+use howdah_metrics::totals::Totals;
 use howdah_protocol::messages::router::{FromRouter, RouterBoot, RouterLoad, ToRouter};
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -42,6 +43,10 @@ pub struct RouterHandle {
     /// Workers that died within [`DEATHS_KEPT`]. A new router is notified of them, because the former one may have
     /// missed them.
     recent_deaths: VecDeque<(Instant, u64, WorkerId)>,
+    /// The numbers that routers have counted.
+    totals: Totals,
+    /// How many were started.
+    starts: u64,
 }
 
 /// A router that died.
@@ -92,6 +97,8 @@ impl RouterHandle {
             load: RouterLoad::default(),
             has_new_load: false,
             recent_deaths: VecDeque::new(),
+            totals: Totals::default(),
+            starts: 0,
         }
     }
 
@@ -131,6 +138,26 @@ impl RouterHandle {
         &self.load
     }
 
+    /// The numbers that routers have counted until now.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Names of a configuration that the router may count with.
+    pub fn add_names<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
+        self.totals.add_names(names);
+    }
+
+    /// How many routers were started.
+    pub fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Option<Pid> {
+        self.process.as_ref().map(|process| process.pid)
+    }
+
     /// Whether there are new numbers, once.
     pub fn take_new_load(&mut self) -> bool {
         std::mem::take(&mut self.has_new_load)
@@ -166,9 +193,11 @@ impl RouterHandle {
             added_group: *added_group,
             threads: self.threads,
         };
+        let counters = self.totals.begin_router(self.threads)?;
         let (pid, socket) = spawn::router()?;
+        self.starts += 1;
         let started = ChildLink::new(socket).and_then(|mut link| {
-            link.send(ToRouter::Boot(boot), Vec::new());
+            link.send(ToRouter::Boot(boot), vec![counters]);
             let mut process = RouterProcess {
                 pid,
                 link,
@@ -218,6 +247,7 @@ impl RouterHandle {
     /// Its process is dead.
     pub fn take_dead(&mut self) -> Option<DeadRouter> {
         let RouterProcess { pid, since, has_served, .. } = self.process.take()?;
+        self.totals.end_router();
         Some(DeadRouter { pid, since, has_served })
     }
 

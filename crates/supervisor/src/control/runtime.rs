@@ -8,6 +8,7 @@ use crate::generation::generations::Generations;
 use crate::os::files::memory_file::memory_file;
 use crate::os::listen::Listeners;
 use crate::store::certificates::{self, Certificates};
+use howdah_config::Configuration;
 use howdah_protocol::messages::router::ToRouter;
 use std::collections::BTreeSet;
 use std::io;
@@ -36,6 +37,7 @@ impl Runtime {
     /// # Errors
     /// When that fails. There is no router then.
     pub fn start_router(&mut self, active: &ActiveConfiguration, now: Instant) -> io::Result<()> {
+        self.router.add_names(names(&active.configuration));
         let hand_over = self.hand_over(Known::default(), active)?;
         self.router.start(hand_over, now)
     }
@@ -48,6 +50,7 @@ impl Runtime {
         if !self.router.is_running() {
             return Ok(());
         }
+        self.router.add_names(names(&active.configuration));
         let hand_over = self.hand_over(self.router.known(), active)?;
         self.router.configure(hand_over, now)
     }
@@ -98,4 +101,10 @@ impl Runtime {
         hand_over.add_configuration(active, &self.generations, &self.listeners, &self.certificates)?;
         Ok(hand_over)
     }
+}
+
+/// The names that the router counts with.
+fn names(configuration: &Configuration) -> impl Iterator<Item = &str> {
+    let steps = configuration.routes.iter().flat_map(|(_, route)| route.steps());
+    configuration.applications.keys().map(String::as_str).chain(steps.map(|step| step.path.as_str()))
 }

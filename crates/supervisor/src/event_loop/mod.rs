@@ -127,7 +127,7 @@ impl Supervisor {
             Event::Request(request) => self.api.on_request(request, &mut self.control, now),
             Event::Control(event) => self.control.on_event(event, now),
             Event::Time => {
-                self.api.on_time(now);
+                self.api.on_time(&self.control, now);
                 self.control.on_time(now);
             }
         }

@@ -1,12 +1,13 @@
 //! All generations that run: those of the active configuration, those that a change starts, and those that drain.
 
 use super::php::PhpGeneration;
+use super::tally::ProcessTally;
 use super::{Generation, GenerationEvent};
 use crate::plan::application::Plan;
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::router::ToRouter;
 use rustix::process::Pid;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
@@ -21,6 +22,8 @@ pub struct Generations {
     router_threads: u16,
     /// The index of the generation whose messages are read first.
     first_read: usize,
+    /// The numbers of the processes of generations that are gone, by application.
+    gone: BTreeMap<String, ProcessTally>,
 }
 
 // === impl Generations ===
@@ -28,7 +31,7 @@ pub struct Generations {
 impl Generations {
     /// Without generations, for routers with this number of threads.
     pub fn new(router_threads: u16) -> Generations {
-        Generations { all: Vec::new(), next_id: 1, router_threads, first_read: 0 }
+        Generations { all: Vec::new(), next_id: 1, router_threads, first_read: 0, gone: BTreeMap::new() }
     }
 
     /// Adds a generation, which starts its processes when its time is looked at. Returns its id.
@@ -60,6 +63,15 @@ impl Generations {
     /// The generation with this id.
     pub fn get_mut(&mut self, id: u64) -> Option<&mut Generation> {
         self.all.iter_mut().find(|generation| generation.id() == id)
+    }
+
+    /// The numbers of all processes so far, by application.
+    pub fn tallies(&self) -> BTreeMap<String, ProcessTally> {
+        let mut tallies = self.gone.clone();
+        for generation in &self.all {
+            tallies.entry(generation.name().to_owned()).or_default().add(generation.tally());
+        }
+        tallies
     }
 
     /// When [`Self::on_time`] has something to do.
@@ -157,7 +169,14 @@ impl Generations {
 
     /// Removes generations that have no process left.
     pub fn remove_ended(&mut self) {
-        self.all.retain(|generation| !generation.is_over());
+        let gone = &mut self.gone;
+        self.all.retain(|generation| {
+            let is_over = generation.is_over();
+            if is_over {
+                gone.entry(generation.name().to_owned()).or_default().add(generation.tally());
+            }
+            !is_over
+        });
     }
 
     /// Whether no process is left.

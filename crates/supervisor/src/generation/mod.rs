@@ -3,6 +3,7 @@
 //! - [`php`]: of a PHP application: a prototype, its workers, and the channel that they share with the router
 //! - [`program`]: of another program: its processes, which are HTTP servers or workers of RoadRunner
 //! - [`generations`]: all of them
+//! - [`tally`]: what is counted of the processes
 //! - [`process_output`]: what a process writes; [`process_report`]: what the API shows of a process
 //!
 //! [`Generation`] is one of them. Changes, deploys, the shutdown and the status do not ask which one it is.
@@ -12,6 +13,7 @@ pub mod php;
 mod process_output;
 pub mod process_report;
 pub mod program;
+pub mod tally;
 
 use crate::os::identity::UserAccount;
 use crate::plan::application::Plan;
@@ -20,7 +22,7 @@ use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::prototype::FromPrototype;
 use howdah_protocol::messages::router::{ReleaseReason, RoadRunnerWorker, ToRouter};
 use php::PhpGeneration;
-use process_report::ProcessReport;
+use process_report::{ProcessReport, ReportedState};
 use program::ProgramGeneration;
 use program::process::CheckedProcess;
 use rustix::process::Pid;
@@ -28,6 +30,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::Instant;
+use tally::ProcessTally;
 
 /// A running application.
 #[derive(Debug)]
@@ -144,6 +147,21 @@ impl Generation {
     /// A report of each process. All of them are leaving if the generation drains.
     pub fn process_reports(&mut self, drains: bool, now: Instant) -> Vec<ProcessReport> {
         with_generation!(self, generation => generation.process_reports(drains, now))
+    }
+
+    /// The state of each process, without a look at /proc. All of them are leaving if the generation drains.
+    pub fn process_states(&self, drains: bool) -> Vec<ReportedState> {
+        with_generation!(self, generation => generation.process_states(drains))
+    }
+
+    /// How much memory its processes have for themselves, in bytes.
+    pub fn private_bytes(&self) -> u64 {
+        with_generation!(self, generation => generation.private_bytes())
+    }
+
+    /// The numbers of its processes.
+    pub fn tally(&self) -> ProcessTally {
+        with_generation!(self, generation => generation.tally())
     }
 
     // The router

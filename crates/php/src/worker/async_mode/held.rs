@@ -27,10 +27,11 @@ impl Held {
     ///
     /// # Errors
     /// When another worker has overwritten it.
-    pub fn new(claim: Claim<'static>, c_names: &[CString], began: Duration) -> Result<Held, Violation> {
+    pub fn new(mut claim: Claim<'static>, c_names: &[CString], began: Duration) -> Result<Held, Violation> {
         let mut buffers = RequestBuffers::default();
         buffers.read(&claim)?;
         let request = buffers.for_php(c_names, began);
+        claim.set_began(began);
         let (slot, sequence) = claim.name();
         let current = Current { slot, sequence, began };
         Ok(Held { claim: Some(claim), request, buffers, current, has_begun: false })

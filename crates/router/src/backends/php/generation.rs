@@ -5,8 +5,10 @@ use crate::backends::php::admission::{RequestKind, SUSPECTS_PER_SECOND, SharedKi
 use crate::product;
 use crate::report::{AbortOnPanic, ReportOnDrop, SupervisorLink, Throttle};
 use crate::request::application_log::ApplicationLog;
+use crate::request::log_context::LogContext;
 use crate::response::failure::Failure;
 use howdah_channel::{RouterEnd, Violation, WorkerId};
+use howdah_metrics::labels::Cause;
 use howdah_protocol::messages::generation_paths::GenerationPaths;
 use howdah_protocol::messages::router::{FromRouter, GenerationBoot};
 use http::Uri;
@@ -223,6 +225,7 @@ impl SharedGeneration {
     }
 
     async fn reject_killer(&self, uri: &Uri) -> Failure {
+        LogContext::refuse(Cause::KillsWorkers);
         self.gate.pace_rejection().await;
         let rejected = self.gate.count_rejection();
         if self.killer_log.is_due() {

@@ -23,7 +23,8 @@ mod stopped_processes;
 mod worker_report;
 mod worker_set;
 
-use crate::generation::process_report::{CpuShares, ProcessReport};
+use crate::generation::process_report::{CpuShares, ProcessReport, ReportedState};
+use crate::generation::tally::ProcessTally;
 use crate::os::files::memory_file::memory_file;
 use crate::os::files::slow_log::SlowLogFile;
 use crate::os::identity::UserAccount;
@@ -198,6 +199,29 @@ impl PhpGeneration {
             worker_report::of(&self.workers.control, worker, process, is_leaving, &mut self.cpu_shares, now)
         };
         workers.into_iter().map(report).collect()
+    }
+
+    /// The state of each worker, without a look at /proc. All of them are leaving if the generation drains.
+    pub fn process_states(&self, drains: bool) -> Vec<ReportedState> {
+        let state = |(worker, process)| {
+            let is_leaving = drains || self.workers.table.is_leaving(worker);
+            worker_report::state(&self.workers.control, worker, process, is_leaving)
+        };
+        self.workers.table.alive().map(state).collect()
+    }
+
+    /// How much memory its workers have for themselves, in bytes.
+    pub fn private_bytes(&self) -> u64 {
+        self.workers.table.alive().filter_map(|(_, process)| process?.private_bytes()).sum()
+    }
+
+    /// The numbers of its workers.
+    pub fn tally(&self) -> ProcessTally {
+        let mut tally = self.workers.tally;
+        self.workers.ids().filter_map(|worker| self.workers.control.account(worker)).for_each(|account| {
+            tally.add_account(account);
+        });
+        tally
     }
 
     // The router

@@ -13,6 +13,18 @@ use std::time::Instant;
 /// How many characters of a client's text are reported.
 const MAX_CHARS: usize = 2048;
 
+/// The state of a worker.
+pub fn state(control: &ControlEnd, worker: WorkerId, process: Option<Process>, is_leaving: bool) -> ReportedState {
+    let account = control.account(worker);
+    match (account.and(process), account.and_then(|account| account.current)) {
+        (None, _) => ReportedState::Starting,
+        _ if is_leaving => ReportedState::Leaving,
+        (_, Some(current)) if control.is_answering(current) => ReportedState::Busy,
+        (_, Some(_)) => ReportedState::Finishing,
+        (_, None) => ReportedState::Idle,
+    }
+}
+
 /// The report of a worker, with its process as far as it is known.
 pub fn of(
     control: &ControlEnd,
@@ -24,13 +36,7 @@ pub fn of(
 ) -> ProcessReport {
     let account: Option<Account> = control.account(worker);
     let current = account.and_then(|account| account.current);
-    let state = match (account.and(process), current) {
-        (None, _) => ReportedState::Starting,
-        _ if is_leaving => ReportedState::Leaving,
-        (_, Some(current)) if control.is_answering(current) => ReportedState::Busy,
-        (_, Some(_)) => ReportedState::Finishing,
-        (_, None) => ReportedState::Idle,
-    };
+    let state = state(control, worker, process, is_leaving);
     let [method, url, script] = current.map(|current| request_texts(control, current)).unwrap_or_default();
     let pid = process.map(|process| process.pid.as_raw_pid());
     // Of the thread that runs PHP.

@@ -6,6 +6,7 @@
 //! all are dead; if that repeats, as with scripts that fork natively, after a growing delay.
 
 use super::boots::Boots;
+use crate::generation::tally::{Death, ProcessTally};
 use crate::os::processes::process::{self, Process};
 use crate::policy::pace::Backoff;
 use crate::policy::workers::Workers;
@@ -28,6 +29,8 @@ pub struct WorkerSet {
     pub control: ControlEnd,
     /// Which workers boot, in worker mode.
     pub boots: Boots,
+    /// The numbers of the workers, without the accounts of those that live.
+    pub tally: ProcessTally,
     /// The process groups of dead prototypes that may have a worker whose pid is not known.
     orphan_groups: Vec<Pid>,
     /// A worker broke the channel's rules: none is started before all are dead.
@@ -65,6 +68,7 @@ impl WorkerSet {
             table,
             control,
             boots,
+            tally: ProcessTally::default(),
             orphan_groups: Vec::new(),
             is_replacing: false,
             replacement_backoff: Backoff::default(),
@@ -127,6 +131,7 @@ impl WorkerSet {
     /// The prototype has forked this worker. Returns `false` if it had no such order.
     pub fn on_started(&mut self, worker: WorkerId, process: Option<Process>) -> bool {
         let is_known = self.table.started(worker, process);
+        self.tally.starts += u64::from(is_known);
         self.boots.on_started(worker, process);
         if let Some(process) = process.filter(|_| is_known && self.is_replacing) {
             process.kill();
@@ -191,6 +196,12 @@ impl WorkerSet {
             self.table.died(worker, now)
         };
         if is_known {
+            self.tally.died(match end {
+                _ if self.is_replacing => Death::Replaced,
+                _ if was_overdue => Death::Timeout,
+                _ if in_order || is_stopping || (!by_itself && end == ProcessEnd::Code(0)) => Death::InOrder,
+                end => Death::by(end),
+            });
             // Of several requests it is not known which one killed the worker.
             let has_killer = by_itself && self.control.geometry().claims == 1;
             let killer = account.and_then(|account| account.current).filter(|_| has_killer);
@@ -293,12 +304,14 @@ impl WorkerSet {
 
     fn on_death(&mut self, worker: WorkerId, now: Instant) {
         if self.table.died(worker, now) {
+            self.tally.died(Death::Lost);
             self.forget(worker, None, now);
         }
     }
 
     /// Notifies the router of a death. `killer` is the request that killed the worker.
     fn forget(&mut self, worker: WorkerId, killer: Option<(u16, u32)>, now: Instant) {
+        self.control.account(worker).into_iter().for_each(|account| self.tally.add_account(account));
         self.control.worker_died(worker);
         self.boots.forget(worker);
         self.notices.push(ToRouter::WorkerDied { generation: self.generation, worker, killer });

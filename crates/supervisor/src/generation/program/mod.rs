@@ -18,6 +18,7 @@ pub mod process;
 mod roadrunner;
 
 use crate::generation::process_report::{CpuShares, ProcessReport, ReportedState};
+use crate::generation::tally::{Death, ProcessTally};
 use crate::os::files::upload_folder::UploadFolder;
 use crate::os::identity::UserAccount;
 use crate::os::processes::process::Process;
@@ -57,6 +58,17 @@ pub struct ProgramGeneration {
     cpu_shares: CpuShares,
     /// The end of the time that its responses have since another generation serves the application.
     drained_at: Option<Instant>,
+    /// The numbers of the processes, without their starts.
+    tally: ProcessTally,
+}
+
+/// The state of a process, without a look at /proc.
+fn state(process: &ProgramProcess, drains: bool) -> ReportedState {
+    match (drains || process.is_leaving(), process.is_ready()) {
+        (true, _) => ReportedState::Leaving,
+        (false, true) => ReportedState::Ready,
+        (false, false) => ReportedState::Starting,
+    }
 }
 
 // === impl ProgramGeneration ===
@@ -93,6 +105,7 @@ impl ProgramGeneration {
             is_proven: false,
             cpu_shares: CpuShares::default(),
             drained_at: None,
+            tally: ProcessTally::default(),
         })
     }
 
@@ -160,11 +173,7 @@ impl ProgramGeneration {
         self.cpu_shares.retain(|pid| pids.contains(&pid));
         let (processes, shares) = (&self.processes, &mut self.cpu_shares);
         let report = |process: &ProgramProcess| {
-            let state = match (drains || process.is_leaving(), process.is_ready()) {
-                (true, _) => ReportedState::Leaving,
-                (false, true) => ReportedState::Ready,
-                (false, false) => ReportedState::Starting,
-            };
+            let state = state(process, drains);
             let pid = process.pid()?.as_raw_pid();
             let process = process.process();
             let cpu_time = process.and_then(Process::cpu_times).map(|times| times.ran);
@@ -183,6 +192,23 @@ impl ProgramGeneration {
             })
         };
         processes.iter().filter_map(report).collect()
+    }
+
+    /// The state of each process. All of them are leaving if the generation drains.
+    pub fn process_states(&self, drains: bool) -> Vec<ReportedState> {
+        let running = self.processes.iter().filter(|process| process.pid().is_some());
+        running.map(|process| state(process, drains)).collect()
+    }
+
+    /// How much memory its processes have for themselves, in bytes.
+    pub fn private_bytes(&self) -> u64 {
+        self.processes.iter().filter_map(|process| process.process()?.private_bytes()).sum()
+    }
+
+    /// The numbers of its processes.
+    pub fn tally(&self) -> ProcessTally {
+        let starts = self.processes.iter().map(|process| u64::from(process.starts())).sum();
+        ProcessTally { starts, ..self.tally }
     }
 
     // The router
@@ -321,8 +347,9 @@ impl ProgramGeneration {
 
     /// A child of the supervisor is dead. Returns `false` if it belongs to another application.
     pub fn on_death(&mut self, dead: Pid, end: ProcessEnd, now: Instant) -> bool {
-        let (plan, is_proven) = (&self.plan, self.is_proven);
-        self.processes.iter_mut().any(|process| process.on_death(dead, end, plan, is_proven, now))
+        let Some(process) = self.processes.iter_mut().find(|process| process.pid() == Some(dead)) else { return false };
+        self.tally.died(if process.is_leaving() { Death::InOrder } else { Death::by(end) });
+        process.on_death(dead, end, &self.plan, self.is_proven, now)
     }
 
     // Time

@@ -143,6 +143,11 @@ impl ProgramProcess {
         matches!(self.state, ProcessState::Ended)
     }
 
+    /// How often it was started.
+    pub fn starts(&self) -> u32 {
+        self.starts
+    }
+
     /// Its process id, while it runs.
     pub fn pid(&self) -> Option<Pid> {
         self.running().map(|running| running.pid)

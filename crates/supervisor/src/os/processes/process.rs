@@ -136,6 +136,18 @@ impl Process {
         Some(CpuTimes { ran: Duration::from_nanos(sum_exec_runtime), waited: Duration::from_nanos(run_delay) })
     }
 
+    /// The processor time of all its threads.
+    pub fn total_cpu(self) -> Option<Duration> {
+        let Stat { utime, stime, .. } = self.stat()?;
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        Some(Duration::from_secs(1).mul_f64((utime + stime) as f64 / ticks as f64))
+    }
+
+    /// How many descriptors it has open; `None` if that may not be read.
+    pub fn descriptors(self) -> Option<usize> {
+        Some(std::fs::read_dir(self.file("fd")).ok()?.count())
+    }
+
     /// How much memory it uses, in bytes, with its share of what it shares with others; `None` if that may not be read.
     /// The kernel walks through all its pages for that.
     pub fn proportional_bytes(self) -> Option<u64> {

@@ -102,6 +102,11 @@ impl Bundle {
         &self.description
     }
 
+    /// When it is accepted no more, in seconds since 1970.
+    pub fn expires_at(&self) -> i64 {
+        self.validity.1.timestamp()
+    }
+
     /// Why it is not accepted today, if it is not.
     pub fn expiry_problem(&self) -> Option<String> {
         let (since, until) = &self.validity;

@@ -126,6 +126,11 @@ impl Certificates {
         serde_json::json!(texts).to_string()
     }
 
+    /// The names of all certificates, and when each is accepted no more, in seconds since 1970.
+    pub fn expiries(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.by_name.iter().map(|(name, bundle)| (name.as_str(), bundle.expires_at()))
+    }
+
     fn get(&self, name: &str) -> Result<&Bundle, Refusal> {
         let detail = || format!("there is no certificate {name:?}");
         self.by_name.get(name).ok_or_else(|| Refusal::new(404, text::NO_SUCH_CERTIFICATE, detail()))

@@ -13,6 +13,7 @@ use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::request::{RequestHeadWriter, code, texts};
 use howdah_channel::{Exchange, Progress, Violation, WorkerId};
+use howdah_metrics::labels::Cause;
 use howdah_protocol::messages::router::FromRouter;
 use http::Uri;
 use std::cell::RefCell;
@@ -57,10 +58,7 @@ impl GenerationPort {
     /// A thread's port.
     pub fn new(generation: Arc<SharedGeneration>, thread: u16) -> GenerationPort {
         GenerationPort {
-            application: Rc::new(LoggedApplication {
-                name: generation.application.clone(),
-                log: generation.log.clone(),
-            }),
+            application: LoggedApplication::new(generation.application.clone(), generation.log.clone()),
             script_files: ScriptFiles::below(generation.paths.rootfs()),
             wakes: Wakes::new(Arc::clone(&generation)),
             generation,
@@ -115,6 +113,7 @@ impl GenerationPort {
     fn cancel_if_late(&self, slot: u16, running: &Rc<RunningRequest>) {
         let is_late = Instant::now() >= self.deadline(running.wait);
         if is_late && running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
+            running.context.iter().for_each(|context| context.numbers.refuse(Cause::Queue));
             let failure = self.generation.reject(1);
             self.end(slot, running, Outcome::Failed(failure));
         }
@@ -262,6 +261,7 @@ impl GenerationPort {
                 self.end(slot, &running, Outcome::Failed(Failure::Internal));
             }
             Ok(Moved::Complete) => {
+                running.note_times();
                 self.generation.finished(1);
                 self.generation.has_survived(running.wait.kind);
                 self.end(slot, &running, Outcome::Complete);

@@ -2,14 +2,18 @@
 
 use crate::backends::buffering::spool::Spool;
 use crate::backends::php::admission::RequestKind;
+use crate::request::log_context::LogContext;
+use crate::request::numbers::PhpTimes;
 use crate::response::failure::Failure;
 use bytes::Bytes;
+use howdah_channel::account::monotonic;
 use howdah_channel::{Exchange, Progress, Violation, WorkerId};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -45,6 +49,12 @@ pub struct RunningRequest {
     pub(super) reported_overdue: Cell<Option<Instant>>,
     /// The worker that has answered it.
     pub(super) worker: Cell<Option<WorkerId>>,
+    /// The client's request; `None` for a warm-up.
+    pub(super) context: Option<Rc<LogContext>>,
+    /// When it was submitted, by [`monotonic`].
+    pub(super) submitted: Duration,
+    /// How long it had waited by then.
+    pub(super) waited: Duration,
 }
 
 /// How long a request may wait for a worker; after that it is answered 503.
@@ -108,6 +118,16 @@ impl RunningRequest {
             feed(exchange, &mut remainder)?;
         }
         Ok(Moved::UnderWay)
+    }
+
+    /// Notes its times, which its worker has reported. A worker may report anything: no time is longer than possible.
+    pub(super) fn note_times(&self) {
+        let (Some(context), exchange) = (&self.context, self.exchange.borrow()) else { return };
+        let Some(times) = exchange.as_ref().and_then(Exchange::times) else { return };
+        let began = times.began.clamp(self.submitted, monotonic().max(self.submitted));
+        let ran = times.ran.min(monotonic().saturating_sub(began));
+        let queue = self.waited + (began - self.submitted);
+        context.numbers.set_php_times(PhpTimes { queue, ran, cpu: times.cpu.map(|cpu| cpu.min(ran)) });
     }
 
     /// Its slot, until it has ended.

@@ -4,8 +4,10 @@ use super::generation_port::{GenerationPort, SWEEP};
 use super::running::{Outcome, Remainder, RunningRequest, Wait};
 use crate::backends::buffering::spool::Spool;
 use crate::backends::php::generation::SharedGeneration;
+use crate::request::log_context::LogContext;
 use crate::response::failure::Failure;
 use bytes::Bytes;
+use howdah_channel::account::monotonic;
 use howdah_channel::request::RequestHeadWriter;
 use howdah_channel::{Exchange, Refused};
 use std::cell::{Cell, RefCell};
@@ -85,6 +87,9 @@ pub async fn submit(
         running_since: Cell::new(None),
         reported_overdue: Cell::new(None),
         worker: Cell::new(None),
+        context: LogContext::current(),
+        submitted: monotonic(),
+        waited: wait.admitted.elapsed(),
     });
     port.active.insert(slot, sequence, &running);
     port.wakes.after_turn();

@@ -8,6 +8,7 @@ mod idle;
 mod weighing;
 
 use crate::generation::php::worker_set::WorkerSet;
+use crate::generation::tally::SizingStep;
 use crate::plan::php_application::PhpPlan;
 use crate::policy::demand::Demand;
 use crate::policy::pool::{Pool, PoolPolicy};
@@ -143,7 +144,14 @@ impl Scaling {
         let Some(automatic) = &mut self.automatic else { return };
         let starting = self.idle.look(workers, now);
         let decision = automatic.decide(&self.idle, starting, workers, &self.application, now);
-        workers.table.set_target(decision.wanted.max(least));
+        let (before, wanted) = (workers.table.target(), decision.wanted.max(least));
+        let steps = [
+            (wanted > before, SizingStep::Grown),
+            (decision.surplus > 0, SizingStep::Shrunk),
+            (decision.lacks_memory.is_some(), SizingStep::LimitedByMemory),
+        ];
+        steps.into_iter().filter(|(is_taken, _)| *is_taken).for_each(|(_, step)| workers.tally.resized(step));
+        workers.table.set_target(wanted);
         self.retire_longest_idle(decision.surplus, workers, now);
         self.look_at = Some(now + decision.decide_again_in);
     }
