@@ -6,6 +6,7 @@
 //! - [`measure`]: CPU, memory, threads and context switches of a process tree
 //! - [`statistics`]: intervals, comparisons, the verdict's inputs
 //! - [`results`]: all that a lab measured, as results.json holds it
+//! - [`report`]: the report of a lab, one HTML file
 //! - [`constant_rates`]: the engine of `howdah-load`
 
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ pub mod constant_rates;
 pub mod load;
 pub mod measure;
 pub mod plan;
+pub mod report;
 pub mod results;
 pub mod stacks;
 pub mod statistics;
