@@ -44,6 +44,9 @@ mod tls;
 
 pub use address::{Address, Endpoint};
 pub use application::Application;
+pub use application::fastcgi::FastCgiApplication;
+pub use application::fastcgi::limits::FastCgiLimits;
+pub use application::fastcgi::target::FastCgiTarget;
 pub use application::isolation::{Automount, Cgroup, CgroupBase, IdRange, Isolation, Namespaces};
 pub use application::limits::Limits;
 pub use application::php::PhpApplication;

@@ -1,5 +1,6 @@
-//! `applications`: the applications that howdah runs, each of a type.
+//! `applications`: the applications that answer requests, each of a type.
 
+pub(crate) mod fastcgi;
 pub(crate) mod isolation;
 pub(crate) mod limits;
 pub(crate) mod php;
@@ -9,8 +10,10 @@ pub(crate) mod program;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::application::fastcgi::{self as fastcgi_application, FastCgiApplication};
 use crate::application::php::PhpApplication;
 use crate::application::php::reload::Reload;
+use crate::application::php::send_file::SendFile;
 use crate::application::process_settings::ProcessSettings;
 use crate::application::program::http::{self as http_application, HttpApplication};
 use crate::application::program::roadrunner::{self as roadrunner_application, RoadRunnerApplication};
@@ -26,6 +29,8 @@ pub enum Application {
     Http(Box<HttpApplication>),
     /// `"type": "roadrunner"`: a program that is a worker of RoadRunner.
     RoadRunner(Box<RoadRunnerApplication>),
+    /// `"type": "fastcgi"`: scripts, which a FastCGI server runs that howdah does not start.
+    FastCgi(Box<FastCgiApplication>),
 }
 
 // === impl Application ===
@@ -35,7 +40,7 @@ impl Application {
     pub fn as_php(&self) -> Option<&PhpApplication> {
         match self {
             Self::Php(application) => Some(application),
-            Self::Http(_) | Self::RoadRunner(_) => None,
+            Self::Http(_) | Self::RoadRunner(_) | Self::FastCgi(_) => None,
         }
     }
 
@@ -43,7 +48,7 @@ impl Application {
     pub fn as_http(&self) -> Option<&HttpApplication> {
         match self {
             Self::Http(application) => Some(application),
-            Self::Php(_) | Self::RoadRunner(_) => None,
+            Self::Php(_) | Self::RoadRunner(_) | Self::FastCgi(_) => None,
         }
     }
 
@@ -51,13 +56,30 @@ impl Application {
     pub fn as_roadrunner(&self) -> Option<&RoadRunnerApplication> {
         match self {
             Self::RoadRunner(application) => Some(application),
-            Self::Php(_) | Self::Http(_) => None,
+            Self::Php(_) | Self::Http(_) | Self::FastCgi(_) => None,
+        }
+    }
+
+    /// The FastCGI application; `None` if it is of another type.
+    pub fn as_fastcgi(&self) -> Option<&FastCgiApplication> {
+        match self {
+            Self::FastCgi(application) => Some(application),
+            Self::Php(_) | Self::Http(_) | Self::RoadRunner(_) => None,
+        }
+    }
+
+    /// The folders whose files its scripts may have howdah send.
+    pub fn send_file(&self) -> Option<&SendFile> {
+        match self {
+            Self::Php(application) => Some(&application.send_file),
+            Self::FastCgi(application) => Some(&application.send_file),
+            Self::Http(_) | Self::RoadRunner(_) => None,
         }
     }
 
     /// The files to which its standard output and standard error are appended; `None`: howdah's log.
     pub fn outputs(&self) -> [Option<&Path>; 2] {
-        let settings = self.process_settings();
+        let Some(settings) = self.process_settings() else { return [None, None] };
         [settings.stdout.as_deref(), settings.stderr.as_deref()]
     }
 
@@ -66,11 +88,13 @@ impl Application {
         self.as_php().map_or(Reload::Never, |application| application.reload)
     }
 
-    fn process_settings(&self) -> &ProcessSettings {
+    /// `None` if howdah starts no processes for it.
+    fn process_settings(&self) -> Option<&ProcessSettings> {
         match self {
-            Self::Php(application) => &application.process_settings,
-            Self::Http(application) => &application.program.process_settings,
-            Self::RoadRunner(application) => &application.program.process_settings,
+            Self::Php(application) => Some(&application.process_settings),
+            Self::Http(application) => Some(&application.program.process_settings),
+            Self::RoadRunner(application) => Some(&application.program.process_settings),
+            Self::FastCgi(_) => None,
         }
     }
 
@@ -81,6 +105,9 @@ impl Application {
         }
         if is(roadrunner_application::TYPE) {
             return RoadRunnerApplication::read(node).map(Box::new).map(Self::RoadRunner);
+        }
+        if is(fastcgi_application::TYPE) {
+            return FastCgiApplication::read(node).map(Box::new).map(Self::FastCgi);
         }
         PhpApplication::read(node).map(Box::new).map(Self::Php)
     }

@@ -80,6 +80,11 @@ fn describe(status: &Value, rate: Option<f64>) -> String {
     if let Some(applications) = status.get("applications").and_then(Value::as_object).filter(|all| !all.is_empty()) {
         text.push('\n');
         text.push_str(&describe_applications(applications));
+        let servers = describe_fastcgi(applications);
+        if !servers.is_empty() {
+            text.push('\n');
+            text.push_str(&servers);
+        }
     }
     if let Some(upstreams) = status.get("upstreams").and_then(Value::as_object).filter(|all| !all.is_empty()) {
         text.push('\n');
@@ -113,6 +118,23 @@ fn describe_applications(applications: &Map<String, Value>) -> String {
         }
     }
     with_reasons(table(&rows, &[0]), &reasons)
+}
+
+/// The servers of FastCGI applications, and why one cannot be reached; empty if there are none.
+fn describe_fastcgi(applications: &Map<String, Value>) -> String {
+    let mut rows = vec![["fastcgi", "server", "state", "connections", "idle"].map(str::to_owned)];
+    let mut reasons = String::new();
+    for (name, application) in applications {
+        for (address, server) in application.get("servers").and_then(Value::as_object).into_iter().flatten() {
+            let number = |name: &str| server.get(name).and_then(Value::as_u64).unwrap_or_default().to_string();
+            let state = server.get("state").and_then(Value::as_str).unwrap_or("-");
+            rows.push([plain(name), plain(address), plain(state), number("connections"), number("idle")]);
+            if let Some(reason) = server.get("reason").and_then(Value::as_str) {
+                reasons.push_str(&format!("{}: {} is {state}: {}\n", plain(name), plain(address), plain(reason)));
+            }
+        }
+    }
+    if rows.len() == 1 { String::new() } else { with_reasons(table(&rows, &[0, 1, 2]), &reasons) }
 }
 
 /// Each server, and why it gets no requests.
@@ -186,6 +208,27 @@ mod tests {
              api: api-2.internal:80 is unhealthy: it answered 500\n"
         );
         assert!(describe(&json!({}), None).ends_with("requests     - in total\n"));
+    }
+
+    #[test]
+    fn the_servers_of_fastcgi_applications_have_a_table() {
+        let status = json!({ "applications": { "shop": {
+            "processes": { "running": 0, "starting": 0, "idle": 0 },
+            "requests": { "active": 3, "waiting": 1, "refused": 0 },
+            "servers": {
+                "127.0.0.1:9000": { "state": "up", "connections": 2, "idle": 1 },
+                "unix:/run/php.sock": { "state": "down", "connections": 0, "idle": 0, "reason": "No such file" },
+            },
+        } } });
+        let expected = "application  running  starting  idle  requests  waiting  refused\n\
+             shop               0         0     0         3        1        0\n\
+             \n\
+             fastcgi  server              state  connections  idle\n\
+             shop     127.0.0.1:9000      up               2     1\n\
+             shop     unix:/run/php.sock  down             0     0\n\
+             \n\
+             shop: unix:/run/php.sock is down: No such file\n";
+        assert!(describe(&status, None).ends_with(expected), "{}", describe(&status, None));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The messages between the supervisor and the router.
 
 use crate::child::identity::Identity;
+use crate::messages::generation_paths::TargetPaths;
 use howdah_channel::{Geometry, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -51,6 +52,8 @@ pub enum ToRouter {
         /// Its name.
         worker: RoadRunnerWorker,
     },
+    /// Prepare the generation of a FastCGI application, which a configuration will name.
+    AddFastCgiGeneration(FastCgiGenerationBoot),
     /// Send these requests to a generation that no configuration names yet: [`FromRouter::WarmUpEnded`]. Descriptors: the
     /// text of the requests, an array of [`WarmUpRequest`](crate::messages::warm_up::WarmUpRequest)s.
     WarmUp {
@@ -175,6 +178,29 @@ pub struct RoadRunnerGenerationBoot {
     pub upload_folder: PathBuf,
 }
 
+/// A generation of a FastCGI application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastCgiGenerationBoot {
+    /// Its number, unique for the life of the supervisor.
+    pub id: u64,
+    /// Its application's name.
+    pub application: String,
+    /// Where its server listens.
+    pub addresses: Vec<String>,
+    /// The scripts, with the folder in which the server has them if that is another one.
+    pub targets: Vec<(TargetPaths, Option<PathBuf>)>,
+    /// Further variables of each request.
+    pub parameters: BTreeMap<String, String>,
+    /// The most connections to each address.
+    pub connections: u16,
+    /// How long a connection may wait for another request, in milliseconds.
+    pub keep_alive_ms: u64,
+    /// The limit of a request's run time, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The limit of a request's wait for a connection, in milliseconds.
+    pub queue_timeout_ms: u64,
+}
+
 /// The name of a worker of RoadRunner: no other worker of its generation has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoadRunnerWorker {
@@ -297,6 +323,19 @@ pub struct RouterLoad {
     pub requests_rejected: BTreeMap<u64, u64>,
     /// Servers of upstreams that get no requests, by upstream and address.
     pub upstream_troubles: BTreeMap<String, BTreeMap<String, ServerTrouble>>,
+    /// The addresses of FastCGI applications, by generation and address.
+    pub fastcgi_servers: BTreeMap<u64, BTreeMap<String, FastCgiServerLoad>>,
+}
+
+/// The connections of a router to an address of a FastCGI application.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastCgiServerLoad {
+    /// All of them.
+    pub connections: u64,
+    /// The idle ones among them, which wait for another request.
+    pub idle: u64,
+    /// Why there are no new ones, as a phrase; `None` if there may be.
+    pub trouble: Option<String>,
 }
 
 /// Why a server of an upstream gets no requests while other servers of it do. The text is the reason, as a phrase.

@@ -1,8 +1,8 @@
 //! The body that an action produces: a file's, a script's, or an upstream's.
 
+use crate::backends::buffering::spooled_body::SpooledBody;
 use crate::backends::php::PhpBody;
 use crate::backends::proxy::UpstreamBody;
-use crate::backends::roadrunner::RoadRunnerBody;
 use crate::response::body::Source;
 use crate::static_files::FileBody;
 use bytes::Bytes;
@@ -18,8 +18,8 @@ pub enum ActionBody {
     File(FileBody),
     /// A script's response.
     Php(PhpBody),
-    /// A response of a worker of RoadRunner.
-    RoadRunner(RoadRunnerBody),
+    /// A response of a worker of RoadRunner, or of a FastCGI server.
+    Spooled(SpooledBody),
     /// An upstream's response.
     Upstream(UpstreamBody),
 }
@@ -29,7 +29,7 @@ macro_rules! with_body {
         match $self {
             ActionBody::File($body) => $result,
             ActionBody::Php($body) => $result,
-            ActionBody::RoadRunner($body) => $result,
+            ActionBody::Spooled($body) => $result,
             ActionBody::Upstream($body) => $result,
         }
     };

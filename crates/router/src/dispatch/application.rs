@@ -1,10 +1,12 @@
-//! The action that runs an application: its script is found, and PHP runs it; or a process of it answers
-//! over HTTP or as a worker of RoadRunner.
+//! The action that runs an application: its script is found, and PHP or a FastCGI server runs it; or a process of it
+//! answers over HTTP or as a worker of RoadRunner.
 
-use crate::backends::php::script::{Resolved, find_script};
+use crate::backends::buffering::spooled_body::SpooledBody;
+use crate::backends::fastcgi::{self, FastCgiGeneration};
 use crate::backends::php::{self, PhpBody, ScriptCall};
 use crate::backends::proxy::ProxyTarget;
 use crate::backends::roadrunner::RoadRunnerGeneration;
+use crate::backends::script::{Resolved, Script, ScriptFiles, find_script};
 use crate::dispatch::view::View;
 use crate::http1::clock::Clock;
 use crate::report::OncePerMinute;
@@ -13,10 +15,11 @@ use crate::request::log_context::{LogContext, LoggedApplication};
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use crate::response::redirect::{folder_location, redirect};
-use howdah_config::{Application, RoadRunnerApplication};
+use bytes::Bytes;
+use howdah_config::{Application, FastCgiApplication, RoadRunnerApplication};
 use howdah_metrics::labels::Cause;
 use howdah_protocol::messages::generation_paths::TargetPaths;
-use http::StatusCode;
+use http::{Response, StatusCode};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -47,27 +50,82 @@ pub async fn run(
     LogContext::set_application(Rc::clone(&port.application));
     let paths = &port.generation.paths;
     let target = paths.target(target).ok_or(Failure::NotFound)?;
-    let script = match find_script(&port.script_files, target, subject.path.bytes()).await? {
-        Resolved::Script(script) => script,
+    let script = match find(&port.script_files, target, subject).await? {
+        Found::Script(script) => script,
+        Found::Redirect(response) => return Ok(response.map(PhpBody::complete)),
+    };
+    let http = &view.configuration().settings.http;
+    let call = ScriptCall { script: &script, root: &target.root, retry: application.retry, http, clock };
+    php::run(port, subject, body, call).await
+}
+
+/// The generation of the FastCGI application with this name, and its options; `None` if it is of another type.
+///
+/// # Errors
+/// 503 if it does not start.
+pub fn fastcgi_application<'v>(
+    view: &'v View,
+    name: &str,
+) -> Option<Result<(&'v Arc<FastCgiGeneration>, &'v FastCgiApplication), Failure>> {
+    let application = view.configuration().applications.get(name).and_then(Application::as_fastcgi)?;
+    let generation = view.fastcgi_generation(name);
+    let generation = generation.ok_or_else(|| not_started(name));
+    Some(generation.map(|generation| {
+        LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
+        (generation, application)
+    }))
+}
+
+/// Has a FastCGI server run the script of a request, and returns the response.
+///
+/// # Errors
+/// The failure that is answered in place of a response.
+pub async fn run_fastcgi(
+    view: &View,
+    subject: &Subject<'_>,
+    body: IncomingBody,
+    (generation, application): (&Arc<FastCgiGeneration>, &FastCgiApplication),
+    target: Option<&str>,
+) -> Answer<SpooledBody> {
+    let target = generation.target(target).ok_or(Failure::NotFound)?;
+    let script = match find(&ScriptFiles::below(None), &target.paths, subject).await? {
+        Found::Script(script) => script,
+        Found::Redirect(response) => return Ok(response.map(SpooledBody::Whole)),
+    };
+    let http = &view.configuration().settings.http;
+    fastcgi::run(generation, target, subject, &script, body, application.retry, http).await
+}
+
+/// The result of looking for the script of a request.
+enum Found {
+    Script(Script),
+    /// To the same path with a slash at its end.
+    Redirect(Response<Bytes>),
+}
+
+/// Looks for the script of a request.
+///
+/// # Errors
+/// 403, 404, 503 and 504.
+async fn find(files: &ScriptFiles, target: &TargetPaths, subject: &Subject<'_>) -> Result<Found, Failure> {
+    match find_script(files, target, subject.path.bytes()).await? {
+        Resolved::Script(script) => Ok(Found::Script(script)),
         Resolved::Nothing => {
             let missing = missing(target, subject.path.bytes());
             if MISSING_SCRIPTS.is_due(missing.clone()) {
                 tracing::warn!(script = %missing.display(), "no such script: answered 404");
             }
-            return Err(Failure::NotFound);
+            Err(Failure::NotFound)
         }
         Resolved::Folder => {
             let location = folder_location(&subject.target());
-            return Ok(redirect(StatusCode::MOVED_PERMANENTLY, location).map(PhpBody::complete));
+            Ok(Found::Redirect(redirect(StatusCode::MOVED_PERMANENTLY, location)))
         }
         Resolved::Forbidden(path) => {
             tracing::warn!(?path, "the router's user may not look for this script: answered 403");
-            return Err(Failure::Forbidden);
+            Err(Failure::Forbidden)
         }
-    };
-    let http = &view.configuration().settings.http;
-    let call = ScriptCall { script: &script, root: &target.root, retry: application.retry, http, clock };
-    php::run(port, subject, body, call).await
+    }
 }
 
 /// The processes of the HTTP application with this name; `None` if it is of another type.

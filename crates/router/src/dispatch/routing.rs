@@ -1,5 +1,6 @@
 //! The way of a request through the routes, to the action that answers it.
 
+use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::proxy::ProxyTarget;
 use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::dispatcher::Dispatcher;
@@ -11,7 +12,9 @@ use crate::request::numbers::RequestNumbers;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use crate::static_files::FileBody;
-use howdah_config::{ActionKind, Destination, HeaderChange, RedirectTarget, RoadRunnerApplication, Route, RouteStep};
+use howdah_config::{
+    ActionKind, Destination, FastCgiApplication, HeaderChange, RedirectTarget, RoadRunnerApplication, Route, RouteStep,
+};
 use howdah_metrics::labels::Responder;
 use http::header::HeaderValue;
 use http::{Response, StatusCode};
@@ -26,6 +29,8 @@ pub enum ChosenAction<'v> {
     Proxy(ProxyTarget<'v>),
     /// A worker of a RoadRunner application.
     Worker(&'v Arc<RoadRunnerGeneration>, &'v RoadRunnerApplication),
+    /// The server of a FastCGI application, and its name and target.
+    FastCgi(&'v Arc<FastCgiGeneration>, &'v FastCgiApplication, Cow<'v, str>, Option<Cow<'v, str>>),
     /// A file, which was found.
     File(Response<FileBody>),
     /// A status, and a `Location`.
@@ -40,7 +45,7 @@ impl ChosenAction<'_> {
     /// The part of howdah that answers the request, for its numbers.
     pub fn responder(&self) -> Responder {
         match self {
-            ChosenAction::Application(..) | ChosenAction::Worker(..) => Responder::Application,
+            ChosenAction::Application(..) | ChosenAction::Worker(..) | ChosenAction::FastCgi(..) => Responder::Application,
             ChosenAction::Proxy(_) => Responder::Proxy,
             ChosenAction::File(_) => Responder::File,
             ChosenAction::Return(..) => Responder::Return,

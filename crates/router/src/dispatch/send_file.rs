@@ -5,7 +5,6 @@
 //! files and PHP sources. Of the script's headers all stay, except those that describe the bytes of its own body. A
 //! file that cannot be sent is answered 404, or 403, with a line in the log.
 
-use crate::backends::php::PhpBody;
 use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::view::View;
 use crate::report::OncePerMinute;
@@ -44,14 +43,14 @@ pub async fn apply(
     view: &View,
     application: &str,
     subject: &Subject<'_>,
-    response: Response<PhpBody>,
+    response: Response<ActionBody>,
 ) -> Answer<ActionBody> {
     let configuration = view.configuration();
-    let folders = configuration.applications.get(application).and_then(Application::as_php).map(|php| &php.send_file);
-    let Some(folders) = folders.filter(|folders| !folders.is_empty()) else { return Ok(response.map(ActionBody::Php)) };
+    let folders = configuration.applications.get(application).and_then(Application::send_file);
+    let Some(folders) = folders.filter(|folders| !folders.is_empty()) else { return Ok(response) };
     let headers = response.headers();
     let Some(named) = headers.get(X_ACCEL_REDIRECT).or_else(|| headers.get(X_SENDFILE)) else {
-        return Ok(response.map(ActionBody::Php));
+        return Ok(response);
     };
     let named = String::from_utf8_lossy(named.as_bytes()).into_owned();
     let file = match headers.contains_key(X_ACCEL_REDIRECT) {

@@ -162,6 +162,9 @@ async fn dispatch(
             } else if let Some(workers) = application::roadrunner_application(view, &name) {
                 let (generation, application) = workers?;
                 ChosenAction::Worker(generation, application)
+            } else if let Some(server) = application::fastcgi_application(view, &name) {
+                let (generation, application) = server?;
+                ChosenAction::FastCgi(generation, application, name, target)
             } else {
                 ChosenAction::Application(name, target)
             }
@@ -176,10 +179,18 @@ async fn dispatch(
             let http = &view.configuration().settings.http;
             let options = roadrunner::RequestOptions::of(application);
             let response = roadrunner::run(generation, subject, body, options, http, clock).await?;
-            response.map(|body| ResponseBody::source(ActionBody::RoadRunner(body)))
+            response.map(|body| ResponseBody::source(ActionBody::Spooled(body)))
+        }
+        ChosenAction::FastCgi(generation, application, name, target) => {
+            let server = (generation, application);
+            let response = application::run_fastcgi(view, subject, body, server, target.as_deref()).await?;
+            let response = response.map(ActionBody::Spooled);
+            let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;
+            response.map(ResponseBody::source)
         }
         ChosenAction::Application(name, target) => {
             let response = application::run(view, subject, body, &name, target.as_deref(), clock).await?;
+            let response = response.map(ActionBody::Php);
             let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;
             response.map(ResponseBody::source)
         }

@@ -1,6 +1,7 @@
 //! The active configuration as all threads share it. It is immutable, and replaced whole.
 
 use crate::access::{ConnectionLimits, RateLimits, UserFiles};
+use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::SharedGeneration;
 use crate::backends::proxy::{HealthStates, HttpGeneration, TlsBySettings};
 use crate::backends::roadrunner::RoadRunnerGeneration;
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub http_generations: BTreeMap<String, Arc<HttpGeneration>>,
     /// The generation of each RoadRunner application.
     pub roadrunner_generations: BTreeMap<String, Arc<RoadRunnerGeneration>>,
+    /// The generation of each FastCGI application.
+    pub fastcgi_generations: BTreeMap<String, Arc<FastCgiGeneration>>,
     /// How many requests the clients have sent to actions with a limit.
     pub rate_limits: RateLimits,
     /// How many requests of clients are being answered by actions with a limit.

@@ -5,6 +5,7 @@
 //! ([`SharedGeneration`](crate::backends::php::SharedGeneration)).
 
 use crate::access::{ConnectionLimits, RateLimits, UserFiles};
+use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::GenerationPort;
 use crate::backends::proxy::{Balancer, HttpGeneration};
 use crate::backends::roadrunner::RoadRunnerGeneration;
@@ -70,6 +71,16 @@ impl View {
     /// The generations of all RoadRunner applications.
     pub fn roadrunner_generations(&self) -> impl Iterator<Item = &Arc<RoadRunnerGeneration>> {
         self.snapshot.roadrunner_generations.values()
+    }
+
+    /// The generation of a FastCGI application; `None` if it does not start.
+    pub fn fastcgi_generation(&self, application: &str) -> Option<&Arc<FastCgiGeneration>> {
+        self.snapshot.fastcgi_generations.get(application)
+    }
+
+    /// The generations of all FastCGI applications.
+    pub fn fastcgi_generations(&self) -> impl Iterator<Item = &Arc<FastCgiGeneration>> {
+        self.snapshot.fastcgi_generations.values()
     }
 
     /// Where the links of its shares lead.

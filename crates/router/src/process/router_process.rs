@@ -5,6 +5,7 @@
 //! ends by itself takes the process with it, and the supervisor starts another.
 
 use crate::access::{ConnectionLimits, RateLimits, UserFiles};
+use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::{SharedGeneration, WarmUpOrder};
 use crate::backends::proxy::{HealthStates, HttpGeneration, UpstreamTlsConfigs};
 use crate::backends::roadrunner::RoadRunnerGeneration;
@@ -64,6 +65,9 @@ struct RouterProcess {
     /// The same of RoadRunner applications.
     roadrunner_arriving: BTreeMap<u64, Arc<RoadRunnerGeneration>>,
     roadrunner_generations: Vec<Weak<RoadRunnerGeneration>>,
+    /// The same of FastCGI applications.
+    fastcgi_arriving: BTreeMap<u64, Arc<FastCgiGeneration>>,
+    fastcgi_generations: Vec<Weak<FastCgiGeneration>>,
 }
 
 type Descriptors = std::vec::IntoIter<OwnedFd>;
@@ -161,6 +165,8 @@ impl RouterProcess {
             http_generations: Vec::new(),
             roadrunner_arriving: BTreeMap::new(),
             roadrunner_generations: Vec::new(),
+            fastcgi_arriving: BTreeMap::new(),
+            fastcgi_generations: Vec::new(),
         })
     }
 
@@ -184,6 +190,11 @@ impl RouterProcess {
                 self.roadrunner_generations.push(Arc::downgrade(&generation));
                 self.roadrunner_arriving.insert(generation.id, generation);
             }
+            ToRouter::AddFastCgiGeneration(boot) => {
+                let generation = Arc::new(FastCgiGeneration::new(boot, &self.supervisor)?);
+                self.fastcgi_generations.push(Arc::downgrade(&generation));
+                self.fastcgi_arriving.insert(generation.id, generation);
+            }
             ToRouter::RoadRunnerWorkerReady { generation, worker } => {
                 if let Some(known) = self.roadrunner_generation(generation) {
                     known.worker_ready(worker, descriptors)?;
@@ -200,6 +211,7 @@ impl RouterProcess {
                 self.arriving.remove(&generation);
                 self.http_arriving.remove(&generation);
                 self.roadrunner_arriving.remove(&generation);
+                self.fastcgi_arriving.remove(&generation);
                 self.send_to_all(|| ThreadCommand::Forget(generation));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
@@ -329,7 +341,7 @@ impl RouterProcess {
         let tls = tls.into_iter().collect();
         self.listeners.retain(|id, _| new.listeners.contains(id));
         let (mut generations, mut http_generations) = (BTreeMap::new(), BTreeMap::new());
-        let mut roadrunner_generations = BTreeMap::new();
+        let (mut roadrunner_generations, mut fastcgi_generations) = (BTreeMap::new(), BTreeMap::new());
         for (application, id) in &new.generations {
             if let Some(known) = self.each_http_generation().find(|generation| generation.id == *id) {
                 http_generations.insert(application.clone(), known);
@@ -337,6 +349,10 @@ impl RouterProcess {
             }
             if let Some(known) = self.roadrunner_generation(*id) {
                 roadrunner_generations.insert(application.clone(), known);
+                continue;
+            }
+            if let Some(known) = self.each_fastcgi_generation().find(|generation| generation.id == *id) {
+                fastcgi_generations.insert(application.clone(), known);
                 continue;
             }
             let known = self.each_generation().find(|generation| generation.id == *id);
@@ -355,6 +371,7 @@ impl RouterProcess {
                 generations,
                 http_generations,
                 roadrunner_generations,
+                fastcgi_generations,
                 rate_limits: RateLimits::default(),
                 connection_limits: ConnectionLimits::default(),
                 user_files,
@@ -376,6 +393,8 @@ impl RouterProcess {
         self.http_generations.retain(|generation| generation.strong_count() > 0);
         self.roadrunner_arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
         self.roadrunner_generations.retain(|generation| generation.strong_count() > 0);
+        self.fastcgi_arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
+        self.fastcgi_generations.retain(|generation| generation.strong_count() > 0);
         Ok(())
     }
 
@@ -409,7 +428,17 @@ impl RouterProcess {
             report.requests_waiting.insert(generation.id, generation.waiting_requests());
             report.requests_rejected.insert(generation.id, generation.rejected_requests());
         }
+        for generation in self.each_fastcgi_generation() {
+            report.requests_active.insert(generation.id, generation.active_requests());
+            report.requests_waiting.insert(generation.id, generation.waiting_requests());
+            report.requests_rejected.insert(generation.id, generation.rejected_requests());
+            report.fastcgi_servers.insert(generation.id, generation.load());
+        }
         report
+    }
+
+    fn each_fastcgi_generation(&self) -> impl Iterator<Item = Arc<FastCgiGeneration>> {
+        self.fastcgi_generations.iter().filter_map(Weak::upgrade)
     }
 
     fn roadrunner_generation(&self, id: u64) -> Option<Arc<RoadRunnerGeneration>> {

@@ -5,6 +5,7 @@
 //!
 //! A new configuration replaces the thread's [`View`] whole. Ports and listeners that it names again are kept.
 
+use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::{SWEEP, Warming};
 use crate::backends::proxy::HealthChecks;
 use crate::dispatch::{self, Dispatcher, View};
@@ -184,6 +185,7 @@ async fn sweep(thread: Rc<Thread>) {
         if thread.index == CHECKING_THREAD {
             view.roadrunner_generations().for_each(|generation| generation.retire_idle(Instant::now().into()));
         }
+        view.fastcgi_generations().for_each(FastCgiGeneration::sweep);
         thread.connections.check(&view.configuration().settings.http);
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::control::Control;
 use crate::generation::Generation;
+use crate::generation::fastcgi::FastCgiGeneration;
 use crate::generation::php::PhpGeneration;
 use crate::plan::php::{self, Php};
 use crate::policy::sizing::Reason;
-use howdah_config::{Configuration, UpstreamServer};
-use howdah_protocol::messages::router::{RouterLoad, ServerTrouble};
+use howdah_config::{Configuration, Endpoint, UpstreamServer};
+use howdah_protocol::messages::router::{FastCgiServerLoad, RouterLoad, ServerTrouble};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -94,9 +95,24 @@ struct Requests {
 struct ApplicationStatus {
     processes: ProcessesStatus,
     requests: ActiveRequests,
+    /// Ours: the addresses of a FastCGI application.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    servers: BTreeMap<String, FastCgiServerStatus>,
     /// Ours: why it does not start. Its requests are answered 503.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct FastCgiServerStatus {
+    state: ServerState,
+    /// howdah's connections to it.
+    connections: u64,
+    /// The idle ones among them, which wait for another request.
+    idle: u64,
+    /// Why it is down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -148,7 +164,12 @@ pub fn of(control: &Control) -> Status {
         let (waiting, refused) = (of_router(&load.requests_waiting), of_router(&load.requests_rejected));
         applications.insert(
             name.clone(),
-            ApplicationStatus { processes, requests: ActiveRequests { active, waiting, refused }, failure: None },
+            ApplicationStatus {
+                processes,
+                requests: ActiveRequests { active, waiting, refused },
+                servers: fastcgi_servers(generation, load),
+                failure: None,
+            },
         );
     }
     for (name, reason) in &control.served().failures {
@@ -175,6 +196,20 @@ pub fn of(control: &Control) -> Status {
         draining,
         upstreams: upstreams(&control.served().configuration, load),
     }
+}
+
+/// The addresses of a FastCGI application.
+fn fastcgi_servers(generation: &Generation, load: &RouterLoad) -> BTreeMap<String, FastCgiServerStatus> {
+    let loads = load.fastcgi_servers.get(&generation.id());
+    let addresses = generation.as_fastcgi().map(FastCgiGeneration::addresses).unwrap_or_default();
+    let status = |address: &Endpoint| {
+        let address = address.to_string();
+        let load = loads.and_then(|loads| loads.get(&address)).cloned().unwrap_or_default();
+        let state = if load.trouble.is_some() { ServerState::Down } else { ServerState::Up };
+        let FastCgiServerLoad { connections, idle, trouble } = load;
+        (address, FastCgiServerStatus { state, connections, idle, reason: trouble })
+    };
+    addresses.iter().map(status).collect()
 }
 
 fn upstreams(configuration: &Configuration, load: &RouterLoad) -> BTreeMap<String, UpstreamStatus> {

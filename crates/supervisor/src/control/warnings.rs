@@ -2,6 +2,7 @@
 
 use crate::control::active::ActiveConfiguration;
 use crate::control::runtime::Runtime;
+use crate::generation::Generation;
 use howdah_config::Settings;
 
 /// Logs the warnings, and remembers what they depend on.
@@ -52,7 +53,10 @@ impl ConfigurationWarnings {
     /// harm only itself.
     fn log_shared_user(&mut self, active: &ActiveConfiguration, runtime: &Runtime) {
         let shares_user = |(_, id): &(&String, &u64)| {
-            runtime.generations.get(**id).is_some_and(|generation| runtime.router.has_user_of(generation.account()))
+            // No process of howdah runs the code of a FastCGI application.
+            let runs_here = |generation: &&Generation| generation.as_fastcgi().is_none();
+            let generation = runtime.generations.get(**id).filter(runs_here);
+            generation.is_some_and(|generation| runtime.router.has_user_of(generation.account()))
         };
         let names = active.generations.iter().filter(shares_user).map(|(name, _)| format!("{name:?}"));
         let names: Vec<_> = names.filter(|_| active.generations.len() > 1).collect();

@@ -1,6 +1,8 @@
 //! The first lines on standard output: what runs, where, on which PHP, and where its control API is.
 
 use crate::control::Control;
+use crate::generation::Generation;
+use crate::generation::fastcgi::FastCgiGeneration;
 use crate::generation::php::PhpGeneration;
 use crate::os::listen::Listeners;
 use howdah_config::Address;
@@ -33,6 +35,7 @@ pub fn print(recognised: Option<&str>, control: &Control, control_listeners: &Li
                 let _ = writeln!(text, "PHP {}, opcache {opcache}, {processes} {plural}", loaded.version);
             }
             Some(None) => {}
+            None if generation.as_fastcgi().is_some() => drop(writeln!(text, "{}", server(generation))),
             None => drop(writeln!(text, "{}, {processes} {plural}", generation.kind().unwrap_or_default())),
         }
     }
@@ -44,6 +47,13 @@ pub fn print(recognised: Option<&str>, control: &Control, control_listeners: &Li
     }
     let mut stdout = io::stdout();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// A server that howdah does not start.
+fn server(generation: &Generation) -> String {
+    let addresses = generation.as_fastcgi().map(FastCgiGeneration::addresses).unwrap_or_default();
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    format!("{} at {}", generation.kind().unwrap_or_default(), addresses.join(", "))
 }
 
 /// Prints that the configuration passed its check.

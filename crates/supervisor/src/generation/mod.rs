@@ -2,12 +2,14 @@
 //!
 //! - [`php`]: of a PHP application: a prototype, its workers, and the channel that they share with the router
 //! - [`program`]: of another program: its processes, which are HTTP servers or workers of RoadRunner
+//! - [`fastcgi`]: of an application whose server howdah does not start: it has no processes
 //! - [`generations`]: all of them
 //! - [`tally`]: what is counted of the processes
 //! - [`process_output`]: what a process writes; [`process_report`]: what the API shows of a process
 //!
 //! [`Generation`] is one of them. Changes, deploys, the shutdown and the status do not ask which one it is.
 
+pub mod fastcgi;
 pub mod generations;
 pub mod php;
 mod process_output;
@@ -18,6 +20,7 @@ pub mod tally;
 use crate::os::identity::UserAccount;
 use crate::plan::application::Plan;
 use crate::plan::php_application::Release;
+use fastcgi::FastCgiGeneration;
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::prototype::FromPrototype;
 use howdah_protocol::messages::router::{ReleaseReason, RoadRunnerWorker, ToRouter};
@@ -39,6 +42,8 @@ pub enum Generation {
     Php(Box<PhpGeneration>),
     /// Of an application that is another program.
     Program(Box<ProgramGeneration>),
+    /// Of an application that another server runs.
+    FastCgi(Box<FastCgiGeneration>),
 }
 
 /// An event of the processes of a generation.
@@ -55,6 +60,7 @@ macro_rules! with_generation {
         match $self {
             Generation::Php($generation) => $result,
             Generation::Program($generation) => $result,
+            Generation::FastCgi($generation) => $result,
         }
     };
 }
@@ -70,6 +76,7 @@ impl Generation {
         Ok(match plan {
             Plan::Php(plan) => Generation::Php(Box::new(PhpGeneration::new(id, *plan, router_threads, now)?)),
             Plan::Program(plan) => Generation::Program(Box::new(ProgramGeneration::new(id, *plan, now)?)),
+            Plan::FastCgi(plan) => Generation::FastCgi(Box::new(FastCgiGeneration::new(id, *plan, now))),
         })
     }
 
@@ -77,7 +84,7 @@ impl Generation {
     pub fn as_php(&self) -> Option<&PhpGeneration> {
         match self {
             Generation::Php(generation) => Some(generation),
-            Generation::Program(_) => None,
+            Generation::Program(_) | Generation::FastCgi(_) => None,
         }
     }
 
@@ -85,7 +92,15 @@ impl Generation {
     pub fn as_php_mut(&mut self) -> Option<&mut PhpGeneration> {
         match self {
             Generation::Php(generation) => Some(generation),
-            Generation::Program(_) => None,
+            Generation::Program(_) | Generation::FastCgi(_) => None,
+        }
+    }
+
+    /// The generation of a FastCGI application; `None` if it is of another type.
+    pub fn as_fastcgi(&self) -> Option<&FastCgiGeneration> {
+        match self {
+            Generation::FastCgi(generation) => Some(generation),
+            Generation::Php(_) | Generation::Program(_) => None,
         }
     }
 
@@ -96,6 +111,7 @@ impl Generation {
         match self {
             Generation::Php(_) => None,
             Generation::Program(generation) => Some(generation.kind()),
+            Generation::FastCgi(generation) => Some(generation.kind()),
         }
     }
 
@@ -174,6 +190,7 @@ impl Generation {
         match self {
             Generation::Php(generation) => generation.for_router(),
             Generation::Program(generation) => generation.for_router(),
+            Generation::FastCgi(generation) => Ok(generation.for_router()),
         }
     }
 
@@ -184,6 +201,7 @@ impl Generation {
                 generation.take_notices().into_iter().map(|notice| (notice, Vec::new())).collect()
             }
             Generation::Program(generation) => generation.take_notices(),
+            Generation::FastCgi(_) => Vec::new(),
         }
     }
 
@@ -206,6 +224,7 @@ impl Generation {
         match self {
             Generation::Php(generation) => generation.on_former(now),
             Generation::Program(generation) => generation.on_former(now),
+            Generation::FastCgi(_) => {}
         }
     }
 
@@ -216,6 +235,7 @@ impl Generation {
         match self {
             Generation::Php(generation) => generation.poll_receive(cx).map(GenerationEvent::Prototype),
             Generation::Program(generation) => generation.poll_checked(cx).map(GenerationEvent::Checked),
+            Generation::FastCgi(_) => Poll::Pending,
         }
     }
 
@@ -228,7 +248,8 @@ impl Generation {
             (Generation::Php(generation), GenerationEvent::Prototype(None)) => generation.on_close(now),
             (Generation::Program(generation), GenerationEvent::Checked(checked)) => generation.on_checked(checked, now),
             (Generation::Php(_), GenerationEvent::Checked(_))
-            | (Generation::Program(_), GenerationEvent::Prototype(_)) => {}
+            | (Generation::Program(_), GenerationEvent::Prototype(_))
+            | (Generation::FastCgi(_), _) => {}
         }
     }
 

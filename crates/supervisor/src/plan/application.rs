@@ -1,6 +1,7 @@
 //! Plans an application of any type: checks its options against this machine.
 
 use crate::plan::defaults::{Defaults, Strictness, missing};
+use crate::plan::fastcgi::{self, FastCgiPlan};
 use crate::plan::php_application::{self, PhpPlan};
 use crate::plan::program::{self, ProgramPlan};
 use howdah_config::{Application, Routes, Settings};
@@ -13,6 +14,8 @@ pub enum Plan {
     Php(Box<PhpPlan>),
     /// Of an application that is another program.
     Program(Box<ProgramPlan>),
+    /// Of an application that another server runs.
+    FastCgi(Box<FastCgiPlan>),
 }
 
 // === impl Plan ===
@@ -23,6 +26,7 @@ impl Plan {
         match self {
             Plan::Php(plan) => &plan.name,
             Plan::Program(plan) => &plan.name,
+            Plan::FastCgi(plan) => &plan.name,
         }
     }
 
@@ -53,6 +57,9 @@ pub fn plan(
         }
         Application::RoadRunner(application) => {
             program::plan_roadrunner(name, application, defaults).map(Box::new).map(Plan::Program)
+        }
+        Application::FastCgi(application) => {
+            fastcgi::plan(name, application, defaults).map(Box::new).map(Plan::FastCgi)
         }
     }
 }

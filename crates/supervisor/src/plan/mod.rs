@@ -3,6 +3,7 @@
 pub mod application;
 pub mod confinement;
 pub mod defaults;
+pub mod fastcgi;
 mod opcache;
 pub mod option_error;
 pub mod php;

@@ -44,15 +44,13 @@ impl Targets {
         let Some(targets) = application.get("targets") else {
             return ScriptTarget::read(application).map(Self::Single);
         };
-        if let Some(other) = OPTIONS.known.iter().find_map(|key| application.get(key)) {
-            return Err(other.error("this option cannot be combined with \"targets\"; move it into each target"));
-        }
+        reject_beside_targets(application, &OPTIONS)?;
         let named: BTreeMap<_, _> = targets
             .named()?
             .map(|(name, node)| Ok((name.to_owned(), ScriptTarget::read(&node.object(&OPTIONS)?)?)))
             .collect::<Result<_, _>>()?;
         if named.is_empty() {
-            return Err(targets.error("the object is empty; add a target, or write \"root\" instead of \"targets\""));
+            return Err(no_target(&targets));
         }
         Ok(Self::Named(named))
     }
@@ -61,7 +59,8 @@ impl Targets {
 // === impl ScriptTarget ===
 
 impl ScriptTarget {
-    fn read(object: &Object<'_>) -> Result<Self, Error> {
+    /// Reads the options of an object that may have further ones.
+    pub(crate) fn read(object: &Object<'_>) -> Result<Self, Error> {
         let root = object.require("root", "the absolute path of the folder of the scripts")?.absolute_path()?;
         let script = object.read("script", read_script)?;
         if script.is_some()
@@ -76,6 +75,19 @@ impl ScriptTarget {
             front_controller: object.read("front_controller", read_script)?,
         })
     }
+}
+
+/// Rejects the options of a target beside `targets`.
+pub(crate) fn reject_beside_targets(application: &Object<'_>, options: &Options) -> Result<(), Error> {
+    match options.known.iter().find_map(|key| application.get(key)) {
+        Some(other) => Err(other.error("this option cannot be combined with \"targets\"; move it into each target")),
+        None => Ok(()),
+    }
+}
+
+/// The error of `targets` without a target.
+pub(crate) fn no_target(targets: &Node<'_>) -> Error {
+    targets.error("the object is empty; add a target, or write \"root\" instead of \"targets\"")
 }
 
 fn read_script(node: &Node<'_>) -> Result<String, Error> {

@@ -2,22 +2,19 @@
 //!
 //! In the order of a request:
 //!
-//! - `script`: which script a path runs
 //! - `run`: the whole way; `retry` decides on another attempt
 //! - `admission`: the slots, and the requests that kill workers; `generation` applies them for all threads
-//! - `port`: a thread's requests in the channel; `cgi` writes their heads
+//! - `port`: a thread's requests in the channel
 //! - `response_head`, `response_body`: PHP's response as one of HTTP
 //! - `warm_up`: the first requests of a generation, which come from the supervisor
 
 mod admission;
-mod cgi;
 mod generation;
 mod port;
 mod response_body;
 mod response_head;
 mod retry;
 mod run;
-pub mod script;
 mod warm_up;
 
 pub use generation::SharedGeneration;

@@ -5,11 +5,12 @@
 //! kills workers.
 
 use crate::backends::buffering::request_body::{self, BufferedBody};
+use crate::backends::cgi;
 use crate::backends::php::admission::RequestKind;
 use crate::backends::php::port::{self, CancelOnDrop, GenerationPort, Remainder, Wait};
 use crate::backends::php::response_body::PhpBody;
-use crate::backends::php::script::Script;
-use crate::backends::php::{cgi, response_head, retry};
+use crate::backends::php::{response_head, retry};
+use crate::backends::script::Script;
 use crate::http1::clock::Clock;
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;

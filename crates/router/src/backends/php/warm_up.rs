@@ -13,11 +13,11 @@
 //! the supervisor receives the reason. Any other status of 400 or more is logged as a warning: then the URI is probably
 //! wrong, not the application.
 
-use crate::backends::php::cgi;
+use crate::backends::cgi;
 use crate::backends::php::generation::SharedGeneration;
 use crate::backends::php::port::{self, CancelOnDrop, GenerationPort, Remainder, RunningRequest};
 use crate::backends::php::run::kind_of;
-use crate::backends::php::script::{Resolved, find_script};
+use crate::backends::script::{Resolved, find_script};
 use crate::net::peer::Peer;
 use crate::report::{Panicked, SupervisorLink, contained};
 use crate::request::authority;

@@ -14,8 +14,8 @@
 //!
 //! After the beginning of the response, the client's connection is closed instead. Each is one line in the log.
 
+use crate::backends::buffering::answer::{Answer, AnswerBody};
 use crate::backends::buffering::spool::{Spool, SpoolLimits};
-use crate::backends::roadrunner::answer::{Answer, AnswerBody};
 use crate::backends::roadrunner::generation::{RoadRunnerGeneration, RunningRequest};
 use crate::backends::roadrunner::request::WorkerRequest;
 use crate::backends::roadrunner::worker::{RequestPipes, Worker, WorkerStatus};

@@ -7,13 +7,12 @@
 //! - `request`: the request as workers get it; `form`, `multipart`, `upload`: parsed forms and uploaded files
 //! - `generation`: the workers and the queue, for all threads; `line`: which request gets which worker; `worker`: the pipes
 //!   of one
-//! - `exchange`: one request on one worker; `answer`: the bytes on their way to the client
+//! - `exchange`: one request on one worker
 //! - `response`: the answer as an HTTP response
 //!
 //! A worker is not trusted: its bytes are checked by `howdah_goridge`, it is killed when it breaks the rules, and no
 //! worker gets a request before its last answer is complete.
 
-mod answer;
 mod exchange;
 mod form;
 mod generation;
@@ -26,8 +25,8 @@ mod worker;
 
 pub use generation::RoadRunnerGeneration;
 pub use request::RequestOptions;
-pub use response::RoadRunnerBody;
 
+use crate::backends::buffering::spooled_body::SpooledBody;
 use crate::http1::clock::Clock;
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
@@ -54,7 +53,7 @@ pub async fn run(
     options: RequestOptions,
     http: &Http,
     clock: &Rc<Clock>,
-) -> Answer<RoadRunnerBody> {
+) -> Answer<SpooledBody> {
     let parts = subject.parts;
     if parts.headers.contains_key(TRANSFER_ENCODING) && !http.chunked_transform {
         return Err(Failure::LengthRequired);

@@ -6,7 +6,7 @@ use super::wake::Wakes;
 use crate::backends::buffering::spool::SpoolLimits;
 use crate::backends::php::admission::RequestKind;
 use crate::backends::php::generation::SharedGeneration;
-use crate::backends::php::script::ScriptFiles;
+use crate::backends::script::ScriptFiles;
 use crate::report::spawn_essential;
 use crate::request::log_context::LoggedApplication;
 use crate::response::failure::Failure;

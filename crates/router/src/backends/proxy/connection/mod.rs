@@ -5,7 +5,6 @@
 //!   response's head
 
 pub mod connect;
-pub mod known_addresses;
 mod line_ends;
 pub mod pool;
 pub mod socket;

@@ -4,8 +4,8 @@
 //! an idle connection: if the upstream closes it, or sends bytes without a request, it is known as closed before its next
 //! use. `retry` handles a connection that is closed at the moment of its use.
 
+use crate::backends::connecting::KnownAddresses;
 use crate::backends::proxy::connection::connect::{ConnectError, connect};
-use crate::backends::proxy::connection::known_addresses::KnownAddresses;
 use crate::backends::proxy::connection::socket::SocketProgress;
 use crate::backends::proxy::request_body::RequestBody;
 use crate::backends::proxy::retry::IDLE_TIMEOUT;

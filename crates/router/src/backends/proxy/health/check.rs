@@ -2,8 +2,8 @@
 //!
 //! A check fails if there is no response in time, or one with another status. The failure is a phrase for the log.
 
+use crate::backends::connecting::KnownAddresses;
 use crate::backends::proxy::connection::connect::connect;
-use crate::backends::proxy::connection::known_addresses::KnownAddresses;
 use crate::backends::proxy::exchange::describe;
 use crate::backends::proxy::health::server_health::ServerHealth;
 use crate::backends::proxy::tls::handshake::ServerTls;

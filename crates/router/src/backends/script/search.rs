@@ -1,7 +1,7 @@
 //! The search for the script of a path, which does not stop the event loop if the file system has to wait.
 
-use crate::backends::php::script::files::ScriptFiles;
-use crate::backends::php::script::resolve::{Resolved, resolve};
+use crate::backends::script::files::ScriptFiles;
+use crate::backends::script::resolve::{Resolved, resolve};
 use crate::file_access::{FilesUnavailable, Place, WouldWait, on_file_thread};
 use howdah_protocol::messages::generation_paths::TargetPaths;
 

@@ -8,7 +8,7 @@
 //! starts there. They come from [`GenerationPaths`](howdah_protocol::messages::generation_paths::GenerationPaths), where links are
 //! resolved.
 
-use crate::backends::php::script::files::{ScriptFileError, ScriptFiles};
+use crate::backends::script::files::{ScriptFileError, ScriptFiles};
 use crate::file_access::WouldWait;
 use howdah_protocol::messages::generation_paths::{FixedScript, TargetPaths};
 use std::os::unix::ffi::OsStrExt;

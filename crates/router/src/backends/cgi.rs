@@ -1,13 +1,25 @@
-//! Writes the CGI variables of a request (RFC 3875, and those that nginx and FPM add) for the channel.
+//! Writes the CGI variables of a request (RFC 3875, and those that nginx and FPM add) for a script.
 
-use crate::backends::php::script::Script;
+use crate::backends::script::Script;
 use crate::request::subject::Subject;
 use crate::request::unsafe_fields::is_safe;
-use howdah_channel::request::{RequestHeadWriter, code};
+use howdah_channel::request::{NAMES, RequestHeadWriter, code};
 use howdah_config::Scheme;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, USER_AGENT};
 use http::request::Parts;
 use std::path::Path;
+
+/// Collects the variables of a request.
+pub trait Variables {
+    /// Begins another request.
+    fn restart(&mut self);
+
+    /// Adds a variable that every request may have, by its place in [`NAMES`].
+    fn known(&mut self, code: u16, value: &[u8]);
+
+    /// Adds a variable by its name.
+    fn named(&mut self, name: &[u8], value: &[u8]);
+}
 
 /// Writes the head of a request. The application may have chosen the name of the server's software.
 ///
@@ -15,7 +27,7 @@ use std::path::Path;
 /// with an unsafe name arrives here only if the configuration keeps it. `Proxy` is left out: programs take HTTP_PROXY for
 /// their own setting (CVE-2016-5385).
 pub fn write(
-    head: &mut RequestHeadWriter,
+    head: &mut impl Variables,
     subject: &Subject<'_>,
     software: &str,
     root: &Path,
@@ -70,7 +82,7 @@ pub fn write(
     headers(head, parts);
 }
 
-fn headers(head: &mut RequestHeadWriter, parts: &Parts) {
+fn headers(head: &mut impl Variables, parts: &Parts) {
     let mut name = Vec::with_capacity(64);
     for key in parts.headers.keys() {
         let mut values = parts.headers.get_all(key).iter();
@@ -109,6 +121,25 @@ fn headers(head: &mut RequestHeadWriter, parts: &Parts) {
                 head.named(&name, value);
             }
         }
+    }
+}
+
+/// The name of a variable with this place in [`NAMES`].
+pub fn name(code: u16) -> &'static str {
+    NAMES[usize::from(code)]
+}
+
+impl Variables for RequestHeadWriter {
+    fn restart(&mut self) {
+        RequestHeadWriter::restart(self);
+    }
+
+    fn known(&mut self, code: u16, value: &[u8]) {
+        RequestHeadWriter::known(self, code, value);
+    }
+
+    fn named(&mut self, name: &[u8], value: &[u8]) {
+        RequestHeadWriter::named(self, name, value);
     }
 }
 

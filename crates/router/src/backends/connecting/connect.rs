@@ -1,0 +1,73 @@
+//! Connects a socket to an endpoint.
+
+use crate::backends::connecting::known_addresses::KnownAddresses;
+use crate::net::transport::Transport;
+use howdah_config::Endpoint;
+use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpStream, UnixSocket};
+use tokio::time::{Instant, sleep, timeout};
+
+/// The pause before a retry when the backlog of a Unix socket is full. For TCP the kernel retries.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
+
+/// Connects a socket. Each address of a name has a part of the time until the deadline. While the backlog of a Unix socket
+/// is full, this waits, also after the deadline.
+///
+/// # Errors
+/// When no server listens there.
+pub async fn connect(endpoint: &Endpoint, known: &KnownAddresses, deadline: Instant) -> io::Result<Transport> {
+    match endpoint {
+        Endpoint::Tcp(address) => connect_tcp(address).await,
+        Endpoint::Name { host, port } => {
+            let addresses = known.of(host, *port).await?;
+            let result = connect_any(&addresses, deadline).await;
+            if result.is_ok() {
+                return result;
+            }
+            known.expire();
+            // The server may have moved since its name was resolved.
+            let resolved = known.of(host, *port).await?;
+            if resolved == addresses { result } else { connect_any(&resolved, deadline).await }
+        }
+        Endpoint::Unix(path) => connect_unix(path.as_os_str().as_encoded_bytes()).await,
+        Endpoint::Abstract(name) => connect_unix(format!("\0{name}").as_bytes()).await,
+    }
+}
+
+/// Connects to the first address that accepts. Each has an equal part of the time that is left.
+async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<Transport> {
+    let mut result = Err(io::Error::other("the name has no address"));
+    for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+        let part = deadline.saturating_duration_since(Instant::now()) / left;
+        result = match timeout(part, connect_tcp(address)).await {
+            Ok(Ok(transport)) => return Ok(transport),
+            Ok(Err(error)) => Err(io::Error::new(error.kind(), format!("{address}: {error}"))),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+    }
+    result
+}
+
+async fn connect_tcp(address: &SocketAddr) -> io::Result<Transport> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(Transport::Tcp(stream))
+}
+
+/// A path that begins with NUL is an abstract name.
+async fn connect_unix(path: &[u8]) -> io::Result<Transport> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::OsStr::from_bytes(path);
+    loop {
+        let socket = UnixSocket::new_stream()?;
+        refuse_descriptors(&socket);
+        match socket.connect(path).await {
+            Ok(stream) => return Ok(Transport::Unix(stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! The generation of a FastCGI application, as the router's threads share it: its places, its queue, and the addresses that
+//! cannot be reached.
+//!
+//! If an address cannot be reached, one line in the log reports it. A task tries it again until it can be; requests wait
+//! meanwhile, or go to the other addresses.
+
+use crate::backends::admission::{Arrival, Gate};
+use crate::backends::connecting::{self, KnownAddresses};
+use crate::backends::fastcgi::connection::Connection;
+use crate::backends::fastcgi::messages::MessageLimit;
+use crate::backends::fastcgi::places::{Place, Places, Waiting};
+use crate::product;
+use crate::report::{ReportOnDrop, SupervisorLink};
+use crate::response::failure::Failure;
+use howdah_config::Endpoint;
+use howdah_protocol::messages::generation_paths::TargetPaths;
+use howdah_protocol::messages::router::{FastCgiGenerationBoot, FastCgiServerLoad, FromRouter};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep, timeout};
+
+/// A generation, as the router's threads share it.
+pub struct FastCgiGeneration {
+    /// Its number.
+    pub id: u64,
+    /// Its application's name.
+    pub application: String,
+    /// Further variables of each request.
+    pub parameters: BTreeMap<String, String>,
+    /// How long a request may take.
+    pub timeout: Option<Duration>,
+    /// The messages of its scripts that are logged.
+    pub messages: MessageLimit,
+    targets: Vec<RemoteTarget>,
+    /// How long a connection may wait for another request.
+    keep_alive: Duration,
+    /// Which requests may wait, and which are rejected.
+    gate: Gate,
+    places: Arc<Places>,
+    /// For each address, until when a task tries it again. A task that ended with its thread is replaced after that.
+    probes: Vec<Mutex<Option<Instant>>>,
+    /// How many requests wait for a connection.
+    waiting: AtomicU64,
+    /// How many requests have one.
+    running: AtomicU64,
+    /// Reports to the supervisor that the generation is no longer used.
+    #[expect(dead_code, reason = "its drop sends the report")]
+    released: ReportOnDrop,
+}
+
+/// The scripts of a target, and where the server has them.
+#[derive(Debug)]
+pub struct RemoteTarget {
+    /// The scripts, as howdah sees them.
+    pub paths: TargetPaths,
+    /// Their folder, as the server sees it.
+    pub root: PathBuf,
+}
+
+/// The right of a request to wait for a connection: since when, and for how long.
+pub type Admitted = (Instant, Duration);
+
+/// A request that waits for a connection. Dropping it before the wait has ended cancels the request.
+struct WaitingRequest<'g> {
+    generation: &'g FastCgiGeneration,
+    /// Its turn, while it is in the line.
+    waiting: Option<Waiting>,
+    has_ended: bool,
+}
+
+/// A request that the server has. Dropping it ends it.
+pub struct RunningRequest(Arc<FastCgiGeneration>);
+
+thread_local! {
+    /// The addresses of host names.
+    static KNOWN: std::cell::RefCell<BTreeMap<Endpoint, Rc<KnownAddresses>>> = const { std::cell::RefCell::new(BTreeMap::new()) };
+}
+
+/// How long a TCP connection may take. While the backlog of a Unix socket is full, requests wait as long as they may.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The pause before an address is tried again. Each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+// === impl FastCgiGeneration ===
+
+impl FastCgiGeneration {
+    /// A generation without connections.
+    ///
+    /// # Errors
+    /// When an address is not valid.
+    pub fn new(boot: FastCgiGenerationBoot, supervisor: &SupervisorLink) -> io::Result<FastCgiGeneration> {
+        let endpoint =
+            |address: &String| address.parse().map_err(|error| io::Error::other(format!("{address}: {error}")));
+        let endpoints: Vec<Endpoint> = boot.addresses.iter().map(endpoint).collect::<io::Result<_>>()?;
+        let target = |(paths, root): (TargetPaths, Option<PathBuf>)| {
+            let root = root.unwrap_or_else(|| paths.root.clone());
+            RemoteTarget { paths, root }
+        };
+        Ok(FastCgiGeneration {
+            id: boot.id,
+            gate: Gate::new(&boot.application, Duration::from_millis(boot.queue_timeout_ms)),
+            application: boot.application,
+            parameters: boot.parameters,
+            timeout: boot.timeout_ms.map(Duration::from_millis),
+            messages: MessageLimit::default(),
+            targets: boot.targets.into_iter().map(target).collect(),
+            keep_alive: Duration::from_millis(boot.keep_alive_ms),
+            probes: endpoints.iter().map(|_| Mutex::default()).collect(),
+            places: Arc::new(Places::new(endpoints, boot.connections.into())),
+            waiting: 0.into(),
+            running: 0.into(),
+            released: supervisor.send_on_drop(FromRouter::Released { generation: boot.id }),
+        })
+    }
+
+    /// The target with this name.
+    pub fn target(&self, name: Option<&str>) -> Option<&RemoteTarget> {
+        self.targets.iter().find(|target| target.paths.name.as_deref() == name)
+    }
+
+    /// SERVER_SOFTWARE for its scripts.
+    pub fn server_software(&self) -> &str {
+        product::SOFTWARE
+    }
+
+    /// Whether the server is asked to keep connections open.
+    pub fn keeps_connections(&self) -> bool {
+        !self.keep_alive.is_zero()
+    }
+
+    // Requests
+
+    /// Rejects a request before its body is read, if it would be rejected afterwards.
+    ///
+    /// # Errors
+    /// 503.
+    pub async fn reject_early(&self) -> Result<(), Failure> {
+        self.gate.reject_early(|| self.arrival()).await
+    }
+
+    /// Admits a request to the queue.
+    ///
+    /// # Errors
+    /// 503.
+    pub async fn admit(&self) -> Result<Admitted, Failure> {
+        self.gate.enqueue(Instant::now(), || self.arrival()).await
+    }
+
+    /// Waits for something, as long as the request may wait.
+    pub async fn in_time<T>(&self, admitted: Admitted, something: impl Future<Output = T>) -> Option<T> {
+        self.gate.in_time(admitted, something).await
+    }
+
+    /// Rejects a request whose time is over.
+    pub async fn reject_late(&self) -> Failure {
+        self.gate.reject_late(|| self.arrival()).await
+    }
+
+    /// Waits for a connection: one that was used before, if the request may have it, or a new one.
+    ///
+    /// # Errors
+    /// 503 when no connection is free in time.
+    pub async fn connect(
+        self: &Arc<Self>,
+        admitted: Admitted,
+        may_reuse: bool,
+    ) -> Result<(Place, Connection), Failure> {
+        let mut request = WaitingRequest::new(self);
+        loop {
+            let place = match request.join(admitted.0) {
+                Some(place) => Some(place),
+                None => self.gate.in_time(admitted, request.turn()).await.flatten(),
+            };
+            let connected = match place {
+                Some(mut place) => {
+                    let kept = place.take_connection().and_then(Connection::on_this_thread).filter(|_| may_reuse);
+                    if let Some(kept) = kept {
+                        place.answered();
+                        request.has_ended = true;
+                        return Ok((place, kept));
+                    }
+                    let connect = open(&place);
+                    self.gate.in_time(admitted, connect).await.map(|connected| (place, connected))
+                }
+                None => None,
+            };
+            match connected {
+                Some((mut place, Ok(connection))) => {
+                    place.connected();
+                    request.has_ended = true;
+                    return Ok((place, connection));
+                }
+                Some((place, Err(reason))) => {
+                    let server = place.server;
+                    // Before the place is free: no other request must get it.
+                    self.unreachable(server, reason);
+                    drop(place);
+                }
+                None => {
+                    request.leave();
+                    request.has_ended = true;
+                    return Err(self.gate.reject_late(|| self.arrival()).await);
+                }
+            }
+        }
+    }
+
+    /// The server has a request.
+    pub fn begin(self: &Arc<Self>) -> RunningRequest {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        RunningRequest(Arc::clone(self))
+    }
+
+    /// The server has answered a request.
+    pub fn finished(&self) {
+        self.gate.finished(1);
+        self.gate.measure(self.waiting_requests(), Instant::now());
+    }
+
+    /// Closes connections that have waited for too long, and tries addresses that no task tries any more.
+    pub fn sweep(self: &Arc<Self>) {
+        self.places.close_idle(self.keep_alive, Instant::now());
+        for server in 0..self.probes.len() {
+            if !self.places.is_reachable(server) {
+                self.probe(server);
+            }
+        }
+    }
+
+    // Addresses that cannot be reached
+
+    fn unreachable(self: &Arc<Self>, server: usize, reason: String) {
+        if self.places.unreachable(server, reason.clone(), Instant::now()) {
+            let (address, application) = (self.places.endpoint(server), &self.application);
+            tracing::error!(%address, application, "cannot connect to a FastCGI server: {reason}; requests wait for it");
+        }
+        self.probe(server);
+    }
+
+    /// Has a task try an address until it can be reached, unless one does.
+    fn probe(self: &Arc<Self>, server: usize) {
+        if !self.begin_probe(server, FIRST_PAUSE, false) {
+            return;
+        }
+        let generation = Arc::downgrade(self);
+        spawn_local(async move {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                sleep(pause).await;
+                // A weak reference: the task must not keep alive a generation that is no longer used.
+                let Some(endpoint) = generation.upgrade().map(|generation| generation.places.endpoint(server)) else {
+                    return;
+                };
+                let connected = match endpoint {
+                    // A full backlog is one of a server that runs.
+                    Endpoint::Unix(_) | Endpoint::Abstract(_) => {
+                        timeout(CONNECT_TIMEOUT, open_endpoint(&endpoint)).await.unwrap_or(Ok(None))
+                    }
+                    _ => open_endpoint(&endpoint).await,
+                };
+                if probed(&generation, server, connected.map(drop), &mut pause) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Notes that a task tries an address in this time. `false` if another one does.
+    fn begin_probe(&self, server: usize, pause: Duration, is_same: bool) -> bool {
+        let now = Instant::now();
+        let mut until = self.probes[server].lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_same && until.is_some_and(|until| until > now) {
+            return false;
+        }
+        *until = Some(now + pause + CONNECT_TIMEOUT * 2);
+        true
+    }
+
+    fn end_probe(self: &Arc<Self>, server: usize) {
+        *self.probes[server].lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(trouble) = self.places.reachable(server) {
+            let (address, application) = (self.places.endpoint(server), &self.application);
+            let seconds = trouble.since.elapsed().as_secs_f64();
+            tracing::warn!(%address, application, "a FastCGI server can be reached again, after {seconds:.1} s");
+        }
+    }
+
+    // Numbers
+
+    /// How many requests the server has, or wait for a connection.
+    pub fn active_requests(&self) -> u64 {
+        self.running.load(Ordering::Relaxed) + self.waiting_requests()
+    }
+
+    /// How many requests wait for a connection.
+    pub fn waiting_requests(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How many requests were answered 503 by the queue.
+    pub fn rejected_requests(&self) -> u64 {
+        self.gate.rejected()
+    }
+
+    /// The connections to each address.
+    pub fn load(&self) -> BTreeMap<String, FastCgiServerLoad> {
+        self.places.load()
+    }
+
+    fn arrival(&self) -> Arrival {
+        let places = self.places.count();
+        Arrival { waiting: self.waiting_requests(), workers: places, places }
+    }
+}
+
+/// Takes the result of a probe. Returns whether it was the last one.
+fn probed(
+    generation: &Weak<FastCgiGeneration>,
+    server: usize,
+    connected: Result<(), String>,
+    pause: &mut Duration,
+) -> bool {
+    let Some(generation) = generation.upgrade() else { return true };
+    match connected {
+        Ok(()) => {
+            generation.end_probe(server);
+            true
+        }
+        Err(reason) => {
+            generation.places.unreachable(server, reason, Instant::now());
+            *pause = (*pause * 2).min(LONGEST_PAUSE);
+            !generation.begin_probe(server, *pause, true)
+        }
+    }
+}
+
+/// A connection to the address of a place.
+async fn open(place: &Place) -> Result<Connection, String> {
+    match open_endpoint(place.endpoint()).await? {
+        Some(connection) => Ok(connection),
+        None => Err("it does not accept connections".to_owned()),
+    }
+}
+
+async fn open_endpoint(endpoint: &Endpoint) -> Result<Option<Connection>, String> {
+    let known = KNOWN.with_borrow_mut(|known| Rc::clone(known.entry(endpoint.clone()).or_default()));
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
+    let connect = connecting::connect(endpoint, &known, deadline);
+    let late = || format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
+    let connected = match endpoint {
+        Endpoint::Unix(_) | Endpoint::Abstract(_) => connect.await,
+        _ => timeout(CONNECT_TIMEOUT, connect).await.map_err(|_| late())?,
+    };
+    match connected {
+        Ok(transport) => Ok(Some(Connection::new(transport))),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(format!(
+            "{error}; the router's user may not write to the socket: set \"settings\": {{\"user\"}} to the user of FPM's \
+             listen.owner, or listen.acl_users in FPM's pool"
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+// === impl WaitingRequest ===
+
+impl WaitingRequest<'_> {
+    fn new(generation: &FastCgiGeneration) -> WaitingRequest<'_> {
+        generation.waiting.fetch_add(1, Ordering::Relaxed);
+        WaitingRequest { generation, waiting: None, has_ended: false }
+    }
+
+    /// Takes a place, or joins the line, as a request that waits since then.
+    fn join(&mut self, since: Instant) -> Option<Place> {
+        match self.generation.places.take(since) {
+            Ok(place) => Some(place),
+            Err(waiting) => {
+                self.waiting = Some(waiting);
+                None
+            }
+        }
+    }
+
+    /// Waits in the line. `None` if the request is not in the line any more.
+    async fn turn(&mut self) -> Option<Place> {
+        let place = (&mut self.waiting.as_mut()?.turn).await;
+        self.waiting = None;
+        place.ok()
+    }
+
+    /// Leaves the line.
+    fn leave(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            self.generation.places.leave(waiting);
+        }
+    }
+}
+
+impl Drop for WaitingRequest<'_> {
+    fn drop(&mut self) {
+        self.leave();
+        self.generation.waiting.fetch_sub(1, Ordering::Relaxed);
+        if !self.has_ended {
+            self.generation.gate.cancel();
+        }
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}

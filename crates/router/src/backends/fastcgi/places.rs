@@ -1,0 +1,433 @@
+//! Which request gets which connection: the connections to each address, their limit, and the requests that wait, in the
+//! order of their times.
+//!
+//! A request gets a place at the address with the fewest requests: a connection that waits for one, or the right to make
+//! one. An address that cannot be reached has no places until it can.
+//!
+//! A connection is kept for another request only while each other connection to its address has answered before. One that
+//! has not may be in the backlog of the server, because all of its processes have a connection: a connection that is kept
+//! would keep a process from it, for as long as requests wait.
+
+use crate::backends::fastcgi::connection::Connection;
+use howdah_config::Endpoint;
+use howdah_protocol::messages::router::FastCgiServerLoad;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// The connections of a generation, for all threads.
+pub struct Places(Mutex<State>);
+
+/// The right to have a connection to an address. Dropping it gives it to another request.
+pub struct Place {
+    /// `None` once it was given back.
+    places: Option<Arc<Places>>,
+    /// The index of the address.
+    pub server: usize,
+    endpoint: Endpoint,
+    /// A connection that waits for a request.
+    connection: Option<Connection>,
+    progress: Progress,
+}
+
+/// A request that waits for a place.
+pub struct Waiting {
+    ticket: Ticket,
+    /// Gets a place.
+    pub turn: oneshot::Receiver<Place>,
+}
+
+/// Since when a request waits, and a number that no other request has.
+type Ticket = (Instant, u64);
+
+/// How far the connection of a place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// It does not exist yet.
+    Unconnected,
+    /// It has not answered yet.
+    Unanswered,
+    /// It has answered.
+    Answered,
+}
+
+struct State {
+    servers: Vec<Server>,
+    waiting: VecDeque<(Ticket, oneshot::Sender<Place>)>,
+    last_number: u64,
+    /// The address that had the last turn.
+    last: usize,
+}
+
+struct Server {
+    endpoint: Endpoint,
+    limit: usize,
+    /// Its places that are taken, with those of idle connections.
+    taken: usize,
+    /// Connections that have not answered yet.
+    unanswered: usize,
+    /// Connections that wait for a request, and since when. The last one is used first.
+    idle: Vec<(Connection, Instant)>,
+    trouble: Option<Trouble>,
+}
+
+/// Why an address has no places.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// As a phrase.
+    pub reason: String,
+    /// Since when.
+    pub since: Instant,
+}
+
+// === impl Places ===
+
+impl Places {
+    /// Places at these addresses.
+    pub fn new(endpoints: Vec<Endpoint>, limit: usize) -> Places {
+        let server = |endpoint| Server { endpoint, limit, taken: 0, unanswered: 0, idle: Vec::new(), trouble: None };
+        let servers = endpoints.into_iter().map(server).collect();
+        Places(Mutex::new(State { servers, waiting: VecDeque::new(), last_number: 0, last: 0 }))
+    }
+
+    /// The number of places.
+    pub fn count(&self) -> u64 {
+        self.lock().servers.iter().map(|server| server.limit as u64).sum()
+    }
+
+    /// A place for a request that waits since then, or its turn in the line.
+    pub fn take(self: &Arc<Self>, since: Instant) -> Result<Place, Waiting> {
+        let mut state = self.lock();
+        // Requests that wait already come first, unless they wait for shorter.
+        let is_next = state.waiting.front().is_none_or(|((first, _), _)| since < *first);
+        if is_next && let Some(place) = state.choose(self) {
+            return Ok(place);
+        }
+        state.last_number += 1;
+        let ticket = (since, state.last_number);
+        let (sender, turn) = oneshot::channel();
+        // Nearly always, this is the end.
+        let index = state.waiting.partition_point(|(other, _)| *other < ticket);
+        state.waiting.insert(index, (ticket, sender));
+        Err(Waiting { ticket, turn })
+    }
+
+    /// A request does not wait any more. A place that it got meanwhile goes to another one.
+    pub fn leave(&self, waiting: Waiting) {
+        {
+            let mut state = self.lock();
+            if let Ok(index) = state.waiting.binary_search_by_key(&waiting.ticket, |(ticket, _)| *ticket) {
+                state.waiting.remove(index);
+            }
+        }
+        // Without the lock: it may have a place.
+        drop(waiting.turn);
+    }
+
+    /// Where the address with this index is.
+    pub fn endpoint(&self, server: usize) -> Endpoint {
+        self.lock().servers[server].endpoint.clone()
+    }
+
+    /// An address cannot be reached. Returns whether that is new.
+    pub fn unreachable(&self, server: usize, reason: String, now: Instant) -> bool {
+        let mut state = self.lock();
+        let server = &mut state.servers[server];
+        let is_new = server.trouble.is_none();
+        let since = server.trouble.as_ref().map_or(now, |trouble| trouble.since);
+        server.trouble = Some(Trouble { reason, since });
+        let idle = std::mem::take(&mut server.idle);
+        server.taken -= idle.len();
+        is_new
+    }
+
+    /// Whether this address can be reached, as far as it is known.
+    pub fn is_reachable(&self, server: usize) -> bool {
+        self.lock().servers[server].trouble.is_none()
+    }
+
+    /// An address can be reached again. Returns its trouble, once.
+    pub fn reachable(self: &Arc<Self>, server: usize) -> Option<Trouble> {
+        let mut state = self.lock();
+        let trouble = state.servers[server].trouble.take();
+        state.serve(self);
+        trouble
+    }
+
+    /// Closes connections that have been idle for this time.
+    pub fn close_idle(self: &Arc<Self>, longest: Duration, now: Instant) {
+        let mut closed = Vec::new();
+        let mut state = self.lock();
+        for server in &mut state.servers {
+            let is_old = |(_, since): &mut (Connection, Instant)| now.saturating_duration_since(*since) >= longest;
+            let before = closed.len();
+            closed.extend(server.idle.extract_if(.., is_old));
+            server.taken -= closed.len() - before;
+        }
+        drop(state);
+    }
+
+    /// The connections to each address.
+    pub fn load(&self) -> BTreeMap<String, FastCgiServerLoad> {
+        let state = self.lock();
+        let load = |server: &Server| FastCgiServerLoad {
+            connections: server.taken as u64,
+            idle: server.idle.len() as u64,
+            trouble: server.trouble.as_ref().map(|trouble| trouble.reason.clone()),
+        };
+        state.servers.iter().map(|server| (server.endpoint.to_string(), load(server))).collect()
+    }
+
+    /// The state is complete at any time.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// A place at the address with the fewest requests; of several, at the next one.
+    fn choose(&mut self, places: &Arc<Places>) -> Option<Place> {
+        let (count, last) = (self.servers.len(), self.last);
+        let turns = (1..=count).map(|turn| (last + turn) % count);
+        let index =
+            turns.filter(|index| self.servers[*index].has_place()).min_by_key(|index| self.servers[*index].busy())?;
+        self.last = index;
+        let server = &mut self.servers[index];
+        let connection = server.idle.pop().map(|(connection, _)| connection);
+        let progress = if connection.is_some() { Progress::Answered } else { Progress::Unconnected };
+        if connection.is_none() {
+            server.taken += 1;
+        }
+        let endpoint = server.endpoint.clone();
+        Some(Place { places: Some(Arc::clone(places)), server: index, endpoint, connection, progress })
+    }
+
+    /// Gives the free places to the requests that wait for the longest time.
+    fn serve(&mut self, places: &Arc<Places>) {
+        while !self.waiting.is_empty() {
+            let Some(place) = self.choose(places) else { return };
+            if !self.give(place) {
+                return;
+            }
+        }
+    }
+
+    /// Gives a place to the request that waits for the longest time; without one, it is free.
+    fn give(&mut self, mut place: Place) -> bool {
+        while let Some((_, sender)) = self.waiting.pop_front() {
+            match sender.send(place) {
+                Ok(()) => return true,
+                // This request was cancelled.
+                Err(refused) => place = refused,
+            }
+        }
+        let server = &mut self.servers[place.server];
+        match place.connection.take() {
+            Some(connection) => server.idle.push((connection, Instant::now())),
+            None => server.taken -= 1,
+        }
+        // Its drop must not lock this state.
+        place.places = None;
+        false
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    fn has_place(&self) -> bool {
+        self.trouble.is_none() && (!self.idle.is_empty() || self.taken < self.limit)
+    }
+
+    /// How many requests it has.
+    fn busy(&self) -> usize {
+        self.taken - self.idle.len()
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// The connection that waits for a request. The place has no connection from then on.
+    pub fn take_connection(&mut self) -> Option<Connection> {
+        let connection = self.connection.take();
+        if connection.is_some() {
+            self.progress = Progress::Unconnected;
+        }
+        connection
+    }
+
+    /// There is a new connection.
+    pub fn connected(&mut self) {
+        if self.progress == Progress::Unconnected {
+            self.progress = Progress::Unanswered;
+            self.with_server(|server| server.unanswered += 1);
+        }
+    }
+
+    /// The connection has answered.
+    pub fn answered(&mut self) {
+        if self.progress == Progress::Unanswered {
+            self.with_server(|server| server.unanswered -= 1);
+        }
+        self.progress = Progress::Answered;
+    }
+
+    /// The address.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The connection is free for another request, after a complete answer.
+    pub fn give_back(mut self, connection: Connection) {
+        let Some(places) = self.places.clone() else { return };
+        let mut state = places.lock();
+        let server = &state.servers[self.server];
+        if server.unanswered == 0 && server.trouble.is_none() {
+            self.connection = Some(connection.reused());
+            state.give(self);
+            return;
+        }
+        drop(state);
+        // Closed before the place is free: the server does not have more connections than places.
+        drop(connection);
+    }
+
+    fn with_server(&self, act: impl FnOnce(&mut Server)) {
+        if let Some(places) = &self.places {
+            act(&mut places.lock().servers[self.server]);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(self.connection.take());
+        let Some(places) = self.places.take() else { return };
+        let mut state = places.lock();
+        let server = &mut state.servers[self.server];
+        if self.progress == Progress::Unanswered {
+            server.unanswered -= 1;
+        }
+        server.taken -= 1;
+        state.serve(&places);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::transport::Transport;
+    use tokio::net::UnixStream;
+
+    fn places(limits: &[usize]) -> Arc<Places> {
+        let endpoint = |index| format!("unix:/{index}").parse().expect("an endpoint");
+        let places = Places::new((0..limits.len()).map(endpoint).collect(), 1);
+        places.lock().servers.iter_mut().zip(limits).for_each(|(server, limit)| server.limit = *limit);
+        Arc::new(places)
+    }
+
+    fn server(place: Result<Place, Waiting>) -> (usize, Option<Place>) {
+        place.map_or((usize::MAX, None), |place| (place.server, Some(place)))
+    }
+
+    /// A connection, and the server's end.
+    fn connection() -> (Connection, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        (Connection::new(Transport::Unix(ours)), theirs)
+    }
+
+    /// A place with a connection that has answered.
+    fn answered(places: &Arc<Places>) -> Place {
+        let mut place = places.take(Instant::now()).ok().expect("a place");
+        place.connected();
+        place.answered();
+        place
+    }
+
+    #[test]
+    fn a_request_goes_to_the_address_with_the_fewest() {
+        let places = places(&[2, 2, 1]);
+        let now = Instant::now();
+        let taken: Vec<_> = (0..5).map(|_| server(places.take(now))).collect();
+        let servers: Vec<_> = taken.iter().map(|(server, _)| *server).collect();
+        assert_eq!(servers, [1, 2, 0, 1, 0], "they take turns");
+        assert!(places.take(now).is_err(), "all places are taken");
+        drop(taken);
+        assert_eq!(places.load().values().map(|load| load.connections).sum::<u64>(), 0);
+    }
+
+    #[tokio::test]
+    async fn requests_wait_in_the_order_of_their_times() {
+        let (places, now) = (places(&[1]), Instant::now());
+        let first = places.take(now).ok().expect("a place");
+        let mut waiting: Vec<_> = [3, 1, 2]
+            .map(|second| places.take(now + Duration::from_secs(second)).err().expect("no place"))
+            .into_iter()
+            .collect();
+        drop(first);
+        let place = waiting[1].turn.try_recv().expect("the oldest one has it");
+        places.leave(waiting.remove(2));
+        drop(place);
+        let place = waiting[0].turn.try_recv().expect("the next one has it");
+        assert!(waiting[1].turn.try_recv().is_err());
+        // A request that got a place, and leaves, gives it to another one.
+        let last = places.take(now + Duration::from_secs(9)).err().expect("no place");
+        drop(place);
+        places.leave(last);
+        assert!(places.take(now).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_kept_unless_another_one_may_be_in_the_backlog() {
+        let places = places(&[3]);
+        let (kept, _server) = connection();
+        answered(&places).give_back(kept);
+        assert_eq!(places.load()["unix:/0"], FastCgiServerLoad { connections: 1, idle: 1, trouble: None });
+        let mut place = places.take(Instant::now()).ok().expect("a place");
+        let kept = place.take_connection().expect("the connection that was kept");
+        place.answered();
+        let mut other = places.take(Instant::now()).ok().expect("a place");
+        other.connected();
+        place.give_back(kept);
+        assert_eq!(places.load()["unix:/0"].connections, 1, "only the one that has not answered");
+        other.answered();
+        let (kept, _server) = connection();
+        other.give_back(kept);
+        places.close_idle(Duration::from_secs(60), Instant::now());
+        assert_eq!(places.load()["unix:/0"].idle, 1);
+        places.close_idle(Duration::ZERO, Instant::now());
+        assert_eq!(places.load()["unix:/0"], FastCgiServerLoad::default());
+    }
+
+    #[tokio::test]
+    async fn a_waiting_request_gets_a_kept_connection() {
+        let (places, now) = (places(&[1]), Instant::now());
+        let place = answered(&places);
+        let mut waiting = places.take(now).err().expect("no place");
+        let (kept, _server) = connection();
+        place.give_back(kept);
+        let mut place = waiting.turn.try_recv().expect("a place");
+        assert!(place.take_connection().is_some_and(|connection| connection.is_reused()));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_cannot_be_reached_has_no_places() {
+        let (places, now) = (places(&[1, 1]), Instant::now());
+        let (kept, _server) = connection();
+        answered(&places).give_back(kept);
+        for server in [0, 1] {
+            assert!(places.unreachable(server, "no such file".to_owned(), now), "it is new");
+            assert!(!places.unreachable(server, "refused".to_owned(), now));
+        }
+        assert_eq!(places.load().values().map(|load| load.connections).sum::<u64>(), 0, "its connections are closed");
+        let mut waiting = places.take(now).err().expect("no place");
+        assert_eq!(places.reachable(1).map(|trouble| trouble.reason), Some("refused".to_owned()));
+        assert_eq!(waiting.turn.try_recv().expect("a place").server, 1);
+        assert!(places.reachable(1).is_none() && !places.is_reachable(0));
+    }
+}
