@@ -27,7 +27,7 @@ from lib.workbench import Workbench
 
 MOST_CALLS = {"router": 4, "worker": 10}
 MOST_CPU = {"nginx-fpm": 0.25, "unit": 0.6}
-SERVERS = ["howdah", "howdah-worker", "howdah-worker-reboot", "howdah-roadrunner", "nginx-fpm", "unit", "swoole-process", "swoole-base"]
+SERVERS = ["howdah", "howdah-worker", "howdah-worker-reboot", "howdah-roadrunner", "howdah-fastcgi", "howdah-fastcgi-tcp", "nginx-fpm", "unit", "swoole-process", "swoole-base"]
 # Resident applications against another server: (server, page, other server, figure, bar).
 RESIDENT = [
     ("howdah-worker", "hello", "howdah", "CPU", 0.7), ("howdah-worker", "hello", "nginx-fpm", "requests per second", 5),

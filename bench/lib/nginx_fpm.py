@@ -3,8 +3,9 @@
 import subprocess
 
 from lib import process_tree
+from lib.fpm import Fpm
 from lib.php_config import executable
-from lib.ports import free_port, wait_for_port, wait_for_socket
+from lib.ports import free_port, wait_for_port
 
 # location: Debian's snippets/fastcgi-php.conf, and the fastcgi_pass that sites-available/default shows.
 # worker_connections: Debian's 768 would refuse most of 1,500 clients. keepalive_requests: its 1,000 would make the
@@ -52,17 +53,6 @@ NGINX_SERVER = """
     }}
 """
 
-FPM = """
-[global]
-error_log = {run_dir}/fpm.log
-daemonize = no
-[bench]
-{user}
-listen = {run_dir}/fpm.sock
-{pool}
-{environment}
-"""
-
 
 class NginxFpm:
     name = "nginx-fpm"
@@ -73,19 +63,8 @@ class NginxFpm:
     def __init__(self, run_dir, stack, sites, php, processes, environment, cores=None):
         self.ports = {site.name: free_port() for site in sites}
         nginx = executable("nginx", "nginx")
-        fpm = executable(f"php-fpm{php.version}", f"php{php.version}-fpm")
-        self.version = f"{_version(nginx)}, {_version(fpm)}"
-
-        fpm_conf = run_dir / "fpm.conf"
-        owner = f"user = {php.user}\ngroup = {php.user}\nlisten.owner = {php.user}" if php.user else ""
-        fpm_conf.write_text(FPM.format(
-            run_dir=run_dir, pool=self.pool(processes), user=owner,
-            environment="\n".join(f"env[{key}] = {value}" for key, value in environment.items())))
-        self.fpm = process_tree.start(
-            [fpm, "-F", "-c", php.ini_file, "-y", fpm_conf],
-            env=php.environment(), cores=cores, log=run_dir / "fpm.log")
-        stack.callback(process_tree.stop, self.fpm)
-        wait_for_socket(run_dir / "fpm.sock", self.fpm, run_dir / "fpm.log")
+        self.fpm = Fpm(run_dir, stack, php, environment, self.pool(processes), f"{run_dir}/fpm.sock", cores)
+        self.version = f"{_version(nginx)}, {_version(self.fpm.executable)}"
 
         nginx_conf = run_dir / "nginx.conf"
         nginx_conf.write_text(NGINX.format(
@@ -99,8 +78,8 @@ class NginxFpm:
             [nginx, "-p", run_dir, "-c", nginx_conf, "-e", log],
             env=php.environment(), cores=cores, log=log)
         stack.callback(process_tree.stop, self.nginx)
-        self.roots = [self.nginx.pid, self.fpm.pid]
-        self.logs = [log, run_dir / "fpm.log"]
+        self.roots = [self.nginx.pid, self.fpm.process.pid]
+        self.logs = [log, self.fpm.log]
         for port in self.ports.values():
             wait_for_port(port, self.nginx, log)
 
@@ -109,7 +88,7 @@ class NginxFpm:
         return [pid for pid in process_tree.tree([self.nginx.pid]) if pid != self.nginx.pid]
 
     def php_workers(self):
-        return [pid for pid in process_tree.tree([self.fpm.pid]) if pid != self.fpm.pid]
+        return self.fpm.workers()
 
 
 def _version(command):

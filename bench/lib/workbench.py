@@ -17,13 +17,14 @@ from pathlib import Path
 from lib import pages, php_config, process_tree
 from lib.backends import MariaDb, Redis
 from lib.howdah import Howdah, HowdahAsyncMode, HowdahWorkerMode, HowdahWorkerReboot
+from lib.howdah_fastcgi import HowdahFastCgi, HowdahFastCgiTcp
 from lib.nginx_fpm import NginxFpm
 from lib.resident import HowdahRoadRunner, Swoole, SwooleBase
 from lib.unit import Unit
 
 SERVERS = {"nginx-fpm": NginxFpm, "howdah": Howdah}
 # Only the benchmarks that name them use them: resident applications, and servers that no package of Debian has.
-PEERS = {"howdah-worker": HowdahWorkerMode, "howdah-worker-reboot": HowdahWorkerReboot, "howdah-async": HowdahAsyncMode, "howdah-roadrunner": HowdahRoadRunner, "unit": Unit,
+PEERS = {"howdah-worker": HowdahWorkerMode, "howdah-worker-reboot": HowdahWorkerReboot, "howdah-async": HowdahAsyncMode, "howdah-roadrunner": HowdahRoadRunner, "howdah-fastcgi": HowdahFastCgi, "howdah-fastcgi-tcp": HowdahFastCgiTcp, "unit": Unit,
          "swoole-process": Swoole, "swoole-base": SwooleBase}
 
 

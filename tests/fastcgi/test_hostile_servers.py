@@ -215,3 +215,29 @@ def test_the_number_of_connections_has_a_limit(fake):
     with ThreadPoolExecutor(12) as clients:
         assert {answer.text for answer in clients.map(lambda _: server.get("/x.php"), range(60))} == {"hello"}
     assert most[0] == 3
+
+
+def test_a_server_that_closes_each_connection_at_once_is_not_asked_without_a_pause(run, folder, socket_path):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(socket_path))
+    socket_path.chmod(0o777)
+    listener.listen(128)
+    closed = []
+
+    def close_all():
+        try:
+            while True:
+                connection, _ = listener.accept()
+                connection.close()
+                closed.append(1)
+        except OSError:
+            return
+
+    threading.Thread(target=close_all, daemon=True).start()
+    folder.php("x.php", "")
+    server = run(configuration(fastcgi_application(folder, f"unix:{socket_path}", limits={"queue_timeout": 0.6})))
+    # The body does not fit into the socket: the request is either sent again until its time is over, or lost.
+    statuses = {server.get("/x.php").status for _ in range(3)} | {server.post("/x.php", b"x" * 3_000_000).status}
+    assert statuses <= {502, 503} and len(closed) < 100
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()

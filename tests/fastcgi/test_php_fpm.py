@@ -261,7 +261,7 @@ def test_requests_wait_for_a_server_that_is_not_started(run, folder):
     try:
         with ThreadPoolExecutor(4) as clients:
             answers = [clients.submit(server.get, "/hello.php") for _ in range(4)]
-            server.wait_for_log_line("cannot connect to a FastCGI server", "requests wait for it", fpm.address)
+            server.wait_for_log_line("cannot connect to a FastCGI server", "requests wait", fpm.address)
             wait_for(lambda: servers(server)[fpm.address]["state"] == "down", "the state")
             fpm.start()
             assert [answer.result().text for answer in answers] == ["hello"] * 4

@@ -239,7 +239,7 @@ impl FastCgiGeneration {
     fn unreachable(self: &Arc<Self>, server: usize, reason: String) {
         if self.places.unreachable(server, reason.clone(), Instant::now()) {
             let (address, application) = (self.places.endpoint(server), &self.application);
-            tracing::error!(%address, application, "cannot connect to a FastCGI server: {reason}; requests wait for it");
+            tracing::error!(%address, application, "cannot connect to a FastCGI server: {reason}; trying again; requests wait, or go to another address");
         }
         self.probe(server);
     }

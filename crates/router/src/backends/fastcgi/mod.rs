@@ -87,8 +87,8 @@ pub async fn run(
             Ok(started) => return response::of(started, parts),
             Err(NoAnswer::Failed(failure)) => return Err(failure),
             // Nothing of the request was sent. The next connection is a new one.
-            Err(NoAnswer::Unsent) => may_reuse = false,
-            Err(NoAnswer::Refused) => {
+            Err(NoAnswer::Unsent) if is_reused => may_reuse = false,
+            Err(NoAnswer::Unsent | NoAnswer::Refused) => {
                 if generation.in_time(admitted, sleep(REFUSED_PAUSE)).await.is_none() {
                     return Err(generation.reject_late().await);
                 }
