@@ -4,8 +4,8 @@
 //! error and exit code 1.
 
 use crate::commands::{
-    CertificateCommand, ConfigCommand, DashboardOptions, LeaksOptions, ProfileOptions, RestartOptions, RunOptions,
-    ServeOptions, SlowOptions, StatusOptions, TopOptions,
+    CertificateCommand, ConfigCommand, DashboardOptions, LabCommand, LeaksOptions, ProfileOptions, RestartOptions,
+    RunOptions, ServeOptions, SlowOptions, StatusOptions, TopOptions,
 };
 use crate::php_versions;
 use crate::terminal::output;
@@ -50,6 +50,8 @@ enum Command {
     Restart(RestartOptions),
     /// Upload, delete and list certificates.
     Certificate(CertificateCommand),
+    /// Race howdah and other servers on your own application, and compare them.
+    Lab(LabCommand),
 }
 
 /// Runs the command of the command line. Returns unless this process becomes the supervisor.
@@ -80,6 +82,7 @@ pub fn main() -> ExitCode {
         Some(Command::Dashboard(options)) => options.run(),
         Some(Command::Restart(options)) => options.run(),
         Some(Command::Certificate(command)) => command.run(),
+        Some(Command::Lab(command)) => command.run(),
         None => Err("no command was given; see `howdah --help`".to_owned()),
     };
     match result {

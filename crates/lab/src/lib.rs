@@ -2,6 +2,7 @@
 //!
 //! - [`plan`] reads lab.json
 //! - [`stacks`]: servers of PHP applications, as data: manifests, start, stop
+//! - [`run`]: checks, rounds, results
 //! - [`load`]: sends requests, by a schedule or by a number of clients, and measures the responses
 //! - [`measure`]: CPU, memory, threads and context switches of a process tree
 //! - [`statistics`]: intervals, comparisons, the verdict's inputs
@@ -17,5 +18,6 @@ pub mod measure;
 pub mod plan;
 pub mod report;
 pub mod results;
+pub mod run;
 pub mod stacks;
 pub mod statistics;

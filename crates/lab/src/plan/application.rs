@@ -66,7 +66,8 @@ pub fn read(file: &ApplicationFile, folder: &Path) -> Result<Application, String
     Ok(Application { root, front_controller, scripts, environment, php, ini, user })
 }
 
-fn newest_php() -> Option<String> {
+/// The newest version of PHP with PHP-FPM or the command line.
+pub fn newest_php() -> Option<String> {
     let is_there =
         |version: &&&str| find(&format!("php-fpm{version}")).or_else(|| find(&format!("php{version}"))).is_some();
     VERSIONS.iter().find(is_there).map(|version| (*version).to_owned())

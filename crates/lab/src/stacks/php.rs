@@ -53,7 +53,19 @@ const LAB: [(&str, &str); 5] = [
     ("log_errors", "1"),
 ];
 /// Settings that belong to a SAPI, or to the lab's own files: no page is faster or slower by them.
-const IGNORED: [&str; 7] = ["auto_prepend_file", "error_log", "cgi.", "fastcgi.", "fpm.", "howdah", "swoole."];
+const IGNORED: [&str; 11] = [
+    "auto_prepend_file",
+    "error_log",
+    "cgi.",
+    "fastcgi.",
+    "fpm.",
+    "howdah",
+    "swoole.",
+    "engine",
+    "last_modified",
+    "xbithack",
+    "child_terminate",
+];
 /// Settings that PHP's command line sets, whatever php.ini states.
 pub const SET_BY_CLI: [&str; 7] = [
     "display_errors",

@@ -45,7 +45,9 @@ impl ChosenAction<'_> {
     /// The part of howdah that answers the request, for its numbers.
     pub fn responder(&self) -> Responder {
         match self {
-            ChosenAction::Application(..) | ChosenAction::Worker(..) | ChosenAction::FastCgi(..) => Responder::Application,
+            ChosenAction::Application(..) | ChosenAction::Worker(..) | ChosenAction::FastCgi(..) => {
+                Responder::Application
+            }
             ChosenAction::Proxy(_) => Responder::Proxy,
             ChosenAction::File(_) => Responder::File,
             ChosenAction::Return(..) => Responder::Return,

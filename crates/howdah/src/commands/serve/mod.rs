@@ -7,7 +7,7 @@
 //! From there on it is a configuration like any other: `--print-config` prints it for `howdah run`.
 
 mod configuration;
-mod layout;
+pub mod layout;
 mod options;
 
 use crate::commands::supervisor::become_supervisor;

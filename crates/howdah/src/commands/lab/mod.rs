@@ -1,0 +1,46 @@
+//! `howdah lab`: races servers of PHP applications on the user's own application.
+//!
+//! - [`run`]: a lab from lab.json to its report
+//! - [`init`]: writes a lab.json
+//! - [`stacks`]: which stacks this machine can run
+//! - [`interrupt`]: Ctrl-C ends a lab in order
+
+mod init;
+mod interrupt;
+mod run;
+mod stacks;
+
+use clap::{Args, Subcommand};
+
+/// The commands of the lab.
+#[derive(Debug, Args)]
+pub struct LabCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Race the stacks of a lab.json, and write a report.
+    Run(run::LabRunOptions),
+    /// Write a lab.json for an application: the stacks of this machine, and URLs to load.
+    Init(init::LabInitOptions),
+    /// Print which stacks this machine can run, which it cannot, and what to install.
+    Stacks(stacks::LabStacksOptions),
+}
+
+// === impl LabCommand ===
+
+impl LabCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// As the command.
+    pub fn run(&self) -> Result<(), String> {
+        match &self.command {
+            Command::Run(options) => options.run(),
+            Command::Init(options) => options.run(),
+            Command::Stacks(options) => options.run(),
+        }
+    }
+}

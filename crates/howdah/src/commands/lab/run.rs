@@ -1,0 +1,76 @@
+//! `howdah lab run`: races the stacks of a lab.json.
+//!
+//! Fails if lab.json is wrong, the machine is unfit or no stack can run. A stack that fails is a result.
+
+use super::interrupt;
+use crate::terminal::output;
+use clap::Args;
+use howdah_lab::plan::Plan;
+use howdah_lab::results::Outcome;
+use howdah_lab::run::lab::{self, Options};
+use howdah_lab::run::output::{table, write};
+use howdah_lab::run::progress::Messages;
+use howdah_lab::stacks::Library;
+use std::path::PathBuf;
+
+/// The options of `howdah lab run`.
+#[derive(Debug, Args)]
+pub struct LabRunOptions {
+    /// The lab.
+    #[arg(value_name = "LAB.JSON", default_value = "lab.json")]
+    lab: PathBuf,
+    /// The folder of the report; by default one beside LAB.JSON, named for it and the time.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only these stacks of the lab.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    stacks: Vec<String>,
+    /// Shorter loads and fewer rounds: a first impression.
+    #[arg(long)]
+    quick: bool,
+    /// A folder with stacks of your own.
+    #[arg(long, value_name = "DIR")]
+    stacks_dir: Option<PathBuf>,
+    /// Send load to other machines, if the lab names some.
+    #[arg(long)]
+    allow_remote: bool,
+}
+
+// === impl LabRunOptions ===
+
+impl LabRunOptions {
+    /// Runs the lab, writes its results and prints a table.
+    ///
+    /// # Errors
+    /// The lab cannot be run, or its results cannot be written.
+    pub fn run(&self) -> Result<(), String> {
+        let library = Library::load(self.stacks_dir.as_deref())?;
+        let mut plan = Plan::read(&self.lab, &library, self.quick)?;
+        if !self.stacks.is_empty() {
+            plan.select(&self.stacks)?;
+        }
+        let folder = self.out.clone().unwrap_or_else(|| self.default_folder());
+        // Before the race: an hour of measurements must not be lost because of a folder.
+        std::fs::create_dir_all(&folder).map_err(|error| format!("--out {}: {error}", folder.display()))?;
+        let interrupted = interrupt::flag()?;
+        let options = Options {
+            command: std::env::args().collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            allows_remote: self.allow_remote,
+        };
+        let results = lab::run(&plan, &options, &interrupted, &mut Messages::new())?;
+        write(&results, &folder)?;
+        output::print(&table(&results));
+        output::print(&format!("\n{}\n", folder.join("results.json").display()));
+        match results.outcome {
+            Outcome::Complete => Ok(()),
+            Outcome::Interrupted => Err("interrupted; the runs until then were written".to_owned()),
+        }
+    }
+
+    fn default_folder(&self) -> PathBuf {
+        let name = self.lab.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let time = howdah_lab::run::lab::time_for_a_name();
+        self.lab.with_file_name(format!("{name}-results-{time}"))
+    }
+}

@@ -1,0 +1,20 @@
+//! Runs a lab: checks, rounds, results. Everything that was started is stopped, also after Ctrl-C.
+//!
+//! - [`session`]: the lab's own folders and the conditions of all stacks; [`services`]: helpers of the application
+//! - [`machine`]: the machine, and whether it is fit for the lab
+//! - [`treatment`]: are all stacks treated equally?
+//! - [`race`]: one run: a stack under a load
+//! - [`rounds`]: all runs in their order
+//! - [`lab`]: a whole lab, from its plan to its results
+//! - [`output`]: results.json, CSV files, the table on the terminal
+//! - [`progress`]: the messages while it runs
+
+pub mod lab;
+pub mod machine;
+pub mod output;
+pub mod progress;
+pub mod race;
+pub mod rounds;
+pub mod services;
+pub mod session;
+pub mod treatment;

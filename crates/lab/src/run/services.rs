@@ -1,0 +1,114 @@
+//! Helpers of the application, such as Redis or a database: they run during the whole lab, on ports of their own.
+
+use crate::plan::Service;
+use crate::stacks::detect::find;
+use crate::stacks::process::{self, Launch};
+use crate::stacks::template::{Renderer, free_port};
+use minijinja::context;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The services that run.
+#[derive(Debug)]
+pub struct Services {
+    children: Vec<Child>,
+    /// Renders templates with `services.NAME.port`.
+    pub renderer: Renderer,
+}
+
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+// === impl Services ===
+
+impl Services {
+    /// Starts all services, each with a folder of its own below `folder`.
+    ///
+    /// # Errors
+    /// A service is not installed or does not start; those before it are stopped.
+    pub fn start(services: &[Service], folder: &Path, interrupted: &AtomicBool) -> Result<Services, String> {
+        let mut ports = BTreeMap::new();
+        for service in services {
+            ports.insert(service.name.clone(), BTreeMap::from([("port".to_owned(), free_port()?)]));
+        }
+        let renderer = Renderer::new(context! { services => ports });
+        let mut running = Services { children: Vec::new(), renderer };
+        for service in services {
+            let port = ports[&service.name]["port"];
+            let place = folder.join(format!("service-{}", service.name));
+            running.start_one(service, port, &place, interrupted).map_err(|error| {
+                let log = fs::read_to_string(place.join("output.log")).unwrap_or_default();
+                let end: Vec<_> = log.lines().rev().take(5).collect();
+                let end: String = end.into_iter().rev().map(|line| format!("\n  {line}")).collect();
+                format!("the service {}: {error}{end}", service.name)
+            })?;
+        }
+        Ok(running)
+    }
+
+    fn start_one(
+        &mut self,
+        service: &Service,
+        port: u16,
+        folder: &Path,
+        interrupted: &AtomicBool,
+    ) -> Result<(), String> {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let renderer = Renderer::new(context! { port, folder => folder.display().to_string() });
+        let log = folder.join("output.log");
+        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        let environment = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
+        let resolve = |words: &[String]| {
+            let mut words = renderer.words(words)?;
+            let program = words.first().cloned().unwrap_or_default();
+            let found = find(&program).ok_or_else(|| {
+                let remedy = if service.install.is_empty() { String::new() } else { format!(": {}", service.install) };
+                format!("{program} is not installed{remedy}")
+            })?;
+            words[0] = found.display().to_string();
+            Ok::<_, String>(words)
+        };
+        if !service.prepare.is_empty() {
+            let words = resolve(&service.prepare)?;
+            let output = Command::new(&words[0]).args(&words[1..]).current_dir(folder).stdin(Stdio::null()).output();
+            let output = output.map_err(|error| format!("{}: {error}", words[0]))?;
+            if !output.status.success() {
+                return Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim()));
+            }
+        }
+        let command = resolve(&service.command)?;
+        let launch = Launch { command: &command, environment: &environment, folder, log: &log, user: None, cores: &[] };
+        let mut child = process::start(&launch)?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        let result = loop {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                break Ok(());
+            }
+            if let Ok(Some(status)) = child.try_wait() {
+                break Err(format!("{} ended before it was ready: {status}", command[0]));
+            }
+            if interrupted.load(Ordering::Relaxed) {
+                break Err("interrupted".to_owned());
+            }
+            if Instant::now() > deadline {
+                break Err(format!("port {port} accepted no connection within {} s", START_TIMEOUT.as_secs()));
+            }
+            std::thread::sleep(POLL);
+        };
+        self.children.push(child);
+        result
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            process::stop(child);
+        }
+    }
+}
