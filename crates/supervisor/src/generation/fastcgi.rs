@@ -1,7 +1,8 @@
 //! The generation of a FastCGI application. It has no processes: the router connects to a server that howdah does not
 //! start. Therefore it works from its beginning, and is over as soon as it is stopped.
 
-use crate::generation::process_report::ProcessReport;
+use crate::generation::process_report::{ProcessReport, ReportedState};
+use crate::generation::tally::ProcessTally;
 use crate::os::identity::UserAccount;
 use crate::plan::fastcgi::FastCgiPlan;
 use crate::plan::php_application::Release;
@@ -87,6 +88,21 @@ impl FastCgiGeneration {
     /// It has no processes.
     pub fn process_reports(&mut self, _drains: bool, _now: Instant) -> Vec<ProcessReport> {
         Vec::new()
+    }
+
+    /// It has no processes.
+    pub fn process_states(&self, _drains: bool) -> Vec<ReportedState> {
+        Vec::new()
+    }
+
+    /// It has no processes.
+    pub fn private_bytes(&self) -> u64 {
+        0
+    }
+
+    /// It has no processes.
+    pub fn tally(&self) -> ProcessTally {
+        ProcessTally::default()
     }
 
     /// The message that describes it to a router.
